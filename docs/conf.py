@@ -1,0 +1,73 @@
+"""Sphinx configuration. Nothing is fetched while building or reading: no remote inventories, scripts or fonts."""
+
+import importlib.metadata
+import importlib.util
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+project = "pymc_dirdp"
+author = "Developers of pymc_dirdp"
+project_copyright = author
+release = importlib.metadata.version("pymc-dirdp")
+version = release
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_copybutton",
+    "public_names",
+]
+exclude_patterns = ["_build", "jupyter_execute"]
+
+# Pages run when they are built, always afresh; a cell that fails stops the build.
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_merge_streams = True
+
+# The class docstring documents the arguments; `:members:` lists the methods.
+numpydoc_show_class_members = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+copybutton_exclude = ".linenos, .gp, .go"
+
+# One self-contained file of MathJax 3 from an installed package, so that formulas show without a network.
+_mathjax = importlib.util.find_spec("sphinx-mathjax-offline")
+if _mathjax is None or _mathjax.origin is None:
+    raise RuntimeError("Install the documentation's tools: uv run --group docs sphinx-build ...")
+html_static_path = ["_static", str(Path(_mathjax.origin).parent / "static" / "mathjax" / "tex-svg.js")]
+mathjax_path = "tex-svg.js"
+mathjax3_config = {
+    "tex": {
+        "macros": {
+            "E": r"\operatorname{E}",
+            "Gammadist": r"\operatorname{Gamma}",
+            "Betadist": r"\operatorname{Beta}",
+            "Dir": r"\operatorname{Dirichlet}",
+        }
+    },
+    "svg": {"displayOverflow": "linebreak"},
+    "options": {"enableMenu": False},
+}
+
+html_theme = "pymc_sphinx_theme"
+html_title = "pymc_dirdp"
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "google_analytics_id": "",  # the theme's default is PyMC's own
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_toc_level": 2,
+}
+html_sidebars = {"**": []}

@@ -1,0 +1,255 @@
+"""From a guarantee to a mechanism that keeps it, on the safe side of every root."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+
+from pymc_dirdp.adjacency import adjacency_named
+from pymc_dirdp.bounds import p1_theorem_1_concentration
+from pymc_dirdp.checks import at_least, integer, one_of, positive_array
+from pymc_dirdp.curves import DominatingPair, dominating_pair
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.roots import safe_root
+from pymc_dirdp.utility import PriorExpectedKL
+
+__all__ = ["OBJECTIVES", "STRATEGIES", "calibrate"]
+
+Array = NDArray[np.float64]
+
+STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
+OBJECTIVES = ("posterior", "estimate")
+
+
+def calibrate(
+    guarantee: Guarantee,
+    *,
+    prior: ArrayLike,
+    n_records: int | None = None,
+    adjacency: str = "replace-one",
+    strategy: str = "optimal",
+    objective: str = "posterior",
+    min_count: float = 0.0,
+) -> DirichletMechanism:
+    """The Dirichlet mechanism that keeps `guarantee` and wastes nothing of it.
+
+    Parameters
+    ----------
+    guarantee : RenyiDP, TruncatedCDP or ApproxDP
+        The target. `PureDP`, `ZeroCDP` and `omega=inf` cannot be reached by any Dirichlet mechanism.
+    prior : array_like, shape (..., d)
+        The model's own prior, positive.
+    n_records : int, optional
+        Number of records in all, which the strategy `"optimal"` plans for: the public N under replace-one, your guess
+        under add-remove. It does not change the guarantee.
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one person can change.
+    strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
+        Where the room for privacy comes from.
+
+        * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the least
+          a priori expected Kullback-Leibler divergence, see `objective`.
+        * `"temper"`: `alpha = prior` and the largest `r`. It is above 1 where the guarantee has room for a draw that is
+          more concentrated than the posterior.
+        * `"inflate"`: `r = 1` and the least `s` (P2 section 4.1).
+        * `"algorithm-1"`: P1 Algorithm 1 with its own bound, for `RenyiDP` only. It ignores the prior:
+          `alpha = 1 + 4 (order - 1) r` in every cell.
+    objective : {"posterior", "estimate"}, default "posterior"
+        What `"optimal"` keeps small: `"posterior"` the divergence of the private posterior from the posterior, with
+        `r <= 1`, so that a loose guarantee gives back the posterior unchanged; `"estimate"` the divergence of the draw
+        from the data's frequencies (P1's loss).
+    min_count : float, default 0.0
+        The public promise that every cell of every data set that could occur holds at least so many records.
+
+    Returns
+    -------
+    mechanism : DirichletMechanism
+        `mechanism.satisfies(guarantee)` is True. Where there is a boundary, `r` is within 1e-9 relative of it.
+
+    Raises
+    ------
+    UnattainableError
+        If no setting reaches the guarantee; the message says what can be reached.
+    ArgumentError
+        If an argument is outside its domain, or `"optimal"` lacks `n_records`.
+
+    References
+    ----------
+    THEORY sections 2 to 5 and 8, P1 Algorithm 1, P2 section 4.1.
+
+    Examples
+    --------
+    >>> mechanism = calibrate(ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1, 1], n_records=592)
+    >>> mechanism.satisfies(ApproxDP(epsilon=1, delta=1e-6))
+    True
+    """
+    parameters = positive_array(prior=prior)
+    adjacency = adjacency_named(adjacency).name
+    min_count = at_least(0, min_count=min_count)
+    one_of(STRATEGIES, strategy=strategy)
+    one_of(OBJECTIVES, objective=objective)
+    _refuse_unattainable(guarantee)
+    boundary = _Boundary(guarantee, parameters, adjacency, min_count)
+    if strategy == "temper":
+        r, s = boundary.largest_r(0.0), 0.0
+    elif strategy == "inflate":
+        r, s = 1.0, boundary.least_s(1.0)
+    elif strategy == "optimal":
+        r, s = _optimal(boundary, _expected_kl(parameters, n_records, objective), cap_r=objective == "posterior")
+    else:
+        return _algorithm_1(guarantee, parameters.shape, adjacency, min_count)
+    return _verified(DirichletMechanism(parameters + s, r, adjacency=adjacency, min_count=min_count), guarantee)
+
+
+def _refuse_unattainable(guarantee: Guarantee) -> None:
+    way_out = "Ask for ApproxDP(epsilon, delta), RenyiDP(order, epsilon) or TruncatedCDP(rho, omega) with a finite omega."
+    match guarantee:
+        case PureDP():
+            raise UnattainableError(
+                "No Dirichlet mechanism keeps pure differential privacy: the density of its output vanishes where a "
+                f"category that one record can change is near 0, so the loss is unbounded (P1 Proposition 3). {way_out}"
+            )
+        case ZeroCDP() | TruncatedCDP(omega=math.inf):
+            raise UnattainableError(
+                "No Dirichlet mechanism bounds the Rényi divergence at every order: it is infinite from order "
+                f"1 + alpha / r on, so omega must be finite (P2, after Theorem 1). {way_out}"
+            )
+        case RenyiDP() | TruncatedCDP() | ApproxDP():
+            return
+    raise ArgumentError(f"Expected a guarantee, got a {type(guarantee).__name__}. {way_out}")
+
+
+def _verified(mechanism: DirichletMechanism, guarantee: Guarantee) -> DirichletMechanism:
+    if not mechanism.satisfies(guarantee):
+        raise UnattainableError(
+            f"Calibration for {guarantee} ended on the wrong side of its boundary, so there is no result. "
+            "Please report the guarantee, the prior and the strategy."
+        )
+    return mechanism
+
+
+def _expected_kl(prior: Array, n_records: int | None, objective: str) -> Callable[[float, float], float]:
+    if n_records is None:
+        raise ArgumentError(
+            "strategy='optimal' plans for a number of records: pass n_records= (your guess, if the number is private), "
+            "or use strategy='temper' or 'inflate', which need none."
+        )
+    expected = PriorExpectedKL(prior, integer(0, n_records=n_records))
+    if objective == "posterior":
+        return expected.posterior
+    expected.estimate(1.0)  # No frequencies without records: say so before the search.
+    return expected.estimate
+
+
+class _Boundary:
+    """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`."""
+
+    def __init__(self, guarantee: Guarantee, prior: Array, adjacency: str, min_count: float) -> None:
+        self.guarantee = guarantee
+        self.adjacency = adjacency
+        self.min_count = min_count
+        # Only the two smallest cells matter, and adding s does not change which they are.
+        self.cells = np.partition(prior, 1, axis=None)[:2]
+
+    def excess(self, r: float, s: float) -> float:
+        """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
+        pair = dominating_pair(self.cells + s, r, self.adjacency, self.min_count)
+        loss, allowed = _loss(pair, self.guarantee)
+        if loss <= allowed:
+            return min(math.log(loss / allowed), 0.0) if loss > 0 else -math.inf
+        return max(math.log(loss / allowed), 1e-300)
+
+    def largest_r(self, s: float) -> float:
+        """The largest concentration that keeps the guarantee with `alpha = prior + s`."""
+        return _outermost(lambda r: self.excess(r, s), start=1.0)
+
+    def least_s(self, r: float) -> float:
+        """The least `s >= 0` that keeps the guarantee at this `r`."""
+        if self.excess(r, 0.0) <= 0:
+            return 0.0
+        # In terms of 1/s the promise holds up to the root, as it does in terms of r.
+        return 1.0 / _outermost(lambda inverse: self.excess(r, 1.0 / inverse), start=1.0)
+
+
+def _loss(pair: DominatingPair, guarantee: Guarantee) -> tuple[float, float]:
+    match guarantee:
+        case RenyiDP(order=order, epsilon=epsilon):
+            return pair.renyi(order), epsilon
+        case TruncatedCDP(rho=rho, omega=omega):
+            return pair.rho(omega), rho
+        case ApproxDP(epsilon=epsilon, delta=delta):
+            return pair.delta(epsilon), delta
+    raise ArgumentError(f"No curve for {guarantee}.")
+
+
+def _outermost(excess: Callable[[float], float], *, start: float) -> float:
+    """The largest x at which the promise holds, found by factors of 4 from `start` and then by its root."""
+    safe = unsafe = start
+    if excess(start) <= 0:
+        while excess(unsafe) <= 0:
+            safe, unsafe = unsafe, 4 * unsafe
+            if unsafe > 1e150:
+                raise UnattainableError("The guarantee is so loose that every setting keeps it; ask for a tighter one.")
+    else:
+        while excess(safe) > 0:
+            safe, unsafe = safe / 4, safe
+            if safe < 1e-150:
+                raise UnattainableError("The guarantee is so tight that no setting above 1e-150 keeps it; relax it.")
+    return safe_root(excess, safe=safe, unsafe=unsafe)
+
+
+def _optimal(
+    boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool
+) -> tuple[float, float]:
+    """The point of the boundary with the least expected loss, searched over log r from tempering outwards.
+
+    At tempering s is 0. Further out both r and s grow. The grid guards against a second valley; the golden section
+    then needs only the relative accuracy at which a minimum is flat.
+    """
+    r_temper = boundary.largest_r(0.0)
+    if cap_r and r_temper >= 1:
+        return 1.0, 0.0
+
+    def loss_at(log_r: float) -> float:
+        r = math.exp(log_r)
+        return loss(r, boundary.least_s(r))
+
+    start = math.log(r_temper)
+    end = 0.0 if cap_r else start + math.log(1e4)
+    grid = np.linspace(start, end, 9 if cap_r else 19)
+    losses = [loss(r_temper, 0.0), *(loss_at(log_r) for log_r in grid[1:])]
+    best = int(np.argmin(losses))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    found = minimize_scalar(loss_at, bounds=(low, high), method="bounded", options={"xatol": 1e-4})
+    if best == 0 and losses[0] <= found.fun:
+        return r_temper, 0.0
+    if best == len(grid) - 1 and losses[-1] <= found.fun:
+        r = math.exp(grid[-1])
+        return r, boundary.least_s(r)
+    s = boundary.least_s(math.exp(found.x))
+    # s was rounded up to the safe side; r takes up what that left.
+    return min(boundary.largest_r(s), 1.0 if cap_r else math.inf), s
+
+
+def _algorithm_1(
+    guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float
+) -> DirichletMechanism:
+    if not isinstance(guarantee, RenyiDP):
+        raise UnattainableError(
+            f"strategy='algorithm-1' is P1's calibration for RenyiDP targets, got {guarantee}. "
+            "Use strategy='optimal', which knows the exact curves, or state a RenyiDP target."
+        )
+    relation = adjacency_named(adjacency)
+    r = p1_theorem_1_concentration(
+        order=guarantee.order,
+        epsilon=guarantee.epsilon,
+        delta_2_squared=relation.delta_2_squared,
+        delta_inf=relation.delta_inf,
+        min_count=min_count,
+    )
+    alpha = np.full(shape, 1 + 4 * (guarantee.order - 1) * r * relation.delta_inf)
+    return _verified(DirichletMechanism(alpha, r, adjacency=adjacency, min_count=min_count), guarantee)

@@ -1,0 +1,34 @@
+"""What can go wrong, by cause. No message ever holds a count, a posterior parameter or a private N."""
+
+__all__ = [
+    "ArgumentError",
+    "DataError",
+    "DirdpError",
+    "SeededReleaseWarning",
+    "UnattainableError",
+    "UnsupportedModelError",
+]
+
+
+class DirdpError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class ArgumentError(DirdpError, ValueError):
+    """A public argument is outside its domain."""
+
+
+class DataError(DirdpError, ValueError):
+    """The observed data are not what the model says they are. The message says how, never what."""
+
+
+class UnattainableError(DirdpError, ValueError):
+    """No setting of the mechanism reaches the guarantee that was asked for."""
+
+
+class UnsupportedModelError(DirdpError, ValueError):
+    """The PyMC model holds something for which the guarantee cannot be proved."""
+
+
+class SeededReleaseWarning(UserWarning):
+    """The release can be computed again from its seed, so it is not private."""

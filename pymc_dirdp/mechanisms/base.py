@@ -1,0 +1,137 @@
+"""The verbs that every mechanism shares, and the check of the counts it is given."""
+
+import abc
+import math
+from collections.abc import Callable
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pymc_dirdp.checks import at_least, fraction
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+
+__all__ = ["Mechanism", "checked_counts"]
+
+Array = NDArray[np.float64]
+
+# Above 2**53 a double no longer holds every whole number, and the sums that follow would be rounded.
+_LARGEST_COUNT = 2.0**53
+
+
+class Mechanism(abc.ABC):
+    """A randomised release of a table of counts, with exact or upper-bound privacy curves.
+
+    The curves take a number or an array of numbers and return the same shape. Each value is an upper bound on the
+    loss between all neighbouring data sets.
+    """
+
+    @abc.abstractmethod
+    def _renyi(self, order: float) -> float: ...
+
+    @abc.abstractmethod
+    def _rho(self, omega: float) -> float: ...
+
+    @abc.abstractmethod
+    def _delta(self, epsilon: float) -> float: ...
+
+    @abc.abstractmethod
+    def _epsilon(self, delta: float) -> float: ...
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The epsilon of pure differential privacy, `inf` where the loss is unbounded."""
+        return math.inf
+
+    @overload
+    def renyi(self, order: float) -> float: ...
+    @overload
+    def renyi(self, order: ArrayLike) -> float | Array: ...
+    def renyi(self, order: ArrayLike) -> float | Array:
+        """Rényi divergence in nats at orders >= 1 (1 is the Kullback-Leibler divergence); `inf` where it diverges."""
+        return _elementwise(lambda value: self._renyi(at_least(1, order=value)), order)
+
+    @overload
+    def rho(self, omega: float) -> float: ...
+    @overload
+    def rho(self, omega: ArrayLike) -> float | Array: ...
+    def rho(self, omega: ArrayLike) -> float | Array:
+        """Least `rho` of `(rho, omega)`-truncated concentrated differential privacy, for `omega > 1`."""
+        return _elementwise(lambda value: self._rho(TruncatedCDP(rho=1, omega=value).omega), omega)
+
+    @overload
+    def delta(self, epsilon: float) -> float: ...
+    @overload
+    def delta(self, epsilon: ArrayLike) -> float | Array: ...
+    def delta(self, epsilon: ArrayLike) -> float | Array:
+        """Least `delta` of `(epsilon, delta)`-differential privacy, for `epsilon >= 0`."""
+        return _elementwise(lambda value: self._delta(at_least(0, epsilon=value)), epsilon)
+
+    @overload
+    def epsilon(self, delta: float) -> float: ...
+    @overload
+    def epsilon(self, delta: ArrayLike) -> float | Array: ...
+    def epsilon(self, delta: ArrayLike) -> float | Array:
+        """Least `epsilon` of `(epsilon, delta)`-differential privacy, for `delta` in (0, 1); from above."""
+        return _elementwise(lambda value: self._epsilon(fraction(delta=value)), delta)
+
+    def satisfies(self, guarantee: Guarantee) -> bool:
+        """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
+        match guarantee:
+            case RenyiDP(order=order, epsilon=epsilon):
+                return self._renyi(order) <= epsilon
+            case TruncatedCDP(rho=rho, omega=omega):
+                return self._rho(omega) <= rho
+            case ZeroCDP(rho=rho):
+                return self._rho(math.inf) <= rho
+            case ApproxDP(epsilon=epsilon, delta=delta):
+                return self._delta(epsilon) <= delta
+            case PureDP(epsilon=epsilon):
+                return self.pure_epsilon <= epsilon
+        raise ArgumentError(f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(guarantee)}.")
+
+
+def _elementwise(f: Callable[[float], float], values: ArrayLike) -> float | Array:
+    array = np.asarray(values)
+    if array.ndim == 0:
+        return f(values if isinstance(values, float) else array.item())
+    return np.array([f(value) for value in array.ravel().tolist()], dtype=np.float64).reshape(array.shape)
+
+
+def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float = 0.0) -> Array:
+    """Counts as floats, or an error that says what is wrong with them and never what they are.
+
+    Parameters
+    ----------
+    counts : array_like of whole numbers, shape `shape`
+        The secret. Each below 2**53.
+    shape : tuple of int
+        The public shape of the table.
+    min_count : float
+        The public promise that no cell holds fewer records than this.
+
+    Returns
+    -------
+    counts : array of float, shape `shape`
+    """
+    try:
+        array = np.asarray(counts, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("Expected counts to be an array of whole numbers.") from None
+    if array.shape != shape:
+        raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
+    if not np.all(np.isfinite(array)):
+        raise DataError("Some counts are missing or not finite. Drop those records or give them a category.")
+    if np.any(array < 0):
+        raise DataError("Some counts are negative.")
+    if np.any(array != np.floor(array)):
+        raise DataError("Some counts are not whole numbers. The guarantee is for whole records; see bounds.p1_theorem_1.")
+    if np.any(array > _LARGEST_COUNT):
+        raise DataError("Some counts are above 2**53 and cannot be held exactly.")
+    if min_count and np.any(array < min_count):
+        raise DataError(
+            "Some cell holds fewer records than min_count promises, so the guarantee would be false. "
+            "Lower min_count; it must hold for every data set that could have occurred."
+        )
+    return array

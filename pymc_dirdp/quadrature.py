@@ -1,0 +1,40 @@
+"""Gauss-Legendre rules on graded panels, for integrands that are smooth between known breakpoints."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["graded_breaks", "integrate"]
+
+Array = NDArray[np.float64]
+
+# 14 nodes on a panel whose nearest singularity is one panel length away leave an error of about 5.8**-28 = 4e-22.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(14)
+
+
+def integrate(f: Callable[[Array], Array], breaks: Array) -> float:
+    """Integral of `f` over `[breaks[0], breaks[-1]]`, one Gauss-Legendre rule a panel; `f` is called once.
+
+    Parameters
+    ----------
+    f : callable
+        Takes and returns arrays of shape `(panels, nodes)`.
+    breaks : array, shape (panels + 1,)
+        Increasing. `f` is smooth inside each panel, with its singularities at least about a panel's length away.
+    """
+    left, right = breaks[:-1, None], breaks[1:, None]
+    half = (right - left) / 2
+    return float(np.sum(f(left + half * (1 + _NODES)) * (half * _WEIGHTS)))
+
+
+def graded_breaks(gap: float, length: float) -> Array:
+    """Breakpoints of `[0, length]` for an integrand with its nearest singularity at `-gap`.
+
+    Each panel is at most as long as its distance from the singularity. The first breakpoint is exactly 0 and the last
+    exactly `length`, however small `length / gap` is.
+    """
+    panels = max(1, int(np.ceil(np.log2(1 + length / gap))))
+    breaks = gap * np.expm1(np.log1p(length / gap) * (np.arange(panels + 1) / panels))
+    breaks[0], breaks[-1] = 0.0, length
+    return breaks

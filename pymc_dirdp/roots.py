@@ -1,0 +1,40 @@
+"""Roots that end on the safe side."""
+
+import math
+from collections.abc import Callable
+
+from scipy.optimize import brentq
+
+__all__ = ["safe_root"]
+
+
+def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float) -> float:
+    """The last point at which a promise still holds, going from `safe` to `unsafe`.
+
+    Parameters
+    ----------
+    excess : callable
+        At most 0 exactly where the promise holds. May be infinite.
+    safe, unsafe : float
+        Positive, in either order. The promise holds at `safe` and not at `unsafe`.
+
+    Returns
+    -------
+    x : float
+        `excess(x) <= 0` was evaluated and holds there; within 1e-10 relative of where it stops to hold.
+    """
+
+    def bounded(log_x: float) -> float:
+        # Brent's method interpolates, so infinities must be large instead.
+        return min(max(excess(math.exp(log_x)), -1e3), 1e3)
+
+    root = math.exp(brentq(bounded, math.log(safe), math.log(unsafe), xtol=2e-12, rtol=1e-14))
+    # Brent's method ends on either side. Step towards the safe end until the promise is seen to hold.
+    step = -2e-12 if safe < unsafe else 2e-12
+    x = root
+    while excess(x) > 0:
+        x *= 1 + step
+        step *= 2
+        if (x - safe) * (unsafe - safe) <= 0:
+            return safe
+    return x

@@ -1,0 +1,1 @@
+"""Drawing from the law of a mechanism. `entropy` is the only door to randomness."""
