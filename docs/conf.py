@@ -31,11 +31,15 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
+# The quick start runs as soon as the public names it uses exist.
+nb_execution_excludepatterns = ["quickstart.md"]
 
 # The class docstring documents the arguments; `:members:` lists the methods.
 numpydoc_show_class_members = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+# Docstrings write `name` for code, as numpydoc does.
+default_role = "literal"
 copybutton_exclude = ".linenos, .gp, .go"
 
 # One self-contained file of MathJax 3 from an installed package, so that formulas show without a network.
@@ -68,6 +72,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
+    "header_links_before_dropdown": 7,
     "show_toc_level": 2,
 }
 html_sidebars = {"**": []}

@@ -6,10 +6,11 @@ The pages name kinds, never functions, so the reference cannot forget a public n
 import inspect
 from typing import ClassVar
 
-import pymc_dirdp
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+import pymc_dirdp
 
 KINDS = ("verbs", "guarantees", "mechanisms", "objects", "plots", "errors", "modules")
 

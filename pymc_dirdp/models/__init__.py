@@ -1,0 +1,1 @@
+"""The only rooms that know PyMC: which tables a model holds, what is planned for them, and their release."""

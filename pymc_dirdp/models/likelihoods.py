@@ -1,0 +1,193 @@
+"""The likelihoods that are conjugate to a Dirichlet or Beta prior, and how a parameter reaches one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pymc as pm
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+
+from pymc_dirdp.errors import UnsupportedModelError
+from pymc_dirdp.models.graph import is_random, operation, origin, parameters, values_read
+
+__all__ = ["KINDS", "Family", "Kind", "Likelihood", "kind_of", "refusal", "route", "stored_observations"]
+
+Family = Literal["dirichlet", "beta"]
+KindName = Literal["multinomial", "categorical", "dirichlet-multinomial", "binomial", "bernoulli", "beta-binomial"]
+
+_CONJUGATES = (
+    "Supported are Multinomial, Categorical and DirichletMultinomial for a Dirichlet prior, "
+    "Binomial, Bernoulli and BetaBinomial for a Beta prior."
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What has to be known of a distribution of discrete data.
+
+    Attributes
+    ----------
+    name : str
+        How the documentation calls it.
+    family : {"dirichlet", "beta"}
+        The conjugate prior.
+    trials : int or None
+        Which of its parameters is the number of trials; None where each observation is one record.
+    probability : int or None
+        Which of its parameters is the probability; None where the prior is already integrated out.
+    prior : tuple of int
+        Which of its parameters are those of the prior that is integrated out.
+    core : int
+        How many axes one observation has: 1 for a vector of counts, 0 for a number.
+    """
+
+    name: KindName
+    family: Family
+    trials: int | None
+    probability: int | None
+    prior: tuple[int, ...]
+    core: int
+
+
+_KIND_BY_OP: dict[type, Kind] = {
+    pm.Multinomial.rv_type: Kind("multinomial", "dirichlet", trials=0, probability=1, prior=(), core=1),
+    pm.Categorical.rv_type: Kind("categorical", "dirichlet", trials=None, probability=0, prior=(), core=0),
+    pm.DirichletMultinomial.rv_type: Kind(
+        "dirichlet-multinomial", "dirichlet", trials=0, probability=None, prior=(1,), core=1
+    ),
+    pm.Binomial.rv_type: Kind("binomial", "beta", trials=0, probability=1, prior=(), core=0),
+    pm.Bernoulli.rv_type: Kind("bernoulli", "beta", trials=None, probability=0, prior=(), core=0),
+    pm.BetaBinomial.rv_type: Kind("beta-binomial", "beta", trials=0, probability=None, prior=(1, 2), core=0),
+}
+KINDS: dict[KindName, Kind] = {kind.name: kind for kind in _KIND_BY_OP.values()}
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """One observed variable whose records are counted in a table.
+
+    Attributes
+    ----------
+    name : str
+        The observed variable.
+    kind : str
+        One of `KINDS`.
+    rows : tuple of int
+        For every row axis of the table, the batch axis of the observed variable that follows it. All other batch
+        axes are repeated records and are summed over.
+    """
+
+    name: str
+    kind: KindName
+    rows: tuple[int, ...]
+
+
+def refusal(name: str | None, reason: str, way_out: str) -> UnsupportedModelError:
+    """The error for a model that cannot be released: which variable, why, and what to do about it."""
+    return UnsupportedModelError(f"Cannot release this model: {name!r} {reason}. {way_out}")
+
+
+def kind_of(observed: Variable[Any, Any]) -> Kind:
+    """The kind of an observed variable.
+
+    Asked of the exact class of its op: a name says nothing, and a subclass may have another likelihood.
+    """
+    op = observed.owner.op
+    if type(op) in _KIND_BY_OP:
+        return _KIND_BY_OP[type(op)]
+    # Each record would count total_size / size times, which no sensitivity covers.
+    if isinstance(op, MinibatchRandomVariable):
+        raise refusal(observed.name, "is rescaled by total_size", "Leave total_size out and observe all records.")
+    raise refusal(observed.name, f"is observed through {operation(observed)}, which is not supported", _CONJUGATES)
+
+
+def stored_observations(observed: Variable[Any, Any], model: pm.Model) -> Variable[Any, Any]:
+    """The constant or shared variable that holds the observations as they were given; its value is not read.
+
+    PyMC casts a `pm.Data` of floats to integers; this is the variable behind the cast.
+    """
+    # The likelihood is then one of the transformed values.
+    if model.rvs_to_transforms.get(observed) is not None:
+        raise refusal(observed.name, "has a transform", "Observe the variable itself, without `transform=`.")
+    value = model.rvs_to_values[observed]
+    source, axes = origin(value, through_rounding=True)
+    # A computation may count one record many times, or (pm.Minibatch) draw records at random.
+    if not isinstance(source, Constant | SharedVariable) or len(axes) != value.type.ndim:
+        raise refusal(
+            observed.name,
+            f"has observations that are computed in the model ({operation(value)})",
+            "Pass an array or a pm.Data that holds the counts or records themselves.",
+        )
+    return source
+
+
+def route(
+    observed: Variable[Any, Any], kind: Kind, families: Mapping[Variable[Any, Any], Family]
+) -> tuple[Variable[Any, Any], tuple[int, ...]]:
+    """How does a parameter reach this likelihood?
+
+    Parameters
+    ----------
+    observed : Variable
+        The observed variable.
+    kind : Kind
+        What `kind_of` says of it; one with a probability.
+    families : mapping of Variable to {"dirichlet", "beta"}
+        The parameters of the model.
+
+    Returns
+    -------
+    parameter : Variable
+        The one that is the probability of `observed`.
+    rows : tuple of int
+        For every row axis of the parameter, the batch axis of `observed` on which it lands.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If the probability is anything but a parameter of the right family with new axes of length 1.
+    """
+    assert kind.probability is not None
+    probability: Any = parameters(observed)[1][kind.probability]
+    parameter, axes = origin(probability)
+    if parameter not in families:
+        raise _no_plain_route(observed, parameter, families)
+    if families[parameter] != kind.family:
+        wanted = kind.family.capitalize()
+        raise refusal(
+            observed.name,
+            f"uses {parameter.name!r}, which is a {families[parameter].capitalize()} variable",
+            f"{operation(observed)} is conjugate to a {wanted} prior only.",
+        )
+    if kind.family == "beta":
+        rows, batch_ndim = axes, probability.type.ndim
+    else:
+        # The category axis has to stay the last; otherwise the probabilities are not those of the categories.
+        if axes[-1] != probability.type.ndim - 1:
+            raise refusal(
+                observed.name, f"has {parameter.name!r} with its categories not on the last axis", "Add axes before it."
+            )
+        rows, batch_ndim = axes[:-1], probability.type.ndim - 1
+    # Batch axes are aligned on the right. PyTensor adds those that are missing by itself, so this is 0 so far.
+    offset = observed.type.ndim - kind.core - batch_ndim
+    return parameter, tuple(offset + axis for axis in rows)
+
+
+def _no_plain_route(
+    observed: Variable[Any, Any], reached: Variable[Any, Any], families: Mapping[Variable[Any, Any], Family]
+) -> UnsupportedModelError:
+    behind = sorted({str(variable.name) for variable in values_read(reached) if variable in families})
+    if behind:
+        return refusal(
+            observed.name,
+            f"uses {' and '.join(map(repr, behind))} through {operation(reached)}, not as it is",
+            "The posterior is then not a Dirichlet or Beta; pass the variable itself, with new axes at most.",
+        )
+    what = f" but {operation(reached)}" if is_random(reached) else ""
+    return refusal(
+        observed.name,
+        f"has no Dirichlet or Beta variable of this model as its probability{what}",
+        "Give it one as `p=`; leave observed variables without one out of the model.",
+    )

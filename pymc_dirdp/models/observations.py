@@ -1,0 +1,195 @@
+"""The one place that reads observed values. What it returns is the secret; what it raises never holds a value."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+from pytensor.graph.basic import Variable
+
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.models.graph import evaluate, parameters, stored_shape
+from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, stored_observations
+from pymc_dirdp.models.tables import Table, root_model
+
+__all__ = ["read_counts", "total_records"]
+
+Counts = NDArray[np.int64]
+
+# Above 2**53 a double no longer holds every whole number, and the sums that follow would be rounded.
+_LARGEST_TOTAL = 2**53
+
+
+def total_records(table: Table, model: pm.Model | None = None) -> int:
+    """How many records a table counts: public under replace-one, private under add-remove.
+
+    From the number of trials, or from the shape of raw records; observed values are not read.
+
+    Parameters
+    ----------
+    table : Table
+        One that `tables` found in this model.
+    model : pymc.Model, optional
+        The model on the context stack by default.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    DataError
+        If the number of trials is not made of whole numbers >= 0 that fit the shape of the observations, or the
+        total is above 2**53.
+    """
+    model = root_model(model)
+    total = 0
+    for likelihood in table.likelihoods:
+        observed, kind, batch = _followed(likelihood, table, model)
+        total += math.prod(batch) if kind.trials is None else int(_trials(observed, kind, batch).sum())
+    return total
+
+
+def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
+    """The secret: how many records fell into each cell.
+
+    PyMC has its own conversions, which nobody can look behind. A plain array is cut to integers: `observed=[1.5, 2]` is
+    `[1, 2]` here, and is caught only where it does not add up to `n`; a `pm.Data` of floats is read as it was given.
+    Integer arrays are stored in 32 bits, so counts of 2**31 and more wrap around; lists and floats do not.
+
+    Parameters
+    ----------
+    table : Table
+        One that `tables` found in this model.
+    model : pymc.Model, optional
+        The model on the context stack by default.
+
+    Returns
+    -------
+    ndarray of int64
+        Of the table's shape; summed over all axes that are no rows of the table.
+
+    Raises
+    ------
+    DataError
+        If the observations are not what their likelihood says: not whole numbers >= 0, not adding up to `n` or above
+        it, codes outside the categories, shapes that do not fit the rows, a total above 2**53. It says which variable
+        and what is wrong, never a value, a position or how many.
+    """
+    model = root_model(model)
+    counts = np.zeros(table.shape, dtype=np.int64)
+    for likelihood in table.likelihoods:
+        observed, kind, batch = _followed(likelihood, table, model)
+        values = _whole_numbers(_evaluated(stored_observations(observed, model), observed), observed)
+        if kind.name == "categorical":
+            counts += _tally(values, observed, likelihood, table)
+            continue
+        records = _records(values, observed, kind, batch)
+        counts += _summed(records, likelihood, table)
+    return counts
+
+
+def _followed(
+    likelihood: Likelihood, table: Table, model: pm.Model
+) -> tuple[Variable[Any, Any], Kind, tuple[int, ...]]:
+    """The observed variable, its kind, and the batch shape of its observations, which has to fit the table."""
+    observed = model.named_vars.get(likelihood.name)
+    if observed is None:
+        raise ArgumentError(f"The model has no variable {likelihood.name!r}. Was the table found in another model?")
+    kind = KINDS[likelihood.kind]
+    shape = stored_shape(stored_observations(observed, model))
+    batch = shape[: len(shape) - kind.core]
+    if kind.core and shape[-1] != table.n_categories:
+        raise _wrong(observed, f"do not have the {table.n_categories} categories of the prior")
+    for axis, length in zip(likelihood.rows, table.shape[:-1], strict=True):
+        # A row axis of length 1 is shared by all records along this axis. The reverse, one observation for many
+        # rows, would count it many times.
+        if length not in (1, batch[axis]):
+            raise _wrong(observed, f"do not have the {length} rows of the prior along axis {axis}")
+    size, _ = parameters(observed)
+    # PyMC repeats the likelihood up to `shape=`; the same record would count many times.
+    if size is not None and tuple(_evaluated(size, observed)) != batch:
+        raise _wrong(observed, "do not have the shape that the variable declares")
+    return observed, kind, batch
+
+
+def _records(values: Counts, observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts:
+    """The observations as counts of categories: shape (*batch, d)."""
+    trials = np.ones(batch, dtype=np.int64) if kind.trials is None else _trials(observed, kind, batch)
+    if kind.core:
+        _check_total(values, observed)
+        if np.any(values.sum(axis=-1) != trials):
+            raise _wrong(observed, "do not add up to `n` in every row")
+        return values
+    if np.any(values > trials):
+        raise _wrong(observed, "are not all 0 or 1" if kind.trials is None else "are above `n` in some row")
+    return np.stack([values, trials - values], axis=-1)
+
+
+def _summed(records: Counts, likelihood: Likelihood, table: Table) -> Counts:
+    """Records of the same row added up: (*batch, d) to (*rows, d)."""
+    lengths = dict(zip(likelihood.rows, table.shape[:-1], strict=True))
+    # The rows keep their order, so what is left after the sums has the axes of the table.
+    shared = tuple(axis for axis, length in lengths.items() if length == 1)
+    repeated = tuple(axis for axis in range(records.ndim - 1) if axis not in lengths)
+    summed: Counts = records.sum(axis=shared, keepdims=True).sum(axis=repeated)
+    return summed
+
+
+def _tally(codes: Counts, observed: Variable[Any, Any], likelihood: Likelihood, table: Table) -> Counts:
+    """How often each category occurs in each row; without an indicator for each record and category."""
+    if np.any(codes >= table.n_categories):
+        raise _wrong(observed, f"are not all codes from 0 to {table.n_categories - 1}")
+    shape = [1] * codes.ndim
+    for axis, length in zip(likelihood.rows, table.shape[:-1], strict=True):
+        shape[axis] = length
+    row = np.broadcast_to(np.arange(table.n_rows).reshape(shape), codes.shape)
+    cells = np.bincount((row * table.n_categories + codes).ravel(), minlength=table.prior.size)
+    return cells.reshape(table.shape)
+
+
+def _trials(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts:
+    """`n` for every observation."""
+    assert kind.trials is not None
+    given = parameters(observed)[1][kind.trials]
+    trials = _whole_numbers(_evaluated(given, observed), observed, "number of trials")
+    aligned = (1,) * (len(batch) - trials.ndim) + trials.shape
+    if any(n not in (1, length) for n, length in zip(aligned, batch, strict=True)):
+        raise _wrong(observed, "have another shape than the number of trials")
+    trials = np.broadcast_to(trials, batch)
+    _check_total(trials, observed)
+    return trials
+
+
+def _evaluated(variable: Variable[Any, Any], observed: Variable[Any, Any]) -> NDArray[Any]:
+    try:
+        return evaluate(variable)
+    except Exception:
+        pass
+    # Outside of the handler, because PyTensor's message holds values and would stay attached as the context.
+    raise _wrong(observed, "or their number of trials cannot be computed")
+
+
+def _whole_numbers(values: NDArray[Any], observed: Variable[Any, Any], what: str = "observations") -> Counts:
+    if values.dtype.kind not in "biuf":
+        raise _wrong(observed, "are not a dense array of numbers", what)
+    if not np.all(np.isfinite(values)):
+        raise _wrong(observed, "are not all finite", what)
+    if np.any(values < 0):
+        raise _wrong(observed, "are not all >= 0", what)
+    if values.dtype.kind == "f" and np.any(values != np.floor(values)):
+        raise _wrong(observed, "are not all whole numbers", what)
+    if np.any(values > _LARGEST_TOTAL):
+        raise _wrong(observed, "are above 2**53", what)
+    return values.astype(np.int64)
+
+
+def _check_total(values: Counts, observed: Variable[Any, Any]) -> None:
+    # In doubles first: the exact sum of many large numbers would wrap around.
+    if values.sum(dtype=np.float64) > _LARGEST_TOTAL or int(values.sum()) > _LARGEST_TOTAL:
+        raise _wrong(observed, "count more than 2**53 records in all")
+
+
+def _wrong(observed: Variable[Any, Any], problem: str, what: str = "observations") -> DataError:
+    return DataError(f"The {what} of {observed.name!r} {problem}.")

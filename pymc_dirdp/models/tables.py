@@ -1,0 +1,308 @@
+"""Which conjugate tables does this model hold? Questions only: no observed value is read here."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+
+from pymc_dirdp.checks import positive_array
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.graph import evaluate, is_random, operation, parameters, stored_shape, values_read
+from pymc_dirdp.models.likelihoods import Family, Kind, Likelihood, kind_of, refusal, route, stored_observations
+
+__all__ = ["Likelihood", "Table", "root_model", "tables"]
+
+_FAMILY_BY_OP: dict[type, Family] = {pm.Dirichlet.rv_type: "dirichlet", pm.Beta.rv_type: "beta"}
+
+# They change the coordinates in which a sampler moves. Any other transform (ordered, say) restricts the law itself.
+_HARMLESS_TRANSFORMS = (
+    type(None),
+    type(pm.distributions.transforms.simplex),
+    type(pm.distributions.transforms.logodds),
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """The public facts of one table of counts and its conjugate prior.
+
+    It holds no graph, no model and no data, and can be pickled. Two tables are equal if all their facts are.
+
+    Attributes
+    ----------
+    name : str
+        The variable that is released: the Dirichlet or Beta variable, or `f"{observed}_p"` for a
+        `pm.DirichletMultinomial` or `pm.BetaBinomial`, where it is integrated out.
+    family : {"dirichlet", "beta"}
+        The prior's.
+    prior : ndarray of float64, shape (..., d), read-only
+        Its parameters, one for each cell of the table. A Beta has d = 2: success, then failure.
+    dims : tuple of (str or None), or None
+        PyMC's dims of the released variable. The categories of a Beta are no axis of it.
+    coords : mapping of str to tuple or None
+        The labels of these dims; None for a dim without labels.
+    likelihoods : tuple of Likelihood
+        The observed variables whose records are counted.
+    """
+
+    name: str
+    family: Family
+    prior: NDArray[np.float64]
+    dims: tuple[str | None, ...] | None = None
+    coords: Mapping[str, tuple[Any, ...] | None] = field(default_factory=dict)
+    likelihoods: tuple[Likelihood, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", positive_array(**{f"the prior of {self.name!r}": self.prior}))
+        object.__setattr__(self, "coords", MappingProxyType(dict(self.coords)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the table of counts, categories last."""
+        return self.prior.shape
+
+    @property
+    def n_rows(self) -> int:
+        """How many vectors of probabilities there are."""
+        return math.prod(self.shape[:-1])
+
+    @property
+    def n_categories(self) -> int:
+        """How many cells a row has."""
+        return self.shape[-1]
+
+    def _facts(self) -> tuple[Any, ...]:
+        return self.name, self.family, self.dims, dict(self.coords), self.likelihoods
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Table):
+            return NotImplemented
+        return self._facts() == other._facts() and np.array_equal(self.prior, other.prior)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.family, self.shape, self.dims, self.likelihoods))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through __init__, because pickle forgets that an array is read-only.
+        return Table, (self.name, self.family, np.array(self.prior), self.dims, dict(self.coords), self.likelihoods)
+
+    def __repr__(self) -> str:
+        observed = ", ".join(repr(likelihood.name) for likelihood in self.likelihoods)
+        return f"Table({self.name!r}, {self.family}, shape={self.shape}, observed as {observed})"
+
+
+def tables(model: pm.Model | None = None) -> tuple[Table, ...]:
+    """The conjugate tables that a PyMC model holds, in the model's order.
+
+    No observed value is read; where a prior is integrated out, the number of rows is the shape of the observations.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        The model on the context stack by default. A nested model stands for the whole that it is part of.
+
+    Returns
+    -------
+    tuple of Table
+        At least one.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If the model holds anything for which the posterior is not known to be a product of Dirichlet or Beta
+        distributions of prior plus counts. It names the variable, the reason and a way out.
+    ArgumentError
+        If there is no model, or a prior is not positive.
+    """
+    model = root_model(model)
+    for potential in model.potentials:
+        raise refusal(
+            potential.name,
+            "is a pm.Potential, which multiplies the posterior by something that is not a count",
+            "Remove it, or write it as prior counts of the Dirichlet or Beta.",
+        )
+    for rv in model.observed_RVs:
+        if type(rv.owner.op) in _FAMILY_BY_OP:
+            raise refusal(rv.name, "is a parameter and is itself observed", "Leave it unobserved.")
+    # Before the priors: a missing value is a free variable whose own message would mislead.
+    _refuse_missing_values(model)
+    families = {rv: _family(rv, model) for rv in model.free_RVs}
+    followers: dict[Variable[Any, Any], list[Likelihood]] = {rv: [] for rv in families}
+    integrated: dict[Variable[Any, Any], Kind] = {}
+    for rv in model.observed_RVs:
+        kind = kind_of(rv)
+        stored_observations(rv, model)
+        _refuse_random_trials(rv, kind)
+        if kind.probability is None:
+            integrated[rv] = kind
+            continue
+        parameter, rows = route(rv, kind, families)
+        followers[parameter].append(Likelihood(rv.name, kind.name, rows))
+    _refuse_second_likelihood(followers)
+    for rv, likelihoods in followers.items():
+        if not likelihoods:
+            raise refusal(rv.name, "has no observed child, so there is nothing to release", "Observe data that use it.")
+    found = [
+        _integrated_table(rv, integrated[rv], model)
+        if rv in integrated
+        else _table(rv, families[rv], followers[rv], model)
+        for rv in model.named_vars.values()
+        if rv in integrated or rv in families
+    ]
+    if not found:
+        raise refusal(model.name or "model", "has no Dirichlet or Beta variable", "There is nothing to release.")
+    return tuple(found)
+
+
+def root_model(model: pm.Model | None) -> pm.Model:
+    """The model that was given or is on the context stack; for a nested one, the whole that it is part of."""
+    try:
+        return pm.modelcontext(model).root
+    except (TypeError, AttributeError):
+        raise ArgumentError(
+            "Expected a PyMC model, got none. Pass it as `model=`, or make the call inside `with model:`."
+        ) from None
+
+
+def _refuse_missing_values(model: pm.Model) -> None:
+    # PyMC replaces a masked variable by *_observed, *_unobserved and a Deterministic of the variable's own name.
+    names = {deterministic.name for deterministic in model.deterministics}
+    for rv in model.free_RVs:
+        whole = str(rv.name).removesuffix("_unobserved")
+        if whole != rv.name and whole in names:
+            raise refusal(
+                whole,
+                "has missing values, which PyMC would impute",
+                "Drop these records, or make `missing` a category of its own.",
+            )
+
+
+def _family(rv: Variable[Any, Any], model: pm.Model) -> Family:
+    """Of a free variable, which has to be a Dirichlet or Beta with a prior of numbers."""
+    family = _FAMILY_BY_OP.get(type(rv.owner.op))
+    if family is None:
+        predicts = any(variable.owner and type(variable.owner.op) in _FAMILY_BY_OP for variable in values_read(rv))
+        raise refusal(
+            rv.name,
+            f"is an unobserved {operation(rv)} variable",
+            "Observe it, or predict it from the release with sample_posterior_predictive."
+            if predicts
+            else "Only Dirichlet and Beta variables can be released; write its value as a number.",
+        )
+    transform = model.rvs_to_transforms.get(rv)
+    if type(transform) not in _HARMLESS_TRANSFORMS:
+        raise refusal(
+            rv.name, f"has a transform that changes its law ({type(transform).__name__})", "Leave `transform=` out."
+        )
+    size, arguments = parameters(rv)
+    for argument in arguments if size is None else (*arguments, size):
+        _refuse_uncertain_prior(str(rv.name), argument, model)
+    return family
+
+
+def _refuse_random_trials(observed: Variable[Any, Any], kind: Kind) -> None:
+    if kind.trials is None:
+        return
+    trials = parameters(observed)[1][kind.trials]
+    if any(is_random(variable) for variable in values_read(trials)):
+        raise refusal(observed.name, "has a number of trials that is random", "Write `n` as numbers or pm.Data.")
+
+
+def _refuse_second_likelihood(followers: Mapping[Variable[Any, Any], Iterable[Likelihood]]) -> None:
+    """No parameter is followed by two observed variables.
+
+    With two, a record may be counted in both, and then the sensitivity is larger than that of one table.
+    """
+    for rv, likelihoods in followers.items():
+        names = [likelihood.name for likelihood in likelihoods]
+        if len(names) > 1:
+            raise refusal(
+                rv.name,
+                f"is used twice: {names[0]!r} and {names[1]!r} may hold the same records",
+                "Give each its own parameter, or observe the summed counts once.",
+            )
+
+
+def _table(rv: Variable[Any, Any], family: Family, likelihoods: Iterable[Likelihood], model: pm.Model) -> Table:
+    size, arguments = parameters(rv)
+    batch = None if size is None else tuple(int(length) for length in evaluate(size))
+    prior = _broadcast_prior(str(rv.name), family, arguments, batch)
+    return _checked_table(str(rv.name), family, prior, str(rv.name), likelihoods, model)
+
+
+def _integrated_table(observed: Variable[Any, Any], kind: Kind, model: pm.Model) -> Table:
+    """The table of a likelihood whose parameter is integrated out: every observation has its own row."""
+    name = f"{observed.name}_p"
+    if name in model.named_vars:
+        raise refusal(
+            observed.name, f"would be released as {name!r}, a name that is taken", f"Rename the variable {name!r}."
+        )
+    arguments = tuple(parameters(observed)[1][position] for position in kind.prior)
+    for argument in arguments:
+        _refuse_uncertain_prior(str(observed.name), argument, model)
+    shape = stored_shape(stored_observations(observed, model))
+    batch = shape[: len(shape) - kind.core]
+    prior = _broadcast_prior(str(observed.name), kind.family, arguments, batch)
+    likelihood = Likelihood(str(observed.name), kind.name, tuple(range(len(batch))))
+    return _checked_table(name, kind.family, prior, str(observed.name), [likelihood], model)
+
+
+def _refuse_uncertain_prior(name: str, argument: Variable[Any, Any], model: pm.Model) -> None:
+    """A prior is public, so it may depend on numbers and on the lengths of dims only."""
+    lengths = set(model.dim_lengths.values())
+    for variable in values_read(argument):
+        if is_random(variable):
+            raise refusal(
+                name,
+                f"has a prior that depends on the random variable {variable.name!r}",
+                "Write the prior as numbers.",
+            )
+        if isinstance(variable, SharedVariable) and variable not in lengths:
+            raise refusal(
+                name, f"has a prior that depends on the data {variable.name!r}", "Write the prior as numbers."
+            )
+        if variable.owner is None and not isinstance(variable, Constant | SharedVariable):
+            raise refusal(name, "has a prior that depends on a free input", "Write the prior as numbers.")
+
+
+def _broadcast_prior(
+    name: str, family: Family, arguments: Iterable[Variable[Any, Any]], batch: tuple[int, ...] | None
+) -> NDArray[Any]:
+    values = [evaluate(argument) for argument in arguments]
+    try:
+        pairs = np.stack(np.broadcast_arrays(*values), axis=-1) if family == "beta" else values[0]
+        prior = pairs if batch is None else np.broadcast_to(pairs, (*batch, pairs.shape[-1]))
+    except ValueError:
+        raise refusal(name, "has a prior whose shape does not fit its rows", "Make the shapes agree.") from None
+    if prior.shape[-1] < 2:
+        raise refusal(name, "has one category only, so there is nothing to estimate", "Declare at least two.")
+    return prior
+
+
+def _checked_table(
+    name: str,
+    family: Family,
+    prior: NDArray[Any],
+    labelled_by: str,
+    likelihoods: Iterable[Likelihood],
+    model: pm.Model,
+) -> Table:
+    """The table, with the dims and coords of the variable `labelled_by`."""
+    dims = model.named_vars_to_dims.get(labelled_by)
+    dims = None if dims is None else tuple(dims)
+    coords = {dim: model.coords[dim] for dim in dims or () if dim is not None}
+    released_shape = prior.shape if family == "dirichlet" else prior.shape[:-1]
+    for dim, length in zip(dims or (), released_shape, strict=dims is not None):
+        labels = coords.get(dim)
+        if labels is not None and len(labels) != length:
+            raise refusal(
+                labelled_by, f"has another length along the dim {dim!r} than its labels", "Declare one for each entry."
+            )
+    return Table(name, family, prior, dims, coords, tuple(likelihoods))
