@@ -1,1 +1,71 @@
-__version__ = "0.1.0"
+"""Differentially private posterior sampling for PyMC models with Dirichlet or Beta priors.
+
+Write the model as for `pm.sample`, and call `sample(guarantee)` for one private posterior draw.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pymc_dirdp import bounds
+from pymc_dirdp.calibration import calibrate
+from pymc_dirdp.errors import (
+    ArgumentError,
+    DataError,
+    DirdpError,
+    SeededReleaseWarning,
+    UnattainableError,
+    UnsupportedModelError,
+)
+from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+
+if TYPE_CHECKING:
+    from pymc_dirdp.models.plan import Plan, plan
+    from pymc_dirdp.models.predictive import sample_posterior_predictive
+    from pymc_dirdp.models.release import sample
+    from pymc_dirdp.models.report import report
+    from pymc_dirdp.models.tables import tables
+
+__all__ = [
+    "ApproxDP",
+    "ArgumentError",
+    "DataError",
+    "DirdpError",
+    "DirichletMechanism",
+    "Plan",
+    "PureDP",
+    "RenyiDP",
+    "SeededReleaseWarning",
+    "TruncatedCDP",
+    "UnattainableError",
+    "UnsupportedModelError",
+    "ZeroCDP",
+    "bounds",
+    "calibrate",
+    "convert",
+    "plan",
+    "report",
+    "sample",
+    "sample_posterior_predictive",
+    "tables",
+]
+
+# These need PyMC, which takes seconds to import; the mathematics needs only NumPy and SciPy.
+_NEEDS_PYMC = {
+    "Plan": "plan",
+    "plan": "plan",
+    "report": "report",
+    "sample": "release",
+    "sample_posterior_predictive": "predictive",
+    "tables": "tables",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEEDS_PYMC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"pymc_dirdp.models.{_NEEDS_PYMC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -26,8 +26,8 @@ def p1_theorem_1(
 ) -> RenyiDP:
     """Rényi bound of the Dirichlet mechanism for a statistic with known sensitivities (P1 Theorem 1, Appendix E).
 
-    `epsilon = order / 2 * r**2 * delta_2_squared * psi'(alpha_min - (order - 1) * r * delta_inf)`. It is the kernel form
-    of the exact curve with `psi'` replaced by its largest value, which is why it is loose.
+    `epsilon = order / 2 * r**2 * delta_2_squared * psi'(alpha_min - (order - 1) * r * delta_inf)`. It is the kernel
+    form of the exact curve with `psi'` replaced by its largest value, which is why it is loose.
 
     Parameters
     ----------
@@ -69,7 +69,8 @@ def p1_theorem_1_concentration(
 ) -> float:
     """The `r` of P1 Algorithm 1, line 1 (with Remark 2 for `min_count`), on the safe side of the root.
 
-    It solves `epsilon = order / 2 * r**2 * delta_2_squared * psi'(1 + r * min_count + 3 * (order - 1) * r * delta_inf)`.
+    It solves
+    `epsilon = order / 2 * r**2 * delta_2_squared * psi'(1 + r * min_count + 3 * (order - 1) * r * delta_inf)`.
     Algorithm 1 then takes `alpha = 1 + 4 * (order - 1) * r * delta_inf`.
 
     Parameters

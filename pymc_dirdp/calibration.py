@@ -51,8 +51,8 @@ def calibrate(
     strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
         Where the room for privacy comes from.
 
-        * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the least
-          a priori expected Kullback-Leibler divergence, see `objective`.
+        * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the
+          least a priori expected Kullback-Leibler divergence, see `objective`.
         * `"temper"`: `alpha = prior` and the largest `r`. It is above 1 where the guarantee has room for a draw that is
           more concentrated than the posterior.
         * `"inflate"`: `r = 1` and the least `s` (P2 section 4.1).
@@ -106,7 +106,9 @@ def calibrate(
 
 
 def _refuse_unattainable(guarantee: Guarantee) -> None:
-    way_out = "Ask for ApproxDP(epsilon, delta), RenyiDP(order, epsilon) or TruncatedCDP(rho, omega) with a finite omega."
+    way_out = (
+        "Ask for ApproxDP(epsilon, delta), RenyiDP(order, epsilon) or TruncatedCDP(rho, omega) with a finite omega."
+    )
     match guarantee:
         case PureDP():
             raise UnattainableError(
@@ -202,9 +204,7 @@ def _outermost(excess: Callable[[float], float], *, start: float) -> float:
     return safe_root(excess, safe=safe, unsafe=unsafe)
 
 
-def _optimal(
-    boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool
-) -> tuple[float, float]:
+def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:
     """The point of the boundary with the least expected loss, searched over log r from tempering outwards.
 
     At tempering s is 0. Further out both r and s grow. The grid guards against a second valley; the golden section
@@ -235,9 +235,7 @@ def _optimal(
     return min(boundary.largest_r(s), 1.0 if cap_r else math.inf), s
 
 
-def _algorithm_1(
-    guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float
-) -> DirichletMechanism:
+def _algorithm_1(guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float) -> DirichletMechanism:
     if not isinstance(guarantee, RenyiDP):
         raise UnattainableError(
             f"strategy='algorithm-1' is P1's calibration for RenyiDP targets, got {guarantee}. "

@@ -20,7 +20,7 @@ __all__ = ["at_least", "fraction", "integer", "one_of", "positive", "positive_ar
 
 
 def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
-    (name, value), = named.items()
+    ((name, value),) = named.items()
     is_scalar = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
     if not is_scalar or isinstance(value, (bool, np.bool_)):
         # The type, not the value: somebody may pass data here by mistake.
@@ -63,7 +63,7 @@ def integer(bound: int, **named: object) -> int:
 
 def one_of(allowed: Iterable[str], **named: object) -> str:
     """One of a few names; the error suggests the nearest one."""
-    (name, value), = named.items()
+    ((name, value),) = named.items()
     choices = list(allowed)
     if isinstance(value, str) and value in choices:
         return value
@@ -75,7 +75,7 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
 
 def positive_array(**named: ArrayLike) -> NDArray[np.float64]:
     """A read-only copy of an array of finite positive numbers with at least two in its last axis."""
-    (name, value), = named.items()
+    ((name, value),) = named.items()
     try:
         array = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):

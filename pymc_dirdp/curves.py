@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import final
+from typing import final, override
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,13 +96,16 @@ class ReplaceOnePair(DominatingPair):
     def _orders(self) -> tuple[tuple[float, float], ...]:
         return ((self.a, self.b),) if self.a == self.b else ((self.a, self.b), (self.b, self.a))
 
+    @override
     def renyi(self, order: float) -> float:
         return max(_renyi_add(order, a, self.r) + _renyi_remove(order, b, self.r) for a, b in self._orders)
 
+    @override
     def rho(self, omega: float) -> float:
         # Divergence over order is convex in the order for each of the two directions (THEORY section 5).
         return max(self.renyi(1.0), self.renyi(omega) / omega) if math.isfinite(omega) else math.inf
 
+    @override
     def delta(self, epsilon: float) -> float:
         return max(self._delta(epsilon, a, b) for a, b in self._orders)
 
@@ -143,13 +146,16 @@ class AddRemovePair(DominatingPair):
     a: float
     r: float
 
+    @override
     def renyi(self, order: float) -> float:
         # Removing loses more: the hat kernel has more weight where its argument is the smaller one.
         return max(_renyi_add(order, self.a, self.r), _renyi_remove(order, self.a, self.r))
 
+    @override
     def rho(self, omega: float) -> float:
         return max(self.renyi(1.0), self.renyi(omega) / omega) if math.isfinite(omega) else math.inf
 
+    @override
     def delta(self, epsilon: float) -> float:
         return max(self._adding(epsilon), self._removing(epsilon))
 
@@ -236,8 +242,7 @@ def _closed_form(order: float, terms: tuple[tuple[float, float], ...]) -> float 
     values = [weight * float(gammaln(x)) for weight, x in terms]
     # Each argument is itself rounded, which moves its log Gamma by about eps * x * |digamma(x)| <= eps * (1 + x log x).
     error = 2.2e-16 * sum(
-        abs(value) + abs(weight) * (1 + x * abs(math.log(x)))
-        for value, (weight, x) in zip(values, terms, strict=True)
+        abs(value) + abs(weight) * (1 + x * abs(math.log(x))) for value, (weight, x) in zip(values, terms, strict=True)
     )
     total = math.fsum(values)
     return total / (order - 1) if error < _TRUSTED * abs(total) else None
@@ -282,12 +287,11 @@ def _mean_excess(
         The upper tail falls at least like `exp(-rate * v)` beyond the bulk.
     """
     end = t + min(_NEGLIGIBLE / r, max(0.0, centre - t) + 50 * spread + 50 / rate)
-    doubling = 2.0 ** np.arange(-2, 1 + max(1, math.ceil(math.log2(1 + abs(t) + end - t))))
+    doubling = np.exp2(np.arange(-2.0, 1 + max(1, math.ceil(math.log2(1 + abs(t) + end - t)))))
     scales = np.concatenate([[0.25, 0.5], np.arange(1.0, 12.0), np.arange(12.0, 51.0, 3.0)])
-    breaks = np.concatenate(
-        [[t, end], -doubling, [0.0], doubling, t + scales / r, t + scales / rate]
-        + [centre - scales * spread, [centre], centre + scales * spread]
-    )
+    edges: list[Array] = [np.array([t, end, 0.0, centre]), doubling, -doubling, t + scales / r, t + scales / rate]
+    edges += [centre - scales * spread, centre + scales * spread]
+    breaks = np.concatenate(edges)
     breaks = np.unique(breaks[(breaks >= t) & (breaks <= end)])
     if breaks.size < 2:
         return 0.0

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from pymc_dirdp.checks import at_least, fraction, positive
 from pymc_dirdp.conversion import best_order, epsilon_at
@@ -152,10 +152,11 @@ class PureDP:
 
 
 Guarantee: TypeAlias = RenyiDP | TruncatedCDP | ApproxDP | ZeroCDP | PureDP
-Kind = TypeVar("Kind", RenyiDP, TruncatedCDP, ApproxDP, ZeroCDP, PureDP)
 
 
-def convert(guarantee: Guarantee, kind: type[Kind], **at: float) -> Kind:
+def convert[Kind: (RenyiDP, TruncatedCDP, ApproxDP, ZeroCDP, PureDP)](
+    guarantee: Guarantee, kind: type[Kind], **at: float
+) -> Kind:
     """What `guarantee` implies, stated as another kind of promise.
 
     Only implications are converted: every mechanism that keeps `guarantee` keeps the result. A kind that does not
@@ -190,7 +191,7 @@ def convert(guarantee: Guarantee, kind: type[Kind], **at: float) -> Kind:
     >>> convert(RenyiDP(order=8, epsilon=0.5), ApproxDP, delta=1e-6)
     ApproxDP(epsilon=2.04..., delta=1e-06)
     """
-    where = {ApproxDP: {"delta"}, RenyiDP: {"order"}, TruncatedCDP: {"omega"}}.get(kind, set())  # type: ignore[call-overload]
+    where = {"ApproxDP": {"delta"}, "RenyiDP": {"order"}, "TruncatedCDP": {"omega"}}.get(kind.__name__, set())
     if set(at) != where:
         wanted = f"{next(iter(where))}=..." if where else "no further argument"
         raise ArgumentError(f"Conversion to {kind.__name__} takes {wanted}.")
@@ -206,7 +207,7 @@ def convert(guarantee: Guarantee, kind: type[Kind], **at: float) -> Kind:
     if kind is ZeroCDP:
         return ZeroCDP(rho=_rho(guarantee, math.inf))  # type: ignore[return-value]
     if kind is PureDP and isinstance(guarantee, PureDP):
-        return guarantee
+        return guarantee  # type: ignore[return-value]
     raise _does_not_follow(guarantee, kind.__name__)
 
 

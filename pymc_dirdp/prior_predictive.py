@@ -64,7 +64,9 @@ def count_law(prior: Array, n_records: int) -> CountLaw:
     distinct, multiplicity = np.unique(cells, axis=0, return_counts=True)
     if len(distinct) > _DISTINCT:
         distinct, multiplicity = _coarsened(distinct, multiplicity)
-    parts = [(*_beta_binomial(size, float(a), float(b)), a, m) for (a, b), m in zip(distinct, multiplicity, strict=True)]
+    parts = [
+        (*_beta_binomial(size, float(a), float(b)), a, m) for (a, b), m in zip(distinct, multiplicity, strict=True)
+    ]
     return CountLaw(
         counts=np.concatenate([x for x, _, _, _ in parts]),
         priors=np.concatenate([np.full(x.shape, a) for x, _, a, _ in parts]),
@@ -130,4 +132,5 @@ def _log_gamma_ratio(x: Array, a: float) -> Array:
     top = np.maximum(z + h, 64.0)
     series = (top - 0.5) * np.log1p((top - large) / large) + (top - large) * (np.log(large) - 1)
     series += (1 / top - 1 / large) / 12 - (1 / top**3 - 1 / large**3) / 360 + (1 / top**5 - 1 / large**5) / 1260
-    return np.where((z > 64) & (z + h > 64), series, direct)
+    ratio: Array = np.where((z > 64) & (z + h > 64), series, direct)
+    return ratio

@@ -35,6 +35,6 @@ def graded_breaks(gap: float, length: float) -> Array:
     exactly `length`, however small `length / gap` is.
     """
     panels = max(1, int(np.ceil(np.log2(1 + length / gap))))
-    breaks = gap * np.expm1(np.log1p(length / gap) * (np.arange(panels + 1) / panels))
+    breaks: Array = gap * np.expm1(np.log1p(length / gap) * (np.arange(panels + 1) / panels))
     breaks[0], breaks[-1] = 0.0, length
     return breaks

@@ -6,7 +6,6 @@ Each tail takes a number or an array. Beyond `_FAR` nats from the middle a tail 
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,6 @@ from pymc_dirdp.quadrature import graded_breaks, integrate
 __all__ = ["gamma_lower", "gamma_upper", "logit_beta_upper", "mean_digamma"]
 
 Array = NDArray[np.float64]
-Real = TypeVar("Real", float, Array)
 
 _FAR = 60.0
 _LARGEST_EXPONENT = 700.0
@@ -28,7 +26,7 @@ def mean_digamma(a: float, r: float) -> float:
     return integrate(lambda u: np.asarray(digamma(a + u)), graded_breaks(a, r)) / r
 
 
-def logit_beta_upper(t: Real, a: float, b: float) -> Real:
+def logit_beta_upper[Real: (float, Array)](t: Real, a: float, b: float) -> Real:
     """`P[logit(w) > t]` for `w ~ Beta(a, b)`."""
     return _first_above(
         t,
@@ -41,7 +39,7 @@ def logit_beta_upper(t: Real, a: float, b: float) -> Real:
     )
 
 
-def gamma_upper(log_g: Real, a: float) -> Real:
+def gamma_upper[Real: (float, Array)](log_g: Real, a: float) -> Real:
     """`P[G_a > exp(log_g)]`."""
     return _first_above(
         log_g,
@@ -51,7 +49,7 @@ def gamma_upper(log_g: Real, a: float) -> Real:
     )
 
 
-def gamma_lower(log_g: Real, a: float) -> Real:
+def gamma_lower[Real: (float, Array)](log_g: Real, a: float) -> Real:
     """`P[G_a < exp(log_g)]`."""
     return _first_above(
         log_g,
@@ -61,7 +59,7 @@ def gamma_lower(log_g: Real, a: float) -> Real:
     )
 
 
-def _first_above(x: Real, *branches: tuple[float, Callable[[Real], Real]]) -> Real:
+def _first_above[Real: (float, Array)](x: Real, *branches: tuple[float, Callable[[Real], Real]]) -> Real:
     """The first branch whose bound lies below `x`, elementwise."""
     if isinstance(x, float):
         return next(float(f(x)) for bound, f in branches if x > bound)

@@ -98,16 +98,16 @@ class PriorExpectedKL:
     _posterior: tuple[Array, Array, Array] = None  # type: ignore[assignment]
     _totals: tuple[Array, Array, Array] = None  # type: ignore[assignment]
 
-    def posterior(self, r: float, s: float = 0.0) -> float:
-        """Expected `KL(Dirichlet(x + prior) || Dirichlet(r x + prior + s))`, in nats, summed over rows."""
+    def posterior(self, r: float, s: float = 0.0, *, keep: float = 1.0) -> float:
+        """Expected `KL(Dirichlet(x + prior) || Dirichlet(r x + keep * prior + s))`, in nats, summed over rows."""
         law = self._law
-        cells = _bregman_from(*self._posterior, r * law.counts + law.priors + s)
-        rows = _bregman_from(*self._totals, r * law.row_size + law.row_totals + s * self.prior.shape[-1])
+        cells = _bregman_from(*self._posterior, r * law.counts + keep * law.priors + s)
+        rows = _bregman_from(*self._totals, r * law.row_size + keep * law.row_totals + s * self.prior.shape[-1])
         # Rounding can leave a difference of equal things slightly below 0; a divergence is not.
         return max(0.0, float(law.weights @ cells - rows.sum()))
 
-    def estimate(self, r: float, s: float = 0.0) -> float:
-        """Expected `KL(x/N || y)` over data and draw `y ~ Dirichlet(r x + prior + s)`, in nats, averaged over rows."""
+    def estimate(self, r: float, s: float = 0.0, *, keep: float = 1.0) -> float:
+        """Expected `KL(x/N || y)`, with `y ~ Dirichlet(r x + keep * prior + s)`, in nats, averaged over rows."""
         law = self._law
         if law.row_size == 0:
             raise ArgumentError(
@@ -115,8 +115,8 @@ class PriorExpectedKL:
                 "Use objective='posterior', which compares whole posteriors."
             )
         p = law.counts / law.row_size
-        cells = xlogy(p, p) - p * digamma(r * law.counts + law.priors + s)
-        rows = digamma(r * law.row_size + law.row_totals + s * self.prior.shape[-1])
+        cells = xlogy(p, p) - p * digamma(r * law.counts + keep * law.priors + s)
+        rows = digamma(r * law.row_size + keep * law.row_totals + s * self.prior.shape[-1])
         return float((law.weights @ cells + rows.sum()) / len(law.row_totals))
 
 

@@ -126,7 +126,9 @@ def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float =
     if np.any(array < 0):
         raise DataError("Some counts are negative.")
     if np.any(array != np.floor(array)):
-        raise DataError("Some counts are not whole numbers. The guarantee is for whole records; see bounds.p1_theorem_1.")
+        raise DataError(
+            "Some counts are not whole numbers. The guarantee is for whole records; see bounds.p1_theorem_1."
+        )
     if np.any(array > _LARGEST_COUNT):
         raise DataError("Some counts are above 2**53 and cannot be held exactly.")
     if min_count and np.any(array < min_count):

@@ -16,10 +16,10 @@ from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.type_other import NoneTypeT
 
-__all__ = ["evaluate", "is_random", "operation", "origin", "parameters", "stored_shape", "values_read"]
+__all__ = ["PLAIN", "evaluate", "is_random", "operation", "origin", "parameters", "stored_shape", "values_read"]
 
 # The default mode compiles for seconds to save microseconds. These graphs are a few nodes long and run once.
-_PLAIN = Mode(linker="py", optimizer=None)  # type: ignore[arg-type]
+PLAIN = Mode(linker="py", optimizer=None)  # type: ignore[arg-type]
 
 
 def evaluate(variable: Variable[Any, Any]) -> NDArray[Any]:
@@ -28,7 +28,7 @@ def evaluate(variable: Variable[Any, Any]) -> NDArray[Any]:
         return np.asarray(variable.data)
     if isinstance(variable, SharedVariable):
         return np.asarray(variable.get_value(borrow=False))
-    return np.asarray(pytensor.function([], variable, mode=_PLAIN)())  # type: ignore[attr-defined]
+    return np.asarray(pytensor.function([], variable, mode=PLAIN)())  # type: ignore[attr-defined]
 
 
 def stored_shape(variable: Variable[Any, Any]) -> tuple[int, ...]:
