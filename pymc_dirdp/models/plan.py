@@ -145,7 +145,7 @@ def _only_table(found: tuple[Table, ...]) -> Table:
         names = ", ".join(repr(table.name) for table in found)
         raise UnsupportedModelError(
             f"The model holds {len(found)} tables: {names}. One release has one table for now, because records that "
-            "feed several tables lose privacy in each of them. Write one model for each table, and add up their guarantees."
+            "feed several tables lose privacy in each. Write one model for each table, and add up their guarantees."
         )
     return found[0]
 

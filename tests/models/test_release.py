@@ -1,0 +1,312 @@
+"""Plan, release, report and synthetic data: what is promised, and that nothing else comes out."""
+
+import pickle
+import warnings
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import stats
+
+import pymc_dirdp as pmd
+from pymc_dirdp.models.release import _PLANNING_DEFAULTS
+
+HAIR = [108, 286, 71, 127]  # Snee (1974)
+TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+def hair_model(counts=HAIR, n=592, **data):
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+        pm.Multinomial("students", n=n, p=p, observed=counts, **data)
+    return model
+
+
+def admissions_model(admitted=(601, 370, 322), applied=(933, 585, 918)):
+    with pm.Model(coords={"department": list("ABC")}) as model:
+        rate = pm.Beta("rate", 1, 1, dims="department")
+        pm.Binomial("admitted", n=applied, p=rate, observed=admitted)
+    return model
+
+
+def seeded(*args, **kwargs):
+    with pytest.warns(pmd.SeededReleaseWarning):
+        return pmd.sample(*args, random_seed=1, **kwargs)
+
+
+def test_a_release_looks_like_what_pm_sample_returns():
+    release = pmd.sample(TARGET, hair_model())
+    p = release["posterior"]["p"]
+    assert p.dims == ("chain", "draw", "hair")
+    assert p.shape == (1, 1, 4)
+    assert list(p["hair"].values) == ["black", "brown", "red", "blond"]
+    np.testing.assert_allclose(p.sum("hair"), 1)
+    assert set(release.children) == {"posterior", "mechanism", "privacy", "utility"}
+
+
+def test_the_curves_of_the_release_are_those_of_its_mechanism():
+    release = pmd.sample(TARGET, hair_model())
+    group = release["mechanism/p"]
+    mechanism = pmd.DirichletMechanism(group["alpha"].values, float(group["r"]))
+    privacy = release["privacy"]
+    np.testing.assert_array_equal(privacy["renyi_divergence"], mechanism.renyi(privacy["order"].values))
+    np.testing.assert_array_equal(privacy["delta"], mechanism.delta(privacy["epsilon"].values))
+    assert mechanism.satisfies(TARGET)
+    # Tight too: the guarantee that was asked for is the one that is used.
+    assert float(privacy["epsilon_at"].sel(delta_at=1e-6)) == pytest.approx(1.0, rel=1e-8)
+
+
+def test_a_beta_is_the_probability_of_success():
+    release = pmd.sample(pmd.RenyiDP(order=2, epsilon=100), admissions_model())
+    # The guarantee is loose and N large: a draw lies within a few standard errors of the rates.
+    np.testing.assert_allclose(
+        release["posterior"]["rate"].values[0, 0], np.divide([601, 370, 322], [933, 585, 918]), atol=0.2
+    )
+    assert list(release["mechanism/rate"]["rate_outcome"].values) == ["success", "failure"]
+
+
+def test_a_loose_guarantee_gives_back_the_posterior():
+    plan = pmd.plan(pmd.RenyiDP(order=1.5, epsilon=50), hair_model())
+    assert plan.mechanism.r == 1.0
+    np.testing.assert_array_equal(plan.mechanism.alpha, [1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
+def test_sample_draws_from_the_law_that_it_states(scale):
+    """The p-value threshold is 1e-6; r off by 30 per cent must be rejected at the same threshold."""
+    model, target = hair_model(), pmd.RenyiDP(order=8, epsilon=20_000.0)
+    release = seeded(target, model, draws=20_000)
+    group = release["mechanism/p"]
+    u = scale * float(group["r"]) * np.array(HAIR) + group["alpha"].values
+    p_value = stats.kstest(release["posterior"]["p"].values[0, :, 0], stats.beta(u[0], u.sum() - u[0]).cdf).pvalue
+    assert (p_value > 1e-6) == (scale == 1.0)
+
+
+def test_draws_are_accounted_for():
+    target = pmd.RenyiDP(order=4, epsilon=0.5)
+    plan = pmd.plan(target, hair_model(), draws=7)
+    assert 7 * plan.mechanism.renyi(4) <= 0.5
+    assert 7 * plan.mechanism.renyi(4) == pytest.approx(0.5, rel=1e-8)
+    assert pmd.sample(plan, hair_model())["posterior"]["p"].shape == (1, 7, 4)
+    with pytest.raises(pmd.ArgumentError, match="RenyiDP and TruncatedCDP only"):
+        pmd.plan(TARGET, hair_model(), draws=2)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_plan_is_the_same_bytes_for_other_data(adjacency):
+    size = {} if adjacency == "replace-one" else {"n_records": 500}
+
+    def public(counts, n=592):
+        return pickle.dumps(pmd.plan(TARGET, hair_model(counts, n), adjacency=adjacency, **size))
+
+    assert public(HAIR) == public([107, 287, 71, 127]) == public([592, 0, 0, 0])
+    if adjacency == "add-remove":
+        assert public(HAIR) == public([108, 286, 71, 126], 591)
+
+
+def test_plan_does_not_depend_on_how_the_records_are_spread_over_rows():
+    first = admissions_model(applied=(933, 585, 918))
+    second = admissions_model(applied=(918, 933, 585))
+    third = admissions_model(admitted=(0, 0, 0), applied=(2434, 1, 1))
+    assert len({pickle.dumps(pmd.plan(TARGET, model)) for model in (first, second, third)}) == 1
+
+
+def test_only_the_posterior_of_a_release_depends_on_the_data():
+    first, second = (seeded(TARGET, hair_model(counts)) for counts in (HAIR, [592, 0, 0, 0]))
+    for group in ("mechanism/p", "privacy", "utility"):
+        assert first[group].to_dataset().identical(second[group].to_dataset())
+    assert str(pmd.report(first)) == str(pmd.report(second))
+
+
+def test_no_count_and_no_posterior_parameter_is_in_a_saved_release(tmp_path):
+    counts = [1234567, 2345678, 3456789, 4567891]
+    release = pmd.sample(TARGET, hair_model(counts, sum(counts)), strategy="inflate")
+    group = release["mechanism/p"]
+    secret = np.concatenate([counts, float(group["r"]) * np.array(counts) + group["alpha"].values])
+    path = tmp_path / "release.nc"
+    release.to_netcdf(path, engine="h5netcdf")
+    saved = path.read_bytes() + str(pmd.report(release)).encode() + repr(release).encode()
+    for number in secret:
+        assert str(int(number)).encode() not in saved
+        for dtype in ("<f8", ">f8", "<f4", "<i8", ">i8", "<i4"):
+            assert np.array(number, dtype=dtype).tobytes() not in saved
+
+
+def test_a_release_survives_netcdf(tmp_path):
+    release = pmd.sample(TARGET, hair_model())
+    release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
+        back.load()
+        assert back.identical(release)
+        assert str(pmd.report(back)) == str(pmd.report(release))
+
+
+def test_arviz_reads_a_release():
+    release = pmd.sample(pmd.RenyiDP(order=4, epsilon=0.5), hair_model(), draws=20)
+    assert list(az.summary(release, kind="stats").index) == ["p[black]", "p[brown]", "p[red]", "p[blond]"]
+    az.plot_forest(release)
+
+
+def test_deterministics_of_parameters_come_along_and_others_are_left_out_and_named():
+    with hair_model() as model:
+        shared = pm.Data("shared", [1.0, 2.0, 3.0, 4.0])
+        pm.Deterministic("odds", model["p"] / (1 - model["p"]), dims="hair")
+        pm.Deterministic("again", model["odds"] * 2)
+        pm.Deterministic("lift", model["p"] * shared)
+        pm.Deterministic("residual", model["students"] - 592 * model["p"])
+        pm.Deterministic("constant", pm.math.sqrt(2.0))
+    release = pmd.sample(TARGET, model)
+    posterior = release["posterior"]
+    assert set(posterior.data_vars) == {"p", "odds", "again"}
+    np.testing.assert_allclose(posterior["again"].values, 2 * (posterior["p"] / (1 - posterior["p"])).values)
+    assert release.attrs["left_out"].startswith("lift, residual, constant (")
+    assert "lift" in str(pmd.report(release))
+
+
+def test_coords_of_other_dims_stay_behind():
+    with pm.Model(coords={"hair": list("abcd"), "people": ["Ann", "Bob", "Cid"]}) as model:
+        p = pm.Dirichlet("p", a=np.ones(4), dims="hair")
+        pm.Categorical("answers", p=p, observed=[0, 1, 3], dims="people")
+    release = pmd.sample(TARGET, model)
+    assert "people" not in release["posterior"].coords
+    assert "Ann" not in repr(release)
+
+
+def test_add_remove_keeps_the_number_of_records_private():
+    plan = pmd.plan(TARGET, hair_model(), adjacency="add-remove", strategy="temper")
+    assert plan.n_records is None
+    with pytest.raises(pmd.ArgumentError, match="pass n_records="):
+        pmd.plan(TARGET, hair_model(), adjacency="add-remove")
+    release = pmd.sample(TARGET, hair_model(), adjacency="add-remove", n_records=1000)
+    assert release["utility"].attrs["n_records"] == 1000
+    assert "592" not in str(pmd.report(release))
+    with pytest.raises(pmd.ArgumentError, match="Under replace-one"):
+        pmd.plan(TARGET, hair_model(), n_records=592)
+
+
+def test_an_edited_model_is_refused_after_the_plan():
+    plan = pmd.plan(TARGET, hair_model())
+    assert pmd.sample(plan, hair_model([592, 0, 0, 0]))["posterior"]["p"].shape == (1, 1, 4)
+    with pytest.raises(pmd.UnsupportedModelError, match="not the one that was planned"):
+        pmd.sample(plan, hair_model([108, 286, 71, 128], 593))
+    with pytest.raises(pmd.UnsupportedModelError, match="not the one that was planned"):
+        pmd.sample(plan, admissions_model())
+    with pytest.raises(pmd.ArgumentError, match="already decides strategy"):
+        pmd.sample(plan, hair_model(), strategy="temper")
+
+
+def test_a_forged_plan_is_caught_at_release():
+    plan = pmd.plan(TARGET, hair_model())
+    object.__setattr__(plan, "mechanism", pmd.DirichletMechanism(plan.mechanism.alpha, plan.mechanism.r * 1.001))
+    with pytest.raises(pmd.UnattainableError, match="nothing was drawn"):
+        pmd.sample(plan, hair_model())
+
+
+def test_the_defaults_of_sample_and_plan_are_the_same():
+    for function in (pmd.sample, pmd.plan):
+        for name, value in _PLANNING_DEFAULTS.items():
+            assert function.__kwdefaults__[name] == value
+
+
+def test_a_seeded_release_says_that_it_is_not_private():
+    first, second = seeded(TARGET, hair_model()), seeded(TARGET, hair_model())
+    assert first["posterior"]["p"].identical(second["posterior"]["p"])
+    assert first.attrs["reproducible"] == "not private"
+    assert "not private" in str(pmd.report(first))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draws = [pmd.sample(TARGET, hair_model())["posterior"]["p"].values for _ in range(2)]
+    assert not np.array_equal(*draws)
+
+
+def test_no_records_give_a_draw_from_the_private_prior():
+    release = pmd.sample(TARGET, hair_model([0, 0, 0, 0], 0))
+    np.testing.assert_array_equal(release["mechanism/p"]["alpha"], [1, 1, 1, 1])
+    assert "expected_kl_estimate" not in release["utility"]
+    assert "records" in str(pmd.report(release))
+
+
+@pytest.mark.parametrize("counts", [[-1, 1, 500, 92], [108, 286, 71, 128]])
+def test_wrong_counts_are_an_error_without_a_value(counts):
+    with pytest.raises(pmd.DataError) as caught:
+        pmd.sample(TARGET, hair_model(counts))
+    chain = [caught.value, caught.value.__cause__, caught.value.__context__]
+    assert not any(str(abs(count)) in str(error) for error in chain if error for count in counts if abs(count) > 9)
+
+
+def test_no_model_and_more_than_one_table_are_refused():
+    with pytest.raises(pmd.ArgumentError, match="model"):
+        pmd.sample(TARGET)
+    with hair_model() as model:
+        rate = pm.Beta("rate", 1, 1)
+        pm.Binomial("k", n=5, p=rate, observed=3)
+    with pytest.raises(pmd.UnsupportedModelError, match="2 tables: 'p', 'rate'"):
+        pmd.sample(TARGET, model)
+
+
+def test_a_misspelt_strategy_suggests_the_near_one():
+    with pytest.raises(pmd.ArgumentError, match="Did you mean 'temper'"):
+        pmd.plan(TARGET, hair_model(), strategy="tempered")
+
+
+def test_algorithm_1_reports_its_own_loss():
+    release = pmd.sample(pmd.RenyiDP(order=5, epsilon=0.1), hair_model(), strategy="algorithm-1")
+    group = release["mechanism/p"]
+    assert np.ptp(group["alpha"].values) == 0
+    assert float(group["alpha"][0]) == pytest.approx(1 + 16 * float(group["r"]))
+    assert float(release["utility"]["expected_kl_posterior"]) > 0
+
+
+def test_report_is_html_in_a_notebook():
+    text = pmd.report(pmd.sample(TARGET, hair_model()))._repr_html_()
+    assert "<table>" in text
+    assert "1e-06" in text
+
+
+def test_report_refuses_what_is_not_a_release():
+    with pytest.raises(pmd.ArgumentError, match="lacks the groups"):
+        pmd.report(xr.DataTree())
+
+
+def test_synthetic_data_use_the_release_alone():
+    release = pmd.sample(TARGET, hair_model())
+    synthetic = pmd.sample_posterior_predictive(release, n_records=10**6, random_seed=3)
+    assert set(synthetic.children) == {"posterior_predictive"}
+    students = synthetic["posterior_predictive"]["students"]
+    assert int(students.sum()) == 10**6
+    np.testing.assert_allclose(students.values / 1e6, release["posterior"]["p"].values, atol=0.003)
+    beta = pmd.sample_posterior_predictive(pmd.sample(TARGET, admissions_model()), n_records=50)
+    assert beta["posterior_predictive"]["admitted"].dims == ("chain", "draw", "department")
+
+
+def test_why_not_pymcs_own_posterior_predictive():
+    """PyMC's function puts the observed counts into its tree. Ours does not."""
+    model = hair_model()
+    release = pmd.sample(TARGET, model)
+    with model:
+        leaking = pm.sample_posterior_predictive(release, progressbar=False)
+    np.testing.assert_array_equal(leaking["observed_data"]["students"], HAIR)
+    assert "observed_data" not in pmd.sample_posterior_predictive(release, model, n_records=592).children
+
+
+def test_synthetic_data_of_no_release_are_refused():
+    with pytest.raises(pmd.ArgumentError, match="Expected a release"):
+        pmd.sample_posterior_predictive(xr.DataTree(), n_records=3)
+
+
+@pytest.mark.slow
+def test_nuts_on_the_tempered_model_gives_the_law_of_sample():
+    """Independent oracle: NUTS under the private prior and the likelihood to the power r."""
+    plan = pmd.plan(TARGET, hair_model())
+    mechanism = plan.mechanism
+    with pm.Model():
+        p = pm.Dirichlet("p", a=mechanism.alpha)
+        pm.Potential("tempered", mechanism.r * (np.array(HAIR) * pm.math.log(p)).sum())
+        trace = pm.sample(2000, chains=2, cores=1, progressbar=False, random_seed=5)
+    exact = stats.dirichlet(mechanism.concentration(HAIR))
+    drawn = trace["posterior"]["p"].values.reshape(-1, 4)
+    error = np.sqrt(exact.var() / 1000)
+    assert np.all(np.abs(drawn.mean(axis=0) - exact.mean()) < 5 * error)
+    np.testing.assert_allclose(drawn.var(axis=0), exact.var(), rtol=0.2)
