@@ -31,8 +31,6 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
-# The quick start runs as soon as the public names it uses exist.
-nb_execution_excludepatterns = ["quickstart.md"]
 
 # The class docstring documents the arguments; `:members:` lists the methods.
 numpydoc_show_class_members = False

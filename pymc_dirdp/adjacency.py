@@ -26,7 +26,7 @@ class Adjacency:
 
     References
     ----------
-    THEORY section 1; P1 section 3.1; P2 Theorem 1.
+    Theory, section 1; P1 section 3.1; P2 Theorem 1.
     """
 
     name: str

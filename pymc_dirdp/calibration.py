@@ -79,7 +79,7 @@ def calibrate(
 
     References
     ----------
-    THEORY sections 2 to 5 and 8, P1 Algorithm 1, P2 section 4.1.
+    Theory, section 2 to 5 and 8, P1 Algorithm 1, P2 section 4.1.
 
     Examples
     --------

@@ -25,7 +25,7 @@ class Composition(Mechanism):
 
     References
     ----------
-    P1 Lemma 1 and Lemma 3; THEORY section 7.
+    P1 Lemma 1 and Lemma 3; Theory, section 7.
     """
 
     parts: tuple[tuple[Mechanism, int], ...]

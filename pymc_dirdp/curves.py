@@ -1,7 +1,7 @@
 """The dominating pairs of the Dirichlet mechanism and their exact privacy curves.
 
 For every pair of neighbouring data sets and every f-divergence, the output laws are no further apart than one fixed
-pair of laws, which depends only on the two smallest prior parameters and on `r` (THEORY section 2). A pair knows its
+pair of laws, which depends only on the two smallest prior parameters and on `r` (Theory, section 2). A pair knows its
 curves; a mechanism asks its pair. The proofs are in the documentation under "Theory".
 """
 
@@ -85,7 +85,7 @@ class ReplaceOnePair(DominatingPair):
 
     References
     ----------
-    THEORY sections 2 to 5.
+    Theory, section 2 to 5.
     """
 
     a: float
@@ -102,7 +102,7 @@ class ReplaceOnePair(DominatingPair):
 
     @override
     def rho(self, omega: float) -> float:
-        # Divergence over order is convex in the order for each of the two directions (THEORY section 5).
+        # Divergence over order is convex in the order for each of the two directions (Theory, section 5).
         return max(self.renyi(1.0), self.renyi(omega) / omega) if math.isfinite(omega) else math.inf
 
     @override
@@ -140,7 +140,7 @@ class AddRemovePair(DominatingPair):
 
     References
     ----------
-    THEORY sections 2 to 5.
+    Theory, section 2 to 5.
     """
 
     a: float
@@ -212,14 +212,14 @@ def dominating_pair(alpha: Array, r: float, adjacency: str, min_count: float = 0
 
 
 def _renyi_add(order: float, a: float, r: float) -> float:
-    """Divergence of `Gamma(a + r)` from `Gamma(a)`, THEORY section 3."""
+    """Divergence of `Gamma(a + r)` from `Gamma(a)`, Theory, section 3."""
     terms = (order - 1, a), (-order, a + r), (1, a + order * r)
     closed = _closed_form(order, terms)
     return _kernel_form(order, a, a + r, a + order * r, r) if closed is None else closed
 
 
 def _renyi_remove(order: float, a: float, r: float) -> float:
-    """Divergence of `Gamma(a)` from `Gamma(a + r)`, THEORY section 3; infinite for `(order - 1) * r >= a`."""
+    """Divergence of `Gamma(a)` from `Gamma(a + r)`, Theory, section 3; infinite for `(order - 1) * r >= a`."""
     end = _gap(order, a, r)
     if end <= 0:
         return math.inf
@@ -251,7 +251,7 @@ def _closed_form(order: float, terms: tuple[tuple[float, float], ...]) -> float 
 def _kernel_form(order: float, start: float, middle: float, end: float, r: float) -> float:
     """`r**2 * integral of K(s) psi'(x(s))` with x running from `start` over `middle` (s = 1) to `end` (s = order).
 
-    Every term is positive, so nothing cancels. `K` is the hat of THEORY section 3: s on [0, 1], then
+    Every term is positive, so nothing cancels. `K` is the hat of Theory, section 3: s on [0, 1], then
     `(order - s) / (order - 1)`. Both legs are integrated over the distance u from the foot of the hat.
     """
     upwards = 1.0 if middle > start else -1.0

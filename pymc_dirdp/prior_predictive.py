@@ -1,7 +1,7 @@
 """Expectations over a count that has not been observed yet: Beta-binomial sums, exact or by quadrature.
 
 Under the model's own prior a count of a row of `n` records is Beta-binomial. Everything that is planned or published
-before the draw is an expectation under this law, because it may not depend on the data (THEORY section 8).
+before the draw is an expectation under this law, because it may not depend on the data (Theory, section 8).
 """
 
 from dataclasses import dataclass

@@ -49,7 +49,7 @@ def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> float:
 
     References
     ----------
-    THEORY section 8; it is the loss that P1 minimises.
+    Theory, section 8; it is the loss that P1 minimises.
     """
     parameters = positive_array(alpha=alpha)
     x = checked_counts(counts, parameters.shape)
@@ -78,7 +78,7 @@ class PriorExpectedKL:
 
     References
     ----------
-    THEORY section 8. `posterior` is P2's measure (section 4.1), `estimate` is P1's.
+    Theory, section 8. `posterior` is P2's measure (section 4.1), `estimate` is P1's.
     """
 
     prior: Array

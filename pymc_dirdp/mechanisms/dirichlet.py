@@ -46,7 +46,7 @@ class DirichletMechanism(Mechanism):
 
     References
     ----------
-    P1 section 3, P2 section 3, THEORY sections 1 to 5.
+    P1 section 3, P2 section 3, Theory, section 1 to 5.
 
     Examples
     --------

@@ -151,7 +151,7 @@ def _only_table(found: tuple[Table, ...]) -> Table:
 
 
 def _share(guarantee: Guarantee, draws: int) -> Guarantee:
-    """What one draw may lose. Rényi divergences add at equal order, so the shares do too (THEORY section 7)."""
+    """What one draw may lose. Rényi divergences add at equal order, so the shares do too (Theory, section 7)."""
     if draws == 1:
         return guarantee
     # One unit in the last place below the share: `draws` times the share, rounded, must not exceed the whole.

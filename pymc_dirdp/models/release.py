@@ -90,7 +90,7 @@ def sample(
 
     References
     ----------
-    P2 section 2.3 for posterior sampling, THEORY sections 1 to 5.
+    P2 section 2.3 for posterior sampling, Theory, section 1 to 5.
     """
     model = root_model(model)
     options: dict[str, Any] = {
