@@ -14,7 +14,7 @@ from pymc_dirdp.curves import DominatingPair, dominating_pair
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.roots import safe_root
+from pymc_dirdp.roots import log_excess, safe_root
 from pymc_dirdp.utility import PriorExpectedKL
 
 __all__ = ["OBJECTIVES", "STRATEGIES", "calibrate"]
@@ -160,10 +160,7 @@ class _Boundary:
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
         pair = dominating_pair(self.cells + s, r, self.adjacency, self.min_count)
-        loss, allowed = _loss(pair, self.guarantee)
-        if loss <= allowed:
-            return min(math.log(loss / allowed), 0.0) if loss > 0 else -math.inf
-        return max(math.log(loss / allowed), 1e-300)
+        return log_excess(*_loss(pair, self.guarantee))
 
     def largest_r(self, s: float) -> float:
         """The largest concentration that keeps the guarantee with `alpha = prior + s`."""

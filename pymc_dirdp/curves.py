@@ -18,7 +18,7 @@ from scipy.special import gammaln, polygamma
 
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.quadrature import graded_breaks, integrate
-from pymc_dirdp.roots import safe_root
+from pymc_dirdp.roots import log_excess, safe_root
 from pymc_dirdp.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
 
 __all__ = ["AddRemovePair", "DominatingPair", "ReplaceOnePair", "dominating_pair"]
@@ -56,11 +56,9 @@ class DominatingPair(abc.ABC):
         """Least `epsilon >= 0` (from above, within 1e-9 relative) with `self.delta(epsilon) <= delta`."""
         if self.delta(0.0) <= delta:
             return 0.0
-        target = math.log(delta)
 
         def excess(epsilon: float) -> float:
-            loss = self.delta(epsilon)
-            return math.log(loss) - target if loss > 0 else -math.inf
+            return log_excess(self.delta(epsilon), delta)
 
         high = 1.0
         while excess(high) > 0:

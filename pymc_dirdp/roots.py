@@ -5,7 +5,14 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
-__all__ = ["safe_root"]
+__all__ = ["log_excess", "safe_root"]
+
+
+def log_excess(loss: float, allowed: float) -> float:
+    """`log(loss / allowed)`, at most 0 exactly where `loss <= allowed`: rounding does not decide."""
+    if loss <= allowed:
+        return min(math.log(loss) - math.log(allowed), 0.0) if loss > 0 else -math.inf
+    return max(math.log(loss) - math.log(allowed), 5e-324)
 
 
 def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float) -> float:

@@ -63,4 +63,10 @@ def _first_above[Real: (float, Array)](x: Real, *branches: tuple[float, Callable
     """The first branch whose bound lies below `x`, elementwise."""
     if isinstance(x, float):
         return next(float(f(x)) for bound, f in branches if x > bound)
-    return np.piecewise(x, [x > bound for bound, _ in branches], [f for _, f in branches])
+    values = np.empty_like(x)
+    left = np.ones(x.shape, dtype=bool)
+    for bound, f in branches:
+        here = left & (x > bound)
+        values[here] = f(x[here])
+        left &= ~here
+    return values

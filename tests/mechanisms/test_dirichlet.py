@@ -1,0 +1,148 @@
+"""The mechanism: its law with known power, its curves as a contract, and what it refuses."""
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pymc_dirdp import ApproxDP, ArgumentError, DataError, DirichletMechanism, RenyiDP, TruncatedCDP
+
+COUNTS = np.array([12, 0, 40, 3])
+MECHANISMS = [
+    DirichletMechanism([1, 1, 1, 1], 0.3),
+    DirichletMechanism([0.4, 3, 2, 1], 0.2, adjacency="add-remove"),
+    DirichletMechanism([[2, 1], [5, 9]], 1.5, min_count=2),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=["flat", "uneven", "rows"])
+def test_satisfies_agrees_with_the_curves_without_tolerance(mechanism):
+    up = 1 + 1e-12
+    for order in (1.0, 1.5, 2.0):
+        value = mechanism.renyi(order)
+        assert mechanism.satisfies(RenyiDP(order=order, epsilon=value))
+        assert not mechanism.satisfies(RenyiDP(order=order, epsilon=value / up))
+    rho, delta = mechanism.rho(1.5), mechanism.delta(0.1)
+    assert mechanism.satisfies(TruncatedCDP(rho=rho, omega=1.5))
+    assert not mechanism.satisfies(TruncatedCDP(rho=rho / up, omega=1.5))
+    assert mechanism.satisfies(ApproxDP(epsilon=0.1, delta=delta))
+    assert not mechanism.satisfies(ApproxDP(epsilon=0.1, delta=delta / up))
+
+
+def test_curves_take_arrays():
+    mechanism = MECHANISMS[0]
+    grid = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert mechanism.renyi(grid).shape == (2, 2)
+    assert mechanism.renyi(grid)[1, 0] == mechanism.renyi(3)
+    assert isinstance(mechanism.delta(1), float)
+
+
+def test_curves_ignore_the_order_of_cells_and_the_shape_of_the_table():
+    a = DirichletMechanism([[0.5, 2], [3, 0.7]], 0.2)
+    b = DirichletMechanism([0.7, 3, 0.5, 2], 0.2)
+    assert a.renyi(2) == b.renyi(2)
+    assert a.delta(0.5) == b.delta(0.5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
+def test_the_law_of_a_component_is_beta(scale):
+    """Two-sided: the true law passes at 1e-6, r off by 30 per cent does not."""
+    mechanism = DirichletMechanism([1, 2, 0.5, 1], 0.5)
+    y = mechanism.sample(COUNTS, draws=20_000, random_seed=7)
+    u = scale * 0.5 * COUNTS + mechanism.alpha
+    p_value = stats.kstest(y[:, 2], stats.beta(u[2], u.sum() - u[2]).cdf).pvalue
+    assert (p_value > 1e-6) == (scale == 1.0)
+
+
+def test_the_law_at_a_tiny_prior():
+    """P[y_0 < t] of Beta(a, a) is 1/2 + log-uniform: its logit has an Exponential(a) tail on both sides."""
+    a = 1e-3
+    y = DirichletMechanism([a, a], 1.0).sample([0, 0], draws=20_000, random_seed=3)
+    assert np.all(y > 0)
+    assert np.all(np.isfinite(y))
+    # Components that a double can hold follow P[-log y > x] = exp(-a x) / 2; check it at quantiles below 708 nats.
+    for x in (50.0, 300.0, 700.0):
+        expected = np.exp(-a * x) / 2
+        tail = np.mean(-np.log(y[:, 0]) > x)
+        assert abs(tail - expected) < 5 * np.sqrt(expected * (1 - expected) / 20_000)
+
+
+def test_the_law_at_huge_counts():
+    x = np.array([10**9, 3 * 10**9])
+    y = DirichletMechanism([1, 1], 1.0).sample(x, draws=20_000, random_seed=3)
+    z = (y[:, 0] - 0.25) / np.sqrt(0.25 * 0.75 / 4e9)
+    assert stats.kstest(z, "norm").pvalue > 1e-6
+    assert stats.kstest(z / 0.85, "norm").pvalue < 1e-6
+
+
+def test_rows_and_draws_are_independent():
+    y = DirichletMechanism(np.ones((2, 3)), 0.1).sample(np.full((2, 3), 5), draws=20_000, random_seed=1)
+    assert y.shape == (20_000, 2, 3)
+    assert abs(np.corrcoef(y[:, 0, 0], y[:, 1, 0])[0, 1]) < 5 / np.sqrt(20_000)
+    assert abs(np.corrcoef(y[1:, 0, 0], y[:-1, 0, 0])[0, 1]) < 5 / np.sqrt(20_000)
+
+
+def test_entropy_is_new_for_every_call():
+    assert not np.array_equal(MECHANISMS[0].sample(COUNTS), MECHANISMS[0].sample(COUNTS))
+
+
+def test_no_records_is_a_draw_from_the_private_prior():
+    y = DirichletMechanism([2, 3], 0.5).sample([0, 0], draws=5000, random_seed=2)
+    assert stats.kstest(y[:, 0], stats.beta(2, 3).cdf).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    "arguments", [([1], 1), ([], 1), ([1, 0], 1), ([1, np.nan], 1), ([1, np.inf], 1), (["a", "b"], 1), (3, 1)]
+)
+def test_bad_alpha(arguments):
+    with pytest.raises(ArgumentError, match="alpha"):
+        DirichletMechanism(*arguments)
+
+
+@pytest.mark.parametrize("r", [0, -1, np.nan, np.inf, "1", True, None])
+def test_bad_r(r):
+    with pytest.raises(ArgumentError, match="r > 0"):
+        DirichletMechanism([1, 1], r)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [-777, 1, 1, 1],
+        [777.5, 1, 1, 1],
+        [np.nan, 777, 1, 1],
+        [np.inf, 777, 1, 1],
+        [777, 1, 1],
+        ["777", "x", 1, 1],
+        [1e300, 777, 1, 1],
+    ],
+)
+def test_bad_counts_are_an_error_that_never_shows_them(counts):
+    with pytest.raises(DataError) as caught:
+        MECHANISMS[0].sample(counts)
+    error = caught.value
+    while error is not None:
+        assert "777" not in str(error) or error.__suppress_context__
+        error = error.__cause__
+
+
+def test_a_broken_min_count_is_refused():
+    with pytest.raises(DataError, match="min_count"):
+        MECHANISMS[2].sample([[1, 5], [5, 5]])
+
+
+def test_objects_are_frozen_comparable_and_public():
+    mechanism = MECHANISMS[0]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.r = 2.0
+    with pytest.raises(ValueError, match="read-only"):
+        mechanism.alpha[0] = 9
+    mechanism.sample([7654321, 1, 1, 1])
+    assert "7654321" not in repr(mechanism)
+    assert pickle.loads(pickle.dumps(mechanism)) == mechanism == DirichletMechanism(np.ones(4), 0.3)
+    assert mechanism != DirichletMechanism(np.ones(4), 0.31)
+    changed = dataclasses.replace(mechanism, r=1.0)
+    # Derived curves follow: nothing is stored that could be left behind.
+    assert changed.renyi(1.5) > mechanism.renyi(1.5)
