@@ -31,7 +31,7 @@ def dirichlet_kl(u: ArrayLike, v: ArrayLike) -> float:
     first, second = positive_array(u=u), positive_array(v=v)
     if first.shape != second.shape:
         raise ArgumentError(f"Expected u and v of equal shape, got {first.shape} and {second.shape}.")
-    totals = _bregman(first.sum(axis=-1), second.sum(axis=-1))
+    totals = _bregman(first.sum(axis=-1, keepdims=True), second.sum(axis=-1, keepdims=True))
     return float(_bregman(first, second).sum() - totals.sum())
 
 
