@@ -6,7 +6,6 @@ than :mod:`pymc_dirdp.curves` for counts. P1 and P2 are the papers listed under 
 
 import math
 
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import polygamma
 
 from pymc_dirdp.checks import at_least, fraction, positive
@@ -155,6 +154,8 @@ def p2_theorem_2(
     guarantee : ApproxDP
         The least `epsilon` of the theorem, for this `delta`. `curves` gives the exact and smaller one for counts.
     """
+    from scipy.optimize import brentq, minimize_scalar  # Here, because it takes most of a second to import.
+
     delta, alpha_min, r = fraction(delta=delta), positive(alpha_min=alpha_min), positive(r=r)
     scaled_2, scaled_inf = r**2 * positive(delta_2_squared=delta_2_squared), r * positive(delta_inf=delta_inf)
     log_inverse = -math.log(delta)

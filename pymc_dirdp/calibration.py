@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
 
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.bounds import p1_theorem_1_concentration
@@ -207,6 +206,8 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
     At tempering s is 0. Further out both r and s grow. The grid guards against a second valley; the golden section
     then needs only the relative accuracy at which a minimum is flat.
     """
+    from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
+
     r_temper = boundary.largest_r(0.0)
     if cap_r and r_temper >= 1:
         return 1.0, 0.0

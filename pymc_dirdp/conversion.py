@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 __all__ = ["best_order", "epsilon_at", "log_delta_at"]
 
@@ -27,6 +26,8 @@ def best_order(bound: Callable[[float], float], *, largest: float = math.inf) ->
 
     Every order gives a valid bound, so an inexact minimiser costs tightness and never privacy. `bound` may be infinite.
     """
+    from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
+
     top = min(_LOG_EXCESS, math.log(largest - 1))
     grid = np.linspace(-_LOG_EXCESS, top, 121)
 

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Callable
 
-from scipy.optimize import brentq
-
 __all__ = ["log_excess", "safe_root"]
 
 
@@ -30,6 +28,8 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float) -
     x : float
         `excess(x) <= 0` was evaluated and holds there; within 1e-10 relative of where it stops to hold.
     """
+
+    from scipy.optimize import brentq  # Here, because it takes most of a second to import.
 
     def bounded(log_x: float) -> float:
         # Brent's method interpolates, so infinities must be large instead.
