@@ -28,7 +28,6 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float) -
     x : float
         `excess(x) <= 0` was evaluated and holds there; within 1e-10 relative of where it stops to hold.
     """
-
     from scipy.optimize import brentq  # Here, because it takes most of a second to import.
 
     def bounded(log_x: float) -> float:
