@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["graded_breaks", "integrate"]
+__all__ = ["graded_breaks", "integrate", "integrate_panels"]
 
 Array = NDArray[np.float64]
 
@@ -23,9 +23,15 @@ def integrate(f: Callable[[Array], Array], breaks: Array) -> float:
     breaks : array, shape (panels + 1,)
         Increasing. `f` is smooth inside each panel, with its singularities at least about a panel's length away.
     """
+    return float(np.sum(integrate_panels(f, breaks)))
+
+
+def integrate_panels(f: Callable[[Array], Array], breaks: Array) -> Array:
+    """The integral over each panel, shape `(panels,)`; as :func:`integrate`, which adds them up."""
     left, right = breaks[:-1, None], breaks[1:, None]
     half = (right - left) / 2
-    return float(np.sum(f(left + half * (1 + _NODES)) * (half * _WEIGHTS)))
+    panels: Array = np.sum(f(left + half * (1 + _NODES)) * (half * _WEIGHTS), axis=1)
+    return panels
 
 
 def graded_breaks(gap: float, length: float) -> Array:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-__all__ = ["log_excess", "safe_root"]
+__all__ = ["least_epsilon", "log_excess", "safe_root"]
 
 
 def log_excess(loss: float, allowed: float) -> float:
@@ -13,7 +13,7 @@ def log_excess(loss: float, allowed: float) -> float:
     return max(math.log(loss) - math.log(allowed), 5e-324)
 
 
-def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float) -> float:
+def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, rtol: float = 2e-12) -> float:
     """The last point at which a promise still holds, going from `safe` to `unsafe`.
 
     Parameters
@@ -22,11 +22,13 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float) -
         At most 0 exactly where the promise holds. May be infinite.
     safe, unsafe : float
         Positive, in either order. The promise holds at `safe` and not at `unsafe`.
+    rtol : float
+        How close to the root to end, relative.
 
     Returns
     -------
     x : float
-        `excess(x) <= 0` was evaluated and holds there; within 1e-10 relative of where it stops to hold.
+        `excess(x) <= 0` was evaluated and holds there; within about 50 `rtol` of where it stops to hold.
     """
     from scipy.optimize import brentq  # Here, because it takes most of a second to import.
 
@@ -34,9 +36,9 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float) -
         # Brent's method interpolates, so infinities must be large instead.
         return min(max(excess(math.exp(log_x)), -1e3), 1e3)
 
-    root = math.exp(brentq(bounded, math.log(safe), math.log(unsafe), xtol=2e-12, rtol=1e-14))
+    root = math.exp(brentq(bounded, math.log(safe), math.log(unsafe), xtol=rtol, rtol=1e-14))
     # Brent's method ends on either side. Step towards the safe end until the promise is seen to hold.
-    step = -2e-12 if safe < unsafe else 2e-12
+    step = -rtol if safe < unsafe else rtol
     x = root
     while excess(x) > 0:
         x *= 1 + step
@@ -44,3 +46,20 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float) -
         if (x - safe) * (unsafe - safe) <= 0:
             return safe
     return x
+
+
+def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
+    """Least `epsilon >= 0` (from above, within 1e-9 relative) with `curve(epsilon) <= delta`, for a falling curve."""
+    if curve(0.0) <= delta:
+        return 0.0
+
+    def excess(epsilon: float) -> float:
+        return log_excess(curve(epsilon), delta)
+
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2.0
+    low = high / 2.0
+    while excess(low) <= 0 and low > 1e-300:
+        low /= 2.0
+    return safe_root(excess, safe=high, unsafe=low)

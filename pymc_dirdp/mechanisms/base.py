@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import overload
 
 import numpy as np
@@ -38,6 +38,19 @@ class Mechanism(abc.ABC):
 
     @abc.abstractmethod
     def _epsilon(self, delta: float) -> float: ...
+
+    @property
+    def curve(self) -> Hashable:
+        """What decides the privacy curves: mechanisms for which it is equal have equal curves."""
+        return self
+
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, for removing and for adding.
+
+        The same array twice where neighbours come in both orders, or where a mechanism does not tell them apart.
+        """
+        deltas = np.array([self._delta(i * step) for i in range(points)])
+        return deltas, deltas
 
     @property
     def pure_epsilon(self) -> float:

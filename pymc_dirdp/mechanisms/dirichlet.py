@@ -85,6 +85,15 @@ class DirichletMechanism(Mechanism):
     def _pair(self) -> DominatingPair:
         return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count)
 
+    @property
+    def curve(self) -> DominatingPair:
+        """The dominating pair of laws."""
+        return self._pair
+
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, for removing and for adding."""
+        return self._pair.hockey_sticks(step, points)
+
     def _renyi(self, order: float) -> float:
         return self._pair.renyi(order)
 
