@@ -17,17 +17,15 @@ _DOWN = 1 - 2**-50
 # Of the budget; half as much of epsilon is left unused at most.
 _TIGHT = 2e-3
 
-Calibrate = Callable[[str, Guarantee], Mechanism]
 
-
-def shares(weights: Mapping[str, float], groups: Sequence[frozenset[str]]) -> dict[str, float]:
+def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> dict[str, float]:
     """The part of the budget that each table gets.
 
     Parameters
     ----------
     weights : mapping of str to float
         Relative budgets of all tables.
-    groups : sequence of frozenset of str
+    groups : sequence of tuple of str
         Tables that one person's records may feed together. Each group may spend the whole budget.
 
     Returns
@@ -39,7 +37,7 @@ def shares(weights: Mapping[str, float], groups: Sequence[frozenset[str]]) -> di
     return {name: weight / max(totals[group] for group in groups if name in group) for name, weight in weights.items()}
 
 
-def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[frozenset[str]], draws: int) -> Mechanism:
+def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ...]], draws: int) -> Mechanism:
     """The curves of a whole release: sequential within a group of tables, parallel over groups."""
     members = tuple(
         Composition(tuple((mechanism, draws) for name, mechanism in mechanisms.items() if name in group))
@@ -48,14 +46,14 @@ def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[frozenset[str
     return members[0] if len(members) == 1 else Parallel(members)
 
 
-def allocate(
+def allocate[M: Mechanism](
     guarantee: Guarantee,
-    calibrate: Calibrate,
+    calibrate: Callable[[str, Guarantee], M],
     *,
     weights: Mapping[str, float],
-    groups: Sequence[frozenset[str]],
+    groups: Sequence[tuple[str, ...]],
     draws: int,
-) -> dict[str, Mechanism]:
+) -> dict[str, M]:
     """Mechanisms that keep `guarantee` together.
 
     Divergences add, so under `RenyiDP` and `TruncatedCDP` each table is calibrated for its share. An (epsilon, delta)
@@ -69,7 +67,7 @@ def allocate(
         The mechanism of a table, by its name, for a guarantee of its own.
     weights : mapping of str to float
         Relative shares of the divergence, by table.
-    groups : sequence of frozenset of str
+    groups : sequence of tuple of str
         Tables that one person's records may feed together; every table is in one at least.
     draws : int
         Number of draws of each.
@@ -113,19 +111,19 @@ def _gaussian_budget(epsilon: float, delta: float) -> tuple[float, float]:
     return order, order * root**2
 
 
-def _largest_budget(
+def _largest_budget[M: Mechanism](
     order: float,
     start: float,
     guarantee: ApproxDP,
-    calibrate: Calibrate,
+    calibrate: Callable[[str, Guarantee], M],
     parts: Mapping[str, float],
-    groups: Sequence[frozenset[str]],
+    groups: Sequence[tuple[str, ...]],
     draws: int,
-) -> dict[str, Mechanism] | None:
+) -> dict[str, M] | None:
     """Mechanisms for the largest divergence at this order that keeps the guarantee; None if every one does."""
 
     @lru_cache(maxsize=4)
-    def mechanisms(budget: float) -> dict[str, Mechanism]:
+    def mechanisms(budget: float) -> dict[str, M]:
         return {name: calibrate(name, RenyiDP(order=order, epsilon=budget * part)) for name, part in parts.items()}
 
     def excess(budget: float) -> float:

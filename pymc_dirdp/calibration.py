@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.bounds import p1_theorem_1_concentration
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
-from pymc_dirdp.curves import DominatingPair, dominating_pair
+from pymc_dirdp.curves import LEAST_SHARED, DominatingPair, dominating_pair
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -33,6 +34,7 @@ def calibrate(
     strategy: str = "optimal",
     objective: str = "posterior",
     min_count: float = 0.0,
+    contribution: int = 1,
 ) -> DirichletMechanism:
     """The Dirichlet mechanism that keeps `guarantee` and wastes nothing of it.
 
@@ -63,6 +65,9 @@ def calibrate(
         from the data's frequencies (P1's loss).
     min_count : float, default 0.0
         The public promise that every cell of every data set that could occur holds at least so many records.
+    contribution : int, default 1
+        How many records of the table one person may hold at most. Above 1, `"optimal"` and `"inflate"` raise every
+        `alpha` to 1/2 at least, and `"temper"` needs a prior that is.
 
     Returns
     -------
@@ -87,12 +92,15 @@ def calibrate(
     True
     """
     parameters = positive_array(prior=prior)
-    adjacency = adjacency_named(adjacency).name
-    min_count = at_least(0, min_count=min_count)
+    shared: dict[str, Any] = {
+        "adjacency": adjacency_named(adjacency).name,
+        "min_count": at_least(0, min_count=min_count),
+        "contribution": integer(1, contribution=contribution),
+    }
     one_of(STRATEGIES, strategy=strategy)
     one_of(OBJECTIVES, objective=objective)
     _refuse_unattainable(guarantee)
-    boundary = _Boundary(guarantee, parameters, adjacency, min_count)
+    boundary = _Boundary(guarantee, parameters, **shared)
     if strategy == "temper":
         r, s = boundary.largest_r(0.0), 0.0
     elif strategy == "inflate":
@@ -100,8 +108,8 @@ def calibrate(
     elif strategy == "optimal":
         r, s = _optimal(boundary, _expected_kl(parameters, n_records, objective), cap_r=objective == "posterior")
     else:
-        return _algorithm_1(guarantee, parameters.shape, adjacency, min_count)
-    return _verified(DirichletMechanism(parameters + s, r, adjacency=adjacency, min_count=min_count), guarantee)
+        return _algorithm_1(guarantee, parameters.shape, **shared)
+    return _verified(DirichletMechanism(parameters + s, r, **shared), guarantee)
 
 
 def _refuse_unattainable(guarantee: Guarantee) -> None:
@@ -149,16 +157,22 @@ def _expected_kl(prior: Array, n_records: int | None, objective: str) -> Callabl
 class _Boundary:
     """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`."""
 
-    def __init__(self, guarantee: Guarantee, prior: Array, adjacency: str, min_count: float) -> None:
+    def __init__(self, guarantee: Guarantee, prior: Array, adjacency: str, min_count: float, contribution: int) -> None:
         self.guarantee = guarantee
         self.adjacency = adjacency
         self.min_count = min_count
+        self.contribution = contribution
         # Only the two smallest cells matter, and adding s does not change which they are.
         self.cells = np.partition(prior, 1, axis=None)[:2]
+        # Several records of one person need a prior of 1/2; min_count could provide it, but only for large r.
+        self.floor = 0.0
+        while contribution > 1 and self.cells[0] + self.floor < LEAST_SHARED:
+            # The difference is rounded, so the sum may end just below.
+            self.floor = math.nextafter(max(self.floor, LEAST_SHARED - float(self.cells[0])), math.inf)
 
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
-        pair = dominating_pair(self.cells + s, r, self.adjacency, self.min_count)
+        pair = dominating_pair(self.cells + s, r, self.adjacency, self.min_count, self.contribution)
         return log_excess(*_loss(pair, self.guarantee))
 
     def largest_r(self, s: float) -> float:
@@ -166,11 +180,11 @@ class _Boundary:
         return _outermost(lambda r: self.excess(r, s), start=1.0)
 
     def least_s(self, r: float) -> float:
-        """The least `s >= 0` that keeps the guarantee at this `r`."""
-        if self.excess(r, 0.0) <= 0:
-            return 0.0
-        # In terms of 1/s the promise holds up to the root, as it does in terms of r.
-        return 1.0 / _outermost(lambda inverse: self.excess(r, 1.0 / inverse), start=1.0)
+        """The least `s >= floor` that keeps the guarantee at this `r`."""
+        if self.excess(r, self.floor) <= 0:
+            return self.floor
+        # In terms of 1 / (s - floor) the promise holds up to the root, as it does in terms of r.
+        return self.floor + 1.0 / _outermost(lambda inverse: self.excess(r, self.floor + 1.0 / inverse), start=1.0)
 
 
 def _loss(pair: DominatingPair, guarantee: Guarantee) -> tuple[float, float]:
@@ -208,9 +222,9 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
     """
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
-    r_temper = boundary.largest_r(0.0)
+    r_temper, s_temper = boundary.largest_r(boundary.floor), boundary.floor
     if cap_r and r_temper >= 1:
-        return 1.0, 0.0
+        return 1.0, s_temper
 
     def loss_at(log_r: float) -> float:
         r = math.exp(log_r)
@@ -219,12 +233,12 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
     start = math.log(r_temper)
     end = 0.0 if cap_r else start + math.log(1e4)
     grid = np.linspace(start, end, 9 if cap_r else 19)
-    losses = [loss(r_temper, 0.0), *(loss_at(log_r) for log_r in grid[1:])]
+    losses = [loss(r_temper, s_temper), *(loss_at(log_r) for log_r in grid[1:])]
     best = int(np.argmin(losses))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     found = minimize_scalar(loss_at, bounds=(low, high), method="bounded", options={"xatol": 1e-4})
     if best == 0 and losses[0] <= found.fun:
-        return r_temper, 0.0
+        return r_temper, s_temper
     if best == len(grid) - 1 and losses[-1] <= found.fun:
         r = math.exp(grid[-1])
         return r, boundary.least_s(r)
@@ -233,7 +247,9 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
     return min(boundary.largest_r(s), 1.0 if cap_r else math.inf), s
 
 
-def _algorithm_1(guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float) -> DirichletMechanism:
+def _algorithm_1(
+    guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float, contribution: int
+) -> DirichletMechanism:
     if not isinstance(guarantee, RenyiDP):
         raise UnattainableError(
             f"strategy='algorithm-1' is P1's calibration for RenyiDP targets, got {guarantee}. "
@@ -243,9 +259,10 @@ def _algorithm_1(guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, m
     r = p1_theorem_1_concentration(
         order=guarantee.order,
         epsilon=guarantee.epsilon,
-        delta_2_squared=relation.delta_2_squared,
-        delta_inf=relation.delta_inf,
+        delta_2_squared=contribution**2 * relation.delta_2_squared,
+        delta_inf=contribution * relation.delta_inf,
         min_count=min_count,
     )
-    alpha = np.full(shape, 1 + 4 * (guarantee.order - 1) * r * relation.delta_inf)
-    return _verified(DirichletMechanism(alpha, r, adjacency=adjacency, min_count=min_count), guarantee)
+    alpha = np.full(shape, 1 + 4 * (guarantee.order - 1) * r * contribution * relation.delta_inf)
+    mechanism = DirichletMechanism(alpha, r, adjacency=adjacency, min_count=min_count, contribution=contribution)
+    return _verified(mechanism, guarantee)

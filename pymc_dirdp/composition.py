@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
-from pymc_dirdp.conversion import best_order, epsilon_at, log_delta_at
+from pymc_dirdp.conversion import best_order, log_delta_at
 from pymc_dirdp.loss import ComposedLoss, LossDistribution, discretised
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.roots import least_epsilon
@@ -86,10 +86,6 @@ class Composition(Mechanism):
         if self._single is not None:
             return self._single._epsilon(delta)
         return least_epsilon(self._delta, delta)
-
-    def best_order(self, delta: float) -> float:
-        """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
-        return best_order(lambda order: epsilon_at(order, self._renyi(order), delta))
 
     @cached_property
     def _losses(self) -> tuple[ComposedLoss, ...]:

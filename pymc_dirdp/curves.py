@@ -16,14 +16,18 @@ from numpy.typing import NDArray
 from scipy.special import polygamma
 
 from pymc_dirdp.adjacency import adjacency_named
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.hockey_stick import Loss
 from pymc_dirdp.renyi import renyi_add, renyi_remove
 from pymc_dirdp.roots import least_epsilon
 from pymc_dirdp.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
 
-__all__ = ["AddRemovePair", "DominatingPair", "ReplaceOnePair", "dominating_pair"]
+__all__ = ["LEAST_SHARED", "AddRemovePair", "DominatingPair", "ReplaceOnePair", "dominating_pair"]
 
 Array = NDArray[np.float64]
+
+# Several records of one person count like one of their joint weight from this prior on (Theory, section 6).
+LEAST_SHARED = 0.5
 
 
 class DominatingPair(abc.ABC):
@@ -188,7 +192,9 @@ class AddRemovePair(DominatingPair):
         )
 
 
-def dominating_pair(alpha: Array, r: float, adjacency: str, min_count: float = 0.0) -> DominatingPair:
+def dominating_pair(
+    alpha: Array, r: float, adjacency: str, min_count: float = 0.0, contribution: int = 1
+) -> DominatingPair:
     """The dominating pair of the Dirichlet mechanism over a whole table.
 
     Parameters
@@ -201,11 +207,24 @@ def dominating_pair(alpha: Array, r: float, adjacency: str, min_count: float = 0
         The neighbouring relation.
     min_count : float
         The public promise that every cell of every possible data set holds at least this many records.
+    contribution : int
+        How many records of the table one person may hold at most.
+
+    Raises
+    ------
+    ArgumentError
+        If `contribution > 1` and some entry of `alpha + r * min_count` is below 1/2, where no exact curve is proved.
     """
     smallest, second = (np.partition(alpha, 1, axis=None)[:2] + r * min_count).tolist()
+    if contribution > 1 and smallest < LEAST_SHARED:
+        raise ArgumentError(
+            f"Expected every alpha + r * min_count >= {LEAST_SHARED} for contribution={contribution}, got "
+            f"{smallest:g}: below it no curve is proved for several records of one person (Theory, section 6). "
+            "Raise the prior, or pass contribution=1 and let each person hold one record."
+        )
     if adjacency_named(adjacency).name == "replace-one":
-        return ReplaceOnePair(smallest, second, r)
-    return AddRemovePair(smallest, r)
+        return ReplaceOnePair(smallest, second, contribution * r)
+    return AddRemovePair(smallest, contribution * r)
 
 
 def _gamma_above_minus[Real: (float, Array)](v: Real, a: float) -> Real:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import at_least, fraction
+from pymc_dirdp.conversion import best_order, epsilon_at
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
@@ -88,6 +89,10 @@ class Mechanism(abc.ABC):
     def epsilon(self, delta: ArrayLike) -> float | Array:
         """Least `epsilon` of `(epsilon, delta)`-differential privacy, for `delta` in (0, 1); from above."""
         return _elementwise(lambda value: self._epsilon(fraction(delta=value)), delta)
+
+    def best_order(self, delta: float) -> float:
+        """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
+        return best_order(lambda order: epsilon_at(order, self._renyi(order), fraction(delta=delta)))
 
     def satisfies(self, guarantee: Guarantee) -> bool:
         """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""

@@ -38,6 +38,9 @@ class DirichletMechanism(Mechanism):
     min_count : float, default 0.0
         The public promise that every cell of every data set that could occur holds at least so many records. It is an
         assumption about the world, not about these data, and it is part of the guarantee.
+    contribution : int, default 1
+        How many records of the table one person may hold at most; one person's records may all change together. Above
+        1 every entry of `alpha + r * min_count` has to be 1/2 or more.
 
     Notes
     -----
@@ -62,12 +65,16 @@ class DirichletMechanism(Mechanism):
     _: KW_ONLY
     adjacency: str = "replace-one"
     min_count: float = 0.0
+    contribution: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", positive_array(alpha=self.alpha))
         object.__setattr__(self, "r", positive(r=self.r))
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
+        object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
+        # Here, so that a mechanism without a proved curve cannot be made.
+        _ = self._pair
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DirichletMechanism):
@@ -79,11 +86,11 @@ class DirichletMechanism(Mechanism):
 
     @property
     def _public(self) -> tuple[object, ...]:
-        return self.alpha.shape, self.alpha.tobytes(), self.r, self.adjacency, self.min_count
+        return self.alpha.shape, self.alpha.tobytes(), self.r, self.adjacency, self.min_count, self.contribution
 
     @cached_property
     def _pair(self) -> DominatingPair:
-        return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count)
+        return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution)
 
     @property
     def curve(self) -> DominatingPair:

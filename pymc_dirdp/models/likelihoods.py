@@ -11,8 +11,19 @@ from pytensor.graph.basic import Constant, Variable
 
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.graph import is_random, operation, origin, parameters, values_read
+from pymc_dirdp.models.parents import indexing, parent_name, stored_parent
 
-__all__ = ["KINDS", "Family", "Kind", "Likelihood", "kind_of", "refusal", "route", "stored_observations"]
+__all__ = [
+    "KINDS",
+    "Family",
+    "Kind",
+    "Likelihood",
+    "kind_of",
+    "probability_of",
+    "refusal",
+    "route",
+    "stored_observations",
+]
 
 Family = Literal["dirichlet", "beta"]
 KindName = Literal["multinomial", "categorical", "dirichlet-multinomial", "binomial", "bernoulli", "beta-binomial"]
@@ -76,12 +87,16 @@ class Likelihood:
         One of `KINDS`.
     rows : tuple of int
         For every row axis of the table, the batch axis of the observed variable that follows it. All other batch
-        axes are repeated records and are summed over.
+        axes are repeated records and are summed over. Empty for a conditional table.
+    parents : tuple of str
+        Of a conditional table `theta[parents]`: for every row axis, what says which row a record feeds. A variable's
+        name, or "an array" for one without.
     """
 
     name: str
     kind: KindName
     rows: tuple[int, ...]
+    parents: tuple[str, ...] = ()
 
 
 def refusal(name: str | None, reason: str, way_out: str) -> UnsupportedModelError:
@@ -124,8 +139,8 @@ def stored_observations(observed: Variable[Any, Any], model: pm.Model) -> Variab
 
 
 def route(
-    observed: Variable[Any, Any], kind: Kind, families: Mapping[Variable[Any, Any], Family]
-) -> tuple[Variable[Any, Any], tuple[int, ...]]:
+    observed: Variable[Any, Any], kind: Kind, families: Mapping[Variable[Any, Any], Family], model: pm.Model
+) -> tuple[Variable[Any, Any], Likelihood]:
     """How does a parameter reach this likelihood?
 
     Parameters
@@ -136,31 +151,30 @@ def route(
         What `kind_of` says of it; one with a probability.
     families : mapping of Variable to {"dirichlet", "beta"}
         The parameters of the model.
+    model : pymc.Model
+        Where observed parents have their values.
 
     Returns
     -------
     parameter : Variable
         The one that is the probability of `observed`.
-    rows : tuple of int
-        For every row axis of the parameter, the batch axis of `observed` on which it lands.
+    likelihood : Likelihood
+        Which of its rows a record feeds: by its position, or by the values of its parents.
 
     Raises
     ------
     UnsupportedModelError
-        If the probability is anything but a parameter of the right family with new axes of length 1.
+        If the probability is anything but a parameter of the right family, either with new axes of length 1 or indexed
+        by one array for every row axis.
     """
-    assert kind.probability is not None
-    probability: Any = parameters(observed)[1][kind.probability]
+    probability = probability_of(observed, kind)
     parameter, axes = origin(probability)
     if parameter not in families:
-        raise _no_plain_route(observed, parameter, families)
-    if families[parameter] != kind.family:
-        wanted = kind.family.capitalize()
-        raise refusal(
-            observed.name,
-            f"uses {parameter.name!r}, which is a {families[parameter].capitalize()} variable",
-            f"{operation(observed)} is conjugate to a {wanted} prior only.",
-        )
+        indexed = _indexed(observed, kind, probability, families, model)
+        if indexed is None:
+            raise _no_plain_route(observed, parameter, families)
+        return indexed
+    _refuse_other_family(observed, kind, parameter, families)
     if kind.family == "beta":
         rows, batch_ndim = axes, probability.type.ndim
     else:
@@ -172,7 +186,59 @@ def route(
         rows, batch_ndim = axes[:-1], probability.type.ndim - 1
     # Batch axes are aligned on the right. PyTensor adds those that are missing by itself, so this is 0 so far.
     offset = observed.type.ndim - kind.core - batch_ndim
-    return parameter, tuple(offset + axis for axis in rows)
+    return parameter, Likelihood(str(observed.name), kind.name, tuple(offset + axis for axis in rows))
+
+
+def probability_of(observed: Variable[Any, Any], kind: Kind) -> Variable[Any, Any]:
+    """The parameter of an observed variable that is its probability; `kind` has one."""
+    assert kind.probability is not None
+    return parameters(observed)[1][kind.probability]
+
+
+def _indexed(
+    observed: Variable[Any, Any],
+    kind: Kind,
+    probability: Variable[Any, Any],
+    families: Mapping[Variable[Any, Any], Family],
+    model: pm.Model,
+) -> tuple[Variable[Any, Any], Likelihood] | None:
+    """The parameter and likelihood of a conditional table; None if the probability is no indexing of a parameter."""
+    found = indexing(probability)
+    if found is None or found.parameter not in families:
+        return None
+    parameter, indices = found.parameter, found.indices
+    _refuse_other_family(observed, kind, parameter, families)
+    n_rows = parameter.type.ndim - (kind.family == "dirichlet")
+    if len(indices) != n_rows:
+        raise refusal(
+            observed.name,
+            f"indexes {parameter.name!r} with {len(indices)} arrays, which has {n_rows} row axes",
+            "Give one array of codes for each axis of parents, as in theta[a, b].",
+        )
+    for index in indices:
+        if stored_parent(index, model) is None:
+            raise refusal(
+                observed.name,
+                f"takes its row of {parameter.name!r} from something that is computed in the model "
+                f"({parent_name(index)})",
+                "Index with an array, a pm.Data or an observed variable that holds the codes themselves.",
+            )
+    return parameter, Likelihood(str(observed.name), kind.name, (), tuple(map(parent_name, indices)))
+
+
+def _refuse_other_family(
+    observed: Variable[Any, Any],
+    kind: Kind,
+    parameter: Variable[Any, Any],
+    families: Mapping[Variable[Any, Any], Family],
+) -> None:
+    if families[parameter] != kind.family:
+        wanted = kind.family.capitalize()
+        raise refusal(
+            observed.name,
+            f"uses {parameter.name!r}, which is a {families[parameter].capitalize()} variable",
+            f"{operation(observed)} is conjugate to a {wanted} prior only.",
+        )
 
 
 def _no_plain_route(
@@ -183,7 +249,8 @@ def _no_plain_route(
         return refusal(
             observed.name,
             f"uses {' and '.join(map(repr, behind))} through {operation(reached)}, not as it is",
-            "The posterior is then not a Dirichlet or Beta; pass the variable itself, with new axes at most.",
+            "The posterior is then not a Dirichlet or Beta; pass the variable itself, with new axes at most, or "
+            "indexed by one array of codes for each of its row axes.",
         )
     what = f" but {operation(reached)}" if is_random(reached) else ""
     return refusal(

@@ -10,7 +10,8 @@ from pytensor.graph.basic import Variable
 
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.graph import evaluate, parameters, stored_shape
-from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, stored_observations
+from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, probability_of, stored_observations
+from pymc_dirdp.models.parents import indexing, stored_parent
 from pymc_dirdp.models.tables import Table, root_model
 
 __all__ = ["read_counts", "total_records"]
@@ -82,11 +83,13 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     for likelihood in table.likelihoods:
         observed, kind, batch = _followed(likelihood, table, model)
         values = _whole_numbers(_evaluated(stored_observations(observed, model), observed), observed)
+        row = _rows(values, observed, likelihood, table, model)
         if kind.name == "categorical":
-            counts += _tally(values, observed, likelihood, table)
-            continue
-        records = _records(values, observed, kind, batch)
-        counts += _summed(records, likelihood, table)
+            counts += _tally(values, row, observed, table)
+        elif likelihood.parents:
+            counts += _gathered(_records(values, observed, kind, batch), row, table)
+        else:
+            counts += _summed(_records(values, observed, kind, batch), likelihood, table)
     return counts
 
 
@@ -102,7 +105,8 @@ def _followed(
     batch = shape[: len(shape) - kind.core]
     if kind.core and shape[-1] != table.n_categories:
         raise _wrong(observed, f"do not have the {table.n_categories} categories of the prior")
-    for axis, length in zip(likelihood.rows, table.shape[:-1], strict=True):
+    rows = table.shape[:-1] if not likelihood.parents else ()
+    for axis, length in zip(likelihood.rows, rows, strict=True):
         # A row axis of length 1 is shared by all records along this axis. The reverse, one observation for many
         # rows, would count it many times.
         if length not in (1, batch[axis]):
@@ -137,16 +141,45 @@ def _summed(records: Counts, likelihood: Likelihood, table: Table) -> Counts:
     return summed
 
 
-def _tally(codes: Counts, observed: Variable[Any, Any], likelihood: Likelihood, table: Table) -> Counts:
+def _tally(codes: Counts, row: Counts, observed: Variable[Any, Any], table: Table) -> Counts:
     """How often each category occurs in each row; without an indicator for each record and category."""
     if np.any(codes >= table.n_categories):
         raise _wrong(observed, f"are not all codes from 0 to {table.n_categories - 1}")
-    shape = [1] * codes.ndim
-    for axis, length in zip(likelihood.rows, table.shape[:-1], strict=True):
-        shape[axis] = length
-    row = np.broadcast_to(np.arange(table.n_rows).reshape(shape), codes.shape)
     cells = np.bincount((row * table.n_categories + codes).ravel(), minlength=table.prior.size)
     return cells.reshape(table.shape)
+
+
+def _gathered(records: Counts, row: Counts, table: Table) -> Counts:
+    """Records added up by the row that their parents say: (*batch, d) to (*rows, d)."""
+    counts = np.zeros((table.n_rows, table.n_categories), dtype=np.int64)
+    np.add.at(counts, row.ravel(), records.reshape(-1, table.n_categories))
+    return counts.reshape(table.shape)
+
+
+def _rows(
+    values: Counts, observed: Variable[Any, Any], likelihood: Likelihood, table: Table, model: pm.Model
+) -> Counts:
+    """The number of the table's row that each observation feeds, in the batch shape of raw records."""
+    batch = values.shape[: values.ndim - KINDS[likelihood.kind].core]
+    if not likelihood.parents:
+        shape = [1] * len(batch)
+        for axis, length in zip(likelihood.rows, table.shape[:-1], strict=True):
+            shape[axis] = length
+        return np.broadcast_to(np.arange(table.n_rows).reshape(shape), batch)
+    found = indexing(probability_of(observed, KINDS[likelihood.kind]))
+    assert found is not None
+    codes = []
+    for index, length in zip(found.indices, table.shape[:-1], strict=True):
+        stored = stored_parent(index, model)
+        assert stored is not None
+        code = _whole_numbers(_evaluated(stored, observed), observed, "parents")
+        # An index of its own length would be repeated, and one person's parents would move many records.
+        if code.shape != batch:
+            raise _wrong(observed, "do not have one code for each observation", "parents")
+        if np.any(code >= length):
+            raise _wrong(observed, f"are not all codes from 0 to {length - 1}", "parents")
+        codes.append(code)
+    return np.ravel_multi_index(tuple(codes), table.shape[:-1])
 
 
 def _trials(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts:

@@ -1,21 +1,43 @@
-"""From a model and a guarantee to a mechanism, by public numbers only: no observed value is read here."""
+"""From a model and a guarantee to mechanisms, by public numbers only: no observed value is read here."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
 import pymc as pm
 
 from pymc_dirdp.adjacency import adjacency_named
+from pymc_dirdp.allocation import allocate, composed
 from pymc_dirdp.calibration import OBJECTIVES, STRATEGIES, calibrate
-from pymc_dirdp.checks import at_least, integer, one_of
-from pymc_dirdp.composition import Composition
-from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
+from pymc_dirdp.checks import at_least, integer, one_of, positive
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.guarantees import Guarantee
+from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.models.groups import people
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "PlannedTable", "plan"]
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """One table of a plan.
+
+    Attributes
+    ----------
+    table : Table
+        Its public facts.
+    mechanism : DirichletMechanism
+        How each draw of it is made.
+    n_records : int or None
+        The public number of records under replace-one; the planning size under add-remove, if one was given.
+    """
+
+    table: Table
+    mechanism: DirichletMechanism
+    n_records: int | None
 
 
 @dataclass(frozen=True)
@@ -25,34 +47,40 @@ class Plan:
     Attributes
     ----------
     guarantee : RenyiDP, TruncatedCDP or ApproxDP
-        For the whole release, all draws together.
-    table : Table
-        The public facts of the table that is released.
-    mechanism : DirichletMechanism
-        How each draw is made.
+        For the whole release, all tables and draws together.
+    parts : tuple of PlannedTable
+        The tables that are released, in the model's order.
+    groups : tuple of tuple of str
+        Names of tables that one person's records may feed together. One group, unless the user stated `disjoint`.
     strategy, objective : str
-        How the mechanism was chosen, see :func:`pymc_dirdp.calibrate`.
+        How the mechanisms were chosen, see :func:`pymc_dirdp.calibrate`.
     draws : int
         How many draws the guarantee covers.
-    n_records : int or None
-        The public number of records under replace-one; the planning size under add-remove, if one was given.
+    adjacency : str
+        What one person can change.
+    min_count : float
+        What every cell is promised to hold.
+    contribution : int
+        How many records of a table one person may hold.
     library_version : str
         Of pymc_dirdp.
     """
 
     guarantee: Guarantee
-    table: Table
-    mechanism: DirichletMechanism
+    parts: tuple[PlannedTable, ...]
+    groups: tuple[tuple[str, ...], ...]
     strategy: str
     objective: str
     draws: int
-    n_records: int | None
+    adjacency: str
+    min_count: float
+    contribution: int
     library_version: str
 
     @property
-    def composition(self) -> Composition:
+    def composition(self) -> Mechanism:
         """The privacy curves of the whole release."""
-        return Composition(((self.mechanism, self.draws),))
+        return composed({part.table.name: part.mechanism for part in self.parts}, self.groups, self.draws)
 
 
 def plan(
@@ -64,17 +92,20 @@ def plan(
     objective: str = "posterior",
     draws: int = 1,
     mechanism: str = "dirichlet",
-    n_records: int | None = None,
+    n_records: int | Mapping[str, int] | None = None,
     min_count: float = 0.0,
+    contribution: int = 1,
+    weights: Mapping[str, float] | None = None,
+    disjoint: Iterable[Iterable[str]] | None = None,
 ) -> Plan:
-    """Calibrate the mechanism for a model without reading an observation.
+    """Calibrate the mechanisms for a model without reading an observation.
 
     Parameters
     ----------
     guarantee : RenyiDP, TruncatedCDP or ApproxDP
         What the whole release will promise.
     model : pymc.Model, optional
-        The model on the context stack by default. It holds one Dirichlet or Beta prior with a conjugate likelihood.
+        The model on the context stack by default. It holds Dirichlet or Beta priors with conjugate likelihoods.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. Under replace-one the total number of records is public.
     strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
@@ -82,15 +113,23 @@ def plan(
     objective : {"posterior", "estimate"}, default "posterior"
         What `"optimal"` keeps small, see :func:`pymc_dirdp.calibrate`.
     draws : int, default 1
-        Number of posterior draws. They compose, so each gets the `draws`-th part of the divergence; for RenyiDP and
-        TruncatedCDP only.
+        Number of posterior draws. They compose: more draws from the same data lose more.
     mechanism : {"dirichlet"}, default "dirichlet"
         Which mechanism.
-    n_records : int, optional
-        Planning size under add-remove, where the number of records is private. Refused under replace-one, where the
-        model says it.
+    n_records : int or mapping of str to int, optional
+        Planning size under add-remove, where the number of records is private; one for all tables, or by table. Refused
+        under replace-one, where the model says it.
     min_count : float, default 0.0
         The public promise that every cell of every data set that could occur holds at least so many records.
+    contribution : int, default 1
+        How many records of a table one person may hold at most. A variable with two likelihoods needs 2 or more, unless
+        `disjoint` says that different people feed them.
+    weights : mapping of str to float, optional
+        Relative budgets of the tables, by name; 1 for those that are not named. Budgets are shares of the Rényi
+        divergence, at the order of the guarantee or, for ApproxDP, at one that suits it.
+    disjoint : iterable of iterables of str, optional
+        Groups of tables or observed variables that are fed by different people: nobody has records in two groups.
+        Variables in no group may hold anybody's records. Without it, every person may have a record in every table.
 
     Returns
     -------
@@ -103,68 +142,70 @@ def plan(
         If a guarantee cannot be proved for the model; the message names the variable, the reason and the way out.
     UnattainableError, ArgumentError
         As :func:`pymc_dirdp.calibrate` does.
+
+    References
+    ----------
+    Theory, section 2 for the rows of a table, section 6 for `contribution`, section 7 for several tables and draws.
     """
     relation = adjacency_named(adjacency)
     one_of(("dirichlet",), mechanism=mechanism)
     one_of(STRATEGIES, strategy=strategy)
     one_of(OBJECTIVES, objective=objective)
     draws = integer(1, draws=draws)
-    at_least(0, min_count=min_count)
+    min_count = at_least(0, min_count=min_count)
+    contribution = integer(1, contribution=contribution)
     model = root_model(model)
-    table = _only_table(tables(model))
+    found = {table.name: table for table in tables(model)}
     if relation.records_are_public:
         if n_records is not None:
             raise ArgumentError(
                 "n_records is for adjacency='add-remove'. Under replace-one the number of records is public and the "
                 "model states it."
             )
-        n_records = total_records(table, model)
-    chosen = calibrate(
-        _share(guarantee, draws),
-        prior=table.prior,
-        n_records=n_records,
-        adjacency=relation.name,
-        strategy=strategy,
-        objective=objective,
-        min_count=min_count,
-    )
+        sizes: dict[str, int | None] = {name: total_records(table, model) for name, table in found.items()}
+    else:
+        sizes = _planning_sizes(n_records, found)
+    groups = people(tuple(found.values()), disjoint, contribution)
+
+    def calibrated(name: str, share: Guarantee) -> DirichletMechanism:
+        return calibrate(
+            share,
+            prior=found[name].prior,
+            n_records=sizes[name],
+            adjacency=relation.name,
+            strategy=strategy,
+            objective=objective,
+            min_count=min_count,
+            contribution=contribution,
+        )
+
+    chosen = allocate(guarantee, calibrated, weights=_weights(weights, found), groups=groups, draws=draws)
     return Plan(
         guarantee=guarantee,
-        table=table,
-        mechanism=chosen,
+        parts=tuple(PlannedTable(table, chosen[name], sizes[name]) for name, table in found.items()),
+        groups=groups,
         strategy=strategy,
         objective=objective,
         draws=draws,
-        n_records=n_records,
+        adjacency=relation.name,
+        min_count=min_count,
+        contribution=contribution,
         library_version=version("pymc-dirdp"),
     )
 
 
-def _only_table(found: tuple[Table, ...]) -> Table:
-    if len(found) > 1:
-        names = ", ".join(repr(table.name) for table in found)
-        raise UnsupportedModelError(
-            f"The model holds {len(found)} tables: {names}. One release has one table for now, because records that "
-            "feed several tables lose privacy in each. Write one model for each table, and add up their guarantees."
-        )
-    return found[0]
+def _weights(weights: Mapping[str, float] | None, found: Iterable[str]) -> dict[str, float]:
+    given = dict(weights or {})
+    names = list(found)
+    for name in given:
+        one_of(names, **{"table in weights": name})
+    return {name: positive(**{f"weights[{name!r}]": given.get(name, 1.0)}) for name in names}
 
 
-def _share(guarantee: Guarantee, draws: int) -> Guarantee:
-    """What one draw may lose. Rényi divergences add at equal order, so the shares do too (Theory, section 7)."""
-    if draws == 1:
-        return guarantee
-    # One unit in the last place below the share: `draws` times the share, rounded, must not exceed the whole.
-    down = (1 - 2**-52) / draws
-    match guarantee:
-        case RenyiDP(order=order, epsilon=epsilon):
-            return RenyiDP(order=order, epsilon=epsilon * down)
-        case TruncatedCDP(rho=rho, omega=omega):
-            return TruncatedCDP(rho=rho * down, omega=omega)
-        case ApproxDP():
-            raise ArgumentError(
-                f"draws={draws} is accounted for under RenyiDP and TruncatedCDP only: several draws under ApproxDP "
-                "need their composed privacy loss distribution. State a RenyiDP target, and read the (epsilon, delta) "
-                "that it implies in the report."
-            )
-    return guarantee
+def _planning_sizes(n_records: int | Mapping[str, int] | None, found: Iterable[str]) -> dict[str, int | None]:
+    names = list(found)
+    if not isinstance(n_records, Mapping):
+        return dict.fromkeys(names, n_records)
+    for name in n_records:
+        one_of(names, **{"table in n_records": name})
+    return {name: n_records.get(name) for name in names}

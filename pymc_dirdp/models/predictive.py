@@ -26,15 +26,16 @@ def sample_posterior_predictive(
     model : pymc.Model, optional
         Accepted for likeness with PyMC and not read: the release holds all that is needed.
     n_records : int
-        How many synthetic records for every row of the table. Your choice: the sizes of the rows are data.
+        How many synthetic records for every row of every table. Your choice: the sizes of the rows are data.
     random_seed : int, SeedSequence, Generator or None
         A seed is harmless here: the probabilities are already public.
 
     Returns
     -------
     synthetic : xarray.DataTree
-        Group `posterior_predictive` with the observed variable's name and dims `chain`, `draw`, then those of the
-        table: counts of each category, or of successes for a Beta.
+        Group `posterior_predictive` with the observed variables' names and dims `chain`, `draw`, then those of the
+        table: counts of each category, or of successes for a Beta. A conditional table gives counts for each
+        configuration of its parents.
     """
     size = integer(0, n_records=n_records)
     if not {"posterior", "mechanism"} <= set(getattr(release, "children", ())):
@@ -44,11 +45,12 @@ def sample_posterior_predictive(
     posterior = release.children["posterior"].to_dataset()
     for name, mechanism in release.children["mechanism"].children.items():
         p = posterior[name]
-        if mechanism.attrs["family"] == "beta":
-            values = rng.binomial(size, p.values)
-        else:
-            # The released components sum to 1 up to rounding; NumPy wants no more than 1.
-            values = rng.multinomial(size, p.values / p.values.sum(axis=-1, keepdims=True))
-        datasets[mechanism.attrs["likelihood"]] = p.copy(data=np.asarray(values))
+        for observed in mechanism.attrs["likelihood"].split(", "):
+            if mechanism.attrs["family"] == "beta":
+                values = rng.binomial(size, p.values)
+            else:
+                # The released components sum to 1 up to rounding; NumPy wants no more than 1.
+                values = rng.multinomial(size, p.values / p.values.sum(axis=-1, keepdims=True))
+            datasets[observed] = p.copy(data=np.asarray(values))
     dataset = xr.Dataset(datasets, attrs=posterior.attrs | {"n_records": size})
     return xr.DataTree.from_dict({"/posterior_predictive": dataset})

@@ -3,8 +3,11 @@
 import html
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
 
@@ -63,17 +66,18 @@ def report(release: xr.DataTree) -> Report:
         raise ArgumentError(
             f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(sorted(missing))}."
         )
-    (name,) = release.children["mechanism"].children
     privacy, utility = release.children["privacy"].to_dataset(), release.children["utility"].to_dataset()
-    mechanism = release.children["mechanism"].children[name].to_dataset()
+    mechanisms = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
     sections = (
         ("Promise", _promise(privacy)),
         ("Equivalent", _equivalents(privacy)),
-        (f"Mechanism of {name!r}", _mechanism(mechanism)),
-        ("A priori, without the data", _utility(utility, mechanism)),
+        ("Mechanism", _mechanism(next(iter(mechanisms.values())))),
+        ("Tables", tuple((name, _table(mechanism)) for name, mechanism in mechanisms.items())),
+        ("A priori, without the data", _utility(utility, str(privacy.attrs["adjacency"]))),
     )
     notes = _notes(release)
-    return Report(f"Private posterior draw of {name!r}", (*sections, ("Notes", notes)) if notes else sections)
+    title = f"Private posterior draw of {', '.join(mechanisms)}"
+    return Report(title, (*sections, ("Notes", notes)) if notes else sections)
 
 
 def _promise(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
@@ -81,18 +85,23 @@ def _promise(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
     lines = [
         ("guarantee", str(attrs["statement"])),
         ("adjacency", f"{attrs['adjacency']}: {attrs['neighbours']}"),
-        ("assumptions", _assumptions(float(attrs["min_count"]))),
+        ("assumptions", _assumptions(attrs)),
         ("draws", f"{attrs['draws']}, all of them covered"),
         ("to whom", _to_whom(privacy)),
     ]
     return tuple(lines)
 
 
-def _assumptions(min_count: float) -> str:
-    one = "each person is one record; the prior and the categories were chosen without the data"
-    if min_count == 0:
-        return one
-    return f"{one}; every cell of every data set that could occur holds at least {min_count:g} records (not checkable)"
+def _assumptions(attrs: dict[str, Any]) -> str:
+    many = int(attrs["contribution"])
+    each = "is one record" if many == 1 else f"holds at most {many} records of a table"
+    parts = [f"each person {each}; the prior and the categories were chosen without the data"]
+    if attrs["disjoint"]:
+        parts.append(f"different people feed the groups {attrs['disjoint']} (not checkable)")
+    if float(attrs["min_count"]) > 0:
+        least = float(attrs["min_count"])
+        parts.append(f"every cell of every data set that could occur holds at least {least:g} records (not checkable)")
+    return "; ".join(parts)
 
 
 def _to_whom(privacy: xr.Dataset) -> str:
@@ -123,35 +132,44 @@ def _equivalents(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
 
 def _mechanism(mechanism: xr.Dataset) -> tuple[tuple[str, str], ...]:
     attrs = mechanism.attrs
+    how = f"{attrs['strategy']}, for the {attrs['objective']}" if attrs["strategy"] == "optimal" else attrs["strategy"]
+    return (
+        ("law", f"{attrs['mechanism']}: Dirichlet(r x + alpha), x the counts"),
+        ("strategy", str(how)),
+        ("sampler", f"{attrs['sampler']}: floating point" if attrs["sampler"] == "fast" else str(attrs["sampler"])),
+    )
+
+
+def _table(mechanism: xr.Dataset) -> str:
     alpha, r = mechanism["alpha"].values, float(mechanism["r"])
     low, high = float(alpha.min()), float(alpha.max())
     flat = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-    how = f"{attrs['strategy']}, for the {attrs['objective']}" if attrs["strategy"] == "optimal" else attrs["strategy"]
-    lines = [
-        ("law", f"{attrs['mechanism']}: Dirichlet(r x + alpha), x the counts of {attrs['likelihood']!r}"),
-        ("r", f"{r:.4g}" + ("; above 1, so the draw is more concentrated than the posterior" if r > 1 else "")),
-        ("alpha", f"{flat}, shape {alpha.shape}"),
-        ("strategy", str(how)),
-        ("sampler", f"{attrs['sampler']}: floating point" if attrs["sampler"] == "fast" else str(attrs["sampler"])),
-    ]
-    return tuple(lines)
+    above = "; r above 1, so the draw is more concentrated than the posterior" if r > 1 else ""
+    return f"r {r:.4g}, alpha {flat}, shape {alpha.shape}, from {mechanism.attrs['likelihood']}{above}"
 
 
-def _utility(utility: xr.Dataset, mechanism: xr.Dataset) -> tuple[tuple[str, str], ...]:
-    if "n_records" not in utility.attrs:
+def _utility(utility: xr.Dataset, adjacency: str) -> tuple[tuple[str, str], ...]:
+    if "note" in utility.attrs:
         return (("expected loss", str(utility.attrs["note"])),)
-    n, r = int(utility.attrs["n_records"]), float(mechanism["r"])
-    planned = "planned for" if mechanism.attrs["adjacency"] == "add-remove" else "public"
+    n, effective = utility["n_records"].values, utility["effective_records"].values
+    planned = "planned for" if adjacency == "add-remove" else "public"
+    several = len(n) > 1
+    posterior, estimate = utility["expected_kl_posterior"].values, utility["expected_kl_estimate"].values
     lines = [
-        ("records", f"{n} ({planned})"),
-        ("effective records", f"r N = {r * n:.4g}"),
-        ("KL of posteriors", f"{float(utility['expected_kl_posterior']):.4g} nats expected, private from yours"),
+        ("records", f"{_range(n)} ({planned})"),
+        ("effective records", f"r N = {_range(effective)}"),
+        ("KL of posteriors", f"{posterior.sum():.4g} nats expected, private from yours{', all tables' * several}"),
     ]
-    if "expected_kl_estimate" in utility:
+    if np.all(np.isfinite(estimate)):
         lines.append(
-            ("KL of the draw", f"{float(utility['expected_kl_estimate']):.4g} nats expected, from the frequencies")
+            ("KL of the draw", f"{_range(estimate)} nats expected, from the frequencies{', by table' * several}")
         )
     return tuple(lines)
+
+
+def _range(values: NDArray[np.float64]) -> str:
+    low, high = f"{values.min():.5g}", f"{values.max():.5g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _notes(release: xr.DataTree) -> tuple[tuple[str, str], ...]:

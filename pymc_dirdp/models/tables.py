@@ -49,7 +49,7 @@ class Table:
     coords : mapping of str to tuple or None
         The labels of these dims; None for a dim without labels.
     likelihoods : tuple of Likelihood
-        The observed variables whose records are counted.
+        The observed variables whose records are counted. With several, a person's records may be in each of them.
     """
 
     name: str
@@ -143,9 +143,8 @@ def tables(model: pm.Model | None = None) -> tuple[Table, ...]:
         if kind.probability is None:
             integrated[rv] = kind
             continue
-        parameter, rows = route(rv, kind, families)
-        followers[parameter].append(Likelihood(rv.name, kind.name, rows))
-    _refuse_second_likelihood(followers)
+        parameter, likelihood = route(rv, kind, families, model)
+        followers[parameter].append(likelihood)
     for rv, likelihoods in followers.items():
         if not likelihoods:
             raise refusal(rv.name, "has no observed child, so there is nothing to release", "Observe data that use it.")
@@ -213,21 +212,6 @@ def _refuse_random_trials(observed: Variable[Any, Any], kind: Kind) -> None:
     trials = parameters(observed)[1][kind.trials]
     if any(is_random(variable) for variable in values_read(trials)):
         raise refusal(observed.name, "has a number of trials that is random", "Write `n` as numbers or pm.Data.")
-
-
-def _refuse_second_likelihood(followers: Mapping[Variable[Any, Any], Iterable[Likelihood]]) -> None:
-    """No parameter is followed by two observed variables.
-
-    With two, a record may be counted in both, and then the sensitivity is larger than that of one table.
-    """
-    for rv, likelihoods in followers.items():
-        names = [likelihood.name for likelihood in likelihoods]
-        if len(names) > 1:
-            raise refusal(
-                rv.name,
-                f"is used twice: {names[0]!r} and {names[1]!r} may hold the same records",
-                "Give each its own parameter, or observe the summed counts once.",
-            )
 
 
 def _table(rv: Variable[Any, Any], family: Family, likelihoods: Iterable[Likelihood], model: pm.Model) -> Table:

@@ -442,7 +442,6 @@ def test_a_subclass_of_a_known_op_may_have_another_likelihood():
         lambda b, c: 1 - b,
         lambda b, c: b * c,
         lambda b, c: b[0],
-        lambda b, c: b[[1, 0]],
         lambda b, c: b[::-1],
         lambda b, c: pt.stack([b[0], c[0]]),
         lambda b, c: pt.broadcast_to(b, (2, 2)),
@@ -598,14 +597,6 @@ def test_transformed_observations():
         # PyMC offers no `transform=` for discrete variables, but its lower level has one.
         model.register_rv(pm.Binomial.dist(n=3, p=b), "y", observed=1, transform=pm.distributions.transforms.log)
         refused("'y'", "transform")
-
-
-def test_parameter_that_is_used_twice():
-    with pm.Model():
-        b = pm.Beta("b", 1, 1)
-        pm.Bernoulli("y", p=b, observed=[0, 1])
-        pm.Binomial("z", n=3, p=b, observed=1)
-        refused("'b'", "used twice", "'y'", "'z'", "its own parameter")
 
 
 def test_name_that_is_taken():

@@ -1,0 +1,119 @@
+"""What a plan says of a release: the groups `mechanism`, `privacy` and `utility`. Public numbers only."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc_dirdp.adjacency import adjacency_named
+from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.models.plan import Plan, PlannedTable
+from pymc_dirdp.models.tables import Table
+from pymc_dirdp.utility import PriorExpectedKL, effective_records
+
+__all__ = ["described", "dim_name", "labels"]
+
+# Where the curves of a release are written down. Anybody can compute more points from r and alpha.
+_ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
+_EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
+_DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
+
+
+def described(chosen: Plan, composition: Mechanism, *, sampler: str) -> dict[str, xr.Dataset]:
+    """The groups of a release that follow from its plan, by path."""
+    groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler) for part in chosen.parts}
+    return groups | {"/privacy": _privacy(chosen, composition), "/utility": _utility(chosen)}
+
+
+def dim_name(name: str, axis: int, dim: str | None) -> str:
+    """The dim of an axis; ArviZ's own name for one without."""
+    return f"{name}_dim_{axis}" if dim is None else dim
+
+
+def labels(table: Table) -> dict[str, list[Any]]:
+    """Only the coords of the released variable come along: others may hold data."""
+    return {dim: list(values) for dim, values in table.coords.items() if values is not None}
+
+
+def _cell_dims(table: Table) -> list[str]:
+    axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
+    dims = [dim_name(table.name, axis, dim) for axis, dim in enumerate(axes)]
+    return [*dims, f"{table.name}_outcome"] if table.family == "beta" else dims
+
+
+def _mechanism(part: PlannedTable, chosen: Plan, sampler: str) -> xr.Dataset:
+    table, mechanism = part.table, part.mechanism
+    dims = _cell_dims(table)
+    coords = labels(table) | ({dims[-1]: ["success", "failure"]} if table.family == "beta" else {})
+    return xr.Dataset(
+        {"alpha": (dims, mechanism.alpha), "prior": (dims, table.prior), "r": ((), mechanism.r)},
+        coords={dim: values for dim, values in coords.items() if dim in dims},
+        attrs={
+            "mechanism": type(mechanism).__name__,
+            "family": table.family,
+            "likelihood": ", ".join(likelihood.name for likelihood in table.likelihoods),
+            "adjacency": mechanism.adjacency,
+            "min_count": mechanism.min_count,
+            "contribution": mechanism.contribution,
+            "strategy": chosen.strategy,
+            "objective": chosen.objective,
+            "sampler": sampler,
+        },
+    )
+
+
+def _privacy(chosen: Plan, curves: Mechanism) -> xr.Dataset:
+    relation = adjacency_named(chosen.adjacency)
+    disjoint = " | ".join(", ".join(group) for group in chosen.groups) if len(chosen.groups) > 1 else ""
+    return xr.Dataset(
+        {
+            "renyi_divergence": ("order", curves.renyi(_ORDERS)),
+            "delta": ("epsilon", curves.delta(_EPSILONS)),
+            "epsilon_at": ("delta_at", curves.epsilon(_DELTAS)),
+            "best_order_at": ("delta_at", [curves.best_order(delta) for delta in _DELTAS.tolist()]),
+        },
+        coords={"order": _ORDERS, "epsilon": _EPSILONS, "delta_at": _DELTAS},
+        attrs={
+            "guarantee": type(chosen.guarantee).__name__,
+            **asdict(chosen.guarantee),
+            "statement": str(chosen.guarantee),
+            "adjacency": relation.name,
+            "neighbours": relation.statement,
+            "min_count": chosen.min_count,
+            "contribution": chosen.contribution,
+            "disjoint": disjoint,
+            "draws": chosen.draws,
+        },
+    )
+
+
+def _utility(chosen: Plan) -> xr.Dataset:
+    """A priori numbers only: they use the prior, the mechanism and the number of records that was planned for."""
+    rows = {part.table.name: _expected(part, chosen.strategy) for part in chosen.parts}
+    names = list(next(iter(rows.values())))
+    dataset = xr.Dataset(
+        {name: ("table", np.array([row[name] for row in rows.values()])) for name in names},
+        coords={"table": list(rows)},
+    )
+    if any(part.n_records is None for part in chosen.parts):
+        dataset.attrs["note"] = "no a priori loss without n_records, the size to plan for"
+    return dataset
+
+
+def _expected(part: PlannedTable, strategy: str) -> dict[str, float]:
+    mechanism, n_records = part.mechanism, part.n_records
+    if n_records is None:
+        missing = ("n_records", "effective_records", "expected_kl_posterior", "expected_kl_estimate")
+        return dict.fromkeys(missing, np.nan)
+    # alpha = prior + s for every strategy but algorithm-1, whose alpha is flat.
+    keep = 0.0 if strategy == "algorithm-1" else 1.0
+    s = float((mechanism.alpha - keep * part.table.prior).flat[0])
+    expected = PriorExpectedKL(part.table.prior, n_records)
+    return {
+        "n_records": float(n_records),
+        "effective_records": effective_records(mechanism.r, n_records),
+        "expected_kl_posterior": expected.posterior(mechanism.r, s, keep=keep),
+        # Nothing has no frequencies.
+        "expected_kl_estimate": expected.estimate(mechanism.r, s, keep=keep) if n_records else np.nan,
+    }

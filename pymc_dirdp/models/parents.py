@@ -1,0 +1,63 @@
+"""Conditional tables: which row of `theta[parents]` does a record feed?"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pymc as pm
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.tensor.subtensor import AdvancedSubtensor
+
+from pymc_dirdp.models.graph import operation, origin
+
+__all__ = ["Indexing", "indexing", "parent_name", "stored_parent"]
+
+
+@dataclass(frozen=True)
+class Indexing:
+    """`parameter[indices]`, with an index array for each of the leading axes.
+
+    Attributes
+    ----------
+    parameter : Variable
+        What is indexed.
+    indices : tuple of Variable
+        One for each leading axis, in order.
+    """
+
+    parameter: Variable[Any, Any]
+    indices: tuple[Variable[Any, Any], ...]
+
+
+def indexing(probability: Variable[Any, Any]) -> Indexing | None:
+    """How `probability` is indexed out of a variable; None where it is not, or in another way."""
+    source, axes = origin(probability)
+    # Axes that were added afterwards would let one record feed several rows.
+    if source.owner is None or axes != tuple(range(probability.type.ndim)):
+        return None
+    op: Any = source.owner.op
+    parameter, *indices = source.owner.inputs
+    # A slice leaves rows to be matched by position; None adds an axis.
+    if not isinstance(op, AdvancedSubtensor) or op.idx_list != tuple(range(len(indices))):
+        return None
+    return Indexing(parameter, tuple(indices))
+
+
+def stored_parent(index: Variable[Any, Any], model: pm.Model) -> Variable[Any, Any] | None:
+    """The constant or shared variable that holds the codes of an index array; None where they are computed.
+
+    It is an array, a `pm.Data`, or the observed values of another variable of the model.
+    """
+    observed = index in model.observed_RVs
+    codes = model.rvs_to_values[index] if observed else index
+    # PyMC casts a `pm.Data` of floats that is observed; elsewhere a cast may change the codes.
+    array, axes = origin(codes, through_rounding=observed)
+    stored = isinstance(array, Constant | SharedVariable) and array.type.ndim > 0
+    return array if stored and len(axes) == codes.type.ndim else None
+
+
+def parent_name(index: Variable[Any, Any]) -> str:
+    """How an index array is called; for one without a name, what it is."""
+    if index.name:
+        return str(index.name)
+    return "an array" if index.owner is None else operation(index)
