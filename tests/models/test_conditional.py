@@ -1,0 +1,187 @@
+"""Conditional tables: `theta[parents]`, with one parent or several, and what may not be done with them."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy.special import gammaln
+
+import pymc_dirdp as pmd
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.models.observations import read_counts
+
+RNG = np.random.default_rng(8)
+N = 300
+A, B = RNG.integers(0, 3, N), RNG.integers(0, 2, N)
+C = (A + B + RNG.integers(0, 2, N)) % 4
+TARGET = pmd.RenyiDP(order=4, epsilon=0.5)
+
+
+def cross(*columns, shape):
+    """Second oracle: pandas."""
+    frame = pd.DataFrame(dict(enumerate(columns)))
+    counts = np.zeros(shape, dtype=int)
+    for cell, n in frame.value_counts().items():
+        counts[cell] = n
+    return counts
+
+
+def network(a=A, b=B, c=C, *, parents=lambda model, a, b: (a, b)):
+    with pm.Model(coords={"A": list("xyz"), "B": ["no", "yes"], "C": list("pqrs")}) as model:
+        p_a = pm.Dirichlet("p_a", np.ones(3), dims="A")
+        p_b = pm.Beta("p_b", 1, 1, dims="A")
+        p_c = pm.Dirichlet("p_c", np.full((3, 2, 4), 0.5), dims=("A", "B", "C"))
+        rv_a = pm.Categorical("a", p=p_a, observed=a)
+        rv_b = pm.Bernoulli("b", p=p_b[rv_a], observed=b)
+        first, second = parents(model, rv_a, rv_b)
+        pm.Categorical("c", p=p_c[first, second], observed=c)
+    return model
+
+
+@pytest.mark.parametrize(
+    "parents",
+    [
+        lambda model, a, b: (a, b),
+        lambda model, a, b: (A, B),
+        lambda model, a, b: (list(A), b),
+        lambda model, a, b: (pm.Data("given", A), pm.Data("second", B)),
+    ],
+    ids=["observed variables", "arrays", "a list", "pm.Data"],
+)
+def test_parents_decide_the_row(parents):
+    model = network(parents=parents)
+    p_a, p_b, p_c = pmd.tables(model)
+    np.testing.assert_array_equal(read_counts(p_a, model), np.bincount(A, minlength=3))
+    # A Beta's categories are success, then failure.
+    np.testing.assert_array_equal(read_counts(p_b, model), cross(A, 1 - B, shape=(3, 2)))
+    np.testing.assert_array_equal(read_counts(p_c, model), cross(A, B, C, shape=(3, 2, 4)))
+    assert p_b.likelihoods[0].parents == ("a",)
+
+
+def test_pytensor_agrees_on_the_counts():
+    """Oracle: at a flat p, counts are p d(log likelihood)/dp, up to the same number in each cell of a row."""
+    free = pt.tensor("free", shape=(3, 2, 4), dtype="float64")
+    logp = pm.logp(pm.Categorical.dist(p=free[A, B]), C).sum()
+    slope = 0.25 * pytensor.function([free], pytensor.grad(logp, free))(np.full((3, 2, 4), 0.25))
+    model = network()
+    counts = read_counts(pmd.tables(model)[2], model)
+    # Categorical normalises its p, and that takes a quarter of the row's total off each cell.
+    np.testing.assert_allclose(slope - slope.mean(axis=-1, keepdims=True), counts - counts.mean(axis=-1, keepdims=True))
+
+
+def test_grouped_binomial_and_multinomial():
+    group = np.array([0, 2, 2, 1])
+    with pm.Model() as model:
+        rate = pm.Beta("rate", 1, 1, shape=3)
+        p = pm.Dirichlet("p", np.ones((3, 2)))
+        pm.Binomial("k", n=[5, 6, 7, 8], p=rate[group], observed=[1, 2, 3, 4])
+        pm.Multinomial("m", n=[3, 4, 5, 6], p=p[group], observed=[[1, 2], [3, 1], [5, 0], [0, 6]])
+    rate, p = pmd.tables(model)
+    np.testing.assert_array_equal(read_counts(rate, model), [[1, 4], [4, 4], [5, 8]])
+    np.testing.assert_array_equal(read_counts(p, model), [[1, 2], [0, 6], [8, 1]])
+
+
+def test_a_matrix_of_records():
+    """Records in two dimensions, each with a parent of its own."""
+    parents, values = RNG.integers(0, 3, (4, 5)), RNG.integers(0, 2, (4, 5))
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones((3, 2)))
+        pm.Categorical("x", p=p[parents], observed=values)
+    (table,) = pmd.tables(model)
+    np.testing.assert_array_equal(read_counts(table, model), cross(parents.ravel(), values.ravel(), shape=(3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda t: t[:, A], ["through", "not as it is"]),
+        (lambda t: t[A], ["1 arrays", "2 row axes", "theta[a, b]"]),
+        (lambda t: t[A, :, B], ["through"]),
+        (lambda t: t[A, B + pm.Data("more", np.zeros(N, dtype=int))], ["computed in the model"]),
+        (lambda t: t[A, 1], ["computed in the model"]),
+        (lambda t: t[A, pm.Categorical("hidden", p=[0.5, 0.5], shape=N)], ["hidden"]),
+        (lambda t: t[A, B] ** 2, ["through"]),
+    ],
+)
+def test_other_indexing_is_refused(use, words):
+    with pm.Model() as model:
+        theta = pm.Dirichlet("theta", np.ones((3, 2, 4)))
+        p = use(theta)
+        pm.Categorical("c", p=p, observed=np.zeros(p.shape.eval()[:-1], dtype=int) if p.type.ndim != 2 else C)
+    with pytest.raises(pmd.UnsupportedModelError) as caught:
+        pmd.tables(model)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [
+        (np.where(np.arange(N) == 7, -1, A), "not all >= 0"),
+        (np.where(np.arange(N) == 7, 3, A), "codes from 0 to 2"),
+        (A[:-1], "one code for each observation"),
+        (A[:1], "one code for each observation"),
+    ],
+)
+def test_wrong_parents_are_an_error_without_a_value(column, problem):
+    model = network(parents=lambda model, a, b: (pm.Data("given", column), b))
+    with pytest.raises(pmd.DataError, match=problem) as caught:
+        pmd.sample(TARGET, model)
+    assert "'c'" in str(caught.value)
+
+
+def test_a_release_of_a_network():
+    release = pmd.sample(TARGET, network())
+    assert release["posterior"]["p_c"].dims == ("chain", "draw", "A", "B", "C")
+    np.testing.assert_allclose(release["posterior"]["p_c"].sum("C"), 1)
+    assert set(release["mechanism"].children) == {"p_a", "p_b", "p_c"}
+    assert "p_c" in str(pmd.report(release))
+    synthetic = pmd.sample_posterior_predictive(release, n_records=10)["posterior_predictive"]
+    assert synthetic["c"].dims == ("chain", "draw", "A", "B", "C")
+
+
+def test_a_deterministic_for_each_record_is_left_out():
+    with network() as model:
+        pm.Deterministic("of_each", model["p_c"][A, B])
+        pm.Deterministic("contrast", model["p_c"][[0, 1], [1, 1]])
+    release = pmd.sample(TARGET, model)
+    assert "contrast" in release["posterior"]
+    assert "of_each" not in release["posterior"]
+    assert "of_each" in release.attrs["left_out"]
+
+
+def dirichlet_renyi(order, u, v):
+    """Divergence of two Dirichlet laws, row by row, from the beta functions (an oracle with no dominating pair)."""
+
+    def log_beta(x):
+        return gammaln(x).sum(axis=-1) - gammaln(x.sum(axis=-1))
+
+    mixed = order * u + (1 - order) * v
+    if np.any(mixed <= 0):
+        return np.inf
+    return float(np.sum(log_beta(mixed) - order * log_beta(u) - (1 - order) * log_beta(v)) / (order - 1))
+
+
+def test_a_record_that_changes_its_rows_never_exceeds_the_curve():
+    """All neighbours of all data sets of three records (parent, child): the parent's change moves the child's row."""
+    order, r = 3.0, 0.2
+    prior_a, prior_c = np.array([0.7, 1.0]), np.array([[0.7, 0.9], [1.2, 0.8]])
+    curve = DirichletMechanism(prior_a, r).renyi(order) + DirichletMechanism(prior_c, r).renyi(order)
+    worst = 0.0
+    records = list(itertools.product(range(2), range(2)))
+    for data in itertools.combinations_with_replacement(records, 3):
+        for moved in records:
+            neighbour = (*data[:2], moved)
+            divergence = 0.0
+            for counts in (
+                lambda d: (np.bincount([a for a, _ in d], minlength=2), prior_a),
+                lambda d: (cross(*zip(*d, strict=True), shape=(2, 2)), prior_c),
+            ):
+                x, prior = counts(data)
+                y, _ = counts(neighbour)
+                divergence += dirichlet_renyi(order, r * x + prior, r * y + prior)
+            worst = max(worst, divergence)
+    assert 0.5 * curve < worst <= curve * (1 + 1e-12)
