@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.bounds import p1_theorem_1_concentration
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
-from pymc_dirdp.curves import LEAST_SHARED, DominatingPair, dominating_pair
+from pymc_dirdp.curves import LEAST_SHARED, DominatingPair, pair_of_cells
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -163,28 +163,31 @@ class _Boundary:
         self.min_count = min_count
         self.contribution = contribution
         # Only the two smallest cells matter, and adding s does not change which they are.
-        self.cells = np.partition(prior, 1, axis=None)[:2]
+        self.cells: tuple[float, float] = tuple(np.partition(prior, 1, axis=None)[:2].tolist())
         # Several records of one person need a prior of 1/2; min_count could provide it, but only for large r.
         self.floor = 0.0
         while contribution > 1 and self.cells[0] + self.floor < LEAST_SHARED:
             # The difference is rounded, so the sum may end just below.
-            self.floor = math.nextafter(max(self.floor, LEAST_SHARED - float(self.cells[0])), math.inf)
+            self.floor = math.nextafter(max(self.floor, LEAST_SHARED - self.cells[0]), math.inf)
 
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
-        pair = dominating_pair(self.cells + s, r, self.adjacency, self.min_count, self.contribution)
+        first, second = self.cells
+        pair = pair_of_cells((first + s, second + s), r, self.adjacency, self.min_count, self.contribution)
         return log_excess(*_loss(pair, self.guarantee))
 
     def largest_r(self, s: float) -> float:
         """The largest concentration that keeps the guarantee with `alpha = prior + s`."""
         return _outermost(lambda r: self.excess(r, s), start=1.0)
 
-    def least_s(self, r: float) -> float:
-        """The least `s >= floor` that keeps the guarantee at this `r`."""
+    def least_s(self, r: float, *, near: float = 1.0, rtol: float = 2e-12) -> float:
+        """The least `s >= floor` that keeps the guarantee at this `r`; the search starts `near` above the floor."""
         if self.excess(r, self.floor) <= 0:
             return self.floor
         # In terms of 1 / (s - floor) the promise holds up to the root, as it does in terms of r.
-        return self.floor + 1.0 / _outermost(lambda inverse: self.excess(r, self.floor + 1.0 / inverse), start=1.0)
+        return self.floor + 1.0 / _outermost(
+            lambda inverse: self.excess(r, self.floor + 1.0 / inverse), start=1 / near, rtol=rtol
+        )
 
 
 def _loss(pair: DominatingPair, guarantee: Guarantee) -> tuple[float, float]:
@@ -198,7 +201,7 @@ def _loss(pair: DominatingPair, guarantee: Guarantee) -> tuple[float, float]:
     raise ArgumentError(f"No curve for {guarantee}.")
 
 
-def _outermost(excess: Callable[[float], float], *, start: float) -> float:
+def _outermost(excess: Callable[[float], float], *, start: float, rtol: float = 2e-12) -> float:
     """The largest x at which the promise holds, found by factors of 4 from `start` and then by its root."""
     safe = unsafe = start
     if excess(start) <= 0:
@@ -211,7 +214,7 @@ def _outermost(excess: Callable[[float], float], *, start: float) -> float:
             safe, unsafe = safe / 4, safe
             if safe < 1e-150:
                 raise UnattainableError("The guarantee is so tight that no setting above 1e-150 keeps it; relax it.")
-    return safe_root(excess, safe=safe, unsafe=unsafe)
+    return safe_root(excess, safe=safe, unsafe=unsafe, rtol=rtol)
 
 
 def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:
@@ -226,9 +229,14 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
     if cap_r and r_temper >= 1:
         return 1.0, s_temper
 
+    s_last = boundary.floor + 1.0
+
     def loss_at(log_r: float) -> float:
+        nonlocal s_last
         r = math.exp(log_r)
-        return loss(r, boundary.least_s(r))
+        # Neighbouring points have similar s. A minimum is flat, so the search needs no more digits than these.
+        s_last = boundary.least_s(r, near=max(s_last - boundary.floor, 1e-6), rtol=1e-7)
+        return loss(r, s_last)
 
     start = math.log(r_temper)
     end = 0.0 if cap_r else start + math.log(1e4)

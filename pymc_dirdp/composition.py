@@ -64,7 +64,14 @@ class Composition(Mechanism):
         return math.fsum(times * mechanism.pure_epsilon for mechanism, times in self._distinct)
 
     def _renyi(self, order: float) -> float:
-        return math.fsum(times * mechanism._renyi(order) for mechanism, times in self._distinct)
+        if order not in self._divergences:
+            self._divergences[order] = math.fsum(times * mechanism._renyi(order) for mechanism, times in self._distinct)
+        return self._divergences[order]
+
+    @cached_property
+    def _divergences(self) -> dict[float, float]:
+        """What is known so far, by order: searches for the best one start at the same orders."""
+        return {}
 
     def _rho(self, omega: float) -> float:
         return math.fsum(times * mechanism._rho(omega) for mechanism, times in self._distinct)

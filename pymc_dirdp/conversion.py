@@ -29,7 +29,7 @@ def best_order(bound: Callable[[float], float], *, largest: float = math.inf) ->
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
     top = min(_LOG_EXCESS, math.log(largest - 1))
-    grid = np.linspace(-_LOG_EXCESS, top, 121)
+    grid = np.linspace(-_LOG_EXCESS, top, 61)
 
     def at(log_excess: float) -> float:
         return bound(1 + math.exp(log_excess))

@@ -22,7 +22,7 @@ from pymc_dirdp.renyi import renyi_add, renyi_remove
 from pymc_dirdp.roots import least_epsilon
 from pymc_dirdp.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
 
-__all__ = ["LEAST_SHARED", "AddRemovePair", "DominatingPair", "ReplaceOnePair", "dominating_pair"]
+__all__ = ["LEAST_SHARED", "AddRemovePair", "DominatingPair", "ReplaceOnePair", "dominating_pair", "pair_of_cells"]
 
 Array = NDArray[np.float64]
 
@@ -89,7 +89,9 @@ class ReplaceOnePair(DominatingPair):
 
     @override
     def renyi(self, order: float) -> float:
-        return max(renyi_add(order, a, self.r) + renyi_remove(order, b, self.r) for a, b in self._orders)
+        # The record comes from the larger cell and goes to the smaller one: the worse order (Theory, Theorem 2).
+        low, high = sorted((self.a, self.b))
+        return renyi_add(order, high, self.r) + renyi_remove(order, low, self.r)
 
     @override
     def rho(self, omega: float) -> float:
@@ -215,7 +217,15 @@ def dominating_pair(
     ArgumentError
         If `contribution > 1` and some entry of `alpha + r * min_count` is below 1/2, where no exact curve is proved.
     """
-    smallest, second = (np.partition(alpha, 1, axis=None)[:2] + r * min_count).tolist()
+    smallest, second = np.partition(alpha, 1, axis=None)[:2].tolist()
+    return pair_of_cells((smallest, second), r, adjacency, min_count, contribution)
+
+
+def pair_of_cells(
+    cells: tuple[float, float], r: float, adjacency: str, min_count: float, contribution: int
+) -> DominatingPair:
+    """As :func:`dominating_pair`, from the two smallest prior parameters."""
+    smallest, second = cells[0] + r * min_count, cells[1] + r * min_count
     if contribution > 1 and smallest < LEAST_SHARED:
         raise ArgumentError(
             f"Expected every alpha + r * min_count >= {LEAST_SHARED} for contribution={contribution}, got "

@@ -15,7 +15,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import logsumexp
 
 __all__ = ["ComposedLoss", "LossDistribution", "discretised"]
 
@@ -50,11 +49,17 @@ class LossDistribution:
     masses: Array
     infinite: float
 
-    @property
+    @cached_property
     def losses(self) -> Array:
         """The losses that belong to `masses`, in nats."""
         n = len(self.masses) // 2
         return self.step * np.arange(-n, n + 1, dtype=np.float64)
+
+    @cached_property
+    def log_masses(self) -> Array:
+        """Their logarithms, minus infinity where there is none."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.masses)
 
 
 def discretised(step: float, forward: Array, backward: Array) -> LossDistribution:
@@ -190,12 +195,12 @@ class ComposedLoss:
 
 
 def _log_moment(part: LossDistribution, tilt: float) -> float:
-    with np.errstate(divide="ignore"):
-        return float(logsumexp(np.log(part.masses) + tilt * part.losses))
+    exponents = part.log_masses + tilt * part.losses
+    top = float(exponents.max())
+    return top + math.log(float(np.exp(exponents - top).sum()))
 
 
 def _tilted(part: LossDistribution, tilt: float) -> Array:
     """The masses times `exp(tilt * loss)`, made to add up to 1."""
-    with np.errstate(divide="ignore"):
-        weights: Array = np.exp(np.log(part.masses) + tilt * part.losses - _log_moment(part, tilt))
+    weights: Array = np.exp(part.log_masses + tilt * part.losses - _log_moment(part, tilt))
     return weights

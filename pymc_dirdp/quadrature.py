@@ -1,11 +1,12 @@
 """Gauss-Legendre rules on graded panels, for integrands that are smooth between known breakpoints."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["graded_breaks", "integrate", "integrate_panels"]
+__all__ = ["graded_breaks", "integrate", "integrate_panels", "nodes"]
 
 Array = NDArray[np.float64]
 
@@ -34,13 +35,23 @@ def integrate_panels(f: Callable[[Array], Array], breaks: Array) -> Array:
     return panels
 
 
+def nodes(breaks: Array) -> tuple[Array, Array]:
+    """Nodes and weights of the rules on all panels, each of shape `(panels * 14,)`."""
+    half = np.diff(breaks)[:, None] / 2
+    points: Array = breaks[:-1, None] + half * (1 + _NODES)
+    weights: Array = half * _WEIGHTS
+    return points.ravel(), weights.ravel()
+
+
 def graded_breaks(gap: float, length: float) -> Array:
     """Breakpoints of `[0, length]` for an integrand with its nearest singularity at `-gap`.
 
     Each panel is at most as long as its distance from the singularity. The first breakpoint is exactly 0 and the last
     exactly `length`, however small `length / gap` is.
     """
-    panels = max(1, int(np.ceil(np.log2(1 + length / gap))))
-    breaks: Array = gap * np.expm1(np.log1p(length / gap) * (np.arange(panels + 1) / panels))
+    if length <= gap:
+        return np.array([0.0, length])
+    panels = math.ceil(math.log2(1 + length / gap))
+    breaks: Array = gap * np.expm1(math.log1p(length / gap) * (np.arange(panels + 1) / panels))
     breaks[0], breaks[-1] = 0.0, length
     return breaks

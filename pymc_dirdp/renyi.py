@@ -3,11 +3,15 @@
 import math
 from fractions import Fraction
 
-from scipy.special import gammaln, polygamma
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, zeta
 
-from pymc_dirdp.quadrature import graded_breaks, integrate
+from pymc_dirdp.quadrature import graded_breaks, nodes
 
 __all__ = ["renyi_add", "renyi_remove"]
+
+Array = NDArray[np.float64]
 
 # A closed form is trusted while its rounding error, estimated from its terms, stays below this share of the result.
 _TRUSTED = 2e-12
@@ -39,7 +43,9 @@ def _gap(order: float, a: float, r: float) -> float:
 
 def _closed_form(order: float, terms: tuple[tuple[float, float], ...]) -> float | None:
     """Sum of `weight * log Gamma(x)` over `order - 1`, or None where cancellation spoils it."""
-    if order == 1:
+    # The divergence is about order * r**2 / x; where it is small, the terms, of size log Gamma(x), have lost it.
+    (_, middle), (_, end) = terms[1:]
+    if order == 1 or abs(middle - end) < 1e-2 * min(middle, end):
         return None
     values = [weight * float(gammaln(x)) for weight, x in terms]
     # Each argument is itself rounded, which moves its log Gamma by about eps * x * |digamma(x)| <= eps * (1 + x log x).
@@ -57,16 +63,22 @@ def _kernel_form(order: float, start: float, middle: float, end: float, r: float
     `(order - s) / (order - 1)`. Both legs are integrated over the distance u from the foot of the hat.
     """
     upwards = 1.0 if middle > start else -1.0
-    total = _leg(r, near=min(start, middle), foot=start, sign=upwards)
+    x, weights = _leg(r, near=min(start, middle), foot=start, sign=upwards)
     if order > 1:
-        total += _leg((order - 1) * r, near=min(middle, end), foot=end, sign=-upwards) / (order - 1)
-    return total
+        more, further = _leg((order - 1) * r, near=min(middle, end), foot=end, sign=-upwards)
+        x, weights = np.concatenate([x, more]), np.concatenate([weights, further / (order - 1)])
+    # zeta(2, x) is psi'(x), without what `polygamma` does for other orders.
+    return float(zeta(2.0, x) @ weights)
 
 
-def _leg(length: float, *, near: float, foot: float, sign: float) -> float:
-    """Integral of `u * psi'(foot + sign * u)` over `u` in `[0, length]`; `near` is the argument closest to the pole."""
+def _leg(length: float, *, near: float, foot: float, sign: float) -> tuple[Array, Array]:
+    """Arguments and weights for the integral of `u * psi'(foot + sign * u)` over `u` in `[0, length]`.
+
+    `near` is the argument closest to the pole.
+    """
     breaks = graded_breaks(near, length)
     if sign < 0:
         # The pole lies beyond the far end: grade towards that end.
         breaks = length - breaks[::-1]
-    return integrate(lambda u: u * polygamma(1, foot + sign * u), breaks)
+    u, weights = nodes(breaks)
+    return foot + sign * u, u * weights

@@ -1,6 +1,6 @@
 """From a model and a guarantee to mechanisms, by public numbers only: no observed value is read here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -167,17 +167,24 @@ def plan(
         sizes = _planning_sizes(n_records, found)
     groups = people(tuple(found.values()), disjoint, contribution)
 
+    known: dict[Hashable, DirichletMechanism] = {}
+
     def calibrated(name: str, share: Guarantee) -> DirichletMechanism:
-        return calibrate(
-            share,
-            prior=found[name].prior,
-            n_records=sizes[name],
-            adjacency=relation.name,
-            strategy=strategy,
-            objective=objective,
-            min_count=min_count,
-            contribution=contribution,
-        )
+        prior = found[name].prior
+        # Features with as many categories have the same problem.
+        problem = share, prior.shape, prior.tobytes(), sizes[name]
+        if problem not in known:
+            known[problem] = calibrate(
+                share,
+                prior=prior,
+                n_records=sizes[name],
+                adjacency=relation.name,
+                strategy=strategy,
+                objective=objective,
+                min_count=min_count,
+                contribution=contribution,
+            )
+        return known[problem]
 
     chosen = allocate(guarantee, calibrated, weights=_weights(weights, found), groups=groups, draws=draws)
     return Plan(
