@@ -10,13 +10,16 @@ from pymc_dirdp import bounds
 from pymc_dirdp.calibration import calibrate
 from pymc_dirdp.errors import (
     ArgumentError,
+    BudgetError,
     DataError,
     DirdpError,
+    LedgerError,
     SeededReleaseWarning,
     UnattainableError,
     UnsupportedModelError,
 )
 from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
+from pymc_dirdp.ledger import Ledger
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 
 if TYPE_CHECKING:
@@ -29,9 +32,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ApproxDP",
     "ArgumentError",
+    "BudgetError",
     "DataError",
     "DirdpError",
     "DirichletMechanism",
+    "Ledger",
+    "LedgerError",
     "Plan",
     "PureDP",
     "RenyiDP",

@@ -2,8 +2,10 @@
 
 __all__ = [
     "ArgumentError",
+    "BudgetError",
     "DataError",
     "DirdpError",
+    "LedgerError",
     "SeededReleaseWarning",
     "UnattainableError",
     "UnsupportedModelError",
@@ -32,3 +34,11 @@ class UnsupportedModelError(DirdpError, ValueError):
 
 class SeededReleaseWarning(UserWarning):
     """The release can be computed again from its seed, so it is not private."""
+
+
+class BudgetError(DirdpError, ValueError):
+    """A release does not fit into what is left of a ledger's limit."""
+
+
+class LedgerError(DirdpError, OSError):
+    """A ledger's file cannot be read or written, or is not the ledger that was asked for."""

@@ -132,7 +132,7 @@ def sample(
             stacklevel=2,
         )
     if ledger is not None:
-        ledger.spend(chosen.guarantee, what=", ".join(counts), mechanism=composition)
+        ledger.spend(chosen.guarantee, what=", ".join(counts), mechanism=composition, adjacency=chosen.adjacency)
     # One generator for all tables, which moves on: no two of them share their noise.
     rng = generator(random_seed)
     drawn = {

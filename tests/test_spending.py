@@ -1,0 +1,125 @@
+"""What releases cost against each kind of limit, by every way of adding up."""
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from pymc_dirdp.composition import Composition
+from pymc_dirdp.conversion import epsilon_at
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.spending import Bounded, balances, cost_of, exact, kept_ways
+
+LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
+MECHANISM = DirichletMechanism([1.0, 1.0], 0.02)
+PROMISE = ApproxDP(epsilon=MECHANISM.epsilon(1e-8), delta=1e-8)
+
+
+def spent(limit, *releases, adaptive=True):
+    costs = [cost_of(limit, guarantee, mechanism, adaptive=adaptive) for guarantee, mechanism in releases]
+    return balances(limit, costs, adaptive=adaptive)
+
+
+def test_decimal_numbers_add_up_as_they_are_written():
+    assert sum([exact(0.1)] * 10) == 1
+    assert exact(0.1) + exact(0.2) == exact(0.3)
+    assert 0.1 + 0.2 > 0.3
+    assert exact(1e-7) * 10 == exact(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("limit", "guarantee", "expected"),
+    [
+        (RenyiDP(order=4, epsilon=1), RenyiDP(order=4, epsilon=0.3), 0.3),
+        (RenyiDP(order=4, epsilon=1), RenyiDP(order=8, epsilon=0.3), 0.3),
+        (RenyiDP(order=4, epsilon=1), TruncatedCDP(rho=0.05, omega=9), 0.2),
+        (RenyiDP(order=4, epsilon=1), ZeroCDP(rho=0.05), 0.2),
+        (TruncatedCDP(rho=1, omega=5), TruncatedCDP(rho=0.05, omega=9), 0.05),
+        (ZeroCDP(rho=1), PureDP(epsilon=0.2), 0.02),
+        (PureDP(epsilon=1), PureDP(epsilon=0.2), 0.2),
+    ],
+)
+def test_what_a_promise_costs(limit, guarantee, expected):
+    (way,) = spent(limit, (guarantee, None)).values()
+    assert float(way[0].spent) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("limit", "guarantee"),
+    [
+        (RenyiDP(order=4, epsilon=1), RenyiDP(order=3, epsilon=0.3)),
+        (RenyiDP(order=4, epsilon=1), ApproxDP(epsilon=0.1, delta=1e-9)),
+        (TruncatedCDP(rho=1, omega=5), TruncatedCDP(rho=0.05, omega=4)),
+        (ZeroCDP(rho=1), TruncatedCDP(rho=0.05, omega=4)),
+        (PureDP(epsilon=1), ZeroCDP(rho=0.1)),
+    ],
+)
+def test_a_promise_that_implies_nothing_is_refused(limit, guarantee):
+    with pytest.raises(ArgumentError, match="does not follow"):
+        cost_of(limit, guarantee, None, adaptive=True)
+
+
+def test_a_mechanism_costs_its_own_divergence():
+    limit = RenyiDP(order=4, epsilon=1)
+    cost = cost_of(limit, RenyiDP(order=4, epsilon=0.3), MECHANISM, adaptive=True)
+    assert cost["divergence"] == MECHANISM.renyi(4)
+    # Under an (epsilon, delta) promise too, where the promise itself implies none.
+    assert cost_of(limit, PROMISE, MECHANISM, adaptive=True)["divergence"] == MECHANISM.renyi(4)
+
+
+def test_divergences_of_an_approximate_limit_convert_back_to_it():
+    """Spending the whole budget is (epsilon, delta / 2) by P1 Lemma 3, and the leaks have the other half."""
+    (amount, leak) = spent(LIMIT, (PROMISE, MECHANISM))["divergences"]
+    order = float(amount.label.rsplit(" ", 1)[1])
+    assert epsilon_at(order, float(amount.limit), LIMIT.delta / 2) == pytest.approx(1.0, rel=2e-3)
+    assert leak.limit == Fraction(1, 2_000_000)
+    assert leak.spent == 0
+    assert float(amount.spent) == pytest.approx(MECHANISM.renyi(order), rel=2e-3)
+
+
+def test_a_bare_promise_leaks_its_delta():
+    amount, leak = spent(LIMIT, (ApproxDP(epsilon=0.1, delta=1e-7), None))["divergences"]
+    order = float(amount.label.rsplit(" ", 1)[1])
+    assert leak.spent == exact(1e-7)
+    assert float(amount.spent) == pytest.approx(min(0.1, order * 0.01 / 2), rel=2e-3)
+
+
+def test_many_small_releases_cost_less_by_divergences_than_by_sums():
+    ways = spent(LIMIT, *[(PROMISE, MECHANISM)] * 20)
+    assert max(amount.share for amount in ways["divergences"]) < 1 < max(amount.share for amount in ways["basic"])
+
+
+def test_fixed_releases_are_added_up_by_the_tightest_way():
+    assert kept_ways(LIMIT, adaptive=False) == ("basic", "best order", "optimal composition")
+    ways = spent(LIMIT, *[(PROMISE, MECHANISM)] * 20, adaptive=False)
+    best, optimal = ways["best order"][0], ways["optimal composition"][0]
+    composition = Composition(((MECHANISM, 20),))
+    # The kept orders are a grid, so a little above the best of all; the composed loss is below both.
+    order = composition.best_order(1e-6)
+    converted = epsilon_at(order, composition.renyi(order), 1e-6)
+    assert converted <= float(best.spent) < 1.02 * converted
+    assert composition.epsilon(1e-6) < float(best.spent)
+    assert optimal.share > best.share
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-8), (0.5, 0.0), (2.0, 1e-3)])
+def test_the_worst_mechanism_of_a_promise(epsilon, delta):
+    """Oracle: the four-point laws of Kairouz, Oh and Viswanath, by their definition."""
+    e = math.exp(epsilon)
+    first = [delta, (1 - delta) * e / (1 + e), (1 - delta) / (1 + e), 0.0]
+    second = first[::-1]
+    worst = Bounded(epsilon, delta)
+    for at in (0.0, 0.3 * epsilon, epsilon, 2 * epsilon):
+        by_hand = sum(max(0.0, p - math.exp(at) * q) for p, q in zip(first, second, strict=True))
+        assert worst.delta(at) == pytest.approx(by_hand, rel=1e-12, abs=1e-15)
+
+
+def test_optimal_composition_of_pure_promises_by_binomial_sums():
+    """Oracle: Kairouz, Oh and Viswanath, Theorem 3.3, for ten times pure 0.1, at epsilon = 0.6."""
+    k, eps, at = 10, 0.1, 0.6
+    e = math.exp(eps)
+    by_hand = sum(math.comb(k, i) * max(0.0, e ** (k - i) - math.exp(at) * e**i) for i in range(k + 1)) / (1 + e) ** k
+    composed = Composition(((Bounded(eps, 0.0), k),)).delta(at)
+    assert by_hand <= composed <= 1.02 * by_hand
