@@ -8,7 +8,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import final
@@ -117,6 +117,8 @@ class Store:
             with self._lock:
                 connection = self._memory or self._connected()
                 try:
+                    # On the disk when it is committed, not only with the operating system.
+                    connection.execute("PRAGMA synchronous = FULL")
                     # Immediate: the balance that is read stays true until the entry is written.
                     connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
                     try:
@@ -175,9 +177,7 @@ class Store:
         # An empty file would be taken for a new database, and its losses forgotten.
         if not self.path.exists() or self.path.stat().st_size == 0:
             raise sqlite3.DatabaseError("the file is missing or empty")
-        connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
+        return sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
 
     def _make(self, path: Path) -> None:
         """A new file, whole from the first moment: it is made aside and then given its name, once."""
@@ -185,10 +185,9 @@ class Store:
         try:
             handle, aside = tempfile.mkstemp(prefix=path.name, suffix=".new", dir=path.parent)
             os.close(handle)
-            connection = sqlite3.connect(aside, isolation_level=None)
-            connection.execute("PRAGMA synchronous = FULL")
-            self._fill(connection)
-            connection.close()
+            with closing(sqlite3.connect(aside, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                self._fill(connection)
             os.link(aside, path)
         except FileExistsError:
             pass  # Somebody else was faster; their ledger is read and compared.
