@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymc_dirdp import bounds
 from pymc_dirdp.calibration import calibrate
+from pymc_dirdp.counting import count
 from pymc_dirdp.errors import (
     ArgumentError,
     BudgetError,
@@ -23,7 +24,9 @@ from pymc_dirdp.ledger import Ledger
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 
 if TYPE_CHECKING:
+    from pymc_dirdp.models.builders import bayesian_network, naive_bayes
     from pymc_dirdp.models.plan import Plan, plan
+    from pymc_dirdp.models.prediction import log_likelihood, predict_log_proba
     from pymc_dirdp.models.predictive import sample_posterior_predictive
     from pymc_dirdp.models.release import sample
     from pymc_dirdp.models.report import report
@@ -46,10 +49,15 @@ __all__ = [
     "UnattainableError",
     "UnsupportedModelError",
     "ZeroCDP",
+    "bayesian_network",
     "bounds",
     "calibrate",
     "convert",
+    "count",
+    "log_likelihood",
+    "naive_bayes",
     "plan",
+    "predict_log_proba",
     "report",
     "sample",
     "sample_posterior_predictive",
@@ -59,7 +67,11 @@ __all__ = [
 # These need PyMC, which takes seconds to import; the mathematics needs only NumPy and SciPy.
 _NEEDS_PYMC = {
     "Plan": "plan",
+    "bayesian_network": "builders",
+    "log_likelihood": "prediction",
+    "naive_bayes": "builders",
     "plan": "plan",
+    "predict_log_proba": "prediction",
     "report": "report",
     "sample": "release",
     "sample_posterior_predictive": "predictive",
