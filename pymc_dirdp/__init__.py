@@ -20,6 +20,7 @@ from pymc_dirdp.errors import (
     UnsupportedModelError,
 )
 from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
+from pymc_dirdp.interop import to_dp_accounting, to_opendp
 from pymc_dirdp.ledger import Ledger
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 
@@ -62,6 +63,8 @@ __all__ = [
     "sample",
     "sample_posterior_predictive",
     "tables",
+    "to_dp_accounting",
+    "to_opendp",
 ]
 
 # These need PyMC, which takes seconds to import; the mathematics needs only NumPy and SciPy.
