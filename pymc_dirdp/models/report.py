@@ -2,6 +2,7 @@
 
 import html
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.description import described
+from pymc_dirdp.models.plan import Plan
 
 __all__ = ["Report", "report"]
+
+# Of the text, in characters.
+_WIDTH = 110
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,10 @@ class Report:
         width = max(len(label) for _, lines in self.sections for label, _ in lines)
         parts = [self.title, "=" * len(self.title)]
         for heading, lines in self.sections:
-            parts += ["", heading, *(f"  {label:<{width}}  {text}" for label, text in lines)]
+            parts += ["", heading]
+            for label, text in lines:
+                first, *rest = textwrap.wrap(text, max(40, _WIDTH - width - 4)) or [""]
+                parts += [f"  {label:<{width}}  {first}", *(f"{'':<{width + 4}}{line}" for line in rest)]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -48,19 +57,24 @@ class Report:
         return f"<h4>{html.escape(self.title)}</h4><table>{body}</table>"
 
 
-def report(release: xr.DataTree) -> Report:
+def report(release: xr.DataTree | Plan) -> Report:
     """What a release promises, how it was made, and what it is worth. Public numbers only.
 
     Parameters
     ----------
-    release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
+    release : xarray.DataTree or Plan
+        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back; or from :func:`pymc_dirdp.plan`, before any
+        count is read.
 
     Returns
     -------
     report : Report
         `print(report(release))` shows it as text; a notebook shows it as a table.
     """
+    planned = isinstance(release, Plan)
+    if isinstance(release, Plan):
+        groups = described(release, release.composition, sampler="not chosen yet")
+        release = xr.DataTree.from_dict({"/posterior": xr.Dataset(), **groups})
     missing = {"posterior", "mechanism", "privacy", "utility"} - set(getattr(release, "children", ()))
     if missing:
         raise ArgumentError(
@@ -76,7 +90,7 @@ def report(release: xr.DataTree) -> Report:
         ("A priori, without the data", _utility(utility, str(privacy.attrs["adjacency"]))),
     )
     notes = _notes(release)
-    title = f"Private posterior draw of {', '.join(mechanisms)}"
+    title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {', '.join(mechanisms)}"
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
 
 

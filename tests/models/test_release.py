@@ -266,6 +266,15 @@ def test_report_is_html_in_a_notebook():
     assert "1e-06" in text
 
 
+def test_a_plan_is_reported_before_any_count_is_read():
+    before = str(pmd.report(pmd.plan(TARGET, hair_model())))
+    assert before.startswith("Plan of a private posterior draw of p")
+    after = str(pmd.report(pmd.sample(TARGET, hair_model())))
+    assert before.splitlines()[2:14] == after.splitlines()[2:14]
+    # Readable in a terminal.
+    assert max(map(len, before.splitlines())) <= 110
+
+
 def test_report_refuses_what_is_not_a_release():
     with pytest.raises(pmd.ArgumentError, match="lacks the groups"):
         pmd.report(xr.DataTree())
