@@ -6,25 +6,24 @@ Write the model as for `pm.sample`, and call `sample(guarantee)` for one private
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pymc_dirdp import bounds
-from pymc_dirdp.calibration import calibrate
-from pymc_dirdp.counting import count
-from pymc_dirdp.errors import (
-    ArgumentError,
-    BudgetError,
-    DataError,
-    DirdpError,
-    LedgerError,
-    SeededReleaseWarning,
-    UnattainableError,
-    UnsupportedModelError,
-)
-from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
-from pymc_dirdp.interop import to_dp_accounting, to_opendp
-from pymc_dirdp.ledger import Ledger
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-
 if TYPE_CHECKING:
+    from pymc_dirdp import bounds
+    from pymc_dirdp.calibration import calibrate
+    from pymc_dirdp.counting import count
+    from pymc_dirdp.errors import (
+        ArgumentError,
+        BudgetError,
+        DataError,
+        DirdpError,
+        LedgerError,
+        SeededReleaseWarning,
+        UnattainableError,
+        UnsupportedModelError,
+    )
+    from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
+    from pymc_dirdp.interop import to_dp_accounting, to_opendp
+    from pymc_dirdp.ledger import Ledger
+    from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
     from pymc_dirdp.models.builders import bayesian_network, naive_bayes
     from pymc_dirdp.models.plan import Plan, plan
     from pymc_dirdp.models.prediction import log_likelihood, predict_log_proba
@@ -67,25 +66,44 @@ __all__ = [
     "to_opendp",
 ]
 
-# These need PyMC, which takes seconds to import; the mathematics needs only NumPy and SciPy.
-_NEEDS_PYMC = {
-    "Plan": "plan",
-    "bayesian_network": "builders",
-    "log_likelihood": "prediction",
-    "naive_bayes": "builders",
-    "plan": "plan",
-    "predict_log_proba": "prediction",
-    "report": "report",
-    "sample": "release",
-    "sample_posterior_predictive": "predictive",
-    "tables": "tables",
+# Where each name lives. Nothing is imported before it is asked for: SciPy alone takes a third of a second, and the
+# mathematics needs no PyMC.
+_HOMES = {
+    "calibration": ("calibrate",),
+    "counting": ("count",),
+    "errors": (
+        "ArgumentError",
+        "BudgetError",
+        "DataError",
+        "DirdpError",
+        "LedgerError",
+        "SeededReleaseWarning",
+        "UnattainableError",
+        "UnsupportedModelError",
+    ),
+    "guarantees": ("ApproxDP", "PureDP", "RenyiDP", "TruncatedCDP", "ZeroCDP", "convert"),
+    "interop": ("to_dp_accounting", "to_opendp"),
+    "ledger": ("Ledger",),
+    "mechanisms.dirichlet": ("DirichletMechanism",),
+    "models.builders": ("bayesian_network", "naive_bayes"),
+    "models.plan": ("Plan", "plan"),
+    "models.prediction": ("log_likelihood", "predict_log_proba"),
+    "models.predictive": ("sample_posterior_predictive",),
+    "models.release": ("sample",),
+    "models.report": ("report",),
+    "models.tables": ("tables",),
 }
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _NEEDS_PYMC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"pymc_dirdp.models.{_NEEDS_PYMC[name]}"), name)
+    if name in _HOME:
+        found = getattr(import_module(f"pymc_dirdp.{_HOME[name]}"), name)
+        globals()[name] = found  # The next look-up is a plain one.
+        return found
+    if name in __all__:
+        return import_module(f"pymc_dirdp.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,93 @@
+"""Checks of public arguments: what is allowed, and what the error says."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from pymc_dirdp.checks import at_least, fraction, integer, one_of, positive, positive_array
+from pymc_dirdp.errors import ArgumentError
+
+NUMBERS = [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1)]
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+def test_numbers_of_any_kind(value):
+    assert positive(r=value) == at_least(1, r=value) == integer(1, r=value) == 1
+    assert isinstance(positive(r=value), float)
+    assert isinstance(integer(1, r=value), int)
+
+
+@pytest.mark.parametrize("value", [True, np.True_, "1", None, [1], np.ones(1), 1j])
+@pytest.mark.parametrize(
+    "check", [positive, fraction, lambda **named: at_least(0, **named), lambda **named: integer(0, **named)]
+)
+def test_what_is_no_number_is_named_by_its_type_only(check, value):
+    with pytest.raises(ArgumentError, match=rf"r .*got a {type(value).__name__}"):
+        check(r=value)
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "message"),
+    [
+        (positive, 0, r"Expected r > 0 and finite, got r=0\."),
+        (positive, -1, "got r=-1"),
+        (positive, math.inf, "got r=inf"),
+        (positive, math.nan, "got r=nan"),
+        (fraction, 0, r"in \(0, 1\), got r=0"),
+        (fraction, 1, "got r=1"),
+        (fraction, math.nan, "got r=nan"),
+        (lambda **named: at_least(2, **named), 1.9, "r >= 2 and finite, got r=1.9"),
+        (lambda **named: at_least(2, **named), math.inf, "got r=inf"),
+        (lambda **named: at_least(2, finite=False, **named), math.nan, "got r=nan"),
+        (lambda **named: integer(2, **named), 1, "whole number >= 2, got r=1"),
+        (lambda **named: integer(2, **named), 2.5, "got r=2.5"),
+        (lambda **named: integer(2, **named), math.inf, "got r=inf"),
+    ],
+)
+def test_outside_of_the_domain(check, value, message):
+    with pytest.raises(ArgumentError, match=message):
+        check(r=value)
+
+
+def test_infinity_where_it_is_allowed():
+    assert at_least(1, finite=False, omega=math.inf) == math.inf
+
+
+def test_names_suggest_the_near_one():
+    assert one_of(("temper", "inflate"), strategy="temper") == "temper"
+    with pytest.raises(
+        ArgumentError, match=r"Unknown strategy 'Tempr'; expected one of 'temper', 'inflate'\. Did you mean 'temper'"
+    ):
+        one_of(("temper", "inflate"), strategy="Tempr")
+    with pytest.raises(ArgumentError) as caught:
+        one_of(("temper", "inflate"), strategy=3)
+    assert "Did you mean" not in str(caught.value)
+
+
+def test_positive_arrays_are_read_only_copies():
+    given = np.array([[1, 2], [3, 4]])
+    array = positive_array(alpha=given)
+    given[0, 0] = 9
+    assert array[0, 0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        array[0, 0] = 2
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1.0], "two categories"),
+        (1.0, "two categories"),
+        (np.ones((0, 2)), "at least one row"),
+        ([1, 0], "> 0 and finite"),
+        ([1, math.nan], "> 0 and finite"),
+        ([1, math.inf], "> 0 and finite"),
+        (["a", "b"], "got a list"),
+        ([[1, 2], [3]], "got a list"),
+    ],
+)
+def test_arrays_outside_of_the_domain(value, message):
+    with pytest.raises(ArgumentError, match=message):
+        positive_array(alpha=value)
