@@ -290,3 +290,16 @@ def test_the_two_smallest_cells_of_the_whole_table_decide():
     table = np.array([[5.0, 1.0, 7.0], [2.0, 9.0, 8.0]])
     assert dominating_pair(table, 0.3, "replace-one") == ReplaceOnePair(1.0, 2.0, 0.3)
     assert dominating_pair(table, 0.3, "add-remove", min_count=2.0) == AddRemovePair(1.6, 0.3)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-9, 1e-7])
+def test_uneven_priors_and_tiny_concentrations_keep_ten_digits(epsilon):
+    """Oracle: incomplete beta functions with 60 digits, where a difference of doubles has none left."""
+    a, b, r = 1.6e5, 0.011, 1.1e-7
+    with mp.workdps(60):
+        a_, b_, r_ = mp.mpf(a), mp.mpf(b), mp.mpf(r)
+        t = (mp.mpf(epsilon) - mp.log(mp.beta(a_, b_ + r_)) + mp.log(mp.beta(a_ + r_, b_))) / r_
+        q = 1 / (1 + mp.exp(t))
+        first = mp.betainc(b_, a_ + r_, 0, q, regularized=True)
+        exact = first - mp.exp(epsilon) * mp.betainc(b_ + r_, a_, 0, q, regularized=True)
+    assert ReplaceOnePair(b, a, r).delta(epsilon) == pytest.approx(float(exact), rel=1e-10)

@@ -119,6 +119,17 @@ def test_rounding_stays_small_where_delta_is_tiny():
     assert exact <= composition.delta(epsilon) <= exact * 1.05
 
 
+@pytest.mark.parametrize(
+    "pair", [ReplaceOnePair(1.0, 1.0, 1e-6), ReplaceOnePair(0.01, 1e5, 1e-5), AddRemovePair(2.0, 1e-6)]
+)
+def test_the_grid_is_as_accurate_as_the_curve_where_tails_cancel(pair):
+    """Differences of tails would have lost all their digits here."""
+    spread = math.sqrt(2 * pair.renyi(1.0))
+    there, back = pair.hockey_sticks(spread / 8, 60)
+    exact = np.array([pair.delta(i * spread / 8) for i in range(60)])
+    np.testing.assert_allclose(np.maximum(there, back), exact, rtol=1e-10)
+
+
 @pytest.mark.parametrize("times", [3, 24, 300])
 def test_many_large_tables_compose_like_gaussian_noise(times):
     """With alpha = 1e8 the loss is Gaussian: mu = r sqrt(2 / alpha), and sqrt(times) of that composed."""
