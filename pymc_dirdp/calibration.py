@@ -24,6 +24,9 @@ Array = NDArray[np.float64]
 STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
 OBJECTIVES = ("posterior", "estimate")
 
+# Beyond it, doubles no longer resolve what one record changes.
+_MOST_ADDED = 1e12
+
 
 def calibrate(
     guarantee: Guarantee,
@@ -186,7 +189,7 @@ class _Boundary:
             return self.floor
         # In terms of 1 / (s - floor) the promise holds up to the root, as it does in terms of r.
         return self.floor + 1.0 / _outermost(
-            lambda inverse: self.excess(r, self.floor + 1.0 / inverse), start=1 / near, rtol=rtol
+            lambda inverse: self.excess(r, self.floor + 1.0 / inverse), start=1 / near, rtol=rtol, least=1 / _MOST_ADDED
         )
 
 
@@ -201,7 +204,7 @@ def _loss(pair: DominatingPair, guarantee: Guarantee) -> tuple[float, float]:
     raise ArgumentError(f"No curve for {guarantee}.")
 
 
-def _outermost(excess: Callable[[float], float], *, start: float, rtol: float = 2e-12) -> float:
+def _outermost(excess: Callable[[float], float], *, start: float, rtol: float = 2e-12, least: float = 1e-150) -> float:
     """The largest x at which the promise holds, found by factors of 4 from `start` and then by its root."""
     safe = unsafe = start
     if excess(start) <= 0:
@@ -212,8 +215,10 @@ def _outermost(excess: Callable[[float], float], *, start: float, rtol: float = 
     else:
         while excess(safe) > 0:
             safe, unsafe = safe / 4, safe
-            if safe < 1e-150:
-                raise UnattainableError("The guarantee is so tight that no setting above 1e-150 keeps it; relax it.")
+            if safe < least:
+                raise UnattainableError(
+                    f"The guarantee is so tight that no setting above {least:g} keeps it; relax it."
+                )
     return safe_root(excess, safe=safe, unsafe=unsafe, rtol=rtol)
 
 

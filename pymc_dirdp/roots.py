@@ -36,7 +36,10 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
         # Brent's method interpolates, so infinities must be large instead.
         return min(max(excess(math.exp(log_x)), -1e3), 1e3)
 
-    root = math.exp(brentq(bounded, math.log(safe), math.log(unsafe), xtol=rtol, rtol=1e-14))
+    ends = math.log(safe), math.log(unsafe)
+    if bounded(ends[0]) > 0 or bounded(ends[1]) <= 0:
+        return safe  # An end is itself within rounding of the root.
+    root = math.exp(brentq(bounded, *ends, xtol=rtol, rtol=1e-14))
     # Brent's method ends on either side. Step towards the safe end until the promise is seen to hold.
     step = -rtol if safe < unsafe else rtol
     x = root

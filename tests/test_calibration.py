@@ -122,7 +122,7 @@ positive = st.floats(1e-4, 1e3)
         st.builds(TruncatedCDP, rho=positive, omega=st.floats(1.001, 500)),
     ),
     prior=st.lists(st.floats(1e-2, 1e3), min_size=2, max_size=4),
-    strategy=st.sampled_from(["temper", "inflate"]),
+    strategy=st.sampled_from(["temper", "inflate", "optimal"]),
     adjacency=st.sampled_from(["replace-one", "add-remove"]),
     min_count=st.sampled_from([0.0, 1.0]),
 )

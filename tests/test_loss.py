@@ -85,6 +85,14 @@ def test_hockey_sticks_of_adding_and_removing_by_quadrature(removing):
         assert value == pytest.approx(exact, rel=1e-7, abs=1e-11)
 
 
+def test_infinite_losses_of_copies_add_up():
+    curve = np.linspace(0.3, 0.1, 20)
+    loss = discretised(0.1, curve, curve)
+    assert loss.infinite == pytest.approx(0.1)
+    assert ComposedLoss([(loss, 3)]).infinite == pytest.approx(1 - 0.9**3)
+    assert ComposedLoss([(loss, 3)]).delta(50.0) == pytest.approx(1 - 0.9**3)
+
+
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.7, 2.0, 4.0])
 def test_the_transform_is_a_convolution(epsilon):
     """Oracle: np.convolve, without tilt, window or transform."""

@@ -76,3 +76,13 @@ def test_frequencies_of_no_records_are_undefined():
     with pytest.raises(ArgumentError, match="no record"):
         realised_kl([0, 0], [1, 1], 1.0)
     assert PriorExpectedKL([1, 1], 0).posterior(0.1) == 0
+
+
+def test_rows_are_planned_with_an_equal_share_each():
+    """Oracle: two tables of one row each, with half of the records."""
+    prior = np.array([[1.0, 2.0, 0.5], [3.0, 1.0, 1.0]])
+    both = PriorExpectedKL(prior, 60)
+    rows = [PriorExpectedKL(row, 30) for row in prior]
+    assert both.posterior(0.3, 1.5) == pytest.approx(sum(row.posterior(0.3, 1.5) for row in rows), rel=1e-12)
+    # The loss of the draw is an average over rows, that of posteriors a sum.
+    assert both.estimate(0.3, 1.5) == pytest.approx(sum(row.estimate(0.3, 1.5) for row in rows) / 2, rel=1e-12)
