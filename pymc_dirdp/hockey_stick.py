@@ -14,7 +14,7 @@ __all__ = ["Loss"]
 Array = NDArray[np.float64]
 
 # Tail differences are trusted while they keep this share of their larger term; below it, the loss is integrated.
-_CANCELLED = 2e-4
+_CANCELLED = 1e-3
 # exp(-46) = 1e-20: what an integral with this decay leaves out.
 _NEGLIGIBLE = 46.0
 # exp(600) times a tail still fits a double.
