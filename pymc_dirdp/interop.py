@@ -1,5 +1,6 @@
 """Mechanisms and releases for other libraries of differential privacy: optional extras, imported when asked."""
 
+import json
 import math
 from typing import Any
 
@@ -49,8 +50,8 @@ def as_mechanism(release: Any) -> Mechanism:
         for name, table in groups["mechanism"].children.items()
     }
     attrs = groups["privacy"].attrs
-    stated = str(attrs["disjoint"]).split(" | ") if attrs["disjoint"] else [", ".join(mechanisms)]
-    return composed(mechanisms, [tuple(group.split(", ")) for group in stated], int(attrs["draws"]))
+    groups = [tuple(group) for group in json.loads(attrs["groups"])]
+    return composed(mechanisms, groups, int(attrs["draws"]))
 
 
 def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:

@@ -1,5 +1,6 @@
 """What a plan says of a release: the groups `mechanism`, `privacy` and `utility`. Public numbers only."""
 
+import json
 from dataclasses import asdict
 from typing import Any
 
@@ -52,7 +53,8 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str) -> xr.Dataset:
         attrs={
             "mechanism": type(mechanism).__name__,
             "family": table.family,
-            "likelihood": ", ".join(likelihood.name for likelihood in table.likelihoods),
+            # As JSON, because a name may hold any sign.
+            "observed": json.dumps([likelihood.name for likelihood in table.likelihoods]),
             "adjacency": mechanism.adjacency,
             "min_count": mechanism.min_count,
             "contribution": mechanism.contribution,
@@ -65,7 +67,6 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str) -> xr.Dataset:
 
 def _privacy(chosen: Plan, curves: Mechanism) -> xr.Dataset:
     relation = adjacency_named(chosen.adjacency)
-    disjoint = " | ".join(", ".join(group) for group in chosen.groups) if len(chosen.groups) > 1 else ""
     return xr.Dataset(
         {
             "renyi_divergence": ("order", curves.renyi(_ORDERS)),
@@ -82,7 +83,7 @@ def _privacy(chosen: Plan, curves: Mechanism) -> xr.Dataset:
             "neighbours": relation.statement,
             "min_count": chosen.min_count,
             "contribution": chosen.contribution,
-            "disjoint": disjoint,
+            "groups": json.dumps(chosen.groups),
             "draws": chosen.draws,
         },
     )

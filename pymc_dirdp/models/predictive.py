@@ -1,5 +1,7 @@
 """Synthetic data from a release: post-processing, so the guarantee covers it, and no observation is read."""
 
+import json
+
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -45,7 +47,7 @@ def sample_posterior_predictive(
     posterior = release.children["posterior"].to_dataset()
     for name, mechanism in release.children["mechanism"].children.items():
         p = posterior[name]
-        for observed in mechanism.attrs["likelihood"].split(", "):
+        for observed in json.loads(mechanism.attrs["observed"]):
             if mechanism.attrs["family"] == "beta":
                 values = rng.binomial(size, p.values)
             else:

@@ -1,6 +1,7 @@
 """What a release promises and what it is worth, in words: text in a terminal, HTML in a notebook."""
 
 import html
+import json
 import math
 import textwrap
 from dataclasses import dataclass
@@ -110,8 +111,9 @@ def _assumptions(attrs: dict[str, Any]) -> str:
     many = int(attrs["contribution"])
     each = "is one record" if many == 1 else f"holds at most {many} records of a table"
     parts = [f"each person {each}; the prior and the categories were chosen without the data"]
-    if attrs["disjoint"]:
-        parts.append(f"different people feed the groups {attrs['disjoint']} (not checkable)")
+    groups = json.loads(attrs["groups"])
+    if len(groups) > 1:
+        parts.append(f"different people feed the groups {' | '.join(map(', '.join, groups))} (not checkable)")
     if float(attrs["min_count"]) > 0:
         least = float(attrs["min_count"])
         parts.append(f"every cell of every data set that could occur holds at least {least:g} records (not checkable)")
@@ -158,8 +160,9 @@ def _table(mechanism: xr.Dataset) -> str:
     alpha, r = mechanism["alpha"].values, float(mechanism["r"])
     low, high = float(alpha.min()), float(alpha.max())
     flat = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+    observed = ", ".join(json.loads(mechanism.attrs["observed"]))
     above = "; r above 1, so the draw is more concentrated than the posterior" if r > 1 else ""
-    return f"r {r:.4g}, alpha {flat}, shape {alpha.shape}, from {mechanism.attrs['likelihood']}{above}"
+    return f"r {r:.4g}, alpha {flat}, shape {alpha.shape}, from {observed}{above}"
 
 
 def _utility(utility: xr.Dataset, adjacency: str) -> tuple[tuple[str, str], ...]:
