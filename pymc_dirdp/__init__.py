@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pymc_dirdp.interop import to_dp_accounting, to_opendp
     from pymc_dirdp.ledger import Ledger
     from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+    from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+    from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
     from pymc_dirdp.models.builders import bayesian_network, naive_bayes
     from pymc_dirdp.models.plan import Plan, plan
     from pymc_dirdp.models.prediction import log_likelihood, predict_log_proba
@@ -39,6 +41,8 @@ __all__ = [
     "DataError",
     "DirdpError",
     "DirichletMechanism",
+    "GaussianMechanism",
+    "LaplaceMechanism",
     "Ledger",
     "LedgerError",
     "Plan",
@@ -85,6 +89,8 @@ _HOMES = {
     "interop": ("to_dp_accounting", "to_opendp"),
     "ledger": ("Ledger",),
     "mechanisms.dirichlet": ("DirichletMechanism",),
+    "mechanisms.gaussian": ("GaussianMechanism",),
+    "mechanisms.laplace": ("LaplaceMechanism",),
     "models.builders": ("bayesian_network", "naive_bayes"),
     "models.plan": ("Plan", "plan"),
     "models.prediction": ("log_likelihood", "predict_log_proba"),

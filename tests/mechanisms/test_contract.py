@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.special import gammaln
 
 from pymc_dirdp.composition import Composition
 from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 
 
 def dirichlet_renyi(mechanism, order, x, y):
@@ -46,7 +49,31 @@ def dirichlet(alpha, r, **options):
     )
 
 
+def gaussian_renyi(mechanism, order, x, y):
+    return order * float(np.sum((x - y) ** 2)) / (2 * mechanism.sigma**2)
+
+
+def laplace_renyi(mechanism, order, x, y):
+    """By quadrature over each cell; the integrand has a kink at both counts."""
+    b, total = mechanism.scale, 0.0
+    for shift in np.abs(x - y).ravel():
+        integral = sum(
+            quad(lambda z, s=shift: math.exp(-(order * abs(z - s) + (1 - order) * abs(z)) / b) / (2 * b), low, high)[0]
+            for low, high in ((-40 * b, 0), (0, shift), (shift, shift + 40 * b))
+        )
+        total += math.log(integral) / (order - 1)
+    return total
+
+
 SUBJECTS = {
+    "gaussian": Subject(GaussianMechanism(np.ones(3), 4.0), (3,), "replace-one", gaussian_renyi),
+    "gaussian add-remove": Subject(
+        GaussianMechanism(np.ones((2, 2)), 2.0, adjacency="add-remove"), (2, 2), "add-remove", gaussian_renyi
+    ),
+    "laplace": Subject(LaplaceMechanism(np.ones((2, 2)), 3.0), (2, 2), "replace-one", laplace_renyi),
+    "laplace add-remove": Subject(
+        LaplaceMechanism(np.ones(3), 1.5, adjacency="add-remove"), (3,), "add-remove", laplace_renyi
+    ),
     "flat": dirichlet([1.0, 1.0, 1.0], 0.2),
     "uneven": dirichlet([0.3, 2.0], 0.1),
     "rows": dirichlet([[1.0, 0.6], [2.0, 0.5]], 0.15),

@@ -1,0 +1,118 @@
+"""What mechanisms that add noise to counts share: one noisy table, and draws and estimates from it."""
+
+import abc
+from typing import override
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pymc_dirdp.adjacency import Adjacency, adjacency_named
+from pymc_dirdp.checks import integer, one_of, positive_array
+from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
+from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
+from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.fast import dirichlet
+
+__all__ = ["NoisyCounts"]
+
+Array = NDArray[np.float64]
+
+
+class NoisyCounts(Mechanism):
+    """Release counts plus noise; everything else is post-processing of it.
+
+    Attributes
+    ----------
+    prior : array, shape (..., d)
+        The model's own prior; it says the shape of the table.
+    adjacency : {"replace-one", "add-remove"}
+        What one person can change.
+    postprocess : {"clip-and-smooth", "clip", "project"}
+        How noisy counts are made nonnegative, see :func:`pymc_dirdp.mechanisms.postprocess.postprocessed`.
+    """
+
+    prior: Array
+    adjacency: str
+    postprocess: str
+
+    def _check(self) -> None:
+        """To be called once the fields are set."""
+        object.__setattr__(self, "prior", positive_array(prior=self.prior))
+        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        one_of(POSTPROCESSES, postprocess=self.postprocess)
+
+    @property
+    @abc.abstractmethod
+    def noise(self) -> float:
+        """Standard deviation of the noise in one cell."""
+
+    @abc.abstractmethod
+    def _noise(self, rng: np.random.Generator) -> Array:
+        """Noise for every cell."""
+
+    @property
+    def _relation(self) -> Adjacency:
+        return adjacency_named(self.adjacency)
+
+    @property
+    def _public(self) -> tuple[object, ...]:
+        return type(self), self.prior.shape, self.prior.tobytes(), self.noise, self.adjacency, self.postprocess
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self._public == other._public if isinstance(other, NoisyCounts) else NotImplemented
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self._public)
+
+    def release(self, counts: ArrayLike, *, random_seed: Seed = None) -> Array:
+        """The counts with noise: what the guarantee is about. Shape of `prior`; entries may be negative.
+
+        Parameters
+        ----------
+        counts : array_like of whole numbers, shape of `prior`
+            The secret. Errors never show it.
+        random_seed : int, SeedSequence, Generator or None
+            None takes entropy from the operating system. Anything else is for tests.
+        """
+        return checked_counts(counts, self.prior.shape) + self._noise(generator(random_seed))
+
+    def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "fast", random_seed: Seed = None) -> Array:
+        """Posterior draws given the noisy counts: `Dirichlet(noisy + prior)`.
+
+        All draws come from **one** noisy table, so the guarantee covers any number of them, and they vary less than
+        draws from several.
+
+        Parameters
+        ----------
+        counts : array_like of whole numbers, shape of `prior`
+            The secret. Errors never show it.
+        draws : int, default 1
+            Number of draws, at least 1.
+        sampler : {"fast"}, default "fast"
+            `"fast"` draws in floating point with NumPy.
+        random_seed : int, SeedSequence, Generator or None
+            None takes entropy from the operating system. Anything else is for tests.
+
+        Returns
+        -------
+        y : array, shape ``(draws, *prior.shape)``
+
+        References
+        ----------
+        P2 Appendix C.
+        """
+        one_of(("fast",), sampler=sampler)
+        rng = generator(random_seed)
+        noisy = postprocessed(self.release(counts, random_seed=rng), self.postprocess, noise=self.noise)
+        return dirichlet(noisy + self.prior, integer(1, draws=draws), rng)
+
+    def estimate(self, counts: ArrayLike, *, random_seed: Seed = None) -> Array:
+        """Frequencies from the noisy counts, without the prior: shape of `prior`, rows add up to 1.
+
+        A row of which nothing is left is uniform.
+        """
+        noisy = postprocessed(self.release(counts, random_seed=random_seed), self.postprocess, noise=self.noise)
+        total = noisy.sum(axis=-1, keepdims=True)
+        return np.where(total > 0, noisy / np.where(total > 0, total, 1.0), 1.0 / noisy.shape[-1])
