@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
     from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
     from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+    from pymc_dirdp.mechanisms.simplex import SimplexMechanism
     from pymc_dirdp.models.builders import bayesian_network, naive_bayes
     from pymc_dirdp.models.plan import Plan, plan
     from pymc_dirdp.models.prediction import log_likelihood, predict_log_proba
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.release import sample
     from pymc_dirdp.models.report import report
     from pymc_dirdp.models.tables import tables
+    from pymc_dirdp.simplex_domain import SimplexDomain
 
 __all__ = [
     "ApproxDP",
@@ -49,6 +51,8 @@ __all__ = [
     "PureDP",
     "RenyiDP",
     "SeededReleaseWarning",
+    "SimplexDomain",
+    "SimplexMechanism",
     "TruncatedCDP",
     "UnattainableError",
     "UnsupportedModelError",
@@ -91,6 +95,7 @@ _HOMES = {
     "mechanisms.dirichlet": ("DirichletMechanism",),
     "mechanisms.gaussian": ("GaussianMechanism",),
     "mechanisms.laplace": ("LaplaceMechanism",),
+    "mechanisms.simplex": ("SimplexMechanism",),
     "models.builders": ("bayesian_network", "naive_bayes"),
     "models.plan": ("Plan", "plan"),
     "models.prediction": ("log_likelihood", "predict_log_proba"),
@@ -98,6 +103,7 @@ _HOMES = {
     "models.release": ("sample",),
     "models.report": ("report",),
     "models.tables": ("tables",),
+    "simplex_domain": ("SimplexDomain",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,6 +1,6 @@
 """Plain PyMC models over count tables, for users who have records and a structure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -9,12 +9,18 @@ import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive_array
-from pymc_dirdp.counting import Categories, Frame, checked_categories, count
+from pymc_dirdp.counting import Categories, Frame, checked_categories, coded, table_shape, tabulate
 from pymc_dirdp.errors import ArgumentError
 
 __all__ = ["bayesian_network", "naive_bayes"]
 
 Alpha = float | Mapping[str, ArrayLike]
+
+# PyMC refuses them as dims.
+_RESERVED = ("chain", "draw", "__sample__")
+_EXPECTED_STRUCTURE = (
+    "Expected structure to map each variable to its parents, or to list (parent, child), or to be a directed graph"
+)
 
 
 def naive_bayes(
@@ -27,7 +33,7 @@ def naive_bayes(
     X : data frame or mapping of str to one-dimensional array
         The features.
     y : array_like, shape (n,)
-        The class of each record.
+        The class of each record, in the order of `X`: records are matched by position, not by an index of pandas.
     categories : mapping of str to sequence
         All values of the class and of each feature that is used. Public: not read off the data.
     target : str, optional
@@ -38,7 +44,12 @@ def naive_bayes(
     Returns
     -------
     model : pymc.Model
-        With variables as :func:`bayesian_network` names them.
+        With variables as :func:`bayesian_network` names them. Columns of `X` without categories are left out.
+
+    Raises
+    ------
+    ArgumentError, DataError
+        As :func:`bayesian_network` does.
 
     References
     ----------
@@ -79,10 +90,11 @@ def bayesian_network(
     ----------
     frame : data frame or mapping of str to one-dimensional array
         The records.
-    structure : mapping of str to iterable of str, or iterable of (parent, child)
+    structure : mapping of str to iterable of str, or iterable of (parent, child), or directed graph of networkx
         The parents of each variable. It is public: a structure that was learned from the data is not protected.
     categories : mapping of str to sequence
-        All values that each variable could take. Public: not read off the data.
+        All values that each variable could take. Public: not read off the data. They become coords, so those of one
+        variable are all texts or all numbers.
     alpha : float or mapping of str to array_like, default 1.0
         Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
 
@@ -95,9 +107,10 @@ def bayesian_network(
     Raises
     ------
     ArgumentError
-        If the structure has a cycle or names a variable without categories.
+        If the structure has a cycle or names a variable without categories, or a variable has a name that PyMC or the
+        table of another has.
     DataError
-        If a record holds a value that was not declared.
+        If a record holds a value that was not declared, or a missing one, or the columns are not of one length.
 
     References
     ----------
@@ -105,11 +118,19 @@ def bayesian_network(
     """
     parents = _parents(structure, categories)
     labels = checked_categories(list(parents), categories)
+    for name, values in labels.items():
+        _refuse_mixed(name, values)
+    if isinstance(alpha, Mapping) and (unknown := [name for name in alpha if name not in parents]):
+        raise ArgumentError(f"alpha has {unknown[0]!r}, which is no variable of the model.")
+    shapes = {name: table_shape([*given, name], labels) for name, given in parents.items()}
+    priors = {name: _prior(name, alpha, shape) for name, shape in shapes.items()}
+    # All that is public is checked by now. Each column is read once, however many tables it is in.
+    columns = coded(frame, list(parents), labels)
     with pm.Model(coords={name: tuple(values) for name, values in labels.items()}) as model:
         for name, given in parents.items():
-            counts = _stored(count(frame, [*given, name], categories=labels))
             dims = (*given, name)
-            p = pm.Dirichlet(f"p_{name}", a=_prior(name, alpha, counts.shape), dims=dims)
+            counts = _stored(tabulate([columns[dim] for dim in dims], shapes[name]))
+            p = pm.Dirichlet(f"p_{name}", a=priors[name], dims=dims)
             pm.Multinomial(f"n_{name}", n=counts.sum(axis=-1), p=p, observed=counts, dims=dims)
     return model
 
@@ -126,21 +147,25 @@ def _parents(
     structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]], categories: Categories
 ) -> dict[str, tuple[str, ...]]:
     """The parents of each variable, every variable after its parents."""
+    undirected = callable(getattr(structure, "is_directed", None)) and not structure.is_directed()  # type: ignore[union-attr]
+    # A graph of networkx says its nodes and edges; a list of edges is the edges.
+    edges = getattr(structure, "edges", structure)
+    if undirected or not isinstance(edges, Iterable):
+        raise ArgumentError(f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}.")
     if isinstance(structure, Mapping):
         parents = {name: _names(name, given) for name, given in structure.items()}
     else:
-        # A graph of networkx says its nodes and edges; a list of edges is the edges.
         parents = dict.fromkeys(getattr(structure, "nodes", ()), ())
-        for edge in getattr(structure, "edges", structure):
-            if isinstance(edge, str) or len(edge) != 2:
-                raise ArgumentError(
-                    "Expected structure to map each variable to its parents, or to list (parent, child)."
-                )
-            parent, child = edge
+        for edge in edges:
+            # A text of two letters is no pair of variables.
+            if isinstance(edge, str) or not isinstance(edge, Collection) or len(edge) != 2:
+                raise ArgumentError(f"{_EXPECTED_STRUCTURE}.")
+            parent, child = tuple(edge)
             parents[child] = (*parents.get(child, ()), parent)
             parents.setdefault(parent, ())
     if not parents:
         raise ArgumentError("Expected structure to name at least one variable.")
+    _refuse_names(parents)
     for name, given in parents.items():
         for parent in given:
             if parent not in parents:
@@ -156,26 +181,56 @@ def _parents(
         cycle = " -> ".join(reversed(error.args[1]))
         raise ArgumentError(f"The structure has a cycle: {cycle}. Take one of its arrows out.") from None
     checked_categories(order, categories)
-    # In the user's order where it is possible: a variable is moved only behind its parents.
     return {name: parents[name] for name in order}
 
 
 def _names(name: str, given: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise ArgumentError(f"Expected the parents of {name!r} as a list of names, got the text {given!r}.")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ArgumentError(f"Expected the parents of {name!r} as a list of names, got {given!r}.")
     return tuple(given)
+
+
+def _refuse_names(names: Iterable[str]) -> None:
+    """Names that can't be those of dims, or that would stand for two things in the model."""
+    taken = tuple(names)
+    for name in taken:
+        if not isinstance(name, str) or not name or "/" in name:
+            raise ArgumentError(
+                f"Expected names of variables to be texts without '/', got {name!r}. Rename the column."
+            )
+        if name in _RESERVED:
+            raise ArgumentError(f"{name!r} is a name that PyMC keeps for itself. Rename the column.")
+        for own in (f"p_{name}", f"n_{name}"):
+            if own in taken:
+                raise ArgumentError(f"{own!r} is a variable, and the name of a table of {name!r}. Rename a column.")
+
+
+def _refuse_mixed(name: str, labels: list[Any]) -> None:
+    """Labels that are not the same once they are an array: of 1 and "1" it makes one text."""
+    try:
+        kept = np.asarray(labels).tolist()
+    except ValueError:
+        kept = []
+    if kept != labels:
+        raise ArgumentError(
+            f"Expected the labels of categories[{name!r}] to be all texts or all numbers: they become coords, which "
+            "hold one kind. Write the numbers as texts, there and in the records."
+        )
 
 
 def _prior(name: str, alpha: Alpha, shape: tuple[int, ...]) -> NDArray[np.float64]:
     given = alpha.get(name, 1.0) if isinstance(alpha, Mapping) else alpha
     try:
-        return positive_array(**{f"alpha of {name!r}": np.broadcast_to(np.asarray(given, dtype=float), shape)})
-    except ValueError as error:
-        if isinstance(error, ArgumentError):
-            raise
+        array = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"Expected alpha[{name!r}] to be numbers, got a {type(given).__name__}.") from None
+    try:
+        table = np.broadcast_to(array, shape)
+    except ValueError:
         raise ArgumentError(
-            f"Expected alpha[{name!r}] to broadcast to the table's shape {shape}, got shape {np.shape(given)}."
+            f"Expected alpha[{name!r}] to broadcast to the table's shape {shape}, got shape {array.shape}."
         ) from None
+    return positive_array(**{f"alpha of {name!r}": table})
 
 
 def _stored(counts: NDArray[np.int64]) -> NDArray[Any]:

@@ -19,6 +19,8 @@ __all__ = ["described", "dim_name", "labels"]
 _ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
 _EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
 _DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
+# What the group of a mechanism holds.
+_FACTS = ("alpha", "prior", "r")
 
 
 def described(chosen: Plan, composition: Mechanism, *, sampler: str) -> dict[str, xr.Dataset]:
@@ -40,13 +42,17 @@ def labels(table: Table) -> dict[str, list[Any]]:
 def _cell_dims(table: Table) -> list[str]:
     axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
     dims = [dim_name(table.name, axis, dim) for axis, dim in enumerate(axes)]
+    # A variable of the group may not have the name of a dim.
+    dims = [f"{dim}_labels" if dim in _FACTS else dim for dim in dims]
     return [*dims, f"{table.name}_outcome"] if table.family == "beta" else dims
 
 
 def _mechanism(part: PlannedTable, chosen: Plan, sampler: str) -> xr.Dataset:
     table, mechanism = part.table, part.mechanism
     dims = _cell_dims(table)
-    coords = labels(table) | ({dims[-1]: ["success", "failure"]} if table.family == "beta" else {})
+    coords = {f"{dim}_labels" if dim in _FACTS else dim: values for dim, values in labels(table).items()} | (
+        {dims[-1]: ["success", "failure"]} if table.family == "beta" else {}
+    )
     return xr.Dataset(
         {"alpha": (dims, mechanism.alpha), "prior": (dims, table.prior), "r": ((), mechanism.r)},
         coords={dim: values for dim, values in coords.items() if dim in dims},

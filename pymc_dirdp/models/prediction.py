@@ -1,6 +1,6 @@
 """Predictions from the release of a Bayesian network: post-processing, so the guarantee covers them."""
 
-from collections.abc import Hashable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from pymc_dirdp.counting import Frame, codes
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.counting import Counts, Frame, coded
+from pymc_dirdp.errors import ArgumentError
 
 __all__ = ["log_likelihood", "predict_log_proba"]
 
@@ -44,6 +44,13 @@ def predict_log_proba(release: xr.DataTree, X: Frame, *, target: str | None = No
         In nats, normalised; classes in the order of the release's coords. With several draws the probabilities are
         averaged over them.
 
+    Raises
+    ------
+    ArgumentError
+        If the release is not that of a network, or it is not clear which variable to predict.
+    DataError
+        If a record holds a value that was not declared, or a missing one, or the columns are not of one length.
+
     References
     ----------
     P1 section 5.
@@ -56,15 +63,19 @@ def predict_log_proba(release: xr.DataTree, X: Frame, *, target: str | None = No
     # The other tables do not depend on the target, so they cancel.
     relevant = [node for node in nodes.values() if target in node.dims]
     others = sorted({dim for node in relevant for dim in node.dims} - {target})
-    columns = _columns(X, others, labels)
+    columns = coded(X, others, labels)
     n = len(next(iter(columns.values()))) if columns else _length(X)
     classes = np.arange(len(labels[target]))
-    joint = np.zeros((relevant[0].log_p.shape[0], n, len(classes)))
-    for node in relevant:
-        index: list[Any] = [classes[None, :] if dim == target else columns[dim][:, None] for dim in node.dims]
-        joint += node.log_p[(slice(None), *index)]
-    conditional = joint - logsumexp(joint, axis=-1, keepdims=True)
-    return np.asarray(logsumexp(conditional, axis=0) - np.log(len(conditional)))
+    draws = len(relevant[0].log_p)
+    average = np.full((n, len(classes)), -np.inf)
+    # One draw after the other: all at once would take as much memory as there are draws.
+    for draw in range(draws):
+        joint = np.zeros_like(average)
+        for node in relevant:
+            index: list[Any] = [classes[None, :] if dim == target else columns[dim][:, None] for dim in node.dims]
+            joint += node.log_p[(draw, *index)]
+        average = np.logaddexp(average, joint - logsumexp(joint, axis=-1, keepdims=True) - np.log(draws))
+    return average
 
 
 def log_likelihood(release: xr.DataTree, frame: Frame) -> Array:
@@ -81,15 +92,24 @@ def log_likelihood(release: xr.DataTree, frame: Frame) -> Array:
     -------
     log_likelihood : array, shape (n,)
         In nats. With several draws the probabilities are averaged over them.
+
+    Raises
+    ------
+    ArgumentError, DataError
+        As :func:`predict_log_proba` does.
+
+    References
+    ----------
+    P1 section 5.2, equation 11.
     """
     nodes = _network(release)
-    columns = _columns(frame, list(nodes), _labels(release))
+    columns = coded(frame, list(nodes), _labels(release))
     first, *others = (_at(node, columns) for node in nodes.values())
     total = sum(others, start=first)
     return np.asarray(logsumexp(total, axis=0) - np.log(len(total)))
 
 
-def _at(node: _Node, columns: dict[str, NDArray[np.int64]]) -> Array:
+def _at(node: _Node, columns: dict[str, Counts]) -> Array:
     """Log-probabilities of the records under one table: shape `(draws, n)`."""
     index: list[Any] = [columns[dim] for dim in node.dims]
     return node.log_p[(slice(None), *index)]
@@ -102,11 +122,11 @@ def _network(release: xr.DataTree) -> dict[str, _Node]:
     posterior = release.children["posterior"].to_dataset()
     nodes: dict[str, _Node] = {}
     for table in release.children["mechanism"].children:
-        values = posterior[table].stack(sample=("chain", "draw")).transpose("sample", ...)
-        dims = tuple(str(dim) for dim in values.dims[1:])
+        values = posterior[table].transpose("chain", "draw", ...)
+        dims = tuple(str(dim) for dim in values.dims[2:])
         if release.children["mechanism"].children[table].attrs["family"] != "dirichlet" or dims[-1] in nodes:
             raise ArgumentError(f"{table!r} is no table of a Bayesian network, so the release predicts no variable.")
-        nodes[dims[-1]] = _Node(dims, np.log(values.values))
+        nodes[dims[-1]] = _Node(dims, np.log(values.values.reshape(-1, *values.shape[2:])))
     for node in nodes.values():
         for dim in node.dims:
             if dim not in nodes:
@@ -128,14 +148,8 @@ def _target(nodes: dict[str, _Node]) -> str:
     return roots[0]
 
 
-def _columns(frame: Frame, names: list[str], labels: dict[str, list[Any]]) -> dict[str, NDArray[np.int64]]:
-    columns = {name: codes(frame, name, labels[name]) for name in names}
-    if len({len(column) for column in columns.values()}) > 1:
-        raise DataError(f"The columns {', '.join(names)} are not of one length.")
-    return columns
-
-
-def _length(X: Any) -> int:
+def _length(X: Frame) -> int:
     """How many records there are where no column is needed."""
-    columns: list[Hashable] = list(getattr(X, "columns", X))
-    return len(X[columns[0]]) if columns else 0
+    if not isinstance(X, Mapping):
+        return len(X)  # type: ignore[arg-type]  # every data frame has one
+    return max((len(column) for column in map(X.__getitem__, X)), default=0)

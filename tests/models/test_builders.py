@@ -1,4 +1,4 @@
-"""Naive Bayes and Bayesian networks: the models, and predictions from their releases."""
+"""Naive Bayes and Bayesian networks: the models."""
 
 import itertools
 from types import SimpleNamespace
@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 
 import pymc_dirdp as pmd
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models import builders
+from pymc_dirdp.models.observations import read_counts, total_records
 
 RNG = np.random.default_rng(5)
 N = 400
@@ -23,7 +23,6 @@ FRAME = pd.DataFrame(
 )
 CATEGORIES = {"class": ["cat", "dog", "hen"], "legs": [2, 4], "size": ["small", "large", "huge"]}
 NETWORK = {"size": ["class", "legs"], "class": [], "legs": ["class"]}
-LOOSE = pmd.RenyiDP(order=1.01, epsilon=100)
 
 
 def naive(**options):
@@ -85,6 +84,10 @@ def test_structures_can_be_written_in_several_ways(structure):
         ({"class": "legs", "legs": []}, "list of names"),
         ({}, "at least one variable"),
         (["class"], "parent, child"),
+        (["ab"], "parent, child"),
+        (None, "got a NoneType"),
+        ({"class": None}, "list of names"),
+        ({"class": [], "p_class": []}, "Rename"),
     ],
 )
 def test_wrong_structures(structure, message):
@@ -111,86 +114,83 @@ def test_a_value_that_was_not_declared_stops_the_model():
         pmd.naive_bayes(FRAME, CLASS, categories={"legs": [2, 4]})
 
 
-def by_hand(release, frame):
-    """Log joint of each record and class, record by record."""
-    posterior = release["posterior"].isel(chain=0, draw=0)
-    return np.log(
-        [
-            [
-                float(posterior["p_class"].sel({"class": c}))
-                * float(posterior["p_legs"].sel({"class": c, "legs": record["legs"]}))
-                * float(posterior["p_size"].sel({"class": c, "size": record["size"]}))
-                for c in CATEGORIES["class"]
-            ]
-            for _, record in frame.iterrows()
-        ]
-    )
-
-
-def test_predictions_by_hand(tmp_path):
-    release = pmd.sample(pmd.RenyiDP(order=4, epsilon=1.0), naive())
-    joint = by_hand(release, FRAME[:30])
-    expected = joint - np.log(np.exp(joint).sum(axis=1, keepdims=True))
-    np.testing.assert_allclose(pmd.predict_log_proba(release, FRAME[:30]), expected, rtol=1e-10)
-    own = [CATEGORIES["class"].index(c) for c in FRAME["class"][:30]]
-    np.testing.assert_allclose(pmd.log_likelihood(release, FRAME[:30]), joint[np.arange(30), own], rtol=1e-10)
-    release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
-    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
-        np.testing.assert_allclose(pmd.predict_log_proba(back.load(), FRAME[:30]), expected, rtol=1e-10)
-
-
-def test_predictions_average_over_draws():
-    release = pmd.sample(pmd.RenyiDP(order=4, epsilon=1.0), naive(), draws=3)
-    tables = {f"/mechanism/{name}": node.to_dataset() for name, node in release["mechanism"].children.items()}
-    posterior = release["posterior"].to_dataset()
-    single = [xr.DataTree.from_dict({"/posterior": posterior.isel(draw=[i]), **tables}) for i in range(3)]
-    average = np.mean([np.exp(pmd.predict_log_proba(tree, FRAME[:5])) for tree in single], axis=0)
-    np.testing.assert_allclose(np.exp(pmd.predict_log_proba(release, FRAME[:5])), average, rtol=1e-10)
-
-
-def test_any_variable_of_a_network_can_be_the_target():
-    release = pmd.sample(LOOSE, pmd.bayesian_network(FRAME, NETWORK, categories=CATEGORIES))
-    posterior = release["posterior"].isel(chain=0, draw=0)
-    for target in NETWORK:
-        found = pmd.predict_log_proba(release, FRAME[:5], target=target)
-        for row, (_, record) in zip(found, FRAME[:5].iterrows(), strict=True):
-            joint = []
-            for value in CATEGORIES[target]:
-                at = record.to_dict() | {target: value}
-                joint.append(
-                    float(posterior["p_class"].sel({"class": at["class"]}))
-                    * float(posterior["p_legs"].sel({"class": at["class"], "legs": at["legs"]}))
-                    * float(posterior["p_size"].sel({v: at[v] for v in ("class", "legs", "size")}))
-                )
-            np.testing.assert_allclose(row, np.log(np.array(joint) / np.sum(joint)), rtol=1e-9)
-
-
-def test_a_private_classifier_learns():
-    """Hens have two legs: at a loose guarantee the classifier knows, and at a tight one it knows nothing."""
-    right = np.array([CATEGORIES["class"].index(c) for c in CLASS])
-    learnt = pmd.predict_log_proba(pmd.sample(LOOSE, naive()), FRAME)
-    assert np.mean(learnt.argmax(axis=1) == right) > 0.7
-    assert np.all(learnt[CLASS == "hen"].argmax(axis=1) == 2)
-
-
-def test_predictions_need_a_network():
-    release = pmd.sample(LOOSE, naive())
-    with pytest.raises(pmd.ArgumentError, match="'tail' is no variable"):
-        pmd.predict_log_proba(release, FRAME, target="tail")
-    with pytest.raises(pmd.DataError, match="'size'"):
-        pmd.predict_log_proba(release, FRAME.assign(size="giant"))
-    with pytest.raises(pmd.ArgumentError, match="no column 'size'"):
-        pmd.predict_log_proba(release, FRAME.drop(columns="size"))
-    with pytest.raises(pmd.ArgumentError, match="Expected a release"):
-        pmd.predict_log_proba(xr.DataTree(), FRAME)
-    two_roots = pmd.sample(LOOSE, pmd.bayesian_network(FRAME, {"legs": [], "size": []}, categories=CATEGORIES))
-    with pytest.raises(pmd.ArgumentError, match="target=: 'legs', 'size'"):
-        pmd.predict_log_proba(two_roots, FRAME)
-
-
-def test_large_counts_are_kept():
+def test_large_counts_are_kept(monkeypatch):
     """PyMC stores integer arrays in 32 bits, which 3e9 records of one value would pass."""
-    from pymc_dirdp.models.builders import _stored
+    many = 3_000_000_001
+    monkeypatch.setattr(builders, "tabulate", lambda columns, shape: np.full(shape, many, dtype=np.int64))
+    model = naive()
+    for counts in counts_of(model).values():
+        np.testing.assert_array_equal(counts, np.full(counts.shape, float(many)))
+    assert {total_records(table, model) for table in pmd.tables(model) if table.name == "p_class"} == {3 * many}
 
-    assert _stored(np.array([3_000_000_000, 1])).dtype == np.float64
-    assert _stored(np.array([3, 1])).dtype == np.int64
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("chain", "PyMC keeps"),
+        ("draw", "PyMC keeps"),
+        ("p_class", "'p_class' is a variable, and the name of a table of 'class'"),
+        ("n_class", "'n_class' is a variable, and the name of a table of 'class'"),
+        ("a/b", "without '/'"),
+        ("", "without '/'"),
+        (1, "without '/'"),
+    ],
+)
+def test_names_that_a_model_cannot_hold(name, message):
+    with pytest.raises(pmd.ArgumentError, match=message):
+        pmd.naive_bayes({name: [0, 1]}, ["cat", "dog"], categories={"class": ["cat", "dog"], name: [0, 1]})
+
+
+@pytest.mark.parametrize("labels", [[1, "1"], ["a", 1], ["True", True], [(0, 1), (1, 2)], [(0,), (0, 1)]])
+def test_labels_that_coords_cannot_keep(labels):
+    """As coords 1 and "1" would be one text, and no record would be found in the release."""
+    with pytest.raises(pmd.ArgumentError, match=r"categories\['x'\] to be all texts or all numbers"):
+        pmd.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
+
+
+@pytest.mark.parametrize("labels", [[1, 2.5], [False, True], [0.5, 1.5], ["1", "2"], [2, 1]])
+def test_labels_that_coords_keep(labels):
+    model = pmd.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
+    assert list(model.coords["x"]) == labels
+
+
+def test_an_alpha_of_no_variable_is_a_slip():
+    with pytest.raises(pmd.ArgumentError, match="alpha has 'sise'"):
+        naive(alpha={"sise": 2.0})
+    with pytest.raises(pmd.ArgumentError, match=r"alpha\['class'\] to be numbers, got a str"):
+        naive(alpha="flat")
+
+
+def test_an_undirected_graph_has_no_parents():
+    graph = SimpleNamespace(nodes=["class", "legs"], edges=[("class", "legs")], is_directed=lambda: False)
+    with pytest.raises(pmd.ArgumentError, match="directed graph, got a SimpleNamespace"):
+        pmd.bayesian_network(FRAME, graph, categories=CATEGORIES)
+
+
+def test_tables_that_are_too_large_are_refused_before_a_record_is_read():
+    categories = {name: range(1000) for name in "abc"}
+    with pytest.raises(pmd.ArgumentError, match="a, b, c has 1000000000 cells"):
+        pmd.bayesian_network({}, {"a": [], "b": [], "c": ["a", "b"]}, categories=categories)
+
+
+def test_columns_of_another_length():
+    with pytest.raises(pmd.DataError, match="not of one length"):
+        pmd.naive_bayes(FRAME, CLASS[:-1], categories=CATEGORIES)
+
+
+def test_the_name_of_the_class():
+    named = CATEGORIES | {"kind": CATEGORIES["class"]}
+    del named["class"]
+    by_name = pmd.naive_bayes(FRAME, FRAME["class"].rename("kind"), categories=named)
+    by_target = pmd.naive_bayes(FRAME, CLASS.tolist(), categories=named, target="kind")
+    for model in (by_name, by_target):
+        np.testing.assert_array_equal(counts_of(model)["p_kind"], counts_of(naive())["p_class"])
+        assert model.named_vars_to_dims["p_size"] == ("kind", "size")
+
+
+def test_many_tables_are_built():
+    rng = np.random.default_rng(4)
+    records = {f"x{i}": rng.integers(10, size=1000) for i in range(64)}
+    categories = dict.fromkeys([*records, "class"], range(10))
+    model = pmd.naive_bayes(records, rng.integers(10, size=1000), categories=categories)
+    assert len(model.free_RVs) == 65

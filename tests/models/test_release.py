@@ -169,6 +169,16 @@ def test_deterministics_of_parameters_come_along_and_others_are_left_out_and_nam
     assert "lift" in str(pmd.report(release))
 
 
+def test_dims_may_have_the_names_of_what_a_mechanism_holds():
+    with pm.Model(coords={"alpha": list("ab"), "r": list("xyz")}) as model:
+        p = pm.Dirichlet("p", a=np.ones((2, 3)), dims=("alpha", "r"))
+        pm.Multinomial("n", n=[3, 4], p=p, observed=[[1, 1, 1], [2, 2, 0]])
+    release = pmd.sample(TARGET, model)
+    assert release["posterior"]["p"].dims == ("chain", "draw", "alpha", "r")
+    assert release["mechanism/p"]["alpha"].dims == ("alpha_labels", "r_labels")
+    assert list(release["mechanism/p"]["r_labels"].values) == ["x", "y", "z"]
+
+
 def test_coords_of_other_dims_stay_behind():
     with pm.Model(coords={"hair": list("abcd"), "people": ["Ann", "Bob", "Cid"]}) as model:
         p = pm.Dirichlet("p", a=np.ones(4), dims="hair")

@@ -1,0 +1,199 @@
+"""The simplex mechanism of P3: a Dirichlet draw around a vector of probabilities."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self, final, override
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pymc_dirdp.checks import fraction, integer, one_of, positive
+from pymc_dirdp.curves import DominatingPair, ReplaceOnePair
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
+from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.roots import log_excess, safe_root
+from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.fast import dirichlet
+from pymc_dirdp.simplex_domain import SimplexDomain
+
+__all__ = ["SimplexMechanism"]
+
+Array = NDArray[np.float64]
+
+# A concentration above this is more exact than a double of the input.
+_MOST = 1e12
+
+
+@final
+@dataclass(frozen=True)
+class SimplexMechanism(Mechanism):
+    """Release `x ~ Dirichlet(k p)` for a secret vector of probabilities `p`.
+
+    The curves are exact: moving a step `t` between two protected entries is moving a record of weight `k t` between two
+    cells with prior `k eta`, so the dominating pair of the Dirichlet mechanism applies. P3's own statement, with its
+    corrections, is in :class:`pymc_dirdp.SimplexDomain`; it gives a larger epsilon.
+
+    Parameters
+    ----------
+    k : float
+        Concentration, positive.
+    domain : SimplexDomain
+        Floors of the input, what a neighbour is, and how much one person counts. They are public promises about all
+        inputs that could occur.
+
+    References
+    ----------
+    P3; Theory, section 6 and 12.
+
+    Examples
+    --------
+    >>> domain = SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
+    >>> SimplexMechanism(24, domain).epsilon(0.05)
+    19.13...
+    """
+
+    k: float
+    domain: SimplexDomain
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", positive(k=self.k))
+        if not isinstance(self.domain, SimplexDomain):
+            raise ArgumentError(f"Expected domain to be a SimplexDomain, got a {type(self.domain).__name__}.")
+
+    @classmethod
+    def for_guarantee(cls, guarantee: Guarantee, domain: SimplexDomain) -> Self:
+        """The mechanism with the largest concentration, hence the least noise, that keeps `guarantee`.
+
+        Raises
+        ------
+        UnattainableError
+            If no concentration keeps it: even the vaguest draw tells steps of this size apart. Widen the floors, or
+            let one person count for less.
+        """
+        if not isinstance(guarantee, ApproxDP | RenyiDP | TruncatedCDP):
+            raise UnattainableError(
+                f"No Dirichlet draw keeps {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP or "
+                "TruncatedCDP."
+            )
+
+        def excess(k: float) -> float:
+            mechanism = cls(k, domain)
+            match guarantee:
+                case RenyiDP(order=order, epsilon=epsilon):
+                    return log_excess(mechanism._renyi(order), epsilon)
+                case TruncatedCDP(rho=rho, omega=omega):
+                    return log_excess(mechanism._rho(omega), rho)
+                case ApproxDP(epsilon=epsilon, delta=delta):
+                    return log_excess(mechanism._delta(epsilon), delta)
+            return math.inf
+
+        safe = unsafe = 1.0
+        while excess(unsafe) <= 0:
+            safe, unsafe = unsafe, 2 * unsafe
+            if unsafe > _MOST:
+                raise UnattainableError("The guarantee is so loose that every concentration keeps it.")
+        while excess(safe) > 0:
+            safe, unsafe = safe / 2, safe
+            if safe < 1 / _MOST:
+                raise UnattainableError(
+                    f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
+                    f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight."
+                )
+        return cls(safe_root(excess, safe=safe, unsafe=unsafe), domain)
+
+    @property
+    @override
+    def curve(self) -> DominatingPair:
+        """The dominating pair of laws."""
+        return self._pair
+
+    @cached_property
+    def _pair(self) -> DominatingPair:
+        floor = self.k * self.domain.eta
+        return ReplaceOnePair(floor, floor, self.k * self.domain.largest_step)
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return self._pair.renyi(order)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return self._pair.rho(omega)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self._pair.delta(epsilon)
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return self._pair.epsilon(delta)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        return self._pair.hockey_sticks(step, points)
+
+    def sample(
+        self,
+        p: ArrayLike,
+        *,
+        protected: Sequence[int],
+        draws: int = 1,
+        sampler: str = "fast",
+        random_seed: Seed = None,
+    ) -> Array:
+        """Independent draws. The curves of this object are for **one** of them.
+
+        Parameters
+        ----------
+        p : array_like, shape (n,)
+            The secret: positive, adds up to 1. For an average or a linear query, the value of the query.
+        protected : sequence of int
+            Positions of the protected entries; public.
+        draws : int, default 1
+            Number of draws, at least 1.
+        sampler : {"fast"}, default "fast"
+            `"fast"` draws in floating point with NumPy.
+        random_seed : int, SeedSequence, Generator or None
+            None takes entropy from the operating system. Anything else is for tests.
+
+        Returns
+        -------
+        x : array, shape (draws, n)
+        """
+        one_of(("fast",), sampler=sampler)
+        vector = self._checked(p, protected)
+        return dirichlet(self.k * vector, integer(1, draws=draws), generator(random_seed))
+
+    def variance(self, p: float) -> float:
+        """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""
+        return fraction(p=p) * (1 - p) / (self.k + 1)
+
+    @staticmethod
+    def concentration_for_accuracy(mu: float, theta: float, n: int) -> float:
+        """The `k` for which all `n` entries are within `mu` of the input with probability `1 - theta` at least.
+
+        `log(2 n / theta) / (2 mu**2) - 1`; P3's Theorem 4 lacks the `2 n` (ERRATA P3.4).
+        """
+        return math.log(2 * integer(2, n=n) / fraction(theta=theta)) / (2 * fraction(mu=mu) ** 2) - 1
+
+    def _checked(self, p: ArrayLike, protected: Sequence[int]) -> Array:
+        positions = sorted({integer(0, protected=position) for position in protected})
+        if len(positions) != self.domain.n_protected:
+            raise ArgumentError(f"Expected {self.domain.n_protected} protected positions, got {len(positions)}.")
+        try:
+            vector = np.asarray(p, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError("Expected p to be a vector of probabilities.") from None
+        if vector.ndim != 1 or vector.size <= positions[-1] or vector.size == len(positions):
+            raise ArgumentError(f"Expected p to be a vector that holds the positions {positions} and others.")
+        if not np.all(np.isfinite(vector)) or np.any(vector <= 0) or abs(float(vector.sum()) - 1) > 1e-9:
+            raise DataError("The entries of p are not positive numbers that add up to 1.")
+        # No tolerance: an input below the floor loses more than is promised.
+        if np.any(vector[positions] < self.domain.eta):
+            raise DataError("Some protected entry of p is below the floor eta that was promised.")
+        if float(vector[positions].sum()) > 1 - self.domain.etabar:
+            raise DataError("The entries of p that are not protected are below the floor etabar that was promised.")
+        return vector
