@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pymc_dirdp import bounds
     from pymc_dirdp.calibration import calibrate
+    from pymc_dirdp.comparison import compare
     from pymc_dirdp.counting import count
     from pymc_dirdp.errors import (
         ArgumentError,
@@ -60,6 +61,7 @@ __all__ = [
     "bayesian_network",
     "bounds",
     "calibrate",
+    "compare",
     "convert",
     "count",
     "log_likelihood",
@@ -78,6 +80,7 @@ __all__ = [
 # mathematics needs no PyMC.
 _HOMES = {
     "calibration": ("calibrate",),
+    "comparison": ("compare",),
     "counting": ("count",),
     "errors": (
         "ArgumentError",

@@ -1,0 +1,82 @@
+"""The same promise for every mechanism: scores against closed forms, and what the errata say."""
+
+import math
+
+import numpy as np
+import pytest
+
+import pymc_dirdp as pmd
+from pymc_dirdp.comparison import compare
+from pymc_dirdp.utility import PriorExpectedKL
+
+TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+SIX = compare(TARGET, prior=np.ones(6), n_records=1283, simulations=600)
+
+
+def row(comparison, name):
+    return next(score for score in comparison.scores if score.mechanism == name)
+
+
+def test_dirichlet_scores_are_the_closed_forms():
+    """Oracle: a priori expectations without simulation; five per cent for 600 data sets."""
+    mechanism = pmd.calibrate(TARGET, prior=np.ones(6), n_records=1283)
+    expected = PriorExpectedKL(np.ones(6), 1283)
+    s = float(mechanism.alpha[0]) - 1
+    score = row(SIX, "Dirichlet, optimal for the posterior")
+    assert score.kl_posterior == pytest.approx(expected.posterior(mechanism.r, s), rel=0.1)
+    assert score.kl_estimate == pytest.approx(expected.estimate(mechanism.r, s), rel=0.1)
+
+
+def test_the_objective_decides_what_is_small():
+    posterior = row(SIX, "Dirichlet, optimal for the posterior")
+    estimate = row(SIX, "Dirichlet, optimal for the estimate")
+    assert posterior.kl_posterior < estimate.kl_posterior
+    assert estimate.kl_estimate < posterior.kl_estimate
+
+
+def test_noise_is_better_on_a_small_table_and_clipping_hides_it():
+    """Theory, section 9, and ERRATA P1.6: stated honestly by the numbers."""
+    best = row(SIX, "Dirichlet, optimal for the estimate").kl_estimate
+    assert row(SIX, "Gaussian, clip-and-smooth").kl_estimate < best
+    assert row(SIX, "Gaussian, clip").kl_estimate > row(SIX, "Gaussian, clip-and-smooth").kl_estimate
+
+
+def test_exact_accounting_beats_algorithm_1():
+    comparison = compare(pmd.RenyiDP(order=5, epsilon=0.1), prior=np.ones(6), n_records=1283)
+    exact = row(comparison, "Dirichlet, optimal for the estimate").kl_estimate
+    published = row(comparison, "Dirichlet, algorithm-1").kl_estimate
+    assert 1.1 < published / exact < 4
+
+
+def test_who_cannot_keep_a_promise_is_named():
+    pure = compare(pmd.PureDP(epsilon=1.0), prior=np.ones(3), n_records=50, simulations=20)
+    assert "Dirichlet, temper" in pure.unattainable
+    assert "Gaussian, clip" in pure.unattainable
+    assert {score.mechanism.split(",")[0] for score in pure.scores} == {"Laplace", "posterior"}
+    assert all(score.pure for score in pure.scores[:-1])
+    assert "not attainable: Dirichlet" in str(pure)
+
+
+def test_the_posterior_itself_is_the_last_and_loses_nothing():
+    last = SIX.scores[-1]
+    assert last.mechanism == "posterior, not private"
+    assert last.kl_posterior == 0
+    assert all(score.kl_posterior >= 0 for score in SIX.scores)
+
+
+def test_a_comparison_is_text_html_and_a_frame():
+    assert str(SIX).startswith("(1, 1e-06)-differential privacy, replace-one; a priori")
+    assert "<table>" in SIX._repr_html_()
+    frame = SIX.frame()
+    assert list(frame.columns) == ["noise", "kl_posterior", "kl_estimate", "l_inf", "hellinger", "pure"]
+    assert len(frame) == len(SIX.scores)
+    assert np.all(frame["hellinger"] <= 1)
+
+
+def test_the_same_call_gives_the_same_scores_and_rows_are_allowed():
+    options = {"prior": np.ones((3, 2)), "n_records": 90, "simulations": 20, "adjacency": "add-remove"}
+    first, second = compare(TARGET, **options), compare(TARGET, **options)
+    assert first == second
+    assert all(math.isfinite(score.l_inf) for score in first.scores)
+    with pytest.raises(pmd.ArgumentError, match="n_records"):
+        compare(TARGET, prior=np.ones((3, 2)), n_records=2)
