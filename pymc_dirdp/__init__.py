@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.ledger import Ledger
     from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
     from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+    from pymc_dirdp.mechanisms.geometric import GeometricMechanism
     from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
     from pymc_dirdp.mechanisms.simplex import SimplexMechanism
     from pymc_dirdp.models.builders import bayesian_network, naive_bayes
@@ -45,6 +46,7 @@ __all__ = [
     "DirdpError",
     "DirichletMechanism",
     "GaussianMechanism",
+    "GeometricMechanism",
     "LaplaceMechanism",
     "Ledger",
     "LedgerError",
@@ -97,6 +99,7 @@ _HOMES = {
     "ledger": ("Ledger",),
     "mechanisms.dirichlet": ("DirichletMechanism",),
     "mechanisms.gaussian": ("GaussianMechanism",),
+    "mechanisms.geometric": ("GeometricMechanism",),
     "mechanisms.laplace": ("LaplaceMechanism",),
     "mechanisms.simplex": ("SimplexMechanism",),
     "models.builders": ("bayesian_network", "naive_bayes"),

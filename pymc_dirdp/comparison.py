@@ -16,6 +16,7 @@ from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
@@ -170,7 +171,7 @@ def _candidates(
             yield name, calibrate(guarantee, prior=prior, n_records=n_records, adjacency=adjacency, **options)
         except UnattainableError:
             yield name, None
-    for cls in (GaussianMechanism, LaplaceMechanism):
+    for cls in (GaussianMechanism, LaplaceMechanism, GeometricMechanism):
         for how in POSTPROCESSES:
             name = f"{cls.__name__.removesuffix('Mechanism')}, {how}"
             try:

@@ -15,6 +15,7 @@ from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroC
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 
 
@@ -65,7 +66,18 @@ def laplace_renyi(mechanism, order, x, y):
     return total
 
 
+def geometric_renyi(mechanism, order, x, y):
+    """By summation over whole numbers, cell by cell."""
+    g = np.arange(-400, 402)
+    total = 0.0
+    for shift in np.abs(x - y).ravel():
+        p, q = (np.exp(-np.abs(g - at) / mechanism.scale) for at in (shift, 0))
+        total += math.log(math.fsum((p / p.sum()) ** order * (q / q.sum()) ** (1 - order))) / (order - 1)
+    return total
+
+
 SUBJECTS = {
+    "geometric": Subject(GeometricMechanism(np.ones(3), 3.0), (3,), "replace-one", geometric_renyi),
     "gaussian": Subject(GaussianMechanism(np.ones(3), 4.0), (3,), "replace-one", gaussian_renyi),
     "gaussian add-remove": Subject(
         GaussianMechanism(np.ones((2, 2)), 2.0, adjacency="add-remove"), (2, 2), "add-remove", gaussian_renyi
@@ -159,7 +171,8 @@ def test_the_curve_is_below_the_conversion_of_the_divergences(mechanism):
         converted = (
             mechanism.renyi(order) + math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1)
         )
-        assert mechanism.epsilon(delta) <= converted
+        # For a loss of two values the best conversion is exact, so the roots may differ in their last digits.
+        assert mechanism.epsilon(delta) <= converted * (1 + 1e-9)
 
 
 def test_satisfies_is_the_comparison_with_the_curve(mechanism):
