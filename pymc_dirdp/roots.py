@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-__all__ = ["least_epsilon", "log_excess", "safe_root"]
+__all__ = ["largest_safe", "least_epsilon", "log_excess", "safe_root"]
 
 
 def log_excess(loss: float, allowed: float) -> float:
@@ -49,6 +49,16 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
         if (x - safe) * (unsafe - safe) <= 0:
             return safe
     return x
+
+
+def largest_safe(excess: Callable[[float], float]) -> float:
+    """The largest positive `x` at which a promise holds that breaks at some x, as :func:`safe_root` ends there."""
+    safe = unsafe = 1.0
+    while excess(unsafe) <= 0:
+        safe, unsafe = unsafe, 2 * unsafe
+    while excess(safe) > 0:
+        safe, unsafe = safe / 2, safe
+    return safe_root(excess, safe=safe, unsafe=unsafe)
 
 
 def least_epsilon(curve: Callable[[float], float], delta: float) -> float:

@@ -13,7 +13,7 @@ from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.roots import least_epsilon, log_excess, safe_root
+from pymc_dirdp.roots import largest_safe, least_epsilon, log_excess
 
 __all__ = ["GaussianMechanism"]
 
@@ -129,12 +129,7 @@ def _largest_ratio(guarantee: Guarantee) -> float:
             def excess(ratio: float) -> float:
                 return log_excess(_delta(ratio, epsilon), delta)
 
-            safe = unsafe = 1.0
-            while excess(unsafe) <= 0:
-                safe, unsafe = unsafe, 2 * unsafe
-            while excess(safe) > 0:
-                safe, unsafe = safe / 2, safe
-            return safe_root(excess, safe=safe, unsafe=unsafe)
+            return largest_safe(excess)
         case PureDP():
             raise UnattainableError(
                 "Gaussian noise has no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "

@@ -12,7 +12,7 @@ from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.roots import least_epsilon, log_excess, safe_root
+from pymc_dirdp.roots import largest_safe, least_epsilon, log_excess
 
 __all__ = ["GeometricMechanism"]
 
@@ -79,12 +79,7 @@ class GeometricMechanism(NoisyCounts):
         def excess(u: float) -> float:
             return log_excess(*_loss(u, cells, guarantee))
 
-        safe = unsafe = 1.0
-        while excess(unsafe) <= 0:
-            safe, unsafe = unsafe, 2 * unsafe
-        while excess(safe) > 0:
-            safe, unsafe = safe / 2, safe
-        scale = 1 / safe_root(excess, safe=safe, unsafe=unsafe)
+        scale = 1 / largest_safe(excess)
         mechanism = cls(prior, scale, adjacency=adjacency, postprocess=postprocess)
         while not mechanism.satisfies(guarantee):
             # Rounding of the inverse; one step or two.
