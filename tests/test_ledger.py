@@ -85,6 +85,13 @@ def test_a_mechanism_has_to_keep_its_promise(ledger):
     assert ledger.entries() == ()
 
 
+def test_what_is_no_guarantee_is_refused(ledger):
+    with pytest.raises(pmd.ArgumentError, match="Expected a guarantee such as"):
+        ledger.spend(0.5, what="p")
+    with pytest.raises(pmd.ArgumentError, match="Expected limit to be a guarantee"):
+        Ledger(1.0)
+
+
 def test_other_neighbours_do_not_add_up(ledger):
     with pytest.raises(pmd.ArgumentError, match="do not add up"):
         ledger.spend(TENTH, what="p", adjacency="add-remove")

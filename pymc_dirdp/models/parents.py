@@ -40,6 +40,9 @@ def indexing(probability: Variable[Any, Any]) -> Indexing | None:
     # A slice leaves rows to be matched by position; None adds an axis.
     if not isinstance(op, AdvancedSubtensor) or op.idx_list != tuple(range(len(indices))):
         return None
+    # A mask selects rows by position: its True and False are no codes.
+    if any(index.type.dtype == "bool" for index in indices):
+        return None
     return Indexing(parameter, tuple(indices))
 
 

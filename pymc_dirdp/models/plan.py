@@ -202,6 +202,8 @@ def plan(
 
 
 def _weights(weights: Mapping[str, float] | None, found: Iterable[str]) -> dict[str, float]:
+    if not isinstance(weights, Mapping | None):
+        raise ArgumentError(f"Expected weights to map names of tables to numbers, got a {type(weights).__name__}.")
     given = dict(weights or {})
     names = list(found)
     for name in given:

@@ -133,6 +133,15 @@ def test_wrong_parents_are_an_error_without_a_value(column, problem):
     assert "'c'" in str(caught.value)
 
 
+def test_a_mask_is_no_array_of_codes():
+    """Found by hand: a mask as long as the records was counted as codes 0 and 1."""
+    with pm.Model() as model:
+        theta = pm.Beta("theta", 1, 1, shape=3)
+        pm.Bernoulli("k", p=theta[np.array([True, True, True])], observed=[1, 0, 1])
+    with pytest.raises(pmd.UnsupportedModelError, match="indexed by one array of codes"):
+        pmd.tables(model)
+
+
 def test_a_release_of_a_network():
     release = pmd.sample(TARGET, network())
     assert release["posterior"]["p_c"].dims == ("chain", "draw", "A", "B", "C")

@@ -75,6 +75,11 @@ def test_weights_have_to_be_positive(weight):
         pmd.plan(RENYI, clinic(), weights={"q": weight})
 
 
+def test_weights_are_named():
+    with pytest.raises(pmd.ArgumentError, match="got a list"):
+        pmd.plan(RENYI, clinic(), weights=[1, 2, 1])
+
+
 def test_unknown_names_suggest_the_near_one():
     with pytest.raises(pmd.ArgumentError, match="Did you mean 'rate'"):
         pmd.plan(RENYI, clinic(), weights={"rates": 1})
