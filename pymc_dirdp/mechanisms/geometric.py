@@ -115,8 +115,7 @@ class GeometricMechanism(NoisyCounts):
 
     @override
     def _rho(self, omega: float) -> float:
-        # D_order / order falls with the order: exp((order - 1) D) is cosh((order - 1/2) u) / cosh(u / 2), a function of
-        # (order - 1/2)**2 with negative zeros only, so its logarithm is concave in that.
+        # D_order / order falls with the order (Theory, Theorem 7).
         return self._renyi(1.0)
 
     @override

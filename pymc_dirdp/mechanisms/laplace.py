@@ -110,8 +110,7 @@ class LaplaceMechanism(NoisyCounts):
 
     @override
     def _rho(self, omega: float) -> float:
-        # D_order / order falls with the order: exp((order - 1) D) is an entire function of (order - 1/2)**2 of order
-        # 1/2 with negative zeros only (they solve tan(t / scale) = -2 t), so its logarithm is concave in that.
+        # D_order / order falls with the order (Theory, Theorem 7).
         return self._renyi(1.0)
 
     @override
