@@ -96,17 +96,22 @@ class Mechanism(abc.ABC):
 
     def satisfies(self, guarantee: Guarantee) -> bool:
         """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
+        loss, allowed = self.loss(guarantee)
+        return loss <= allowed
+
+    def loss(self, guarantee: Guarantee) -> tuple[float, float]:
+        """What is lost in the guarantee's own measure, and what it allows."""
         match guarantee:
             case RenyiDP(order=order, epsilon=epsilon):
-                return self._renyi(order) <= epsilon
+                return self._renyi(order), epsilon
             case TruncatedCDP(rho=rho, omega=omega):
-                return self._rho(omega) <= rho
+                return self._rho(omega), rho
             case ZeroCDP(rho=rho):
-                return self._rho(math.inf) <= rho
+                return self._rho(math.inf), rho
             case ApproxDP(epsilon=epsilon, delta=delta):
-                return self._delta(epsilon) <= delta
+                return self._delta(epsilon), delta
             case PureDP(epsilon=epsilon):
-                return self.pure_epsilon <= epsilon
+                return self.pure_epsilon, epsilon
         raise ArgumentError(f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(guarantee)}.")
 
 

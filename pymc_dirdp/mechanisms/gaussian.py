@@ -2,18 +2,15 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Self, final, override
+from typing import final, override
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import positive
-from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.roots import largest_safe, least_epsilon, log_excess
+from pymc_dirdp.roots import least_epsilon
 
 __all__ = ["GaussianMechanism"]
 
@@ -62,23 +59,6 @@ class GaussianMechanism(NoisyCounts):
         self._check()
         object.__setattr__(self, "sigma", positive(sigma=self.sigma))
 
-    @classmethod
-    def for_guarantee(
-        cls,
-        guarantee: Guarantee,
-        *,
-        prior: Array,
-        adjacency: str = "replace-one",
-        postprocess: str = "clip-and-smooth",
-    ) -> Self:
-        """The mechanism with the least noise that keeps `guarantee`, which is any but `PureDP`."""
-        delta_2 = math.sqrt(adjacency_named(adjacency).delta_2_squared)
-        mechanism = cls(prior, delta_2 / _largest_ratio(guarantee), adjacency=adjacency, postprocess=postprocess)
-        while not mechanism.satisfies(guarantee):
-            # Rounding of the ratio; one step of 1e-15 or two.
-            mechanism = cls(prior, mechanism.sigma * (1 + 1e-15), adjacency=adjacency, postprocess=postprocess)
-        return mechanism
-
     @property
     @override
     def noise(self) -> float:
@@ -115,24 +95,3 @@ def _delta(ratio: float, epsilon: float) -> float:
     second = epsilon + float(log_ndtr(-ratio / 2 - epsilon / ratio))
     # exp(first) - exp(second), with second < first.
     return math.exp(first) * -math.expm1(min(second - first, 0.0))
-
-
-def _largest_ratio(guarantee: Guarantee) -> float:
-    """The largest sensitivity over sigma that keeps the guarantee."""
-    match guarantee:
-        case RenyiDP(order=order, epsilon=epsilon):
-            return math.sqrt(2 * epsilon / order)
-        case TruncatedCDP(rho=rho) | ZeroCDP(rho=rho):
-            return math.sqrt(2 * rho)
-        case ApproxDP(epsilon=epsilon, delta=delta):
-
-            def excess(ratio: float) -> float:
-                return log_excess(_delta(ratio, epsilon), delta)
-
-            return largest_safe(excess)
-        case PureDP():
-            raise UnattainableError(
-                "Gaussian noise has no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
-                "ZeroCDP or TruncatedCDP, or use LaplaceMechanism."
-            )
-    raise ArgumentError(f"Expected a guarantee, got a {type(guarantee).__name__}.")

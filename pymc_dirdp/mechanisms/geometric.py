@@ -2,17 +2,14 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Self, final, override
+from typing import final, override
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import positive
-from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.roots import largest_safe, least_epsilon, log_excess
+from pymc_dirdp.roots import least_epsilon
 
 __all__ = ["GeometricMechanism"]
 
@@ -63,28 +60,6 @@ class GeometricMechanism(NoisyCounts):
     def __post_init__(self) -> None:
         self._check()
         object.__setattr__(self, "scale", positive(scale=self.scale))
-
-    @classmethod
-    def for_guarantee(
-        cls,
-        guarantee: Guarantee,
-        *,
-        prior: Array,
-        adjacency: str = "replace-one",
-        postprocess: str = "clip-and-smooth",
-    ) -> Self:
-        """The mechanism with the least noise that keeps `guarantee`, of any kind."""
-        cells = round(adjacency_named(adjacency).delta_1)
-
-        def excess(u: float) -> float:
-            return log_excess(*_loss(u, cells, guarantee))
-
-        scale = 1 / largest_safe(excess)
-        mechanism = cls(prior, scale, adjacency=adjacency, postprocess=postprocess)
-        while not mechanism.satisfies(guarantee):
-            # Rounding of the inverse; one step or two.
-            mechanism = cls(prior, mechanism.scale * (1 + 1e-15), adjacency=adjacency, postprocess=postprocess)
-        return mechanism
 
     @property
     @override
@@ -146,16 +121,3 @@ def _delta(u: float, cells: int, epsilon: float) -> float:
     if epsilon >= cells * u:
         return 0.0
     return -math.expm1(epsilon - cells * u) / (1 + math.exp(-u)) ** cells
-
-
-def _loss(u: float, cells: int, guarantee: Guarantee) -> tuple[float, float]:
-    match guarantee:
-        case RenyiDP(order=order, epsilon=epsilon):
-            return cells * _renyi(u, order), epsilon
-        case TruncatedCDP(rho=rho) | ZeroCDP(rho=rho):
-            return cells * _renyi(u, 1.0), rho
-        case ApproxDP(epsilon=epsilon, delta=delta):
-            return _delta(u, cells, epsilon), delta
-        case PureDP(epsilon=epsilon):
-            return cells * u, epsilon
-    raise ArgumentError(f"Expected a guarantee, got a {type(guarantee).__name__}.")

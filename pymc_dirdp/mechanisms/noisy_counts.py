@@ -1,15 +1,19 @@
 """What mechanisms that add noise to counts share: one noisy table, and draws and estimates from it."""
 
 import abc
-from typing import override
+import math
+from typing import Any, Self, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.adjacency import Adjacency, adjacency_named
 from pymc_dirdp.checks import integer, one_of, positive_array
+from pymc_dirdp.errors import UnattainableError
+from pymc_dirdp.guarantees import Guarantee, PureDP
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
+from pymc_dirdp.roots import largest_safe, log_excess
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
 
@@ -40,6 +44,48 @@ class NoisyCounts(Mechanism):
         object.__setattr__(self, "prior", positive_array(prior=self.prior))
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         one_of(POSTPROCESSES, postprocess=self.postprocess)
+
+    @classmethod
+    def for_guarantee(
+        cls,
+        guarantee: Guarantee,
+        *,
+        prior: ArrayLike,
+        adjacency: str = "replace-one",
+        postprocess: str = "clip-and-smooth",
+    ) -> Self:
+        """The mechanism with the least noise that keeps `guarantee`.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            The target.
+        prior, adjacency, postprocess
+            As for the mechanism itself.
+
+        Returns
+        -------
+        mechanism : instance of this class
+            `mechanism.satisfies(guarantee)` is True, and a scale smaller by 1e-9 relative does not keep it.
+
+        Raises
+        ------
+        UnattainableError
+            If noise of this law keeps no guarantee of this kind.
+        """
+
+        def made(inverse: float, table: ArrayLike) -> Any:
+            return cls(table, 1 / inverse, adjacency=adjacency, postprocess=postprocess)  # type: ignore[call-arg]
+
+        # The curves do not depend on the table, so the search is made for a small one.
+        small = np.ones(2)
+        if isinstance(guarantee, PureDP) and not math.isfinite(made(1.0, small).pure_epsilon):
+            raise UnattainableError(
+                f"{cls.__name__} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
+                "ZeroCDP or TruncatedCDP, or use LaplaceMechanism or GeometricMechanism."
+            )
+        mechanism: Self = made(largest_safe(lambda inverse: log_excess(*made(inverse, small).loss(guarantee))), prior)
+        return mechanism
 
     @property
     @abc.abstractmethod

@@ -80,15 +80,7 @@ class SimplexMechanism(Mechanism):
             )
 
         def excess(k: float) -> float:
-            mechanism = cls(k, domain)
-            match guarantee:
-                case RenyiDP(order=order, epsilon=epsilon):
-                    return log_excess(mechanism._renyi(order), epsilon)
-                case TruncatedCDP(rho=rho, omega=omega):
-                    return log_excess(mechanism._rho(omega), rho)
-                case ApproxDP(epsilon=epsilon, delta=delta):
-                    return log_excess(mechanism._delta(epsilon), delta)
-            return math.inf
+            return log_excess(*cls(k, domain).loss(guarantee))
 
         safe = unsafe = 1.0
         while excess(unsafe) <= 0:
