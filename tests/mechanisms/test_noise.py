@@ -123,6 +123,13 @@ def test_draws_come_from_one_noisy_table(mechanism):
     assert stats.kstest(draws[:, 0], stats.beta(108 + 1, 484 + 3).cdf).pvalue < 1e-6
 
 
+def test_the_prior_is_part_of_the_draw_and_not_of_the_estimate():
+    mechanism = GaussianMechanism([500.0, 100.0], 0.1)
+    draws = mechanism.sample([0, 0], draws=2000, random_seed=8)
+    assert draws[:, 0].mean() == pytest.approx(5 / 6, abs=0.005)
+    assert mechanism.estimate([300, 700], random_seed=8)[0] == pytest.approx(0.3, abs=0.005)
+
+
 @pytest.mark.parametrize("how", ["clip-and-smooth", "clip", "project"])
 def test_estimates_are_frequencies_in_every_row(how):
     mechanism = GaussianMechanism(np.ones((50, 3)), 3.0, postprocess=how)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import betainc, gammaln
+from scipy.special import betainc, betaln, gammaln
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP
@@ -110,6 +110,21 @@ def test_theorem_1_is_too_small_for_large_steps():
             worst = max(worst, float(np.max(ratio + 4 * np.abs(p - q) * math.log(0.99 / 0.01))))
     assert worst <= there.epsilon(4, 0.01) * (1 + 1e-12)
     assert worst == pytest.approx(there.epsilon(4, 0.01), rel=1e-3)
+
+
+def test_the_largest_loss_may_come_before_the_largest_step():
+    """With gamma near 1 / m the loss of large steps falls again. Oracle: a grid of steps."""
+    there = domain(2, 0.05, 0.05, 1.0)
+    steps = np.linspace(0, there.largest_step, 20_001)
+    inside = 0
+    for k, gamma in ((30.0, 0.3), (30.0, 0.45), (5.0, 0.4), (24.0, 0.002)):
+        ratio = math.log((1 - gamma) / gamma)
+        start = betaln(k * 0.05, k * 0.9)
+        losses = start - betaln(k * (0.05 + steps), k * (0.9 - steps)) + k * steps * ratio
+        assert there.epsilon(k, gamma) == pytest.approx(losses.max(), rel=1e-6)
+        assert there.epsilon(k, gamma) >= losses.max() * (1 - 1e-12)
+        inside += losses.argmax() < len(steps) - 1
+    assert inside >= 1
 
 
 @pytest.mark.parametrize(("k", "printed", "exact"), [(3, 2.30, 10.8200), (10, 4.40, 13.2035), (24, 8.53, 19.1335)])
