@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
     from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
     from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+    from pymc_dirdp.mechanisms.hellinger import HellingerMechanism, NonPrivateHellinger
     from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
     from pymc_dirdp.mechanisms.simplex import SimplexMechanism
+    from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
     from pymc_dirdp.models.builders import bayesian_network, naive_bayes
     from pymc_dirdp.models.plan import Plan, plan
     from pymc_dirdp.models.prediction import log_likelihood, predict_log_proba
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.release import sample
     from pymc_dirdp.models.report import report
     from pymc_dirdp.models.tables import tables
+    from pymc_dirdp.posteriors.distance import hellinger_distance
     from pymc_dirdp.simplex_domain import SimplexDomain
 
 __all__ = [
@@ -47,9 +50,11 @@ __all__ = [
     "DirichletMechanism",
     "GaussianMechanism",
     "GeometricMechanism",
+    "HellingerMechanism",
     "LaplaceMechanism",
     "Ledger",
     "LedgerError",
+    "NonPrivateHellinger",
     "Plan",
     "PureDP",
     "RenyiDP",
@@ -57,6 +62,7 @@ __all__ = [
     "SimplexDomain",
     "SimplexMechanism",
     "TruncatedCDP",
+    "TruncatedNoiseMechanism",
     "UnattainableError",
     "UnsupportedModelError",
     "ZeroCDP",
@@ -66,6 +72,7 @@ __all__ = [
     "compare",
     "convert",
     "count",
+    "hellinger_distance",
     "log_likelihood",
     "naive_bayes",
     "plan",
@@ -100,8 +107,10 @@ _HOMES = {
     "mechanisms.dirichlet": ("DirichletMechanism",),
     "mechanisms.gaussian": ("GaussianMechanism",),
     "mechanisms.geometric": ("GeometricMechanism",),
+    "mechanisms.hellinger": ("HellingerMechanism", "NonPrivateHellinger"),
     "mechanisms.laplace": ("LaplaceMechanism",),
     "mechanisms.simplex": ("SimplexMechanism",),
+    "mechanisms.truncated_noise": ("TruncatedNoiseMechanism",),
     "models.builders": ("bayesian_network", "naive_bayes"),
     "models.plan": ("Plan", "plan"),
     "models.prediction": ("log_likelihood", "predict_log_proba"),
@@ -109,6 +118,7 @@ _HOMES = {
     "models.release": ("sample",),
     "models.report": ("report",),
     "models.tables": ("tables",),
+    "posteriors.distance": ("hellinger_distance",),
     "simplex_domain": ("SimplexDomain",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import positive
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.roots import least_epsilon
+from pymc_dirdp.randomised_response import RandomisedResponse
 
 __all__ = ["GeometricMechanism"]
 
@@ -74,50 +74,28 @@ class GeometricMechanism(NoisyCounts):
         return (rng.geometric(p, size=shape) - rng.geometric(p, size=shape)).astype(np.float64)
 
     @property
-    def _cells(self) -> int:
-        """How many cells one record changes."""
-        return round(self._relation.delta_1)
+    def _response(self) -> RandomisedResponse:
+        """As many answers as one record changes cells."""
+        return RandomisedResponse(1 / self.scale, round(self._relation.delta_1))
 
     @property
     @override
     def pure_epsilon(self) -> float:
         """One over the scale, for each cell that a record changes."""
-        return self._cells / self.scale
+        return self._response.pure_epsilon
 
     @override
     def _renyi(self, order: float) -> float:
-        return self._cells * _renyi(1 / self.scale, order)
+        return self._response.renyi(order)
 
     @override
     def _rho(self, omega: float) -> float:
-        # D_order / order falls with the order (Theory, Theorem 7).
-        return self._renyi(1.0)
+        return self._response.rho()
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return _delta(1 / self.scale, self._cells, epsilon)
+        return self._response.delta(epsilon)
 
     @override
     def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
-
-
-def _renyi(u: float, order: float) -> float:
-    """Divergence of one cell: the logarithm of `cosh((order - 1/2) u) / cosh(u / 2)` over `order - 1`."""
-    if order == math.inf:
-        return u
-    if order == 1:
-        return u * math.tanh(u / 2)
-    s, half = (order - 0.5) * u, u / 2
-    if s < 1:
-        # cosh(s) / cosh(half) - 1 = 2 sinh((s + half) / 2) sinh((s - half) / 2) / cosh(half), without cancellation.
-        more = 2 * math.sinh(order * u / 2) * math.sinh((order - 1) * u / 2) / math.cosh(half)
-        return math.log1p(more) / (order - 1)
-    return u + (math.log1p(math.exp(-2 * s)) - math.log1p(math.exp(-u))) / (order - 1)
-
-
-def _delta(u: float, cells: int, epsilon: float) -> float:
-    """Hockey-stick divergence at epsilon >= 0: only the largest loss, `cells * u`, is above epsilon."""
-    if epsilon >= cells * u:
-        return 0.0
-    return -math.expm1(epsilon - cells * u) / (1 + math.exp(-u)) ** cells
+        return self._response.epsilon(delta)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,7 +19,9 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 
 # The oracles: the divergence of the outputs at two given data sets. A `Part` is one row or cell in which they differ,
 # seen through the one number z on which its likelihood ratio depends.
@@ -167,6 +170,8 @@ class Subject:
     delta: Callable
     calibrated: Callable
     least: int = 0
+    sizes: tuple[int, ...] = (1, 2, 3)
+    tight: bool = True
 
     @property
     def adjacency(self):
@@ -210,7 +215,52 @@ def geometric(shape, scale, **options):
     return noise(GeometricMechanism(np.ones(shape), scale, **options), geometric_renyi, geometric_delta)
 
 
+def outcome_laws(mechanism, x, y):
+    """Of a whole posterior: the laws of what is released, with equal outcomes taken together."""
+    laws = []
+    for counts in (x, y):
+        law = Counter()
+        for outcome, probability in zip(*mechanism.law(counts), strict=True):
+            law[tuple(outcome.tolist())] += probability
+        laws.append(law)
+    outcomes = list(laws[0] | laws[1])
+    return (np.array([law[outcome] for outcome in outcomes]) for law in laws)
+
+
+def outcome_renyi(mechanism, order, x, y):
+    p, q = outcome_laws(mechanism, x, y)
+    return math.log(math.fsum(p**order * q ** (1 - order))) / (order - 1)
+
+
+def outcome_delta(mechanism, epsilon, x, y):
+    p, q = outcome_laws(mechanism, x, y)
+    return math.fsum(np.maximum(p - math.exp(epsilon) * q, 0))
+
+
+def whole(kind, prior, n_records, number, **options):
+    mechanism = kind(prior, n_records, number, **options)
+    return Subject(
+        mechanism,
+        mechanism.prior.shape,
+        outcome_renyi,
+        outcome_delta,
+        lambda target: kind.for_guarantee(target, prior=prior, n_records=n_records, **options),
+        sizes=(n_records,),
+        tight=options.get("accounting") != "proved",
+    )
+
+
 SUBJECTS = {
+    "hellinger": whole(HellingerMechanism, [1.0, 1.0], 5, 0.6, smoothness=0.4),
+    "hellinger of three": whole(HellingerMechanism, [1.0, 0.4, 2.0], 3, 0.6, smoothness=0.4),
+    "hellinger global": whole(HellingerMechanism, [0.5, 1.0], 4, 0.6, sensitivity="global"),
+    "hellinger proved": whole(HellingerMechanism, [0.5, 1.0], 4, 0.3, smoothness=1.0, accounting="proved"),
+    "truncated geometric": whole(TruncatedNoiseMechanism, [1.0, 1.0], 6, 1.5),
+    "truncated geometric of three": whole(TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5),
+    "truncated laplace": whole(TruncatedNoiseMechanism, [1.0, 1.0], 6, 1.5, noise="laplace"),
+    "truncated laplace of three": whole(
+        TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5, noise="laplace", total="printed"
+    ),
     "geometric": geometric((3,), 3.0),
     "gaussian": gaussian((3,), 4.0),
     "gaussian add-remove": gaussian((2, 2), 2.0, adjacency="add-remove"),
@@ -261,10 +311,10 @@ def neighbours(subject, n):
 
 
 def worst(subject, oracle, at):
-    """Over every neighbour of every data set of up to 3 records, in both directions."""
+    """Over every neighbour of every small data set, in both directions."""
     return max(
         oracle(subject.mechanism, at, *(counts.reshape(subject.shape) for counts in pair))
-        for n in range(1, 4)
+        for n in subject.sizes
         for x, y in neighbours(subject, n)
         for pair in ((x, y), (y, x))
     )
@@ -274,14 +324,14 @@ def worst(subject, oracle, at):
 def test_no_neighbours_are_further_apart_than_the_divergence(subject, order):
     bound, reached = subject.mechanism.renyi(order), worst(subject, subject.renyi, order)
     assert reached <= bound * (1 + 1e-11)  # rounding of the oracle
-    assert reached > 0.4 * bound or not math.isfinite(bound)
+    assert reached > 0.4 * bound or not math.isfinite(bound) or not subject.tight
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.6])
 def test_no_neighbours_are_further_apart_than_the_curve(subject, epsilon):
     bound, reached = subject.mechanism.delta(epsilon), worst(subject, subject.delta, epsilon)
     assert reached <= bound * (1 + 1e-8) + 1e-13  # accuracy of the oracle
-    assert reached > 0.3 * bound
+    assert reached > 0.3 * bound or not subject.tight
 
 
 def test_curves_are_monotone(mechanism):

@@ -1,0 +1,237 @@
+"""Noise on all cells but the last, whole numbers between 0 and n, and the last cell by subtraction."""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Protocol, Self, final, override
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pymc_dirdp.checks import one_of, positive
+from pymc_dirdp.errors import UnattainableError
+from pymc_dirdp.guarantees import Guarantee
+from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
+from pymc_dirdp.randomised_response import RandomisedResponse
+from pymc_dirdp.roots import largest_safe, least_epsilon, log_excess
+
+__all__ = ["TruncatedNoiseMechanism"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_NOISES = ("geometric", "laplace")
+_TOTALS = ("kept", "printed")
+# The law of a table with more outcomes is not listed; releases need no list.
+_MOST_LISTED = 5_000_000
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TruncatedNoiseMechanism(WholePosterior):
+    """Release counts plus whole noise, truncated to 0 and `n_records`; the last cell takes what is left.
+
+    Parameters
+    ----------
+    prior : array_like, shape (d,)
+        The model's own prior, positive; `d = 2` is the Beta-binomial model.
+    n_records : int
+        Number of records, public, at least 1.
+    scale : float
+        Scale of the noise, positive.
+    noise : {"geometric", "laplace"}, default "geometric"
+        `"geometric"`: `P[G = g]` proportional to `exp(-|g| / scale)`. `"laplace"`: Laplace noise rounded down (P4).
+    total : {"kept", "printed"}, default "kept"
+        `"kept"`: no cell takes more than the cells before it have left, so that the counts add up to `n_records`
+        (P4, section 7.2.2). `"printed"`: as P4, section 4.1 has it; the total may be larger (ERRATA P4.11).
+
+    Notes
+    -----
+    With two categories one record changes one noisy cell, with more it changes two. So pure differential privacy needs
+    a scale of `1 / epsilon` or `2 / epsilon`: that is P4's `ilapMech`. Its `lapMech` takes the number of categories in
+    the place of both, which is more noise than it needs. The curves are those without truncation: exact as an upper
+    bound over all numbers of records.
+
+    References
+    ----------
+    P4, section 4.1; Ghosh, Roughgarden and Sundararajan (2012), https://doi.org/10.1137/09076828X; Theory, section 13.
+
+    Examples
+    --------
+    >>> TruncatedNoiseMechanism([1, 1], 15_000, 1.0).expected_distance([7500, 7500])
+    0.00491...
+    >>> TruncatedNoiseMechanism.ilap_mech(1.0, [1, 1], 15_000).expected_distance([7500, 7500])
+    0.00624...
+    """
+
+    prior: Array
+    n_records: int
+    scale: float
+    _: KW_ONLY
+    noise: str = "geometric"
+    total: str = "kept"
+
+    def __post_init__(self) -> None:
+        self._check()
+        object.__setattr__(self, "scale", positive(scale=self.scale))
+        one_of(_NOISES, noise=self.noise)
+        one_of(_TOTALS, total=self.total)
+
+    @classmethod
+    def lap_mech(cls, epsilon: float, prior: ArrayLike, n_records: int) -> Self:
+        """P4's `lapMech`: scale `d / epsilon` (section 4.1.1)."""
+        return cls(prior, n_records, np.size(prior) / positive(epsilon=epsilon), noise="laplace", total="printed")  # type: ignore[arg-type]
+
+    @classmethod
+    def ilap_mech(cls, epsilon: float, prior: ArrayLike, n_records: int) -> Self:
+        """P4's `ilapMech`: scale `1 / epsilon` for two categories and `2 / epsilon` for more (section 4.1.2)."""
+        cells = 1 if np.size(prior) == 2 else 2
+        return cls(prior, n_records, cells / positive(epsilon=epsilon), noise="laplace", total="printed")  # type: ignore[arg-type]
+
+    @classmethod
+    def for_guarantee(
+        cls,
+        guarantee: Guarantee,
+        *,
+        prior: ArrayLike,
+        n_records: int,
+        noise: str = "geometric",
+        total: str = "kept",
+    ) -> Self:
+        """The mechanism with the least noise that keeps `guarantee`, of any kind. Arguments as for the mechanism."""
+
+        def made(inverse: float) -> Self:
+            return cls(prior, n_records, 1 / inverse, noise=noise, total=total)  # type: ignore[arg-type]
+
+        return made(largest_safe(lambda inverse: log_excess(*made(inverse).loss(guarantee))))
+
+    @property
+    def _curves(self) -> "_Curves":
+        cells = 1 if len(self.prior) == 2 else 2
+        return (RandomisedResponse if self.noise == "geometric" else _FlooredLaplace)(1 / self.scale, cells)
+
+    @property
+    @override
+    def _public(self) -> tuple[object, ...]:
+        return type(self), tuple(self.prior.tolist()), self.n_records, self.scale, self.noise, self.total
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        """One over the scale for two categories, twice that for more."""
+        return self._curves.pure_epsilon
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return self._curves.renyi(order)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return self._curves.rho()
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self._curves.delta(epsilon)
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return self._curves.epsilon(delta)
+
+    @override
+    def _draw(self, counts: Integers, rng: np.random.Generator) -> Integers:
+        if self.noise == "geometric":
+            # The difference of two geometric variables.
+            p = -math.expm1(-1 / self.scale)
+            noise = rng.geometric(p, size=len(counts) - 1) - rng.geometric(p, size=len(counts) - 1)
+        else:
+            noise = np.floor(rng.laplace(0.0, self.scale, size=len(counts) - 1)).astype(np.int64)
+        released: Integers = self._completed((counts[:-1] + noise)[None])[0]
+        return released
+
+    @override
+    def _law(self, counts: Integers) -> tuple[Integers, Array]:
+        cells, n = len(counts) - 1, self.n_records
+        if (n + 1) ** cells > _MOST_LISTED:
+            raise UnattainableError(
+                f"{n} records in {cells + 1} categories have more than {_MOST_LISTED} noisy tables to sum over. "
+                "Average over releases instead."
+            )
+        laws = [self._cell(int(count)) for count in counts[:-1]]
+        noisy = np.stack(np.meshgrid(*[np.arange(n + 1)] * cells, indexing="ij"), axis=-1).reshape(-1, cells)
+        probabilities = np.prod([law[noisy[:, i]] for i, law in enumerate(laws)], axis=0)
+        return self._completed(noisy), probabilities
+
+    def _cell(self, count: int) -> Array:
+        """Law of a noisy and truncated count: geometric in both directions, and the ends take the tails."""
+        q, distance = math.exp(-1 / self.scale), np.arange(self.n_records + 1) - count
+        if self.noise == "geometric":
+            law, below, above = (1 - q) / (1 + q) * q ** np.abs(distance), q**count / (1 + q), 1 / (1 + q)
+        else:
+            # Rounded down, as much lies below 0 as above: -1 is as likely as 0.
+            law = (1 - q) / 2 * q ** np.where(distance < 0, -distance - 1, distance)
+            below, above = q ** (count - 1) / 2 if count else (1 + 1 - q) / 2, 0.5
+        law[0] = below
+        law[-1] = above * q ** (self.n_records - count)
+        return law
+
+    def _completed(self, noisy: Integers) -> Integers:
+        """Truncated, with the last cell. Shape (m, d - 1) to (m, d)."""
+        n = self.n_records
+        cells = np.clip(noisy, 0, n)
+        if self.total == "kept":
+            cells = np.diff(np.minimum(np.cumsum(cells, axis=1), n), axis=1, prepend=0)
+        return np.column_stack([cells, np.maximum(n - cells.sum(axis=1), 0)])
+
+
+class _Curves(Protocol):
+    @property
+    def pure_epsilon(self) -> float: ...
+    def renyi(self, order: float) -> float: ...
+    def rho(self) -> float: ...
+    def delta(self, epsilon: float) -> float: ...
+    def epsilon(self, delta: float) -> float: ...
+
+
+@final
+@dataclass(frozen=True)
+class _FlooredLaplace:
+    """Laplace noise of scale `1 / u` rounded down, and the same one step away, in one cell or in two.
+
+    The loss of a cell is `u` with probability 1/2, 0 with `(1 - q) / 2`, and `-u` with `q / 2`, where `q = exp(-u)`.
+    """
+
+    u: float
+    cells: int
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.cells * self.u
+
+    def renyi(self, order: float) -> float:
+        if order == math.inf:
+            return self.pure_epsilon
+        if order == 1:
+            return self.cells * self.u * -math.expm1(-self.u) / 2
+        s = (order - 1) * self.u
+        if s > 1:
+            # exp(s) / 2 taken out.
+            rest = -math.expm1(-self.u) * math.exp(-s) + math.exp(-self.u - 2 * s)
+            return self.cells * (s + math.log1p(rest) - math.log(2)) / (order - 1)
+        return self.cells * math.log1p(-math.expm1(s) * math.expm1(-self.u - s) / 2) / (order - 1)
+
+    def rho(self) -> float:
+        """That of the noise before it is rounded, from above: its Kullback-Leibler divergence (Theory, Theorem 7)."""
+        return self.cells * (self.u + math.expm1(-self.u))
+
+    def delta(self, epsilon: float) -> float:
+        u = self.u
+        if self.cells == 1:
+            return _above(u - epsilon) / 2
+        return _above(2 * u - epsilon) / 4 - math.expm1(-u) / 2 * _above(u - epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        return least_epsilon(self.delta, delta)
+
+
+def _above(excess: float) -> float:
+    """`1 - exp(-excess)`, or 0 below 0."""
+    return -math.expm1(-max(excess, 0.0))

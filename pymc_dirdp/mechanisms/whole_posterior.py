@@ -1,0 +1,142 @@
+"""What mechanisms share that release the parameters of a whole posterior: counts of the public number of records."""
+
+import abc
+from typing import override
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pymc_dirdp.checks import integer, one_of, positive_array
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
+from pymc_dirdp.posteriors.distance import hellinger_distance
+from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.fast import dirichlet
+
+__all__ = ["WholePosterior"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class WholePosterior(Mechanism):
+    """Release `Dirichlet(prior + z)`: the counts z are whole numbers between 0 and `n_records`.
+
+    Neighbours differ by one record that moves from one cell to another; the number of records is public.
+
+    Attributes
+    ----------
+    prior : array, shape (d,)
+        The model's own prior.
+    n_records : int
+        Number of records, public.
+    """
+
+    adjacency = "replace-one"
+
+    prior: Array
+    n_records: int
+
+    def _check(self) -> None:
+        """To be called once the fields are set."""
+        object.__setattr__(self, "prior", positive_array(prior=self.prior))
+        if self.prior.ndim != 1:
+            raise ArgumentError(
+                f"Expected prior to be one row, shape (d,), got shape {self.prior.shape}: the number of records of "
+                "each row of a larger table is not public. Use GeometricMechanism or DirichletMechanism there."
+            )
+        object.__setattr__(self, "n_records", integer(1, n_records=self.n_records))
+
+    @abc.abstractmethod
+    def _law(self, counts: Integers) -> tuple[Integers, Array]: ...
+
+    def law(self, counts: ArrayLike) -> tuple[Integers, Array]:
+        """All that can be released, and with which probability. It tells the counts, so it is the curator's.
+
+        Parameters
+        ----------
+        counts : array_like of whole numbers, shape (d,)
+            The secret, or counts that are assumed for planning.
+
+        Returns
+        -------
+        outcomes : array of int, shape (m, d)
+        probabilities : array, shape (m,)
+        """
+        return self._law(self._checked(counts))
+
+    def expected_distance(self, counts: ArrayLike) -> float:
+        """Expected Hellinger distance of the released posterior from the true one, summed exactly.
+
+        Parameters
+        ----------
+        counts : array_like of whole numbers, shape (d,)
+            Counts that are assumed for planning; for the secret ones the result is confidential.
+        """
+        outcomes, probabilities = self.law(counts)
+        return float(probabilities @ hellinger_distance(self._checked(counts) + self.prior, outcomes + self.prior))
+
+    def release(self, counts: ArrayLike, *, random_seed: Seed = None) -> Integers:
+        """Counts z of the released posterior `Dirichlet(prior + z)`: what the guarantee is about. Shape of `prior`.
+
+        Parameters
+        ----------
+        counts : array_like of whole numbers, shape of `prior`
+            The secret; they add up to `n_records`. Errors never show it.
+        random_seed : int, SeedSequence, Generator or None
+            None takes entropy from the operating system. Anything else is for tests.
+        """
+        return self._draw(self._checked(counts), generator(random_seed))
+
+    def _draw(self, counts: Integers, rng: np.random.Generator) -> Integers:
+        outcomes, probabilities = self._law(counts)
+        chosen: Integers = outcomes[rng.choice(len(outcomes), p=probabilities / probabilities.sum())]
+        return chosen
+
+    def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "fast", random_seed: Seed = None) -> Array:
+        """Draws from the released posterior.
+
+        All draws come from **one** release, so the guarantee covers any number of them.
+
+        Parameters
+        ----------
+        counts : array_like of whole numbers, shape of `prior`
+            The secret; they add up to `n_records`. Errors never show it.
+        draws : int, default 1
+            Number of draws, at least 1.
+        sampler : {"fast"}, default "fast"
+            `"fast"` draws in floating point with NumPy.
+        random_seed : int, SeedSequence, Generator or None
+            None takes entropy from the operating system. Anything else is for tests.
+
+        Returns
+        -------
+        y : array, shape ``(draws, *prior.shape)``
+        """
+        one_of(("fast",), sampler=sampler)
+        rng = generator(random_seed)
+        return dirichlet(self.release(counts, random_seed=rng) + self.prior, integer(1, draws=draws), rng)
+
+    def estimate(self, counts: ArrayLike, *, random_seed: Seed = None) -> Array:
+        """Frequencies from the released counts, without the prior: shape of `prior`, adds up to 1."""
+        released = self.release(counts, random_seed=random_seed)
+        total = released.sum()
+        return released / total if total else np.full(len(released), 1 / len(released))
+
+    def _checked(self, counts: ArrayLike) -> Integers:
+        whole = checked_counts(counts, self.prior.shape).astype(np.int64)
+        if whole.sum() != self.n_records:
+            raise DataError(f"The counts do not add up to the public n_records={self.n_records}.")
+        return whole
+
+    @property
+    @abc.abstractmethod
+    def _public(self) -> tuple[object, ...]: ...
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self._public == other._public if isinstance(other, WholePosterior) else NotImplemented
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self._public)
