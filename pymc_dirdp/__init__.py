@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.release import sample
     from pymc_dirdp.models.report import report
     from pymc_dirdp.models.tables import tables
+    from pymc_dirdp.plots.comparison import plot_comparison
     from pymc_dirdp.posteriors.distance import hellinger_distance
     from pymc_dirdp.simplex_domain import SimplexDomain
 
@@ -76,6 +77,7 @@ __all__ = [
     "log_likelihood",
     "naive_bayes",
     "plan",
+    "plot_comparison",
     "predict_log_proba",
     "report",
     "sample",
@@ -118,6 +120,7 @@ _HOMES = {
     "models.release": ("sample",),
     "models.report": ("report",),
     "models.tables": ("tables",),
+    "plots.comparison": ("plot_comparison",),
     "posteriors.distance": ("hellinger_distance",),
     "simplex_domain": ("SimplexDomain",),
 }

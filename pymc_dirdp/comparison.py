@@ -2,8 +2,9 @@
 
 import html
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -13,19 +14,28 @@ from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.calibration import calibrate
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.guarantees import Guarantee
+from pymc_dirdp.guarantees import Guarantee, PureDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
+from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.utility import dirichlet_kl
 
 __all__ = ["Comparison", "Score", "compare"]
 
 Array = NDArray[np.float64]
+
+
+_Any = DirichletMechanism | NoisyCounts | TruncatedNoiseMechanism | HellingerMechanism
+_Made = Callable[[], _Any]
+
+# Up to so many posteriors the Hellinger mechanism is calibrated exactly: about a second.
+_MOST_EXACT = 1_200
 
 
 @final
@@ -148,18 +158,17 @@ def compare(
     rng = np.random.default_rng(20261121)
     data = [rng.multinomial(size, p) for p in dirichlet(parameters, integer(1, simulations=simulations), rng)]
     scores, unattainable = [], []
-    for name, mechanism in _candidates(guarantee, parameters, n_records, relation.name):
-        if mechanism is None:
+    for name, made in _candidates(guarantee, parameters, size * n_rows, relation.name):
+        try:
+            scores.append(_score(name, made(), parameters, data, rng))
+        except UnattainableError:
             unattainable.append(name)
-        else:
-            scores.append(_score(name, mechanism, parameters, data, rng))
     scores.append(_score("posterior, not private", DirichletMechanism(parameters, 1.0), parameters, data, rng))
     return Comparison(guarantee, relation.name, tuple(scores), tuple(unattainable))
 
 
-def _candidates(
-    guarantee: Guarantee, prior: Array, n_records: int, adjacency: str
-) -> Iterator[tuple[str, DirichletMechanism | NoisyCounts | None]]:
+def _candidates(guarantee: Guarantee, prior: Array, n_records: int, adjacency: str) -> Iterator[tuple[str, _Made]]:
+    """Names, and how each is made."""
     dirichlets: dict[str, dict[str, Any]] = {
         "Dirichlet, optimal for the posterior": {"objective": "posterior"},
         "Dirichlet, optimal for the estimate": {"objective": "estimate"},
@@ -167,48 +176,73 @@ def _candidates(
         "Dirichlet, algorithm-1": {"strategy": "algorithm-1"},
     }
     for name, options in dirichlets.items():
-        try:
-            yield name, calibrate(guarantee, prior=prior, n_records=n_records, adjacency=adjacency, **options)
-        except UnattainableError:
-            yield name, None
+        yield name, partial(calibrate, guarantee, prior=prior, n_records=n_records, adjacency=adjacency, **options)
     for cls in (GaussianMechanism, LaplaceMechanism, GeometricMechanism):
         for how in POSTPROCESSES:
             name = f"{cls.__name__.removesuffix('Mechanism')}, {how}"
-            try:
-                yield name, cls.for_guarantee(guarantee, prior=prior, adjacency=adjacency, postprocess=how)
-            except UnattainableError:
-                yield name, None
+            yield name, partial(cls.for_guarantee, guarantee, prior=prior, adjacency=adjacency, postprocess=how)
+    if adjacency == "replace-one" and prior.ndim == 1:
+        # The number of records is public, and so are all posteriors there can be.
+        for noise in ("geometric", "laplace"):
+            name = f"Truncated {noise}"
+            yield (
+                name,
+                partial(
+                    TruncatedNoiseMechanism.for_guarantee, guarantee, prior=prior, n_records=n_records, noise=noise
+                ),
+            )
+        for sensitivity in ("smooth", "global"):
+            yield f"Hellinger, {sensitivity}", partial(_hellinger, guarantee, prior, n_records, sensitivity)
 
 
-def _score(
-    name: str,
-    mechanism: DirichletMechanism | NoisyCounts,
-    prior: Array,
-    data: list[NDArray[np.int64]],
-    rng: np.random.Generator,
-) -> Score:
+def _hellinger(guarantee: Guarantee, prior: Array, n_records: int, sensitivity: str) -> HellingerMechanism:
+    size = math.comb(n_records + len(prior) - 1, len(prior) - 1)
+    most = _MOST_EXACT if isinstance(guarantee, PureDP) else _MOST_EXACT // 10
+    return HellingerMechanism.for_guarantee(
+        guarantee,
+        prior=prior,
+        n_records=n_records,
+        sensitivity=sensitivity,
+        accounting="exact" if size <= most else "proved",
+    )
+
+
+def _score(name: str, mechanism: _Any, prior: Array, data: list[NDArray[np.int64]], rng: np.random.Generator) -> Score:
     losses = []
     for counts in data:
-        if isinstance(mechanism, DirichletMechanism):
-            private = mechanism.concentration(counts)
-            released = dirichlet(private, 1, rng)[0]
-        else:
-            used = postprocessed(
-                mechanism.release(counts, random_seed=rng), mechanism.postprocess, noise=mechanism.noise
-            )
-            private = used + prior
-            total = used.sum(axis=-1, keepdims=True)
-            released = np.where(total > 0, used / np.where(total > 0, total, 1.0), 1.0 / used.shape[-1])
+        private, released = _released(mechanism, counts, prior, rng)
         losses.append(
             (dirichlet_kl(counts + prior, private), *_distances(counts / counts.sum(-1, keepdims=True), released))
         )
     kl_posterior, kl_estimate, l_inf, hellinger = np.mean(losses, axis=0).tolist()
-    if isinstance(mechanism, DirichletMechanism):
-        noise = f"r {mechanism.r:.4g}, alpha from {mechanism.alpha.min():.4g}"
-    else:
-        noise = f"standard deviation {mechanism.noise:.4g}"
     pure = math.isfinite(mechanism.pure_epsilon)
-    return Score(name, noise, kl_posterior, kl_estimate, l_inf, hellinger, pure)
+    return Score(name, _noise(mechanism), kl_posterior, kl_estimate, l_inf, hellinger, pure)
+
+
+def _released(
+    mechanism: _Any, counts: NDArray[np.int64], prior: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Parameters of the private posterior, and what is released: a draw, or the estimate from noisy counts."""
+    if isinstance(mechanism, DirichletMechanism):
+        private = mechanism.concentration(counts)
+        return private, dirichlet(private, 1, rng)[0]
+    used = np.asarray(mechanism.release(counts, random_seed=rng), dtype=np.float64)
+    if isinstance(mechanism, NoisyCounts):
+        used = postprocessed(used, mechanism.postprocess, noise=mechanism.noise)
+    total = used.sum(axis=-1, keepdims=True)
+    return used + prior, np.where(total > 0, used / np.where(total > 0, total, 1.0), 1.0 / used.shape[-1])
+
+
+def _noise(mechanism: _Any) -> str:
+    match mechanism:
+        case DirichletMechanism():
+            return f"r {mechanism.r:.4g}, alpha from {mechanism.alpha.min():.4g}"
+        case NoisyCounts():
+            return f"standard deviation {mechanism.noise:.4g}"
+        case TruncatedNoiseMechanism():
+            return f"scale {mechanism.scale:.4g}"
+    gamma = f", gamma {mechanism.smoothness:.4g}" if mechanism.sensitivity == "smooth" else ""
+    return f"exponent {mechanism.exponent:.4g}{gamma}, {mechanism.accounting}"
 
 
 def _distances(p: Array, q: Array) -> tuple[float, float, float]:

@@ -1,0 +1,68 @@
+"""The mechanisms that can keep one guarantee, from the most accurate to the least."""
+
+import math
+from typing import TYPE_CHECKING
+
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.comparison import Comparison
+from pymc_dirdp.plots.axes import COLOURS, MARKERS, axes_or_new, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_comparison"]
+
+_LABELS = {
+    "kl_posterior": "expected KL, private posterior from posterior (nats)",
+    "kl_estimate": "expected KL, release from frequencies (nats)",
+    "l_inf": "expected largest error of a frequency",
+    "hellinger": "expected Hellinger distance of frequencies",
+}
+_KINDS = ("Dirichlet", "Gaussian", "Laplace", "Geometric", "other")
+
+
+def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: "Axes | None" = None) -> "Axes":
+    """A point for each mechanism on a logarithmic axis, the most accurate at the top.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        From :func:`pymc_dirdp.compare`.
+    column : {"kl_posterior", "kl_estimate", "l_inf", "hellinger"}, default "kl_posterior"
+        What to show. Mechanisms for which it is infinite are named at the bottom.
+    ax : matplotlib Axes or None
+        None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+    """
+    one_of(_LABELS, column=column)
+    scores = sorted(comparison.scores[:-1], key=lambda score: getattr(score, column))
+    ax = axes_or_new(ax, figsize=(7.5, 1.2 + 0.27 * len(scores)))
+    finite = [getattr(score, column) for score in scores if math.isfinite(getattr(score, column))]
+    names = []
+    for place, score in enumerate(scores):
+        value = getattr(score, column)
+        kind = _KINDS.index(score.mechanism.split(",")[0]) if score.mechanism.split(",")[0] in _KINDS else 4
+        if math.isfinite(value):
+            ax.hlines(place, min(finite) / 1.5, value, color="0.85", linewidth=1, zorder=1)
+            ax.plot(value, place, MARKERS[kind], color=COLOURS[kind], markersize=6)
+        names.append(score.mechanism if math.isfinite(value) else f"{score.mechanism} (infinite)")
+    reference = getattr(comparison.scores[-1], column)
+    if reference > 0:
+        ax.axvline(reference, color="0.4", linestyle=":", linewidth=1)
+        ax.annotate(
+            "posterior, not private",
+            (reference, 0),
+            xycoords=("data", "axes fraction"),
+            xytext=(4, 4),
+            textcoords="offset points",
+            fontsize="small",
+            color="0.3",
+        )
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.3, -0.7)
+    ax.set(xscale="log", xlabel=_LABELS[column], title=f"{comparison.guarantee}, {comparison.adjacency}")
+    ax.tick_params(axis="y", length=0)
+    return tidy(ax)

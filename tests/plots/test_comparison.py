@@ -1,0 +1,40 @@
+"""The picture of a comparison: what is on it. How it looks was looked at."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+import pymc_dirdp as pmd
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.plots.comparison import plot_comparison
+
+COMPARISON = pmd.compare(pmd.ApproxDP(epsilon=1.0, delta=1e-6), prior=np.ones(2), n_records=100, simulations=20)
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("column", ["kl_posterior", "kl_estimate", "l_inf", "hellinger"])
+def test_every_mechanism_is_there_in_order(column):
+    ax = plot_comparison(COMPARISON, column=column)
+    names = [label.get_text().removesuffix(" (infinite)") for label in ax.get_yticklabels()]
+    scores = {score.mechanism: getattr(score, column) for score in COMPARISON.scores}
+    assert sorted(names) == sorted(set(scores) - {"posterior, not private"})
+    values = [scores[name] for name in names]
+    assert values == sorted(values)
+    points = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 1]
+    assert points == [value for value in values if np.isfinite(value)]
+
+
+def test_axes_go_in_and_come_out():
+    _, ax = plt.subplots()
+    assert plot_comparison(COMPARISON, ax=ax) is ax
+    with pytest.raises(ArgumentError, match="kl_posterior"):
+        plot_comparison(COMPARISON, column="kl")
