@@ -21,14 +21,15 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
+from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.sampling.fast import dirichlet
-from pymc_dirdp.utility import dirichlet_kl
+from pymc_dirdp.scoring import losses, predicted_data, private_parameters
 
 __all__ = ["Comparison", "Score", "compare"]
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 _Any = DirichletMechanism | NoisyCounts | TruncatedNoiseMechanism | HellingerMechanism
@@ -51,9 +52,10 @@ class Score:
         Its public numbers.
     kl_posterior : float
         Expected divergence of the private posterior from the posterior, in nats, summed over rows.
+    kl_draw : float
+        Expected divergence of one private posterior draw from the data's frequencies, in nats, averaged over rows.
     kl_estimate : float
-        Expected divergence of what is released from the data's frequencies, in nats, averaged over rows: of the draw
-        for a Dirichlet mechanism, of the estimate for noise.
+        The same of the best that is released: the draw of a Dirichlet mechanism, the noisy frequencies of the others.
     l_inf, hellinger : float
         Expected largest error of a frequency, and expected Hellinger distance of frequencies, averaged over rows.
     pure : bool
@@ -63,6 +65,7 @@ class Score:
     mechanism: str
     noise: str
     kl_posterior: float
+    kl_draw: float
     kl_estimate: float
     l_inf: float
     hellinger: float
@@ -123,7 +126,7 @@ def compare(
     prior: ArrayLike,
     n_records: int,
     adjacency: str = "replace-one",
-    simulations: int = 400,
+    simulations: int = 1000,
 ) -> Comparison:
     """The same target for every mechanism that releases counts, and how accurate each would be.
 
@@ -137,7 +140,7 @@ def compare(
         Number of records in all, at least one for each row; rows hold an equal share.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change.
-    simulations : int, default 400
+    simulations : int, default 1000
         Number of simulated data sets. All mechanisms see the same ones; a score has a Monte Carlo error of a few
         per cent.
 
@@ -154,16 +157,14 @@ def compare(
     relation = adjacency_named(adjacency)
     n_rows = math.prod(parameters.shape[:-1])
     size = max(1, round(integer(n_rows, n_records=n_records) / n_rows))
-    # A fixed seed is harmless: there is no data here, and scores can be compared between calls.
-    rng = np.random.default_rng(20261121)
-    data = [rng.multinomial(size, p) for p in dirichlet(parameters, integer(1, simulations=simulations), rng)]
+    data = predicted_data(parameters, size * n_rows, integer(1, simulations=simulations))
     scores, unattainable = [], []
     for name, made in _candidates(guarantee, parameters, size * n_rows, relation.name):
         try:
-            scores.append(_score(name, made(), parameters, data, rng))
+            scores.append(_score(name, made(), parameters, data))
         except UnattainableError:
             unattainable.append(name)
-    scores.append(_score("posterior, not private", DirichletMechanism(parameters, 1.0), parameters, data, rng))
+    scores.append(_score("posterior, not private", DirichletMechanism(parameters, 1.0), parameters, data))
     return Comparison(guarantee, relation.name, tuple(scores), tuple(unattainable))
 
 
@@ -207,30 +208,26 @@ def _hellinger(guarantee: Guarantee, prior: Array, n_records: int, sensitivity: 
     )
 
 
-def _score(name: str, mechanism: _Any, prior: Array, data: list[NDArray[np.int64]], rng: np.random.Generator) -> Score:
-    losses = []
-    for counts in data:
-        private, released = _released(mechanism, counts, prior, rng)
-        losses.append(
-            (dirichlet_kl(counts + prior, private), *_distances(counts / counts.sum(-1, keepdims=True), released))
-        )
-    kl_posterior, kl_estimate, l_inf, hellinger = np.mean(losses, axis=0).tolist()
+def _score(name: str, mechanism: _Any, prior: Array, data: Integers) -> Score:
+    expected = losses(mechanism, prior, data)
+    p = data / data.sum(axis=-1, keepdims=True)
+    kl, l_inf, hellinger = _distances(p, _released(mechanism, prior, data))
+    kl_estimate = expected.estimate if isinstance(mechanism, DirichletMechanism) else kl
     pure = math.isfinite(mechanism.pure_epsilon)
-    return Score(name, _noise(mechanism), kl_posterior, kl_estimate, l_inf, hellinger, pure)
+    return Score(name, _noise(mechanism), expected.posterior, expected.estimate, kl_estimate, l_inf, hellinger, pure)
 
 
-def _released(
-    mechanism: _Any, counts: NDArray[np.int64], prior: Array, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """Parameters of the private posterior, and what is released: a draw, or the estimate from noisy counts."""
+def _released(mechanism: _Any, prior: Array, data: Integers) -> Array:
+    """A draw of the Dirichlet mechanism, else the frequencies of the released counts, for each data set."""
+    rng = np.random.default_rng(20261122)
+    private = private_parameters(mechanism, prior, data, rng)
     if isinstance(mechanism, DirichletMechanism):
-        private = mechanism.concentration(counts)
-        return private, dirichlet(private, 1, rng)[0]
-    used = np.asarray(mechanism.release(counts, random_seed=rng), dtype=np.float64)
-    if isinstance(mechanism, NoisyCounts):
-        used = postprocessed(used, mechanism.postprocess, noise=mechanism.noise)
-    total = used.sum(axis=-1, keepdims=True)
-    return used + prior, np.where(total > 0, used / np.where(total > 0, total, 1.0), 1.0 / used.shape[-1])
+        draw: Array = dirichlet(private, 1, rng)[0]
+        return draw
+    released: Array = private - prior
+    total = released.sum(axis=-1, keepdims=True)
+    frequencies: Array = np.where(total > 0, released / np.where(total > 0, total, 1.0), 1.0 / released.shape[-1])
+    return frequencies
 
 
 def _noise(mechanism: _Any) -> str:
@@ -246,7 +243,7 @@ def _noise(mechanism: _Any) -> str:
 
 
 def _distances(p: Array, q: Array) -> tuple[float, float, float]:
-    """Divergence of q from p, l-infinity and Hellinger distance, averaged over rows."""
+    """Divergence of q from p, l-infinity and Hellinger distance, averaged over rows and data sets."""
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(p > 0, p * np.log(p / q), 0.0)
     affinity = np.minimum(np.sqrt(p * q).sum(axis=-1), 1.0)

@@ -15,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import checked_counts
 from pymc_dirdp.prior_predictive import CountLaw, count_law
 
-__all__ = ["PriorExpectedKL", "dirichlet_kl", "realised_kl"]
+__all__ = ["PriorExpectedKL", "dirichlet_kl", "dirichlet_kl_rows", "realised_kl"]
 
 Array = NDArray[np.float64]
 
@@ -31,8 +31,13 @@ def dirichlet_kl(u: ArrayLike, v: ArrayLike) -> float:
     first, second = positive_array(u=u), positive_array(v=v)
     if first.shape != second.shape:
         raise ArgumentError(f"Expected u and v of equal shape, got {first.shape} and {second.shape}.")
-    totals = _bregman(first.sum(axis=-1, keepdims=True), second.sum(axis=-1, keepdims=True))
-    return float(_bregman(first, second).sum() - totals.sum())
+    return float(dirichlet_kl_rows(first, second).sum())
+
+
+def dirichlet_kl_rows(u: Array, v: Array) -> Array:
+    """The same for each row, of arrays that are known to be positive. Shape `(...)`."""
+    totals = _bregman(u.sum(axis=-1, keepdims=True), v.sum(axis=-1, keepdims=True))
+    return np.asarray(_bregman(u, v).sum(axis=-1) - totals[..., 0])
 
 
 def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> float:

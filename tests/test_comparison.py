@@ -69,7 +69,7 @@ def test_a_comparison_is_text_html_and_a_frame():
     assert str(SIX).startswith("(1, 1e-06)-differential privacy, replace-one; a priori")
     assert "<table>" in SIX._repr_html_()
     frame = SIX.frame()
-    assert list(frame.columns) == ["noise", "kl_posterior", "kl_estimate", "l_inf", "hellinger", "pure"]
+    assert list(frame.columns) == ["noise", "kl_posterior", "kl_draw", "kl_estimate", "l_inf", "hellinger", "pure"]
     assert len(frame) == len(SIX.scores)
     assert np.all(frame["hellinger"] <= 1)
 

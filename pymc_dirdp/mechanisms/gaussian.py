@@ -65,8 +65,8 @@ class GaussianMechanism(NoisyCounts):
         return self.sigma
 
     @override
-    def _noise(self, rng: np.random.Generator) -> Array:
-        return rng.normal(0.0, self.sigma, size=self.prior.shape)
+    def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return rng.normal(0.0, self.sigma, size=shape)
 
     @property
     def _ratio(self) -> float:

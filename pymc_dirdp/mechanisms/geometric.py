@@ -67,10 +67,9 @@ class GeometricMechanism(NoisyCounts):
         return 1 / (math.sqrt(2) * math.sinh(1 / (2 * self.scale)))
 
     @override
-    def _noise(self, rng: np.random.Generator) -> Array:
+    def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         # The difference of two geometric variables; with p = 1 - exp(-1 / scale) each.
         p = -math.expm1(-1 / self.scale)
-        shape = self.prior.shape
         return (rng.geometric(p, size=shape) - rng.geometric(p, size=shape)).astype(np.float64)
 
     @property

@@ -66,8 +66,8 @@ class LaplaceMechanism(NoisyCounts):
         return math.sqrt(2) * self.scale
 
     @override
-    def _noise(self, rng: np.random.Generator) -> Array:
-        return rng.laplace(0.0, self.scale, size=self.prior.shape)
+    def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return rng.laplace(0.0, self.scale, size=shape)
 
     @property
     def _cells(self) -> int:

@@ -93,8 +93,12 @@ class NoisyCounts(Mechanism):
         """Standard deviation of the noise in one cell."""
 
     @abc.abstractmethod
-    def _noise(self, rng: np.random.Generator) -> Array:
-        """Noise for every cell."""
+    def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Independent noise of this shape."""
+
+    def mended(self, noisy: Array) -> Array:
+        """Noisy counts made nonnegative by `postprocess`. Shape (..., *prior.shape)."""
+        return postprocessed(noisy, self.postprocess, noise=self.noise)
 
     @property
     def _relation(self) -> Adjacency:
@@ -122,7 +126,7 @@ class NoisyCounts(Mechanism):
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
         """
-        return checked_counts(counts, self.prior.shape) + self._noise(generator(random_seed))
+        return checked_counts(counts, self.prior.shape) + self.noise_for(self.prior.shape, generator(random_seed))
 
     def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "fast", random_seed: Seed = None) -> Array:
         """Posterior draws given the noisy counts: `Dirichlet(noisy + prior)`.
@@ -151,14 +155,29 @@ class NoisyCounts(Mechanism):
         """
         one_of(("fast",), sampler=sampler)
         rng = generator(random_seed)
-        noisy = postprocessed(self.release(counts, random_seed=rng), self.postprocess, noise=self.noise)
-        return dirichlet(noisy + self.prior, integer(1, draws=draws), rng)
+        return self.sample_from(self.release(counts, random_seed=rng), draws=draws, random_seed=rng)
+
+    def sample_from(self, noisy: Array, *, draws: int = 1, random_seed: Seed = None) -> Array:
+        """Posterior draws given one release: post-processing, which anybody may do as often as they like.
+
+        Parameters
+        ----------
+        noisy : array, shape of `prior`
+            From :meth:`release`.
+        draws, random_seed
+            As for :meth:`sample`.
+
+        Returns
+        -------
+        y : array, shape ``(draws, *prior.shape)``
+        """
+        return dirichlet(self.mended(noisy) + self.prior, integer(1, draws=draws), generator(random_seed))
 
     def estimate(self, counts: ArrayLike, *, random_seed: Seed = None) -> Array:
         """Frequencies from the noisy counts, without the prior: shape of `prior`, rows add up to 1.
 
         A row of which nothing is left is uniform.
         """
-        noisy = postprocessed(self.release(counts, random_seed=random_seed), self.postprocess, noise=self.noise)
+        noisy = self.mended(self.release(counts, random_seed=random_seed))
         total = noisy.sum(axis=-1, keepdims=True)
         return np.where(total > 0, noisy / np.where(total > 0, total, 1.0), 1.0 / noisy.shape[-1])

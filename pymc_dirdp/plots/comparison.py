@@ -14,6 +14,7 @@ __all__ = ["plot_comparison"]
 
 _LABELS = {
     "kl_posterior": "expected KL, private posterior from posterior (nats)",
+    "kl_draw": "expected KL, private draw from frequencies (nats)",
     "kl_estimate": "expected KL, release from frequencies (nats)",
     "l_inf": "expected largest error of a frequency",
     "hellinger": "expected Hellinger distance of frequencies",
@@ -28,7 +29,7 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     ----------
     comparison : Comparison
         From :func:`pymc_dirdp.compare`.
-    column : {"kl_posterior", "kl_estimate", "l_inf", "hellinger"}, default "kl_posterior"
+    column : {"kl_posterior", "kl_draw", "kl_estimate", "l_inf", "hellinger"}, default "kl_posterior"
         What to show. Mechanisms for which it is infinite are named at the bottom.
     ax : matplotlib Axes or None
         None makes a new figure.

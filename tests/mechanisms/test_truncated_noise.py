@@ -85,7 +85,7 @@ def noise_laws(noise, scale):
 
 
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
-@pytest.mark.parametrize("scale", [0.4, 2.0, 9.0])
+@pytest.mark.parametrize("scale", [0.15, 0.4, 2.0, 9.0])
 @pytest.mark.parametrize("d", [2, 3])
 def test_curves_by_summation(noise, scale, d):
     mechanism = TruncatedNoiseMechanism(np.ones(d), 100, scale, noise=noise)
@@ -95,7 +95,7 @@ def test_curves_by_summation(noise, scale, d):
     if d == 3:
         # The second cell moves the other way.
         p, q = np.multiply.outer(p, q).ravel(), np.multiply.outer(q, p).ravel()
-    for order in (1.0 + 1e-7, 1.5, 4.0, 60.0):
+    for order in (1.0 + 1e-7, 1.5, 4.0, min(60.0, 500 / mechanism.pure_epsilon)):
         by_hand = math.log(math.fsum(q * np.exp(order * (np.log(p) - np.log(q))))) / (order - 1)
         assert mechanism.renyi(order) == pytest.approx(by_hand, rel=1e-6)
     assert mechanism.renyi(1) == pytest.approx(math.fsum(p * (np.log(p) - np.log(q))), rel=1e-9)

@@ -21,7 +21,7 @@ def _closed():
     plt.close("all")
 
 
-@pytest.mark.parametrize("column", ["kl_posterior", "kl_estimate", "l_inf", "hellinger"])
+@pytest.mark.parametrize("column", ["kl_posterior", "kl_draw", "kl_estimate", "l_inf", "hellinger"])
 def test_every_mechanism_is_there_in_order(column):
     ax = plot_comparison(COMPARISON, column=column)
     names = [label.get_text().removesuffix(" (infinite)") for label in ax.get_yticklabels()]
