@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import lambertw
 
-from pymc_dirdp.bounds import p1_theorem_1_concentration
 from pymc_dirdp.checks import at_least, fraction, integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 
@@ -91,6 +90,8 @@ def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: flo
         Number of categories, at least 2.
     """
     eta, probability, d = positive(eta=eta), fraction(probability=probability), integer(2, d=d)
+    from pymc_dirdp.bounds import p1_theorem_1_concentration  # Here, because `bounds` makes this file public.
+
     r = p1_theorem_1_concentration(order=order, epsilon=epsilon)
     alpha = 1 + 4 * (order - 1) * r
     beta = max(d * alpha / math.expm1(eta / 2), -math.log(probability) * 2 * (2 + eta) * (4 + 3 * eta) / eta**2)

@@ -1,16 +1,16 @@
 """One target, many tables: how much each may lose, and the mechanisms that together keep the guarantee."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 
 from pymc_dirdp.composition import Composition, Parallel
-from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.roots import log_excess, safe_root
 
-__all__ = ["allocate", "composed", "shares"]
+__all__ = ["allocate", "composed", "shares", "whole_share"]
 
 # One unit or so below the share: shares, added up in floating point, must not exceed the whole.
 _DOWN = 1 - 2**-50
@@ -39,10 +39,8 @@ def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> d
 
 def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ...]], draws: int) -> Mechanism:
     """The curves of a whole release: sequential within a group of tables, parallel over groups."""
-    members = tuple(
-        Composition(tuple((mechanism, draws) for name, mechanism in mechanisms.items() if name in group))
-        for group in groups
-    )
+    times = {name: (mechanism, 1 if mechanism.covers_all_draws else draws) for name, mechanism in mechanisms.items()}
+    members = tuple(Composition(tuple(times[name] for name in mechanisms if name in group)) for group in groups)
     return members[0] if len(members) == 1 else Parallel(members)
 
 
@@ -53,6 +51,7 @@ def allocate[M: Mechanism](
     weights: Mapping[str, float],
     groups: Sequence[tuple[str, ...]],
     draws: int,
+    once: Collection[str] = (),
 ) -> dict[str, M]:
     """Mechanisms that keep `guarantee` together.
 
@@ -71,6 +70,8 @@ def allocate[M: Mechanism](
         Tables that one person's records may feed together; every table is in one at least.
     draws : int
         Number of draws of each.
+    once : collection of str
+        Tables of which one release serves all draws.
 
     Returns
     -------
@@ -81,14 +82,13 @@ def allocate[M: Mechanism](
     ----------
     Theory, section 7.
     """
-    parts = {name: share * _DOWN / draws for name, share in shares(weights, groups).items()}
-    if draws == 1 and all(len(group) == 1 for group in groups):
-        return {name: calibrate(name, guarantee) for name in parts}
+    releases = {name: 1 if name in once else draws for name in weights}
+    if all(len(group) == 1 for group in groups) and set(releases.values()) == {1}:
+        return {name: calibrate(name, guarantee) for name in weights}
+    parts = {name: share * _DOWN / releases[name] for name, share in shares(weights, groups).items()}
     match guarantee:
-        case RenyiDP(order=order, epsilon=epsilon):
-            return {name: calibrate(name, RenyiDP(order=order, epsilon=epsilon * part)) for name, part in parts.items()}
-        case TruncatedCDP(rho=rho, omega=omega):
-            return {name: calibrate(name, TruncatedCDP(rho=rho * part, omega=omega)) for name, part in parts.items()}
+        case RenyiDP() | TruncatedCDP() | ZeroCDP() | PureDP():
+            return {name: calibrate(name, _scaled(guarantee, part)) for name, part in parts.items()}
         case ApproxDP(epsilon=epsilon, delta=delta):
             order, start = _gaussian_budget(epsilon, delta)
             while True:
@@ -97,8 +97,38 @@ def allocate[M: Mechanism](
                     return found
                 # At a high order the divergence is infinite before the guarantee is used up. A lower one reaches on.
                 order = 1 + (order - 1) / 2 if order > 1.1 else 1.0
-    # Calibration knows why it can't reach what is left.
-    return {name: calibrate(name, guarantee) for name in parts}
+    raise ArgumentError(f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(guarantee)}.")
+
+
+def _scaled(guarantee: RenyiDP | TruncatedCDP | ZeroCDP | PureDP, part: float) -> Guarantee:
+    """A part of a promise of which parts add up."""
+    match guarantee:
+        case RenyiDP(order=order, epsilon=epsilon):
+            return RenyiDP(order=order, epsilon=epsilon * part)
+        case TruncatedCDP(rho=rho, omega=omega):
+            return TruncatedCDP(rho=rho * part, omega=omega)
+        case ZeroCDP(rho=rho):
+            return ZeroCDP(rho=rho * part)
+        case PureDP(epsilon=epsilon):
+            return PureDP(epsilon=epsilon * part)
+
+
+def whole_share(mechanism: Mechanism, guarantee: Guarantee, draws: int) -> Guarantee:
+    """What all draws of a mechanism lose together, as a promise of their own for which others can be calibrated.
+
+    At the order of the guarantee, or for `ApproxDP` at one that suits it; so it compares mechanisms and proves nothing.
+    """
+    if isinstance(guarantee, TruncatedCDP):
+        return TruncatedCDP(rho=draws * mechanism.rho(guarantee.omega), omega=guarantee.omega)
+    if isinstance(guarantee, RenyiDP):
+        order = guarantee.order
+    elif isinstance(guarantee, ApproxDP):
+        order = _gaussian_budget(guarantee.epsilon, guarantee.delta)[0]
+        while not math.isfinite(mechanism.renyi(order)):
+            order = 1 + (order - 1) / 2
+    else:
+        return guarantee
+    return RenyiDP(order=order, epsilon=draws * mechanism.renyi(order))
 
 
 def _gaussian_budget(epsilon: float, delta: float) -> tuple[float, float]:

@@ -8,12 +8,23 @@ import math
 
 from scipy.special import polygamma
 
+from pymc_dirdp.accuracy import p1_equation_22, p1_sample_size, p1_theorem_2, p2_theorem_3, p2_theorem_4
 from pymc_dirdp.checks import at_least, fraction, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.guarantees import ApproxDP, RenyiDP, TruncatedCDP
 from pymc_dirdp.roots import safe_root
 
-__all__ = ["p1_theorem_1", "p1_theorem_1_concentration", "p2_theorem_1", "p2_theorem_2"]
+__all__ = [
+    "p1_equation_22",
+    "p1_sample_size",
+    "p1_theorem_1",
+    "p1_theorem_1_concentration",
+    "p1_theorem_2",
+    "p2_theorem_1",
+    "p2_theorem_2",
+    "p2_theorem_3",
+    "p2_theorem_4",
+]
 
 
 def _trigamma(x: float) -> float:

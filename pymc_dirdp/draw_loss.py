@@ -94,7 +94,7 @@ class DrawLoss:
     @property
     def greatest_t(self) -> float:
         """From this t on the moment generating function is infinite: the least `u_i / p_i`."""
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             return float(np.min(np.where(self.p > 0, self.u / self.p, np.inf)))
 
     def log_mgf(self, t: float) -> float:

@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.allocation import composed
 from pymc_dirdp.checks import positive
+from pymc_dirdp.choosing import NOISES
 from pymc_dirdp.composition import Composition
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 
-__all__ = ["as_mechanism", "to_dp_accounting", "to_opendp"]
+__all__ = ["as_mechanism", "mechanism_of_table", "to_dp_accounting", "to_opendp"]
 
 # Beyond this delta a loss counts as infinite.
 _CUT = 1e-20
@@ -39,19 +40,26 @@ def as_mechanism(release: Any) -> Mechanism:
     groups = getattr(release, "children", {})
     if not {"mechanism", "privacy"} <= set(groups):
         raise ArgumentError("Expected a mechanism, or a release from pymc_dirdp.sample.")
-    mechanisms = {
-        name: DirichletMechanism(
-            table["alpha"].values,
-            float(table["r"]),
-            adjacency=str(table.attrs["adjacency"]),
-            min_count=float(table.attrs["min_count"]),
-            contribution=int(table.attrs["contribution"]),
-        )
-        for name, table in groups["mechanism"].children.items()
-    }
+    mechanisms = {name: mechanism_of_table(table) for name, table in groups["mechanism"].children.items()}
     attrs = groups["privacy"].attrs
     groups = [tuple(group) for group in json.loads(attrs["groups"])]
     return composed(mechanisms, groups, int(attrs["draws"]))
+
+
+def mechanism_of_table(table: Any) -> Mechanism:
+    """How one table was released, from its group of a release."""
+    attrs, adjacency = table.attrs, str(table.attrs["adjacency"])
+    if attrs["mechanism"] != DirichletMechanism.__name__:
+        (kind,) = (kind for kind in NOISES.values() if kind.__name__ == attrs["mechanism"])
+        amount = float(table["noise_parameter"])
+        return kind(table["prior"].values, amount, adjacency=adjacency, postprocess=str(attrs["postprocess"]))
+    return DirichletMechanism(
+        table["alpha"].values,
+        float(table["r"]),
+        adjacency=adjacency,
+        min_count=float(attrs["min_count"]),
+        contribution=int(attrs["contribution"]),
+    )
 
 
 def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:

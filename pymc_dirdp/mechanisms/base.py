@@ -3,7 +3,7 @@
 import abc
 import math
 from collections.abc import Callable, Hashable
-from typing import overload
+from typing import ClassVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,9 @@ class Mechanism(abc.ABC):
     The curves take a number or an array of numbers and return the same shape. Each value is an upper bound on the
     loss between all neighbouring data sets.
     """
+
+    covers_all_draws: ClassVar[bool] = False
+    """Whether one release serves any number of draws; otherwise each draw is a release of its own."""
 
     @abc.abstractmethod
     def _renyi(self, order: float) -> float: ...

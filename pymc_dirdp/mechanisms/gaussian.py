@@ -64,6 +64,11 @@ class GaussianMechanism(NoisyCounts):
     def noise(self) -> float:
         return self.sigma
 
+    @property
+    @override
+    def parameter(self) -> float:
+        return self.sigma
+
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.normal(0.0, self.sigma, size=shape)

@@ -66,6 +66,11 @@ class GeometricMechanism(NoisyCounts):
     def noise(self) -> float:
         return 1 / (math.sqrt(2) * math.sinh(1 / (2 * self.scale)))
 
+    @property
+    @override
+    def parameter(self) -> float:
+        return self.scale
+
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         # The difference of two geometric variables; with p = 1 - exp(-1 / scale) each.

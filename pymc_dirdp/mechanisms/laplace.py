@@ -65,6 +65,11 @@ class LaplaceMechanism(NoisyCounts):
     def noise(self) -> float:
         return math.sqrt(2) * self.scale
 
+    @property
+    @override
+    def parameter(self) -> float:
+        return self.scale
+
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.laplace(0.0, self.scale, size=shape)

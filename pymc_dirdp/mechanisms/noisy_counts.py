@@ -35,6 +35,8 @@ class NoisyCounts(Mechanism):
         How noisy counts are made nonnegative, see :func:`pymc_dirdp.mechanisms.postprocess.postprocessed`.
     """
 
+    covers_all_draws = True
+
     prior: Array
     adjacency: str
     postprocess: str
@@ -91,6 +93,11 @@ class NoisyCounts(Mechanism):
     @abc.abstractmethod
     def noise(self) -> float:
         """Standard deviation of the noise in one cell."""
+
+    @property
+    @abc.abstractmethod
+    def parameter(self) -> float:
+        """What calibration solves for and the class takes after `prior`: sigma, or the scale."""
 
     @abc.abstractmethod
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

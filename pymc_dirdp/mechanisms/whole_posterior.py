@@ -33,6 +33,7 @@ class WholePosterior(Mechanism):
     """
 
     adjacency = "replace-one"
+    covers_all_draws = True
 
     prior: Array
     n_records: int

@@ -9,18 +9,20 @@ import xarray as xr
 
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.models.plan import Plan, PlannedTable
 from pymc_dirdp.models.tables import Table
+from pymc_dirdp.scoring import losses, predicted_data
 from pymc_dirdp.utility import PriorExpectedKL, effective_records
 
-__all__ = ["described", "dim_name", "labels"]
+__all__ = ["cell_dims", "described", "dim_name", "labels"]
 
 # Where the curves of a release are written down. Anybody can compute more points from r and alpha.
 _ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
 _EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
 _DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
 # What the group of a mechanism holds.
-_FACTS = ("alpha", "prior", "r")
+_FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
 
 
 def described(chosen: Plan, composition: Mechanism, *, sampler: str) -> dict[str, xr.Dataset]:
@@ -39,7 +41,8 @@ def labels(table: Table) -> dict[str, list[Any]]:
     return {dim: list(values) for dim, values in table.coords.items() if values is not None}
 
 
-def _cell_dims(table: Table) -> list[str]:
+def cell_dims(table: Table) -> list[str]:
+    """Dims of the table of counts: those of the variable, and for a Beta one of its two outcomes."""
     axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
     dims = [dim_name(table.name, axis, dim) for axis, dim in enumerate(axes)]
     # A variable of the group may not have the name of a dim.
@@ -49,26 +52,30 @@ def _cell_dims(table: Table) -> list[str]:
 
 def _mechanism(part: PlannedTable, chosen: Plan, sampler: str) -> xr.Dataset:
     table, mechanism = part.table, part.mechanism
-    dims = _cell_dims(table)
+    dims = cell_dims(table)
     coords = {f"{dim}_labels" if dim in _FACTS else dim: values for dim, values in labels(table).items()} | (
         {dims[-1]: ["success", "failure"]} if table.family == "beta" else {}
     )
-    return xr.Dataset(
-        {"alpha": (dims, mechanism.alpha), "prior": (dims, table.prior), "r": ((), mechanism.r)},
-        coords={dim: values for dim, values in coords.items() if dim in dims},
-        attrs={
-            "mechanism": type(mechanism).__name__,
-            "family": table.family,
-            # As JSON, because a name may hold any sign.
-            "observed": json.dumps([likelihood.name for likelihood in table.likelihoods]),
-            "adjacency": mechanism.adjacency,
-            "min_count": mechanism.min_count,
-            "contribution": mechanism.contribution,
-            "strategy": chosen.strategy,
-            "objective": chosen.objective,
-            "sampler": sampler,
-        },
-    )
+    attrs: dict[str, str | float] = {
+        "mechanism": type(mechanism).__name__,
+        "family": table.family,
+        # As JSON, because a name may hold any sign.
+        "observed": json.dumps([likelihood.name for likelihood in table.likelihoods]),
+        "adjacency": mechanism.adjacency,
+        "strategy": chosen.strategy,
+        "objective": chosen.objective,
+        "sampler": sampler,
+    }
+    variables: dict[str, Any] = {"prior": (dims, table.prior)}
+    if isinstance(mechanism, DirichletMechanism):
+        variables |= {"alpha": (dims, mechanism.alpha), "r": ((), mechanism.r)}
+        attrs |= {"min_count": mechanism.min_count, "contribution": mechanism.contribution}
+    else:
+        variables |= {"noise_parameter": ((), mechanism.parameter), "noise_sd": ((), mechanism.noise)}
+        attrs |= {"postprocess": mechanism.postprocess}
+    if part.choice is not None:
+        attrs |= {"chosen_from": json.dumps(part.choice.losses)}
+    return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)
 
 
 def _privacy(chosen: Plan, curves: Mechanism) -> xr.Dataset:
@@ -113,14 +120,21 @@ def _expected(part: PlannedTable, strategy: str) -> dict[str, float]:
     if n_records is None:
         missing = ("n_records", "effective_records", "expected_kl_posterior", "expected_kl_estimate")
         return dict.fromkeys(missing, np.nan)
-    # alpha = prior + s for every strategy but algorithm-1, whose alpha is flat.
-    keep = 0.0 if strategy == "algorithm-1" else 1.0
-    s = float((mechanism.alpha - keep * part.table.prior).flat[0])
-    expected = PriorExpectedKL(part.table.prior, n_records)
+    if isinstance(mechanism, DirichletMechanism):
+        # alpha = prior + s for every strategy but algorithm-1, whose alpha is flat.
+        keep = 0.0 if strategy == "algorithm-1" else 1.0
+        s = float((mechanism.alpha - keep * part.table.prior).flat[0])
+        expected = PriorExpectedKL(part.table.prior, n_records)
+        posterior = expected.posterior(mechanism.r, s, keep=keep)
+        # Nothing has no frequencies.
+        estimate = expected.estimate(mechanism.r, s, keep=keep) if n_records else np.nan
+    else:
+        simulated = losses(mechanism, part.table.prior, predicted_data(part.table.prior, n_records))
+        posterior, estimate = simulated.posterior, simulated.estimate if n_records else np.nan
+    r = mechanism.r if isinstance(mechanism, DirichletMechanism) else 1.0
     return {
         "n_records": float(n_records),
-        "effective_records": effective_records(mechanism.r, n_records),
-        "expected_kl_posterior": expected.posterior(mechanism.r, s, keep=keep),
-        # Nothing has no frequencies.
-        "expected_kl_estimate": expected.estimate(mechanism.r, s, keep=keep) if n_records else np.nan,
+        "effective_records": effective_records(r, n_records),
+        "expected_kl_posterior": posterior,
+        "expected_kl_estimate": estimate,
     }

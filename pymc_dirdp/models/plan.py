@@ -1,24 +1,29 @@
 """From a model and a guarantee to mechanisms, by public numbers only: no observed value is read here."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
 import pymc as pm
 
 from pymc_dirdp.adjacency import adjacency_named
-from pymc_dirdp.allocation import allocate, composed
+from pymc_dirdp.allocation import allocate, composed, whole_share
 from pymc_dirdp.calibration import OBJECTIVES, STRATEGIES, calibrate
 from pymc_dirdp.checks import at_least, integer, one_of, positive
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.choosing import KINDS, Choice, noise, rank
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.models.groups import people
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
 
 __all__ = ["Plan", "PlannedTable", "plan"]
+
+# How many counts are simulated in all to choose between mechanisms.
+_CELLS = 200_000
 
 
 @dataclass(frozen=True)
@@ -29,15 +34,18 @@ class PlannedTable:
     ----------
     table : Table
         Its public facts.
-    mechanism : DirichletMechanism
-        How each draw of it is made.
+    mechanism : DirichletMechanism or NoisyCounts
+        How it is released.
     n_records : int or None
         The public number of records under replace-one; the planning size under add-remove, if one was given.
+    choice : Choice or None
+        Under `mechanism="auto"`: the a priori losses by which the mechanism was chosen.
     """
 
     table: Table
-    mechanism: DirichletMechanism
+    mechanism: DirichletMechanism | NoisyCounts
     n_records: int | None
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True)
@@ -114,8 +122,12 @@ def plan(
         What `"optimal"` keeps small, see :func:`pymc_dirdp.calibrate`.
     draws : int, default 1
         Number of posterior draws. They compose: more draws from the same data lose more.
-    mechanism : {"dirichlet"}, default "dirichlet"
-        Which mechanism.
+    mechanism : {"dirichlet", "gaussian", "laplace", "geometric", "auto"}, default "dirichlet"
+        `"dirichlet"` draws from a tempered and smoothed posterior. The others add noise to the counts and draw from the
+        posterior given the noisy counts, which are published too: one release serves any number of draws, and other
+        guarantees than a Dirichlet draw has can be kept. `"auto"` takes, for each table, the one with the least a
+        priori loss for `objective`; no data decides. The counts of a table with noise are proved for one record of
+        each person.
     n_records : int or mapping of str to int, optional
         Planning size under add-remove, where the number of records is private; one for all tables, or by table. Refused
         under replace-one, where the model says it.
@@ -148,7 +160,7 @@ def plan(
     Theory, section 2 for the rows of a table, section 6 for `contribution`, section 7 for several tables and draws.
     """
     relation = adjacency_named(adjacency)
-    one_of(("dirichlet",), mechanism=mechanism)
+    one_of(KINDS, mechanism=mechanism)
     one_of(STRATEGIES, strategy=strategy)
     one_of(OBJECTIVES, objective=objective)
     draws = integer(1, draws=draws)
@@ -167,29 +179,48 @@ def plan(
         sizes = _planning_sizes(n_records, found)
     groups = people(tuple(found.values()), disjoint, contribution)
 
-    known: dict[Hashable, DirichletMechanism] = {}
-
-    def calibrated(name: str, share: Guarantee) -> DirichletMechanism:
+    def calibrated(kind: str, name: str, share: Guarantee) -> DirichletMechanism | NoisyCounts:
         prior = found[name].prior
         # Features with as many categories have the same problem.
-        problem = share, prior.shape, prior.tobytes(), sizes[name]
+        problem = kind, share, prior.shape, prior.tobytes(), sizes[name]
         if problem not in known:
-            known[problem] = calibrate(
-                share,
-                prior=prior,
-                n_records=sizes[name],
-                adjacency=relation.name,
-                strategy=strategy,
-                objective=objective,
-                min_count=min_count,
-                contribution=contribution,
-            )
+            if kind == "dirichlet":
+                known[problem] = calibrate(
+                    share,
+                    prior=prior,
+                    n_records=sizes[name],
+                    adjacency=relation.name,
+                    strategy=strategy,
+                    objective=objective,
+                    min_count=min_count,
+                    contribution=contribution,
+                )
+            else:
+                known[problem] = noise(kind, share, prior, relation.name, contribution)
         return known[problem]
 
-    chosen = allocate(guarantee, calibrated, weights=_weights(weights, found), groups=groups, draws=draws)
+    known: dict[Hashable, DirichletMechanism | NoisyCounts] = {}
+    budget = _weights(weights, found)
+
+    def allocated(kinds: Mapping[str, str]) -> dict[str, DirichletMechanism | NoisyCounts]:
+        return allocate(
+            guarantee,
+            lambda name, share: calibrated(kinds[name], name, share),
+            weights=budget,
+            groups=groups,
+            draws=draws,
+            once=[name for name, kind in kinds.items() if kind != "dirichlet"],
+        )
+
+    kinds = dict.fromkeys(found, mechanism)
+    choices: dict[str, Choice] = {}
+    if mechanism == "auto":
+        choices = _choices(guarantee, found, sizes, relation.name, objective, draws, contribution, allocated)
+        kinds = {name: choice.best for name, choice in choices.items()}
+    chosen = allocated(kinds)
     return Plan(
         guarantee=guarantee,
-        parts=tuple(PlannedTable(table, chosen[name], sizes[name]) for name, table in found.items()),
+        parts=tuple(PlannedTable(table, chosen[name], sizes[name], choices.get(name)) for name, table in found.items()),
         groups=groups,
         strategy=strategy,
         objective=objective,
@@ -199,6 +230,47 @@ def plan(
         contribution=contribution,
         library_version=version("pymc-dirdp"),
     )
+
+
+def _choices(
+    guarantee: Guarantee,
+    found: Mapping[str, Table],
+    sizes: Mapping[str, int | None],
+    adjacency: str,
+    objective: str,
+    draws: int,
+    contribution: int,
+    allocated: Callable[[Mapping[str, str]], dict[str, DirichletMechanism | NoisyCounts]],
+) -> dict[str, Choice]:
+    """The best mechanism for each table, at what the Dirichlet mechanism would lose for it."""
+    if contribution > 1:
+        # Noise is not proved there, so there is nothing to choose from.
+        dirichlet = allocated(dict.fromkeys(found, "dirichlet"))
+        shares: dict[str, Guarantee] = {}
+    else:
+        try:
+            dirichlet = allocated(dict.fromkeys(found, "dirichlet"))
+            shares = {name: whole_share(made, guarantee, draws) for name, made in dirichlet.items()}
+        except UnattainableError:
+            # No Dirichlet draw keeps it: then geometric noise is the measure.
+            dirichlet = {}
+            other = allocated(dict.fromkeys(found, "geometric"))
+            shares = {name: whole_share(made, guarantee, 1) for name, made in other.items()}
+    if len(found) == 1:
+        # One release serves all draws, so noise may lose what all draws together may.
+        shares = dict.fromkeys(shares, guarantee)
+    return {
+        name: rank(
+            dirichlet.get(name),
+            shares.get(name),
+            prior=table.prior,
+            n_records=sizes[name],
+            adjacency=adjacency,
+            objective=objective,
+            cells=_CELLS // len(found),
+        )
+        for name, table in found.items()
+    }
 
 
 def _weights(weights: Mapping[str, float] | None, found: Iterable[str]) -> dict[str, float]:

@@ -15,7 +15,8 @@ from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning, UnattainableError, UnsupportedModelError
 from pymc_dirdp.guarantees import Guarantee
-from pymc_dirdp.models.description import described, dim_name, labels
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.models.description import cell_dims, described, dim_name, labels
 from pymc_dirdp.models.deterministics import evaluated, of_parameters
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.plan import Plan, plan
@@ -76,7 +77,7 @@ def sample(
     -------
     release : xarray.DataTree
         Group `posterior` as `pm.sample` returns it, with dims `chain=1` and `draw=draws`, and groups `mechanism` (one
-        child for each table), `privacy` and `utility`. It holds no count and may be published.
+        child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published.
 
     Raises
     ------
@@ -135,16 +136,20 @@ def sample(
         ledger.spend(chosen.guarantee, what=", ".join(counts), mechanism=composition, adjacency=chosen.adjacency)
     # One generator for all tables, which moves on: no two of them share their noise.
     rng = generator(random_seed)
-    drawn = {
-        part.table.name: _released(
-            part.table,
-            part.mechanism.sample(counts[part.table.name], draws=chosen.draws, sampler=sampler, random_seed=rng),
-        )
-        for part in chosen.parts
-    }
+    drawn: dict[str, Array] = {}
+    for part in chosen.parts:
+        name = part.table.name
+        if isinstance(part.mechanism, DirichletMechanism):
+            values = part.mechanism.sample(counts[name], draws=chosen.draws, sampler=sampler, random_seed=rng)
+        else:
+            # The guarantee is about the noisy counts, so they are published, and every draw is made from them.
+            noisy = part.mechanism.release(counts[name], random_seed=rng)
+            frame[f"/mechanism/{name}"]["noisy_counts"] = (cell_dims(part.table), noisy)
+            values = part.mechanism.sample_from(noisy, draws=chosen.draws, random_seed=rng)
+        drawn[name] = _released(part.table, values)
     marks = _marks(chosen, left_out, seeded=random_seed is not None)
-    values = drawn | evaluated(model, kept, drawn)
-    tree = xr.DataTree.from_dict({"/posterior": _posterior(values, chosen, model, marks), **frame})
+    everything = drawn | evaluated(model, kept, drawn)
+    tree = xr.DataTree.from_dict({"/posterior": _posterior(everything, chosen, model, marks), **frame})
     tree.attrs = marks
     return tree
 

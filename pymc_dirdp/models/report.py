@@ -4,14 +4,19 @@ import html
 import json
 import math
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pymc_dirdp.allocation import whole_share
+from pymc_dirdp.choosing import rank
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.guarantees import ApproxDP, RenyiDP, TruncatedCDP
+from pymc_dirdp.interop import mechanism_of_table
 from pymc_dirdp.models.description import described
 from pymc_dirdp.models.plan import Plan
 
@@ -19,6 +24,10 @@ __all__ = ["Report", "report"]
 
 # Of the text, in characters.
 _WIDTH = 110
+# How many counts are simulated in all to compare mechanisms.
+_CELLS = 100_000
+# Smaller differences are not worth a word: they are within the error of the simulation or a matter of taste.
+_CLEARLY = 1.25
 
 
 @dataclass(frozen=True)
@@ -86,11 +95,11 @@ def report(release: xr.DataTree | Plan) -> Report:
     sections = (
         ("Promise", _promise(privacy)),
         ("Equivalent", _equivalents(privacy)),
-        ("Mechanism", _mechanism(next(iter(mechanisms.values())))),
+        ("Mechanism", _mechanism(mechanisms.values())),
         ("Tables", tuple((name, _table(mechanism)) for name, mechanism in mechanisms.items())),
         ("A priori, without the data", _utility(utility, str(privacy.attrs["adjacency"]))),
     )
-    notes = _notes(release)
+    notes = (*_notes(release), *_advice(privacy, utility, mechanisms))
     title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {', '.join(mechanisms)}"
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
 
@@ -146,23 +155,52 @@ def _equivalents(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _mechanism(mechanism: xr.Dataset) -> tuple[tuple[str, str], ...]:
-    attrs = mechanism.attrs
+def _mechanism(mechanisms: Iterable[xr.Dataset]) -> tuple[tuple[str, str], ...]:
+    laws = dict.fromkeys(_law(mechanism) for mechanism in mechanisms)
+    attrs = next(iter(mechanisms)).attrs
     how = f"{attrs['strategy']}, for the {attrs['objective']}" if attrs["strategy"] == "optimal" else attrs["strategy"]
     return (
-        ("law", f"{attrs['mechanism']}: Dirichlet(r x + alpha), x the counts"),
+        ("law", "; ".join(laws)),
         ("strategy", str(how)),
         ("sampler", f"{attrs['sampler']}: floating point" if attrs["sampler"] == "fast" else str(attrs["sampler"])),
     )
 
 
+def _law(mechanism: xr.Dataset) -> str:
+    kind = str(mechanism.attrs["mechanism"])
+    if "r" in mechanism:
+        return f"{kind}: Dirichlet(r x + alpha), x the counts"
+    how = mechanism.attrs["postprocess"]
+    return f"{kind}: Dirichlet(z + prior), z the noisy counts, mended by {how!r}"
+
+
 def _table(mechanism: xr.Dataset) -> str:
+    observed = ", ".join(json.loads(mechanism.attrs["observed"]))
+    return f"{_numbers(mechanism)}, shape {mechanism['prior'].shape}, from {observed}{_chosen(mechanism)}"
+
+
+def _numbers(mechanism: xr.Dataset) -> str:
+    if "r" not in mechanism:
+        kind = str(mechanism.attrs["mechanism"]).removesuffix("Mechanism")
+        return f"{kind} noise of standard deviation {float(mechanism['noise_sd']):.4g}"
     alpha, r = mechanism["alpha"].values, float(mechanism["r"])
     low, high = float(alpha.min()), float(alpha.max())
     flat = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-    observed = ", ".join(json.loads(mechanism.attrs["observed"]))
-    above = "; r above 1, so the draw is more concentrated than the posterior" if r > 1 else ""
-    return f"r {r:.4g}, alpha {flat}, shape {alpha.shape}, from {observed}{above}"
+    above = " (above 1, so the draw is more concentrated than the posterior)" if r > 1 else ""
+    return f"r {r:.4g}{above}, alpha {flat}"
+
+
+def _chosen(mechanism: xr.Dataset) -> str:
+    if "chosen_from" not in mechanism.attrs:
+        return ""
+    (best, least), *others = json.loads(mechanism.attrs["chosen_from"])
+    if not others:
+        return f"; {best} by auto, nothing else can keep the promise"
+    return f"; {best} by auto: next is {others[0][0]} with {_times(others[0][1], least)} its loss"
+
+
+def _times(loss: float, least: float) -> str:
+    return f"{loss / least:.3g} times" if least > 0 else "more than"
 
 
 def _utility(utility: xr.Dataset, adjacency: str) -> tuple[tuple[str, str], ...]:
@@ -196,3 +234,32 @@ def _notes(release: xr.DataTree) -> tuple[tuple[str, str], ...]:
     if "left_out" in release.attrs:
         notes.append(("left out", str(release.attrs["left_out"])))
     return tuple(notes)
+
+
+def _advice(privacy: xr.Dataset, utility: xr.Dataset, mechanisms: dict[str, xr.Dataset]) -> Iterator[tuple[str, str]]:
+    """Which tables noise on counts would serve clearly better, for the same promise; by public numbers."""
+    sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
+    if int(privacy.attrs["contribution"]) > 1:
+        return
+    kind = {kind.__name__: kind for kind in (ApproxDP, RenyiDP, TruncatedCDP)}[privacy.attrs["guarantee"]]
+    guarantee = kind(**{field.name: privacy.attrs[field.name] for field in fields(kind)})
+    for name, table in mechanisms.items():
+        if "r" not in table or "chosen_from" in table.attrs or not sizes[name] > 0:
+            continue
+        made = mechanism_of_table(table)
+        whole = guarantee if len(mechanisms) == 1 else whole_share(made, guarantee, int(privacy.attrs["draws"]))
+        choice = rank(
+            made,
+            whole,
+            prior=table["prior"].values,
+            n_records=int(sizes[name]),
+            adjacency=str(table.attrs["adjacency"]),
+            objective=str(table.attrs["objective"]),
+            cells=_CELLS // len(mechanisms),
+        )
+        if choice.margin("dirichlet") > _CLEARLY:
+            yield (
+                name,
+                f"{choice.best} noise on the counts would lose {choice.margin('dirichlet'):.2g} times less, a priori "
+                f"and for the {choice.objective}: mechanism='auto'",
+            )
