@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.allocation import whole_share
 from pymc_dirdp.choosing import rank
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.guarantees import ApproxDP, RenyiDP, TruncatedCDP
+from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.interop import mechanism_of_table
 from pymc_dirdp.models.description import described
 from pymc_dirdp.models.plan import Plan
@@ -241,7 +241,7 @@ def _advice(privacy: xr.Dataset, utility: xr.Dataset, mechanisms: dict[str, xr.D
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     if int(privacy.attrs["contribution"]) > 1:
         return
-    kind = {kind.__name__: kind for kind in (ApproxDP, RenyiDP, TruncatedCDP)}[privacy.attrs["guarantee"]]
+    kind = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}[privacy.attrs["guarantee"]]
     guarantee = kind(**{field.name: privacy.attrs[field.name] for field in fields(kind)})
     for name, table in mechanisms.items():
         if "r" not in table or "chosen_from" in table.attrs or not sizes[name] > 0:
