@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pymc_dirdp import bounds
+    from pymc_dirdp.auditing.attack import audit
+    from pymc_dirdp.auditing.curve_audit import audit_curve
     from pymc_dirdp.calibration import calibrate
     from pymc_dirdp.comparison import compare
+    from pymc_dirdp.confidential import Confidential
     from pymc_dirdp.counting import count
+    from pymc_dirdp.draw_loss import DrawLoss
     from pymc_dirdp.errors import (
         ArgumentError,
         BudgetError,
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
         UnattainableError,
         UnsupportedModelError,
     )
+    from pymc_dirdp.frontier import expected_loss, least_guarantee, least_records, privacy_utility
     from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
     from pymc_dirdp.interop import to_dp_accounting, to_opendp
     from pymc_dirdp.ledger import Ledger
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.simplex import SimplexMechanism
     from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
     from pymc_dirdp.models.builders import bayesian_network, naive_bayes
+    from pymc_dirdp.models.diagnostics import diagnose
+    from pymc_dirdp.models.leave_one_out import elpd
     from pymc_dirdp.models.plan import Plan, plan
     from pymc_dirdp.models.prediction import log_likelihood, predict_log_proba
     from pymc_dirdp.models.predictive import sample_posterior_predictive
@@ -39,16 +46,25 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.report import report
     from pymc_dirdp.models.tables import tables
     from pymc_dirdp.plots.comparison import plot_comparison
+    from pymc_dirdp.plots.draw import plot_draw
+    from pymc_dirdp.plots.frontier import plot_frontier
+    from pymc_dirdp.plots.ledger import plot_ledger
+    from pymc_dirdp.plots.posteriors import plot_posteriors, plot_ternary
+    from pymc_dirdp.plots.privacy import plot_privacy
     from pymc_dirdp.posteriors.distance import hellinger_distance
+    from pymc_dirdp.realised import RealisedLoss
     from pymc_dirdp.simplex_domain import SimplexDomain
+    from pymc_dirdp.utility import PriorExpectedKL
 
 __all__ = [
     "ApproxDP",
     "ArgumentError",
     "BudgetError",
+    "Confidential",
     "DataError",
     "DirdpError",
     "DirichletMechanism",
+    "DrawLoss",
     "GaussianMechanism",
     "GeometricMechanism",
     "HellingerMechanism",
@@ -57,7 +73,9 @@ __all__ = [
     "LedgerError",
     "NonPrivateHellinger",
     "Plan",
+    "PriorExpectedKL",
     "PureDP",
+    "RealisedLoss",
     "RenyiDP",
     "SeededReleaseWarning",
     "SimplexDomain",
@@ -67,18 +85,32 @@ __all__ = [
     "UnattainableError",
     "UnsupportedModelError",
     "ZeroCDP",
+    "audit",
+    "audit_curve",
     "bayesian_network",
     "bounds",
     "calibrate",
     "compare",
     "convert",
     "count",
+    "diagnose",
+    "elpd",
+    "expected_loss",
     "hellinger_distance",
+    "least_guarantee",
+    "least_records",
     "log_likelihood",
     "naive_bayes",
     "plan",
     "plot_comparison",
+    "plot_draw",
+    "plot_frontier",
+    "plot_ledger",
+    "plot_posteriors",
+    "plot_privacy",
+    "plot_ternary",
     "predict_log_proba",
+    "privacy_utility",
     "report",
     "sample",
     "sample_posterior_predictive",
@@ -90,9 +122,13 @@ __all__ = [
 # Where each name lives. Nothing is imported before it is asked for: SciPy alone takes a third of a second, and the
 # mathematics needs no PyMC.
 _HOMES = {
+    "auditing.attack": ("audit",),
+    "auditing.curve_audit": ("audit_curve",),
     "calibration": ("calibrate",),
     "comparison": ("compare",),
+    "confidential": ("Confidential",),
     "counting": ("count",),
+    "draw_loss": ("DrawLoss",),
     "errors": (
         "ArgumentError",
         "BudgetError",
@@ -103,6 +139,7 @@ _HOMES = {
         "UnattainableError",
         "UnsupportedModelError",
     ),
+    "frontier": ("expected_loss", "least_guarantee", "least_records", "privacy_utility"),
     "guarantees": ("ApproxDP", "PureDP", "RenyiDP", "TruncatedCDP", "ZeroCDP", "convert"),
     "interop": ("to_dp_accounting", "to_opendp"),
     "ledger": ("Ledger",),
@@ -114,6 +151,8 @@ _HOMES = {
     "mechanisms.simplex": ("SimplexMechanism",),
     "mechanisms.truncated_noise": ("TruncatedNoiseMechanism",),
     "models.builders": ("bayesian_network", "naive_bayes"),
+    "models.diagnostics": ("diagnose",),
+    "models.leave_one_out": ("elpd",),
     "models.plan": ("Plan", "plan"),
     "models.prediction": ("log_likelihood", "predict_log_proba"),
     "models.predictive": ("sample_posterior_predictive",),
@@ -121,8 +160,15 @@ _HOMES = {
     "models.report": ("report",),
     "models.tables": ("tables",),
     "plots.comparison": ("plot_comparison",),
+    "plots.draw": ("plot_draw",),
+    "plots.frontier": ("plot_frontier",),
+    "plots.ledger": ("plot_ledger",),
+    "plots.posteriors": ("plot_posteriors", "plot_ternary"),
+    "plots.privacy": ("plot_privacy",),
     "posteriors.distance": ("hellinger_distance",),
+    "realised": ("RealisedLoss",),
     "simplex_domain": ("SimplexDomain",),
+    "utility": ("PriorExpectedKL",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

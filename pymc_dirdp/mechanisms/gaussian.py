@@ -11,6 +11,7 @@ from scipy.special import log_ndtr
 from pymc_dirdp.checks import positive
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.roots import least_epsilon
+from pymc_dirdp.sampling.grid import on_grid
 
 __all__ = ["GaussianMechanism"]
 
@@ -20,7 +21,7 @@ Array = NDArray[np.float64]
 @final
 @dataclass(frozen=True, eq=False)
 class GaussianMechanism(NoisyCounts):
-    """Release `counts + Normal(0, sigma**2)`, independent in every cell.
+    """Release `counts + Normal(0, sigma**2)`, independent in every cell, on a fine grid.
 
     Parameters
     ----------
@@ -36,7 +37,8 @@ class GaussianMechanism(NoisyCounts):
     Notes
     -----
     All curves are exact. The loss is normal with standard deviation `Delta_2 / sigma`, `Delta_2**2` being 2 under
-    replace-one and 1 under add-remove.
+    replace-one and 1 under add-remove. The noise is rounded to a grid that holds all whole numbers, so the last bits of
+    a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`).
 
     References
     ----------
@@ -71,7 +73,7 @@ class GaussianMechanism(NoisyCounts):
 
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        return rng.normal(0.0, self.sigma, size=shape)
+        return on_grid(rng.normal(0.0, self.sigma, size=shape), self.noise)
 
     @property
     def _ratio(self) -> float:

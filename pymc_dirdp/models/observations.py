@@ -14,7 +14,15 @@ from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, probability_o
 from pymc_dirdp.models.parents import indexing, stored_parent
 from pymc_dirdp.models.tables import Table, root_model
 
-__all__ = ["read_counts", "total_records"]
+__all__ = [
+    "evaluated_input",
+    "followed",
+    "read_counts",
+    "records_by_cell",
+    "rows_of",
+    "total_records",
+    "whole_numbers",
+]
 
 Counts = NDArray[np.int64]
 
@@ -47,7 +55,7 @@ def total_records(table: Table, model: pm.Model | None = None) -> int:
     model = root_model(model)
     total = 0
     for likelihood in table.likelihoods:
-        observed, kind, batch = _followed(likelihood, table, model)
+        observed, kind, batch = followed(likelihood, table, model)
         total += math.prod(batch) if kind.trials is None else int(_trials(observed, kind, batch).sum())
     return total
 
@@ -81,21 +89,19 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     model = root_model(model)
     counts = np.zeros(table.shape, dtype=np.int64)
     for likelihood in table.likelihoods:
-        observed, kind, batch = _followed(likelihood, table, model)
-        values = _whole_numbers(_evaluated(stored_observations(observed, model), observed), observed)
-        row = _rows(values, observed, likelihood, table, model)
+        observed, kind, batch = followed(likelihood, table, model)
+        values = whole_numbers(evaluated_input(stored_observations(observed, model), observed), observed)
+        row = rows_of(values, observed, likelihood, table, model)
         if kind.name == "categorical":
             counts += _tally(values, row, observed, table)
         elif likelihood.parents:
-            counts += _gathered(_records(values, observed, kind, batch), row, table)
+            counts += _gathered(records_by_cell(values, observed, kind, batch), row, table)
         else:
-            counts += _summed(_records(values, observed, kind, batch), likelihood, table)
+            counts += _summed(records_by_cell(values, observed, kind, batch), likelihood, table)
     return counts
 
 
-def _followed(
-    likelihood: Likelihood, table: Table, model: pm.Model
-) -> tuple[Variable[Any, Any], Kind, tuple[int, ...]]:
+def followed(likelihood: Likelihood, table: Table, model: pm.Model) -> tuple[Variable[Any, Any], Kind, tuple[int, ...]]:
     """The observed variable, its kind, and the batch shape of its observations, which has to fit the table."""
     observed = model.named_vars.get(likelihood.name)
     if observed is None:
@@ -113,12 +119,12 @@ def _followed(
             raise _wrong(observed, f"do not have the {length} rows of the prior along axis {axis}")
     size, _ = parameters(observed)
     # PyMC repeats the likelihood up to `shape=`; the same record would count many times.
-    if size is not None and tuple(_evaluated(size, observed)) != batch:
+    if size is not None and tuple(evaluated_input(size, observed)) != batch:
         raise _wrong(observed, "do not have the shape that the variable declares")
     return observed, kind, batch
 
 
-def _records(values: Counts, observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts:
+def records_by_cell(values: Counts, observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts:
     """The observations as counts of categories: shape (*batch, d)."""
     trials = np.ones(batch, dtype=np.int64) if kind.trials is None else _trials(observed, kind, batch)
     if kind.core:
@@ -156,7 +162,7 @@ def _gathered(records: Counts, row: Counts, table: Table) -> Counts:
     return counts.reshape(table.shape)
 
 
-def _rows(
+def rows_of(
     values: Counts, observed: Variable[Any, Any], likelihood: Likelihood, table: Table, model: pm.Model
 ) -> Counts:
     """The number of the table's row that each observation feeds, in the batch shape of raw records."""
@@ -172,7 +178,7 @@ def _rows(
     for index, length in zip(found.indices, table.shape[:-1], strict=True):
         stored = stored_parent(index, model)
         assert stored is not None
-        code = _whole_numbers(_evaluated(stored, observed), observed, "parents")
+        code = whole_numbers(evaluated_input(stored, observed), observed, "parents")
         # An index of its own length would be repeated, and one person's parents would move many records.
         if code.shape != batch:
             raise _wrong(observed, "do not have one code for each observation", "parents")
@@ -186,7 +192,7 @@ def _trials(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) ->
     """`n` for every observation."""
     assert kind.trials is not None
     given = parameters(observed)[1][kind.trials]
-    trials = _whole_numbers(_evaluated(given, observed), observed, "number of trials")
+    trials = whole_numbers(evaluated_input(given, observed), observed, "number of trials")
     aligned = (1,) * (len(batch) - trials.ndim) + trials.shape
     if any(n not in (1, length) for n, length in zip(aligned, batch, strict=True)):
         raise _wrong(observed, "have another shape than the number of trials")
@@ -195,7 +201,8 @@ def _trials(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) ->
     return trials
 
 
-def _evaluated(variable: Variable[Any, Any], observed: Variable[Any, Any]) -> NDArray[Any]:
+def evaluated_input(variable: Variable[Any, Any], observed: Variable[Any, Any]) -> NDArray[Any]:
+    """The value of an input of a likelihood; no error shows it."""
     try:
         return evaluate(variable)
     except Exception:
@@ -204,7 +211,8 @@ def _evaluated(variable: Variable[Any, Any], observed: Variable[Any, Any]) -> ND
     raise _wrong(observed, "or their number of trials cannot be computed")
 
 
-def _whole_numbers(values: NDArray[Any], observed: Variable[Any, Any], what: str = "observations") -> Counts:
+def whole_numbers(values: NDArray[Any], observed: Variable[Any, Any], what: str = "observations") -> Counts:
+    """The same values as integers, or an error that says what is wrong with them and never what they are."""
     if values.dtype.kind not in "biuf":
         raise _wrong(observed, "are not a dense array of numbers", what)
     if not np.all(np.isfinite(values)):

@@ -241,7 +241,9 @@ def _advice(privacy: xr.Dataset, utility: xr.Dataset, mechanisms: dict[str, xr.D
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     if int(privacy.attrs["contribution"]) > 1:
         return
-    kind = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}[privacy.attrs["guarantee"]]
+    kind = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}[
+        privacy.attrs["guarantee"]
+    ]
     guarantee = kind(**{field.name: privacy.attrs[field.name] for field in fields(kind)})
     for name, table in mechanisms.items():
         if "r" not in table or "chosen_from" in table.attrs or not sizes[name] > 0:

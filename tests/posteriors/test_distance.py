@@ -61,7 +61,9 @@ def test_the_definition_also_for_unequal_totals(a, b):
 def test_nearly_empty_cells_keep_their_digits():
     a, b = [1e-9, 5.0], [3 + 1e-9, 2.0]
     assert hellinger_distance(a, b) == pytest.approx(by_mpmath(a, b), rel=1e-13)
-    assert hellinger_distance([1e-30, 0.5], [0.5, 1e-30]) == pytest.approx(by_mpmath([1e-30, 0.5], [0.5, 1e-30]), rel=1e-13)
+    assert hellinger_distance([1e-30, 0.5], [0.5, 1e-30]) == pytest.approx(
+        by_mpmath([1e-30, 0.5], [0.5, 1e-30]), rel=1e-13
+    )
 
 
 def test_symmetry_identity_and_broadcasting():

@@ -1,0 +1,110 @@
+"""What counting an event on two data sets proves about the privacy loss, with a stated confidence."""
+
+import math
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainccinv, betaincinv
+
+from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+
+__all__ = ["allowed", "epsilon_of", "loss_of", "lower_limit", "upper_limit"]
+
+Array = NDArray[np.float64]
+
+# Truncated and zero-concentrated promises hold at every order; these many are looked at.
+_ORDERS = 40
+_LARGEST_ORDER = 1e4
+
+
+def lower_limit(hits: ArrayLike, n: int, level: float) -> Array:
+    """Clopper and Pearson's lower confidence limit of a probability.
+
+    Parameters
+    ----------
+    hits : array_like of int
+        In how many of `n` independent trials the event happened.
+    n : int
+        Number of trials.
+    level : float
+        With at most this probability the limit is above the truth, whatever the truth is.
+
+    Returns
+    -------
+    limit : array, shape of `hits`
+
+    References
+    ----------
+    Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404.
+    """
+    k = np.asarray(hits, dtype=np.float64)
+    return np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, level), 0.0)
+
+
+def upper_limit(hits: ArrayLike, n: int, level: float) -> Array:
+    """Clopper and Pearson's upper confidence limit. Arguments as for :func:`lower_limit`."""
+    k = np.asarray(hits, dtype=np.float64)
+    return np.where(k < n, betainccinv(k + 1, np.maximum(n - k, 1), level), 1.0)
+
+
+def epsilon_of(p: ArrayLike, q: ArrayLike, delta: float) -> Array:
+    """Epsilon that (epsilon, delta)-differential privacy needs at least, if an event has probabilities `p` and `q`.
+
+    `log((p - delta) / q)`: it grows with p and falls with q, so limits may stand for both. May be negative.
+    """
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(np.asarray(p) - delta, 0.0)) - np.log(q))
+
+
+def loss_of(guarantee: Guarantee, p: ArrayLike, q: ArrayLike) -> Array:
+    """The loss, in the guarantee's own measure, that an event with probabilities `p` and `q` proves at least.
+
+    By data processing: two laws are no closer than the two laws of "it happened". Grows with p and falls with q
+    where `p > q`; 0 or less elsewhere.
+    """
+    p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
+    match guarantee:
+        case ApproxDP(epsilon=epsilon):
+            return np.asarray(p - np.exp(epsilon) * q)
+        case PureDP():
+            return epsilon_of(p, q, 0.0)
+        case RenyiDP(order=order):
+            return _renyi(p, q, order)
+        case TruncatedCDP(omega=omega):
+            return _rho(p, q, omega)
+        case ZeroCDP():
+            return _rho(p, q, math.inf)
+    assert_never(guarantee)
+
+
+def allowed(guarantee: Guarantee) -> float:
+    """What the guarantee allows in its own measure."""
+    match guarantee:
+        case ApproxDP(delta=delta):
+            return delta
+        case TruncatedCDP(rho=rho) | ZeroCDP(rho=rho):
+            return rho
+    return guarantee.epsilon
+
+
+def promised_orders(omega: float) -> Array:
+    """Orders in `(1, omega]`, denser near 1. A divergence at any of them may refute the promise."""
+    return 1 + np.geomspace(1e-3 * min(1.0, omega - 1), min(omega, _LARGEST_ORDER) - 1, _ORDERS)
+
+
+def _rho(p: Array, q: Array, omega: float) -> Array:
+    return np.asarray(np.max([_renyi(p, q, order) / order for order in promised_orders(omega).tolist()], axis=0))
+
+
+def _renyi(p: Array, q: Array, order: float) -> Array:
+    """Rényi divergence of two laws on "it happened" and "it did not"; 0 where `p <= q`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_p, log_q, not_p, not_q = np.log(p), np.log(q), np.log1p(-p), np.log1p(-q)
+        if order == 1:
+            # 0 log 0 is 0.
+            divergence = p * (log_p - log_q) + np.where(p < 1, (1 - p) * (not_p - not_q), 0.0)
+        else:
+            first, second = order * log_p + (1 - order) * log_q, order * not_p + (1 - order) * not_q
+            divergence = np.logaddexp(first, np.where(p < 1, second, -np.inf)) / (order - 1)
+    return np.asarray(np.where(p > q, divergence, 0.0))

@@ -1,0 +1,94 @@
+"""A released draw, with the error that was to be expected of it before any data were read."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pymc_dirdp.checks import fraction, one_of
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.interop import mechanism_of_table
+from pymc_dirdp.plots.axes import COLOURS, axes_or_new, tidy
+from pymc_dirdp.sampling.fast import dirichlet
+from pymc_dirdp.scoring import predicted_data, private_parameters
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_draw"]
+
+Array = NDArray[np.float64]
+
+_MOST_CELLS = 60
+
+
+def plot_draw(
+    release: xr.DataTree, *, var_name: str | None = None, prob: float = 0.9, ax: "Axes | None" = None
+) -> "Axes":
+    """Each category of the first draw, with an a priori band for the frequency in the data. Public.
+
+    The band is what the draw's error spans with this probability over data sets that the prior predicts, for each
+    category by itself. It uses no data: it is the same for every release of this plan, and it may be published.
+
+    Parameters
+    ----------
+    release : xarray.DataTree
+        From :func:`pymc_dirdp.sample`.
+    var_name : str or None
+        Which table; the first one by default.
+    prob : float, default 0.9
+        Probability of the band, in (0, 1).
+    ax : matplotlib Axes or None
+        None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+    """
+    tables = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
+    name = next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)
+    table = tables[name]
+    n_records = float(release["utility"]["n_records"].sel(table=name))
+    if not n_records >= 1:
+        raise ArgumentError("No a priori band without n_records, the size to plan for: pass it to sample().")
+    prior = table["prior"].values
+    if prior.size > _MOST_CELLS:
+        raise ArgumentError(f"{name!r} has {prior.size} cells; at most {_MOST_CELLS} can be read in one picture.")
+    errors = _errors(table, prior, int(n_records))
+    low, high = np.quantile(errors, [(1 - fraction(prob=prob)) / 2, (1 + prob) / 2], axis=0)
+    draw = release.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
+    value = np.asarray(draw.values, dtype=np.float64)
+    if table.attrs["family"] == "beta":
+        # The probability of success; that of failure is its mirror image.
+        low, high = low[..., 0], high[..., 0]
+    value, low, high = value.ravel(), low.ravel(), high.ravel()
+    ax = axes_or_new(ax, figsize=(5.5, 0.9 + 0.32 * len(value)))
+    places = np.arange(len(value))
+    # The error is draw minus frequency, so the frequency is draw minus error.
+    ax.hlines(
+        places, np.clip(value - high, 0, 1), np.clip(value - low, 0, 1), color=COLOURS[2], linewidth=5, alpha=0.35
+    )
+    ax.plot(value, places, "o", color=COLOURS[0], markersize=5)
+    ax.set_yticks(places, _labels(draw))
+    ax.set_ylim(len(value) - 0.4, -0.6)
+    ax.set(xlabel=f"{name}: private draw, and a {prob:.0%} band for the data's frequency, a priori", xlim=(0, None))
+    ax.tick_params(axis="y", length=0)
+    return tidy(ax)
+
+
+def _errors(table: xr.Dataset, prior: Array, n_records: int) -> Array:
+    """Errors of a draw as an estimate of the frequencies, on simulated data sets. Shape (simulations, *prior.shape)."""
+    data = predicted_data(prior, n_records)
+    rng = np.random.default_rng(20261123)
+    private = private_parameters(mechanism_of_table(table), prior, data, rng)
+    sizes = data.sum(axis=-1, keepdims=True)
+    errors: Array = dirichlet(private, 1, rng)[0] - data / np.where(sizes > 0, sizes, 1)
+    return errors
+
+
+def _labels(draw: xr.DataArray) -> list[str]:
+    if draw.ndim == 0:
+        return [str(draw.name)]
+    stacked: Any = draw.stack(cell=draw.dims)
+    return [", ".join(map(str, cell)) if isinstance(cell, tuple) else str(cell) for cell in stacked["cell"].values]

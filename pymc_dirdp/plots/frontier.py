@@ -1,0 +1,55 @@
+"""What accuracy costs in privacy."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from pymc_dirdp.frontier import Frontier
+from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, axes_or_new, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_frontier"]
+
+
+def plot_frontier(frontier: Frontier, *, ax: "Axes | None" = None) -> "Axes":
+    """Expected loss against the privacy loss allowed, a line for each mechanism, both axes logarithmic.
+
+    Parameters
+    ----------
+    frontier : Frontier
+        From :func:`pymc_dirdp.privacy_utility`, with guarantees of one kind.
+    ax : matplotlib Axes or None
+        None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+    """
+    ax = axes_or_new(ax, figsize=(5.5, 3.6))
+    amounts = frontier.amounts
+    for place, (mechanism, losses) in enumerate(frontier.losses.items()):
+        kept = [(x, y) for x, y in zip(amounts, losses, strict=True) if math.isfinite(y) and y > 0]
+        style = place % len(COLOURS)
+        # The choice of the best lies upon other lines: draw it broad and pale below them.
+        look: dict[str, Any] = {"color": COLOURS[style], "linestyle": DASHES[style], "marker": MARKERS[style]}
+        if mechanism == "auto":
+            look |= {"linewidth": 6, "alpha": 0.25, "marker": "", "zorder": 1}
+        ax.plot(
+            [x for x, _ in kept],
+            [y for _, y in kept],
+            label=mechanism,
+            markersize=4,
+            **look,
+        )
+    kind = type(frontier.guarantees[0]).__name__
+    name = "rho" if kind in ("TruncatedCDP", "ZeroCDP") else "epsilon"
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel=f"{name} of {kind}",
+        ylabel=f"expected KL, {frontier.objective} (nats)",
+        title=f"{frontier.n_records} records",
+    )
+    ax.legend(frameon=False, fontsize="small")
+    return tidy(ax)

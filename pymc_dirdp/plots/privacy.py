@@ -1,0 +1,145 @@
+"""Privacy curves: exact, published, and of given neighbours."""
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
+
+from pymc_dirdp.adjacency import adjacency_named
+from pymc_dirdp.bounds import p1_theorem_1, p2_theorem_2
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.interop import as_mechanism
+from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.plots.axes import COLOURS, DASHES, axes_or_new, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_privacy"]
+
+Array = NDArray[np.float64]
+
+_POINTS = 60
+
+
+def plot_privacy(
+    source: Any,
+    *,
+    curve: str = "delta",
+    pairs: Iterable[tuple[ArrayLike, ArrayLike]] = (),
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """The exact privacy curve, with the published bound and with given pairs of neighbours where there are any.
+
+    Parameters
+    ----------
+    source : Mechanism or xarray.DataTree
+        A mechanism or a release.
+    curve : {"delta", "renyi"}, default "delta"
+        `"delta"`: delta against epsilon, with P2 Theorem 2 for a Dirichlet mechanism. `"renyi"`: the Rényi divergence
+        against the order, with P1 Theorem 1.
+    pairs : iterable of (array, array)
+        Neighbouring tables of counts whose divergence is drawn too, for `"renyi"` and a Dirichlet mechanism: brute
+        force that stays below the curve. Made-up data only: a picture of the observed ones must not be published.
+    ax : matplotlib Axes or None
+        None makes a new figure.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+    """
+    one_of(("delta", "renyi"), curve=curve)
+    mechanism = as_mechanism(source)
+    dirichlet = mechanism if isinstance(mechanism, DirichletMechanism) else None
+    neighbours = list(pairs)
+    if neighbours and (dirichlet is None or curve != "renyi"):
+        raise ArgumentError("pairs= is for curve='renyi' of a DirichletMechanism.")
+    ax = axes_or_new(ax, figsize=(5.5, 3.6))
+    if curve == "delta":
+        return _deltas(mechanism, dirichlet, ax)
+    return _divergences(mechanism, dirichlet, neighbours, ax)
+
+
+def _deltas(mechanism: Mechanism, dirichlet: DirichletMechanism | None, ax: "Axes") -> "Axes":
+    last = min(mechanism.epsilon(1e-10), 60.0)
+    epsilons = np.linspace(0, last, _POINTS)
+    deltas = np.asarray(mechanism.delta(epsilons))
+    shown = deltas > 1e-12
+    ax.plot(epsilons[shown], deltas[shown], DASHES[0], color=COLOURS[0], label="exact")
+    if dirichlet is not None and dirichlet.contribution == 1:
+        grid = np.geomspace(1e-10, 0.5, 30).tolist()
+        relation = adjacency_named(dirichlet.adjacency)
+        bound = [
+            p2_theorem_2(
+                delta=delta,
+                alpha_min=float(dirichlet.alpha.min()) + dirichlet.r * dirichlet.min_count,
+                r=dirichlet.r,
+                delta_2_squared=relation.delta_2_squared,
+                delta_inf=relation.delta_inf,
+            ).epsilon
+            for delta in grid
+        ]
+        ax.plot(bound, grid, DASHES[1], color=COLOURS[1], label="P2 Theorem 2")
+        ax.set_xlim(0, min(max(bound), 3 * last))
+    ax.set(yscale="log", xlabel="epsilon", ylabel="delta", ylim=(1e-10, 1.5))
+    ax.legend(frameon=False, fontsize="small")
+    return tidy(ax)
+
+
+def _divergences(
+    mechanism: Mechanism, dirichlet: DirichletMechanism | None, pairs: list[tuple[ArrayLike, ArrayLike]], ax: "Axes"
+) -> "Axes":
+    orders = np.geomspace(1.01, 256, _POINTS)
+    exact = np.asarray(mechanism.renyi(orders))
+    finite = np.isfinite(exact)
+    if dirichlet is not None:
+        # As far as the curve is finite, to the end.
+        end = orders[finite][-1]
+        orders = np.geomspace(1.01, end, _POINTS)
+        exact, finite = np.asarray(mechanism.renyi(orders)), np.ones(_POINTS, dtype=bool)
+        if dirichlet.contribution == 1:
+            known = [(order, _published(dirichlet, order)) for order in orders.tolist()]
+            known = [(order, value) for order, value in known if value < 30 * exact[-1]]
+            ax.plot(*zip(*known, strict=True), DASHES[1], color=COLOURS[1], label="P1 Theorem 1")
+    ax.plot(orders[finite], exact[finite], DASHES[0], color=COLOURS[0], label="exact")
+    for number, (x, y) in enumerate(pairs):
+        assert dirichlet is not None
+        u, v = dirichlet.concentration(x), dirichlet.concentration(y)
+        values = np.array([_of_pair(order, u, v) for order in orders.tolist()])
+        shown = np.isfinite(values) & (values > 0)
+        label = "these neighbours" if not number else None
+        ax.plot(orders[shown], values[shown], DASHES[3], color=COLOURS[2], label=label)
+    ax.set(xscale="log", yscale="log", xlabel="Rényi order", ylabel="divergence (nats)")
+    ax.legend(frameon=False, fontsize="small")
+    return tidy(ax)
+
+
+def _published(mechanism: DirichletMechanism, order: float) -> float:
+    relation = adjacency_named(mechanism.adjacency)
+    try:
+        return p1_theorem_1(
+            order=order,
+            r=mechanism.r,
+            alpha_min=float(mechanism.alpha.min()) + mechanism.r * mechanism.min_count,
+            delta_2_squared=relation.delta_2_squared,
+            delta_inf=relation.delta_inf,
+        ).epsilon
+    except ArgumentError:
+        return math.inf
+
+
+def _of_pair(order: float, u: Array, v: Array) -> float:
+    """Rényi divergence of two tables of Dirichlet laws, from beta functions."""
+    mixed = order * u - (order - 1) * v
+    if np.any(mixed <= 0):
+        return math.inf
+
+    def log_beta(z: Array) -> Array:
+        return np.asarray(gammaln(z).sum(axis=-1) - gammaln(z.sum(axis=-1)))
+
+    return float(np.sum(log_beta(mixed) - order * log_beta(u) + (order - 1) * log_beta(v)) / (order - 1))

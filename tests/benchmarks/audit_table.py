@@ -1,0 +1,58 @@
+"""What an attack sees of each mechanism: `uv run tests/benchmarks/audit_table.py`. Takes half a minute."""
+
+import time
+
+import pymc_dirdp as pmd
+from pymc_dirdp.auditing.attack import audit
+from pymc_dirdp.auditing.curve_audit import audit_curve
+
+TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-3)
+DOMAIN = pmd.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)
+SUBJECTS = {
+    "Dirichlet, replace-one": (pmd.calibrate(TARGET, prior=[1, 1, 1, 1], strategy="temper"), 400_000),
+    "Dirichlet, add-remove": (
+        pmd.calibrate(TARGET, prior=[1, 1, 1, 1], adjacency="add-remove", strategy="temper"),
+        400_000,
+    ),
+    "Dirichlet, two rows": (pmd.calibrate(TARGET, prior=[[1, 4, 4], [4, 1.2, 4]], strategy="temper"), 400_000),
+    "Gaussian": (pmd.GaussianMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Laplace": (pmd.LaplaceMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Geometric": (pmd.GeometricMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Hellinger, smooth": (pmd.HellingerMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60), 20_000),
+    "Truncated geometric, d = 2": (
+        pmd.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
+        40_000,
+    ),
+    "Truncated geometric, d = 3": (
+        pmd.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1, 1], n_records=20),
+        40_000,
+    ),
+    "Truncated Laplace, d = 2": (
+        pmd.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60, noise="laplace"),
+        40_000,
+    ),
+    "Simplex": (pmd.SimplexMechanism.for_guarantee(TARGET, DOMAIN), 400_000),
+}
+
+
+def table():
+    """One line for each mechanism: the claim, the exact epsilon, what was found, and the law against the curve."""
+    yield (
+        f"{'mechanism':<28}{'claimed':>9}{'exact':>9}{'found':>9}{'ceiling':>9}{'n':>9}"
+        f"  {'verdict':<12}{'shortfall of curve':>19}{'seconds':>9}"
+    )
+    for name, (mechanism, n) in SUBJECTS.items():
+        start = time.perf_counter()
+        result = audit(mechanism, claim=TARGET, delta=TARGET.delta, n=n, random_seed=20)
+        bound = result.bounds[-1]
+        law = audit_curve(mechanism, claim=TARGET)
+        yield (
+            f"{name:<28}{TARGET.epsilon:>9.4f}{bound.stated:>9.4f}{bound.lower:>9.4f}{bound.ceiling:>9.2f}{n:>9}"
+            f"  {result.verdict:<12}{law.shortfall:>19.1e}{time.perf_counter() - start:>9.1f}"
+        )
+
+
+if __name__ == "__main__":
+    print(f"{TARGET}; false alarm of each line below 1e-6")
+    for line in table():
+        print(line)

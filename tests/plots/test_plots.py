@@ -1,0 +1,157 @@
+"""What is on the pictures. How they look was looked at."""
+
+import matplotlib as mpl
+import numpy as np
+import pymc as pm
+import pytest
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+import pymc_dirdp as pmd
+from pymc_dirdp.errors import ArgumentError
+
+TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+VOTES = np.array([60, 40, 20])
+MECHANISM = pmd.DirichletMechanism(np.full(4, 2.7), 0.2)
+
+
+def votes():
+    with pm.Model(coords={"vote": ["yes", "no", "abstain"]}) as model:
+        p = pm.Dirichlet("p", a=np.ones(3), dims="vote")
+        pm.Multinomial("votes", n=120, p=p, observed=VOTES)
+    return model
+
+
+@pytest.fixture(scope="module")
+def release():
+    return pmd.sample(TARGET, votes())
+
+
+@pytest.fixture(scope="module")
+def diagnosis(release):
+    return pmd.diagnose(release, votes(), nuts=False, draws=200)
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    plt.close("all")
+
+
+def line(ax, label):
+    return next(line for line in ax.lines if line.get_label() == label)
+
+
+def test_the_frontier_shows_every_loss():
+    grid = [pmd.ApproxDP(epsilon=e, delta=1e-6) for e in (0.1, 1, 10)]
+    frontier = pmd.privacy_utility(grid, prior=np.ones(3), n_records=100, mechanisms=("dirichlet", "laplace", "auto"))
+    _, ax = plt.subplots()
+    assert pmd.plot_frontier(frontier, ax=ax) is ax
+    for name, losses in frontier.losses.items():
+        np.testing.assert_allclose(line(ax, name).get_xydata(), np.column_stack([frontier.amounts, losses]))
+    pure = pmd.privacy_utility([pmd.PureDP(epsilon=1)], prior=np.ones(3), n_records=100)
+    assert line(pmd.plot_frontier(pure), "dirichlet").get_xydata().size == 0
+
+
+def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
+    ax = pmd.plot_privacy(MECHANISM)
+    exact, bound = line(ax, "exact").get_xydata(), line(ax, "P2 Theorem 2").get_xydata()
+    np.testing.assert_allclose(MECHANISM.delta(exact[:, 0]), exact[:, 1])
+    assert np.all(MECHANISM.delta(bound[:, 0]) <= bound[:, 1])
+    pairs = [([0, 1, 3, 3], [1, 0, 3, 3]), ([10, 5, 2, 2], [9, 6, 2, 2])]
+    ax = pmd.plot_privacy(MECHANISM, curve="renyi", pairs=pairs)
+    exact = line(ax, "exact").get_xydata()
+    bound = line(ax, "P1 Theorem 1").get_xydata()
+    np.testing.assert_allclose(MECHANISM.renyi(exact[:, 0]), exact[:, 1])
+    assert np.all(MECHANISM.renyi(bound[:, 0]) <= bound[:, 1] * (1 + 1e-12))
+    brute = [curve.get_xydata() for curve in ax.lines if len(curve.get_xydata()) == len(exact)][-2:]
+    assert brute[0][:, 1] == pytest.approx(exact[:, 1], rel=1e-6)  # the worst pair
+    assert np.all(brute[1][:, 1] < exact[:, 1])
+    with pytest.raises(ArgumentError, match="pairs"):
+        pmd.plot_privacy(MECHANISM, pairs=pairs)
+
+
+def test_privacy_of_a_release_and_of_noise(release):
+    assert line(pmd.plot_privacy(release), "exact").get_xydata()[0, 0] == 0
+    ax = pmd.plot_privacy(pmd.GaussianMechanism([1, 1], 3.0), curve="renyi")
+    assert [curve.get_label() for curve in ax.lines] == ["exact"]
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "laplace"])
+def test_the_band_of_a_draw_is_public_and_covers_the_frequencies(mechanism):
+    covered = []
+    for _ in range(25):
+        release = pmd.sample(TARGET, votes(), mechanism=mechanism)
+        ax = pmd.plot_draw(release, prob=0.9)
+        (bands,) = ax.collections
+        ends = np.array([segment[:, 0] for segment in bands.get_segments()])
+        covered += ((ends[:, 0] <= VOTES / 120) & (ends[:, 1] >= VOTES / 120)).tolist()
+        points = ax.lines[0].get_xdata()
+        np.testing.assert_array_equal(points, release["posterior"]["p"].values[0, 0])
+        plt.close(ax.figure)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["yes", "no", "abstain"]
+    assert np.mean(covered) > 0.7
+
+
+def test_bands_need_a_size_and_some_room(release):
+    private = pmd.sample(TARGET, votes(), adjacency="add-remove", strategy="temper")
+    with pytest.raises(ArgumentError, match="n_records"):
+        pmd.plot_draw(private)
+    with pytest.raises(ArgumentError, match="var_name"):
+        pmd.plot_draw(release, var_name="q")
+
+
+def test_the_ledger_shows_what_is_left():
+    ledger = pmd.Ledger(pmd.RenyiDP(order=4, epsilon=1.0))
+    pmd.sample(pmd.RenyiDP(order=4, epsilon=0.25), votes(), ledger=ledger)
+    ax = pmd.plot_ledger(ledger)
+    full, spent = ax.patches
+    assert full.get_width() == 1
+    assert spent.get_width() == pytest.approx(0.25, rel=1e-6)
+    assert ax.texts[0].get_text() == "0.25 spent, 0.75 left"
+    assert "1 release" in ax.get_title()
+
+
+def test_posteriors_go_into_given_axes(diagnosis, release):
+    _, axes = plt.subplots(1, 3)
+    found = pmd.plot_posteriors(diagnosis, axes=axes)
+    assert list(found) == list(axes)
+    assert [ax.get_title() for ax in found] == ["yes", "no", "abstain"]
+    for ax, value in zip(found, release["posterior"]["p"].values[0, 0], strict=True):
+        own, private, draw = ax.lines
+        # The private posterior is wider, and both are densities.
+        assert np.ptp(private.get_xdata()) > np.ptp(own.get_xdata())
+        assert own.get_linestyle() != private.get_linestyle()
+        assert draw.get_xdata()[0] == value
+
+
+def test_posteriors_make_their_own_axes(diagnosis):
+    assert pmd.plot_posteriors(diagnosis).shape == (3,)
+    with pytest.raises(ArgumentError, match="diagnosis"):
+        pmd.plot_posteriors(diagnosis["private"])
+
+
+def test_the_triangle_holds_all_draws(diagnosis):
+    ax = pmd.plot_ternary(diagnosis)
+    for label in ("posterior", "private posterior", "released draw"):
+        x, y = line(ax, label).get_xydata().T
+        assert np.all((y >= 0) & (y <= np.sqrt(3) * np.minimum(x, 1 - x) + 1e-12))
+    assert [text.get_text() for text in ax.texts] == ["yes", "no", "abstain"]
+
+
+def test_triangles_are_for_three():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones(4))
+        pm.Multinomial("y", n=10, p=p, observed=[1, 2, 3, 4])
+    four = pmd.diagnose(pmd.sample(TARGET, model), model, nuts=False, draws=100)
+    with pytest.raises(ArgumentError, match="three categories"):
+        pmd.plot_ternary(four)
+
+
+def test_every_picture_has_axes_in_and_out():
+    names = [name for name in pmd.__all__ if name.startswith("plot_")]
+    assert len(names) == 7
+    for name in names:
+        assert {"ax", "axes"} & set(getattr(pmd, name).__kwdefaults__)
