@@ -22,7 +22,7 @@ extensions = [
     "sphinx_copybutton",
     "public_names",
 ]
-exclude_patterns = ["_build", "jupyter_execute"]
+exclude_patterns = ["_build", "jupyter_execute", "utility_table.md"]
 
 # Pages run when they are built, always afresh; a cell that fails stops the build.
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]

@@ -37,7 +37,7 @@ class RealisedLoss:
     --------
     >>> mechanism = DirichletMechanism([1, 1, 1, 1], 0.1)
     >>> RealisedLoss(mechanism, [108, 286, 71, 127], prior=[1, 1, 1, 1]).kl_posterior
-    0.83... (confidential: computed from the data)
+    2.04... (confidential: computed from the data)
     """
 
     def __init__(self, mechanism: DirichletMechanism, counts: ArrayLike, *, prior: ArrayLike) -> None:

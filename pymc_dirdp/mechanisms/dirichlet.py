@@ -10,13 +10,24 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array
 from pymc_dirdp.curves import DominatingPair, dominating_pair
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
+from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet
 from pymc_dirdp.sampling.fast import dirichlet
+from pymc_dirdp.sampling.rationals import rounded
 
-__all__ = ["DirichletMechanism"]
+__all__ = ["SAMPLERS", "DirichletMechanism"]
 
 Array = NDArray[float64]
+
+SAMPLERS = ("fast", "exact")
+
+# Of the exact sampler, for a table: more would take a minute. And where the number of records is private.
+_MOST_STEPS, _FEWEST_STEPS, _UNKNOWN_STEPS = 100_000_000, 10_000, 1_000_000
+# Where the number of records is private no bound may depend on it; no table of people is larger.
+_MOST_PRIVATE_RECORDS = 2**34
 
 
 @final
@@ -126,7 +137,15 @@ class DirichletMechanism(Mechanism):
         """
         return self.r * checked_counts(counts, self.alpha.shape, self.min_count) + self.alpha
 
-    def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "fast", random_seed: Seed = None) -> Array:
+    def sample(
+        self,
+        counts: ArrayLike,
+        *,
+        draws: int = 1,
+        sampler: str = "fast",
+        random_seed: Seed = None,
+        steps: int | None = None,
+    ) -> Array:
         """Independent draws. The curves of this object are for **one** of them.
 
         Parameters
@@ -135,15 +154,65 @@ class DirichletMechanism(Mechanism):
             The secret. Errors never show it.
         draws : int, default 1
             Number of draws, at least 1.
-        sampler : {"fast"}, default "fast"
-            `"fast"` draws in floating point with NumPy.
+        sampler : {"fast", "exact"}, default "fast"
+            `"fast"` draws in floating point with NumPy: nearly the law that the curves are about, and how nearly is not
+            proved. `"exact"` draws whole numbers from a Pólya urn with bits of the operating system; no floating-point
+            number touches the counts. Its output lies on a grid of `1 / steps`, and a component may be exactly 0.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests: the draw can be computed again.
+        steps : int, optional
+            Of the urn, for `"exact"`: public. By default as :meth:`default_steps` says.
 
         Returns
         -------
         y : array, shape ``(draws, *alpha.shape)``
-            Positive; the last axis sums to 1 up to rounding.
+            At least 0, and positive for `"fast"`; the last axis sums to 1 up to rounding.
+
+        References
+        ----------
+        Theory, section 11, for the exact sampler.
         """
-        one_of(("fast",), sampler=sampler)
+        if one_of(SAMPLERS, sampler=sampler) == "exact":
+            steps = integer(1, steps=self.default_steps(self._public_size(counts)) if steps is None else steps)
+            return self._exact_sample(counts, integer(1, draws=draws), steps, random_seed)
+        if steps is not None:
+            raise ArgumentError("steps is for sampler='exact'.")
         return dirichlet(self.concentration(counts), integer(1, draws=draws), generator(random_seed))
+
+    def default_steps(self, n_records: int | None) -> int:
+        """Public number of steps of the exact sampler, so that its grid adds 1 % to the variance of a draw.
+
+        `100 * (r * n_records + largest row sum of alpha)`; at least 10,000, and at most 10,000,000 in a row and
+        100,000,000 in a table. Beyond, the grid adds `u0 / steps` for a row whose parameters add up to `u0`.
+
+        Parameters
+        ----------
+        n_records : int or None
+            The public number of records; None, where it is private, takes a million steps.
+        """
+        wanted = _UNKNOWN_STEPS if n_records is None else default_steps(self.alpha, self.r, n_records)
+        n_rows = int(self.alpha.size) // int(self.alpha.shape[-1])
+        return min(wanted, max(_FEWEST_STEPS, _MOST_STEPS // n_rows))
+
+    def _public_size(self, counts: ArrayLike) -> int | None:
+        """The number of records where it is public; the counts are looked at for nothing else."""
+        if not adjacency_named(self.adjacency).records_are_public:
+            return None
+        return int(checked_counts(counts, self.alpha.shape, self.min_count).sum())
+
+    def _exact_sample(self, counts: ArrayLike, draws: int, steps: int, random_seed: Seed) -> Array:
+        table = checked_counts(counts, self.alpha.shape, self.min_count)
+        size = self._public_size(counts)
+        rationals = rounded(
+            self.alpha, self.r, steps=steps, most_records=_MOST_PRIVATE_RECORDS if size is None else size
+        )
+        if self.contribution > 1:
+            # Rounding r down may leave less than the 1/2 that several records of one person need.
+            DirichletMechanism(
+                rationals.alpha,
+                rationals.r,
+                adjacency=self.adjacency,
+                min_count=self.min_count,
+                contribution=self.contribution,
+            )
+        return exact_dirichlet(rationals, table, draws=draws, bits=Bits(random_seed))

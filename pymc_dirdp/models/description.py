@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.adjacency import adjacency_named
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.models.plan import Plan, PlannedTable
@@ -15,12 +16,17 @@ from pymc_dirdp.models.tables import Table
 from pymc_dirdp.scoring import losses, predicted_data
 from pymc_dirdp.utility import PriorExpectedKL, effective_records
 
-__all__ = ["cell_dims", "described", "dim_name", "labels"]
+__all__ = ["cell_dims", "described", "dim_name", "exact_steps", "labels"]
 
 # Where the curves of a release are written down. Anybody can compute more points from r and alpha.
 _ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
 _EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
 _DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
+# What is proved of a draw, by sampler.
+_ARITHMETIC = {
+    "fast": "floating point: the guarantee is proved for the ideal law, from which such draws differ by rounding",
+    "exact": "whole numbers: the draw has the proved law, and no floating-point number touched the counts",
+}
 # What the group of a mechanism holds.
 _FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
 
@@ -39,6 +45,13 @@ def dim_name(name: str, axis: int, dim: str | None) -> str:
 def labels(table: Table) -> dict[str, list[Any]]:
     """Only the coords of the released variable come along: others may hold data."""
     return {dim: list(values) for dim, values in table.coords.items() if values is not None}
+
+
+def exact_steps(part: PlannedTable) -> int:
+    """Public number of steps of the exact sampler: from the public or planned number of records."""
+    if not isinstance(part.mechanism, DirichletMechanism):
+        raise ArgumentError("The exact sampler is for the Dirichlet mechanism.")
+    return part.mechanism.default_steps(part.n_records)
 
 
 def cell_dims(table: Table) -> list[str]:
@@ -65,11 +78,14 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str) -> xr.Dataset:
         "strategy": chosen.strategy,
         "objective": chosen.objective,
         "sampler": sampler,
+        "arithmetic": _ARITHMETIC.get(sampler, ""),
     }
     variables: dict[str, Any] = {"prior": (dims, table.prior)}
     if isinstance(mechanism, DirichletMechanism):
         variables |= {"alpha": (dims, mechanism.alpha), "r": ((), mechanism.r)}
         attrs |= {"min_count": mechanism.min_count, "contribution": mechanism.contribution}
+        if sampler == "exact":
+            attrs |= {"steps": exact_steps(part)}
     else:
         variables |= {"noise_parameter": ((), mechanism.parameter), "noise_sd": ((), mechanism.noise)}
         attrs |= {"postprocess": mechanism.postprocess}

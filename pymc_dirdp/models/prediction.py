@@ -126,7 +126,10 @@ def _network(release: xr.DataTree) -> dict[str, _Node]:
         dims = tuple(str(dim) for dim in values.dims[2:])
         if release.children["mechanism"].children[table].attrs["family"] != "dirichlet" or dims[-1] in nodes:
             raise ArgumentError(f"{table!r} is no table of a Bayesian network, so the release predicts no variable.")
-        nodes[dims[-1]] = _Node(dims, np.log(values.values.reshape(-1, *values.shape[2:])))
+        # On the grid of the exact sampler a rare category may be 0. It counts as half a step, or it would veto a class.
+        steps = release.children["mechanism"].children[table].attrs.get("steps")
+        p = values.values if steps is None else np.maximum(values.values, 0.5 / int(steps))
+        nodes[dims[-1]] = _Node(dims, np.log(p.reshape(-1, *values.shape[2:])))
     for node in nodes.values():
         for dim in node.dims:
             if dim not in nodes:

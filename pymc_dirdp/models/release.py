@@ -15,8 +15,8 @@ from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning, UnattainableError, UnsupportedModelError
 from pymc_dirdp.guarantees import Guarantee
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.models.description import cell_dims, described, dim_name, labels
+from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
+from pymc_dirdp.models.description import cell_dims, described, dim_name, exact_steps, labels
 from pymc_dirdp.models.deterministics import evaluated, of_parameters
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.plan import Plan, plan
@@ -65,8 +65,9 @@ def sample(
         The model on the context stack by default.
     adjacency, strategy, objective, draws, mechanism, n_records, min_count, contribution, weights, disjoint
         As for :func:`pymc_dirdp.plan`. With a plan they are already decided and must be left alone.
-    sampler : {"fast"}, default "fast"
-        `"fast"` draws in floating point with NumPy.
+    sampler : {"fast", "exact"}, default "fast"
+        `"fast"` draws in floating point with NumPy, `"exact"` whole numbers from a Pólya urn, for the Dirichlet
+        mechanism: see :meth:`pymc_dirdp.DirichletMechanism.sample`. The release says which.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seed makes the draw reproducible, hence **not private**: the
         release is marked and a warning says so.
@@ -120,7 +121,7 @@ def sample(
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
     if not composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
-    one_of(("fast",), sampler=sampler)
+    _check_sampler(sampler, chosen)
     # All that can fail comes before the ledger, and all that costs privacy after it.
     frame = described(chosen, composition, sampler=sampler)
     kept, left_out = of_parameters(model, tuple(part.table.name for part in chosen.parts))
@@ -140,7 +141,12 @@ def sample(
     for part in chosen.parts:
         name = part.table.name
         if isinstance(part.mechanism, DirichletMechanism):
-            values = part.mechanism.sample(counts[name], draws=chosen.draws, sampler=sampler, random_seed=rng)
+            # The exact sampler takes its bits from the operating system itself, unless there is a seed.
+            source = None if sampler == "exact" and random_seed is None else rng
+            steps = exact_steps(part) if sampler == "exact" else None
+            values = part.mechanism.sample(
+                counts[name], draws=chosen.draws, sampler=sampler, random_seed=source, steps=steps
+            )
         else:
             # The guarantee is about the noisy counts, so they are published, and every draw is made from them.
             noisy = part.mechanism.release(counts[name], random_seed=rng)
@@ -152,6 +158,16 @@ def sample(
     tree = xr.DataTree.from_dict({"/posterior": _posterior(everything, chosen, model, marks), **frame})
     tree.attrs = marks
     return tree
+
+
+def _check_sampler(sampler: str, chosen: Plan) -> None:
+    if one_of(SAMPLERS, sampler=sampler) == "exact":
+        noisy = [part.table.name for part in chosen.parts if not isinstance(part.mechanism, DirichletMechanism)]
+        if noisy:
+            raise ArgumentError(
+                f"sampler='exact' is for the Dirichlet mechanism; {', '.join(map(repr, noisy))} would be released by "
+                "noise. Use mechanism='dirichlet', or mechanism='geometric' with sampler='fast', whose noise is whole."
+            )
 
 
 def _refuse_second_planning(options: dict[str, Any]) -> None:

@@ -162,8 +162,15 @@ def _mechanism(mechanisms: Iterable[xr.Dataset]) -> tuple[tuple[str, str], ...]:
     return (
         ("law", "; ".join(laws)),
         ("strategy", str(how)),
-        ("sampler", f"{attrs['sampler']}: floating point" if attrs["sampler"] == "fast" else str(attrs["sampler"])),
+        ("sampler", f"{attrs['sampler']}{_arithmetic(attrs)}"),
     )
+
+
+def _arithmetic(attrs: dict[str, Any]) -> str:
+    if not attrs.get("arithmetic"):
+        return ""
+    grid = f"; on a grid of 1 / {attrs['steps']}" if "steps" in attrs else ""
+    return f"; {attrs['arithmetic']}{grid}"
 
 
 def _law(mechanism: xr.Dataset) -> str:
