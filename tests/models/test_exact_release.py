@@ -1,0 +1,129 @@
+"""The exact sampler in mechanisms and releases: its law, its grid, and what the release says of it."""
+
+import math
+import os
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.stats import betabinom, chi2
+
+import pymc_dirdp as pmd
+from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning, UnattainableError
+
+COUNTS = np.array([108, 286, 71, 127])
+TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+def hair(counts=COUNTS):
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        p = pm.Dirichlet("p", a=np.ones(4), dims="hair")
+        pm.Multinomial("students", n=int(counts.sum()), p=p, observed=counts)
+    return model
+
+
+def test_a_release_lies_on_its_public_grid_and_says_so(tmp_path):
+    release = pmd.sample(TARGET, hair(), sampler="exact", draws=3)
+    attrs = release["mechanism/p"].attrs
+    assert attrs["sampler"] == "exact"
+    y = release["posterior"]["p"].values * attrs["steps"]
+    np.testing.assert_allclose(y, np.round(y), atol=1e-6)
+    np.testing.assert_array_equal(np.round(y).sum(axis=-1), attrs["steps"])
+    text = " ".join(str(pmd.report(release)).split())
+    assert "whole numbers: the draw has the proved law" in text
+    assert f"on a grid of 1 / {attrs['steps']}" in text
+    release.to_netcdf(tmp_path / "exact.nc")
+    assert str(pmd.report(xr.open_datatree(tmp_path / "exact.nc"))) == str(pmd.report(release))
+
+
+def test_the_fast_sampler_states_its_position_too():
+    release = pmd.sample(TARGET, hair())
+    assert "floating point: the guarantee is proved for the ideal law" in release["mechanism/p"].attrs["arithmetic"]
+    assert "proved for the ideal law" in " ".join(str(pmd.report(release)).split())
+    assert "floating point" in pmd.DirichletMechanism.sample.__doc__
+
+
+def test_bits_come_from_the_operating_system_unless_there_is_a_seed(monkeypatch):
+    asked = []
+    real = os.urandom
+    monkeypatch.setattr(os, "urandom", lambda size: asked.append(size) or real(size))
+    pmd.sample(TARGET, hair(), sampler="exact")
+    assert sum(asked) >= 64 * 1024
+    asked.clear()
+    with pytest.warns(SeededReleaseWarning):
+        first = pmd.sample(TARGET, hair(), sampler="exact", random_seed=5)
+    assert not asked
+    assert first.attrs["reproducible"] == "not private"
+    with pytest.warns(SeededReleaseWarning):
+        second = pmd.sample(TARGET, hair(), sampler="exact", random_seed=5)
+    assert first["posterior"]["p"].equals(second["posterior"]["p"])
+
+
+def test_two_tables_do_not_share_their_bits():
+    with pm.Model() as model:
+        for name in ("a", "b"):
+            p = pm.Dirichlet(name, a=np.ones(3))
+            pm.Multinomial(f"{name}_seen", n=90, p=p, observed=[30, 30, 30])
+    for options in ({}, {"random_seed": 1}):
+        with pytest.warns(SeededReleaseWarning) if options else np.errstate():
+            release = pmd.sample(TARGET, model, sampler="exact", **options)
+        assert not np.array_equal(release["posterior"]["a"].values, release["posterior"]["b"].values)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_the_law_of_a_cell_is_beta_binomial_and_the_test_has_power(adjacency):
+    mechanism = pmd.DirichletMechanism([1.0, 0.5, 2.0], 0.3, adjacency=adjacency)
+    counts, steps, draws = np.array([6, 1, 9]), 12, 40_000
+    y = mechanism.sample(counts, draws=draws, sampler="exact", steps=steps, random_seed=3)
+    seen = np.bincount(np.round(y[:, 0] * steps).astype(int), minlength=steps + 1)
+
+    def statistic(r):
+        u = r * counts + mechanism.alpha
+        expected = draws * betabinom(steps, u[0], u[1:].sum()).pmf(np.arange(steps + 1))
+        return float(np.sum((seen - expected) ** 2 / expected))
+
+    least = chi2.isf(1e-6, steps)
+    assert statistic(0.3) < least
+    assert statistic(0.3 * 0.7) > least
+    assert statistic(0.3 * 1.3) > least
+
+
+def test_the_grid_adds_one_per_cent_of_variance_and_uses_public_numbers_only():
+    mechanism = pmd.DirichletMechanism(np.full((2, 3), 1.5), 0.5)
+    assert mechanism.default_steps(1000) == math.ceil(100 * (500 + 4.5))
+    assert mechanism.default_steps(10**9) == 10_000_000
+    assert mechanism.default_steps(3) == 10_000
+    assert pmd.DirichletMechanism(np.ones((500, 3)), 1.0).default_steps(10**7) == 100_000_000 // 500
+    private = pmd.DirichletMechanism(np.ones(3), 1.0, adjacency="add-remove")
+    assert private.default_steps(None) == 1_000_000
+    # With rows of very different sizes, which are secret, every row has as many steps.
+    for counts in ([[1000, 0, 0], [0, 0, 0]], [[500, 0, 0], [300, 100, 100]]):
+        y = mechanism.sample(counts, sampler="exact", random_seed=1)[0] * mechanism.default_steps(1000)
+        np.testing.assert_allclose(y, np.round(y), atol=1e-6)
+
+
+def test_a_rare_category_may_be_zero_and_predictions_survive_it():
+    with pm.Model(coords={"y": ["a", "b"], "x": list(range(200))}) as model:
+        classes = pm.Dirichlet("y_p", a=np.ones(2), dims="y")
+        theta = pm.Dirichlet("x_p", a=np.full((2, 200), 0.01), dims=("y", "x"))
+        label = pm.Categorical("y_seen", p=classes, observed=np.array([0, 1] * 200))
+        pm.Categorical("x_seen", p=theta[label], observed=np.arange(400) % 7)
+    release = pmd.sample(pmd.RenyiDP(order=2, epsilon=0.5), model, sampler="exact", strategy="temper")
+    assert (release["posterior"]["x_p"].values == 0).any()
+    logs = pmd.predict_log_proba(release, {"x": list(range(200))}, target="y")
+    assert np.all(np.isfinite(logs))
+
+
+def test_exact_is_for_the_dirichlet_mechanism_and_steps_for_exact():
+    with pytest.raises(ArgumentError, match="Dirichlet mechanism"):
+        pmd.sample(TARGET, hair(), sampler="exact", mechanism="laplace")
+    with pytest.raises(ArgumentError, match="sampler"):
+        pmd.sample(TARGET, hair(), sampler="exakt")
+    mechanism = pmd.DirichletMechanism(np.ones(4), 0.2)
+    with pytest.raises(ArgumentError, match="steps"):
+        mechanism.sample(COUNTS, steps=100)
+    with pytest.raises(ArgumentError, match="steps"):
+        mechanism.sample(COUNTS, sampler="exact", steps=0)
+    with pytest.raises(UnattainableError, match="62-bit"):
+        pmd.DirichletMechanism([1e-9, 1e12], 1e-9).sample([5, 5], sampler="exact", steps=10**9)
