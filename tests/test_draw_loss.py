@@ -139,6 +139,15 @@ def test_the_tails_are_in_order(eta, beta, weights, alpha):
     assert lambert <= published * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("eta", "beta", "total"), [(0.5, 40.0, 6.0), (3.0, 5.0, 1.0), (0.05, 9e3, 20.0)])
+def test_equation_22_is_the_least_of_what_it_minimises(eta, beta, total):
+    """P1's f(t) = -t eta + t log((beta + total) / (beta - t)), on a fine grid."""
+    t = np.linspace(0, beta, 200_001)[:-1]
+    least = np.exp(np.min(-t * eta + t * np.log((beta + total) / (beta - t))))
+    assert pmd.bounds.p1_equation_22(eta=eta, beta=beta, total_alpha=total) == pytest.approx(least, rel=1e-6)
+    assert pmd.bounds.p1_equation_22(eta=0.1, beta=1.0, total_alpha=10.0) == 1.0
+
+
 def test_p1_theorem_2_is_false_below_one_half_and_refused():
     """ERRATA P1.1: the event has probability 1, the printed bound is 0.031."""
     d, alpha, beta, eta = 1000, 0.1, 100.0, 1.3863

@@ -161,7 +161,12 @@ def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():
     advised = " ".join(str(pmd.report(pmd.plan(TARGET, hair()))).split())
     assert "noise on the counts would lose" in advised
     assert "mechanism='auto'" in advised
+    with pm.Model() as wide:
+        p = pm.Dirichlet("p", a=np.ones(300))
+        pm.Multinomial("y", n=400, p=p, observed=np.bincount(np.arange(400) % 300, minlength=300))
     for quiet in (
+        # Here the Dirichlet mechanism itself loses least.
+        pmd.plan(pmd.ApproxDP(epsilon=0.1, delta=1e-6), wide),
         pmd.plan(TARGET, hair(), mechanism="auto"),
         pmd.plan(TARGET, hair(), contribution=2),
         pmd.plan(pmd.ApproxDP(epsilon=50, delta=1e-6), hair(prior=100.0)),
