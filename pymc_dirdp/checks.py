@@ -67,6 +67,10 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
     choices = list(allowed)
     if isinstance(value, str) and value in choices:
         return value
+    if not isinstance(value, str):
+        # The type, not the value, as above.
+        value = f"a {type(value).__name__}"
+        raise ArgumentError(f"Expected {name} to be one of {', '.join(map(repr, choices))}, got {value}.")
     near = difflib.get_close_matches(str(value).lower(), choices, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     listed = ", ".join(repr(choice) for choice in choices)

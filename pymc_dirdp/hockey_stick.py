@@ -72,6 +72,8 @@ class Loss:
         with np.errstate(over="ignore", invalid="ignore"):
             deltas: Array = first - np.exp(epsilons) * self.other(t)
             cancelled = ~(deltas > _CANCELLED * first)
+        # Beyond exp(709) an empty tail times infinity is no number.
+        deltas[first == 0] = 0.0
         if np.any(cancelled & (first > 0)):
             integrated = self._accumulated(t)
             deltas[cancelled] = integrated[cancelled]

@@ -124,6 +124,9 @@ class ComposedLoss:
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on the hockey-stick divergence at any real `epsilon`, tight up to the grid."""
+        if any(not part.masses.any() for part, _ in self.parts):
+            # Nothing is left of some loss on the grid: all of it may be infinite.
+            return 1.0
         tilt = min(self._log_moments, key=lambda tilt: self._log_moments[tilt] - tilt * epsilon)
         if tilt not in self._bulks:
             self._bulks[tilt] = self._bulk(tilt)

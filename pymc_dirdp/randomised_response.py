@@ -63,9 +63,9 @@ def _renyi(u: float, order: float) -> float:
         return u
     if order == 1:
         return u * math.tanh(u / 2)
-    s, half = (order - 0.5) * u, u / 2
-    if s < 1:
-        # cosh(s) / cosh(half) - 1 = 2 sinh((s + half) / 2) sinh((s - half) / 2) / cosh(half), without cancellation.
-        more = 2 * math.sinh(order * u / 2) * math.sinh((order - 1) * u / 2) / math.cosh(half)
-        return math.log1p(more) / (order - 1)
-    return u + (math.log1p(math.exp(-2 * s)) - math.log1p(math.exp(-u))) / (order - 1)
+    tilt = (order - 1) * u
+    if tilt > 30:
+        return u + (math.log1p(math.exp(-2 * (order - 0.5) * u)) - math.log1p(math.exp(-u))) / (order - 1)
+    # cosh((order - 1/2) u) / cosh(u / 2) - 1, without cancellation where the order is near 1 or u is small.
+    more = math.expm1(tilt) * -math.expm1(-order * u) / (1 + math.exp(-u))
+    return math.log1p(more) / (order - 1)

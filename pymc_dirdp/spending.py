@@ -71,7 +71,7 @@ def kept_ways(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
             return ("rho",)
         case PureDP():
             return ("epsilons",)
-    raise ArgumentError(f"Expected limit to be a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {limit!r}.")
+    raise ArgumentError(f"Expected limit to be a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(limit)}.")
 
 
 def cost_of(limit: Guarantee, guarantee: Guarantee, mechanism: Mechanism | None, *, adaptive: bool) -> dict[str, float]:
@@ -105,7 +105,7 @@ def cost_of(limit: Guarantee, guarantee: Guarantee, mechanism: Mechanism | None,
                 divergence, leak = _leaking(stated, guarantee, mechanism, order)
                 cost |= {name: divergence, f"{name} leak": leak}
             return {name: value for name, value in cost.items() if math.isfinite(value)}
-    raise ArgumentError(f"Expected limit to be a guarantee, got {limit!r}.")
+    raise ArgumentError(f"Expected limit to be a guarantee, got {type(limit)}.")
 
 
 def balances(limit: Guarantee, costs: Sequence[Cost], *, adaptive: bool) -> dict[str, tuple[Amount, ...]]:
@@ -245,10 +245,12 @@ def _order(limit: ApproxDP) -> tuple[float, float]:
     order = 1 + math.sqrt(log) / root if root > 0 else math.inf
     if not math.isfinite(order):
         return order, 0.0
-    # One rounding below, because the conversion of the budget must not exceed the limit.
+    # Some roundings below, because the conversion of the budget must not exceed the limit.
     budget = limit.epsilon - (math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1))
+    step = math.ulp(budget)
     while budget > 0 and epsilon_at(order, budget, delta) > limit.epsilon:
-        budget = math.nextafter(budget, 0.0)
+        budget -= step
+        step *= 2
     return order, max(budget, 0.0)
 
 

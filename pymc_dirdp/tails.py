@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincc, digamma, expit, gammainc, gammaincc, gammaln
+from scipy.special import betainc, betaincc, digamma, expit, gammaincc, gammaln
 
+from pymc_dirdp.gamma_tail import regularized_lower
 from pymc_dirdp.quadrature import graded_breaks, integrate
 
 __all__ = ["gamma_lower", "gamma_upper", "logit_beta_upper", "mean_digamma"]
@@ -54,7 +55,7 @@ def gamma_lower[Real: (float, Array)](log_g: Real, a: float) -> Real:
     return _first_above(
         log_g,
         (_LARGEST_EXPONENT, lambda log_g: 1.0 + 0.0 * log_g),
-        (-_FAR, lambda log_g: gammainc(a, np.exp(log_g))),
+        (-_FAR, lambda log_g: regularized_lower(a, np.exp(log_g))),
         (-math.inf, lambda log_g: np.exp(np.minimum(a * log_g - gammaln(a + 1), 0.0))),
     )
 

@@ -110,3 +110,13 @@ def test_disjoint_people_lose_what_the_worst_of_them_loses():
     assert apart.epsilon(1e-6) == max(Composition(((SMALL, 2),)).epsilon(1e-6), UNEVEN.epsilon(1e-6))
     assert apart.rho(3) == max(2 * SMALL.rho(3), UNEVEN.rho(3))
     assert apart.pure_epsilon == math.inf
+
+
+@pytest.mark.parametrize(("alpha", "r"), [([0.05, 1.0], 1.4), ([0.1, 0.1], 10.0)])
+def test_losses_of_thousands_of_nats_compose(alpha, r):
+    """Found by fuzzing: exp(709) times an empty tail is no number."""
+    mechanism = DirichletMechanism(alpha, r, adjacency="add-remove")
+    assert np.all(np.isfinite(mechanism.hockey_sticks(0.5, 4000)))
+    twice = Composition(((mechanism, 2),))
+    for epsilon in (0.0, 10.0, 600.0, 2000.0):
+        assert mechanism.delta(epsilon) <= twice.delta(epsilon) <= 1

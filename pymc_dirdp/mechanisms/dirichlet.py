@@ -1,6 +1,6 @@
 """The Dirichlet mechanism: one draw from a tempered and smoothed posterior."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array
 from pymc_dirdp.curves import DominatingPair, dominating_pair
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet
 from pymc_dirdp.sampling.fast import dirichlet
-from pymc_dirdp.sampling.rationals import rounded
+from pymc_dirdp.sampling.rationals import Rationals, rounded
 
 __all__ = ["SAMPLERS", "DirichletMechanism"]
 
@@ -172,12 +172,39 @@ class DirichletMechanism(Mechanism):
         ----------
         Theory, section 11, for the exact sampler.
         """
-        if one_of(SAMPLERS, sampler=sampler) == "exact":
-            steps = integer(1, steps=self.default_steps(self._public_size(counts)) if steps is None else steps)
-            return self._exact_sample(counts, integer(1, draws=draws), steps, random_seed)
-        if steps is not None:
-            raise ArgumentError("steps is for sampler='exact'.")
-        return dirichlet(self.concentration(counts), integer(1, draws=draws), generator(random_seed))
+        draws = integer(1, draws=draws)
+        rationals = self.check(counts, sampler=sampler, steps=steps)
+        if rationals is not None:
+            table = checked_counts(counts, self.alpha.shape, self.min_count)
+            return exact_dirichlet(rationals, table, draws=draws, bits=Bits(random_seed))
+        return dirichlet(self.concentration(counts), draws, generator(random_seed))
+
+    def check(self, counts: ArrayLike, *, sampler: str = "fast", steps: int | None = None) -> Rationals | None:
+        """Raise every error that :meth:`sample` would raise, before anything is paid for. Same arguments.
+
+        Returns
+        -------
+        rationals : Rationals or None
+            For `"exact"`: `r` and `alpha` as they are used, public numbers.
+        """
+        table = checked_counts(counts, self.alpha.shape, self.min_count)
+        if one_of(SAMPLERS, sampler=sampler) == "fast":
+            if steps is not None:
+                raise ArgumentError("steps is for sampler='exact'.")
+            return None
+        size = int(table.sum()) if adjacency_named(self.adjacency).records_are_public else None
+        rationals = rounded(
+            self.alpha,
+            self.r,
+            steps=integer(1, steps=self.default_steps(size) if steps is None else steps),
+            most_records=_MOST_PRIVATE_RECORDS if size is None else size,
+        )
+        if size is None and table.sum(axis=-1).max() > _MOST_PRIVATE_RECORDS:
+            raise DataError(f"Some row holds more than {_MOST_PRIVATE_RECORDS} records. Use sampler='fast'.")
+        if self.contribution > 1:
+            # Rounding r down may leave less than the 1/2 that several records of one person need.
+            replace(self, alpha=rationals.alpha, r=rationals.r)
+        return rationals
 
     def default_steps(self, n_records: int | None) -> int:
         """Public number of steps of the exact sampler, so that its grid adds 1 % to the variance of a draw.
@@ -193,26 +220,3 @@ class DirichletMechanism(Mechanism):
         wanted = _UNKNOWN_STEPS if n_records is None else default_steps(self.alpha, self.r, n_records)
         n_rows = int(self.alpha.size) // int(self.alpha.shape[-1])
         return min(wanted, max(_FEWEST_STEPS, _MOST_STEPS // n_rows))
-
-    def _public_size(self, counts: ArrayLike) -> int | None:
-        """The number of records where it is public; the counts are looked at for nothing else."""
-        if not adjacency_named(self.adjacency).records_are_public:
-            return None
-        return int(checked_counts(counts, self.alpha.shape, self.min_count).sum())
-
-    def _exact_sample(self, counts: ArrayLike, draws: int, steps: int, random_seed: Seed) -> Array:
-        table = checked_counts(counts, self.alpha.shape, self.min_count)
-        size = self._public_size(counts)
-        rationals = rounded(
-            self.alpha, self.r, steps=steps, most_records=_MOST_PRIVATE_RECORDS if size is None else size
-        )
-        if self.contribution > 1:
-            # Rounding r down may leave less than the 1/2 that several records of one person need.
-            DirichletMechanism(
-                rationals.alpha,
-                rationals.r,
-                adjacency=self.adjacency,
-                min_count=self.min_count,
-                contribution=self.contribution,
-            )
-        return exact_dirichlet(rationals, table, draws=draws, bits=Bits(random_seed))

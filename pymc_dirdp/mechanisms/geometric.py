@@ -64,7 +64,8 @@ class GeometricMechanism(NoisyCounts):
     @property
     @override
     def noise(self) -> float:
-        return 1 / (math.sqrt(2) * math.sinh(1 / (2 * self.scale)))
+        u = 1 / self.scale
+        return math.sqrt(2) * math.exp(-u / 2) / -math.expm1(-u)
 
     @property
     @override

@@ -170,8 +170,8 @@ def _parents(
         for parent in given:
             if parent not in parents:
                 raise ArgumentError(
-                    f"{name!r} has the parent {parent!r}, which is no variable of the structure. "
-                    f"Add {parent!r}: [] if it has no parents."
+                    f"A parent of {name!r} is no variable of the structure. Add it with [] if it has no parents; and "
+                    "see that the data frame comes first and the structure second."
                 )
         if len(set(given)) < len(given):
             raise ArgumentError(f"{name!r} has a parent twice.")

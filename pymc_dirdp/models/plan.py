@@ -17,6 +17,7 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.models.groups import people
+from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
 
@@ -159,6 +160,10 @@ def plan(
     ----------
     Theory, section 2 for the rows of a table, section 6 for `contribution`, section 7 for several tables and draws.
     """
+    if not isinstance(guarantee, Guarantee):
+        raise ArgumentError(
+            f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got a {type(guarantee).__name__}."
+        )
     relation = adjacency_named(adjacency)
     one_of(KINDS, mechanism=mechanism)
     one_of(STRATEGIES, strategy=strategy)
@@ -168,6 +173,7 @@ def plan(
     contribution = integer(1, contribution=contribution)
     model = root_model(model)
     found = {table.name: table for table in tables(model)}
+    check_names(found.values())
     if relation.records_are_public:
         if n_records is not None:
             raise ArgumentError(

@@ -126,6 +126,10 @@ def sample(
     frame = described(chosen, composition, sampler=sampler)
     kept, left_out = of_parameters(model, tuple(part.table.name for part in chosen.parts))
     counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
+    for part in chosen.parts:
+        if isinstance(part.mechanism, DirichletMechanism):
+            steps = exact_steps(part) if sampler == "exact" else None
+            part.mechanism.check(counts[part.table.name], sampler=sampler, steps=steps)
     if random_seed is not None:
         warnings.warn(
             "A release with random_seed can be computed again by whoever knows the seed, so it is not private. "

@@ -28,6 +28,8 @@ _WIDTH = 110
 _CELLS = 100_000
 # Smaller differences are not worth a word: they are within the error of the simulation or a matter of taste.
 _CLEARLY = 1.25
+# Of a number that a double can hold.
+_LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,13 @@ def _to_whom(privacy: xr.Dataset) -> str:
         epsilon, delta = float(at), float(at["delta_at"])
     otherwise = "a different answer" if attrs["adjacency"] == "replace-one" else "no record in the data at all"
     return (
-        f"every person in the data: no conclusion from this release is more than {math.exp(epsilon):.3g} times as "
+        f"every person in the data: no conclusion from this release is more than {_factor(epsilon)} times as "
         f"likely as it would be with {otherwise} from that person, up to a probability of {delta:g}"
     )
+
+
+def _factor(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < _LARGEST_EXPONENT else f"exp({epsilon:.4g})"
 
 
 def _equivalents(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:

@@ -2,12 +2,14 @@
 
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 
 from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.randomised_response import RandomisedResponse
 
 
 def pair(scale):
@@ -85,3 +87,14 @@ def test_calibration_is_safe_and_tight(target, adjacency):
     mechanism = GeometricMechanism.for_guarantee(target, prior=np.ones(4), adjacency=adjacency)
     assert mechanism.satisfies(target)
     assert not GeometricMechanism(np.ones(4), mechanism.scale * (1 - 1e-8), adjacency=adjacency).satisfies(target)
+
+
+@pytest.mark.parametrize("u", [1e-6, 0.5, 2.51188643150958, 50.0, 500.0])
+@pytest.mark.parametrize("order", [1 + 1e-12, 1 + 1e-9, 1.0001, 3.0, 1e4])
+def test_divergences_of_randomised_response_with_50_digits(u, order):
+    """Found by fuzzing: just above order 1 the divergence came out below that at 1."""
+    with mp.workdps(50):
+        exact = mp.log(mp.cosh((mp.mpf(order) - mp.mpf(1) / 2) * mp.mpf(u)) / mp.cosh(mp.mpf(u) / 2)) / (
+            mp.mpf(order) - 1
+        )
+    assert RandomisedResponse(u).renyi(order) == pytest.approx(float(exact), rel=1e-14)

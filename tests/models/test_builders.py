@@ -78,7 +78,7 @@ def test_structures_can_be_written_in_several_ways(structure):
     [
         ({"class": ["legs"], "legs": ["class"]}, "cycle: (class -> legs -> class|legs -> class -> legs)"),
         ({"class": ["class"]}, "cycle: class -> class"),
-        ({"class": ["tail"]}, "'tail', which is no variable"),
+        ({"class": ["tail"]}, "no variable of the structure"),
         ({"class": [], "legs": ["class", "class"]}, "a parent twice"),
         ({"class": [], "tail": []}, r"categories\['tail'\]"),
         ({"class": "legs", "legs": []}, "list of names"),

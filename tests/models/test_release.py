@@ -330,3 +330,41 @@ def test_nuts_on_the_tempered_model_gives_the_law_of_sample():
     error = np.sqrt(exact.var() / 1000)
     assert np.all(np.abs(drawn.mean(axis=0) - exact.mean()) < 5 * error)
     np.testing.assert_allclose(drawn.var(axis=0), exact.var(), rtol=0.2)
+
+
+@pytest.mark.parametrize("epsilon", [5.0, 710.0, 1e5])
+def test_a_promise_of_any_size_can_be_reported(epsilon):
+    """Found by fuzzing: exp(710) is no double."""
+    text = str(pmd.report(pmd.plan(pmd.ApproxDP(epsilon=epsilon, delta=1e-6), hair_model())))
+    assert ("148 times" in text) == (epsilon == 5)
+    assert (f"exp({epsilon:.4g}) times" in text) == (epsilon > 700)
+
+
+@pytest.mark.parametrize("sampler", ["fast", "exact"])
+def test_a_broken_promise_is_seen_before_it_is_paid_for(sampler):
+    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=5, delta=1e-5))
+    with pytest.raises(pmd.DataError, match="min_count"):
+        pmd.sample(TARGET, hair_model(), min_count=72, ledger=ledger, sampler=sampler)
+    assert ledger.entries() == ()
+
+
+def test_data_in_the_place_of_another_argument_are_not_printed():
+    counts = [48611, 31337]
+    for call in (
+        lambda: pmd.sample(counts, hair_model()),
+        lambda: pmd.plan(TARGET, hair_model(), mechanism=counts),
+        lambda: pmd.Ledger(np.array(counts)),
+        lambda: pmd.Ledger(TARGET).spend(np.array(counts), what="x"),
+        lambda: pmd.bayesian_network({"a": [], "b": ["a"]}, {"a": ["48611"], "b": ["31337"]}, categories={"a": ["u"]}),
+    ):
+        with pytest.raises(pmd.ArgumentError) as error:
+            call()
+        assert "48611" not in str(error.value)
+        assert "31337" not in str(error.value)
+
+
+def test_a_tiny_limit_of_a_ledger_ends():
+    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=1e-7, delta=1e-12))
+    mechanism = pmd.GaussianMechanism.for_guarantee(pmd.ApproxDP(epsilon=1e-7, delta=1e-12), prior=[1, 1])
+    ledger.spend(pmd.ApproxDP(epsilon=1e-7, delta=1e-12), what="x", mechanism=mechanism)
+    assert len(ledger.entries()) == 1

@@ -1,0 +1,47 @@
+"""Odd names: those that a release can hold work to the end, the others are refused before anything is spent."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_dirdp as pmd
+from pymc_dirdp.errors import UnsupportedModelError
+
+TARGET = pmd.RenyiDP(order=3, epsilon=0.2)
+
+
+def model_of(name="p", dim="k", labels=("a", "b", "c")):
+    with pm.Model(coords={dim: labels}) as model:
+        p = pm.Dirichlet(name, a=np.ones(3), dims=dim)
+        pm.Multinomial("seen", n=6, p=p, observed=[1, 2, 3])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"dim": "x/y"}, "x/y"),
+        ({"dim": "sample"}, "sample"),
+        ({"dim": "table"}, "table"),
+        ({"dim": "."}, "dim"),
+        ({"name": "."}, "name of a group"),
+        ({"name": ".."}, "name of a group"),
+        ({"labels": [(1, 2), (3, 4), (5, 6)]}, "tuples"),
+    ],
+)
+def test_what_no_release_can_hold_is_refused_before_it_is_paid_for(options, word):
+    ledger = pmd.Ledger(pmd.RenyiDP(order=3, epsilon=1.0))
+    with pytest.raises(UnsupportedModelError, match=word):
+        pmd.sample(TARGET, model_of(**options), ledger=ledger)
+    assert ledger.entries() == ()
+
+
+@pytest.mark.parametrize("name", ["a b", "größe", "p::q", "r", "alpha", "x.y", "-", "posterior", "mechanism"])
+@pytest.mark.parametrize("mechanism", ["dirichlet", "laplace"])
+def test_other_names_work_to_the_end(name, mechanism, tmp_path):
+    release = pmd.sample(TARGET, model_of(name=name, dim=f"{name} dim"), mechanism=mechanism)
+    assert name in str(pmd.report(release))
+    release.to_netcdf(tmp_path / "release.nc")
+    back = xr.open_datatree(tmp_path / "release.nc")
+    np.testing.assert_array_equal(back["posterior"][name].values, release["posterior"][name].values)

@@ -1,0 +1,634 @@
+"""Nothing that may leave the house holds a count, a posterior parameter or a private number of records."""
+
+import contextlib
+import dataclasses
+import functools
+import gc
+import io
+import json
+import logging
+import pickle
+import random
+import re
+import sys
+import traceback
+import types
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_dirdp as pmd
+from pymc_dirdp.models.description import described
+
+# Four bytes are not all zeros, no size or offset in a file is so large, and sums stay below the 2**31 of PyMC.
+CELLS = [486113771, 313371929, 770035531, 105220937]
+RATES = ([148611233, 231337907, 177003419], [317771117, 463310081, 229876543])  # successes, trials
+# Groups of records and the parent of each group: what is counted is their sum.
+GROUPS = [[148613257, 33371407, 77003551], [51907663, 105221809, 68153917], [91907113, 15221459, 58153767]]
+PARENTS = [0, 1, 0]
+CODES = [[240520370, 48592866, 135157318], GROUPS[1]]
+SEVERAL = ([701234567, 298765441, 176543299], [[400617263, 300617304], [98765003, 200000438], [55443321, 121099978]])
+PLANNED = 10**6
+
+LOOSE = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TIGHT = pmd.RenyiDP(order=2, epsilon=1e-4)
+# Noise of millions of records: a noisy count that is a count to four digits would be a miracle.
+TINY = pmd.ApproxDP(epsilon=1e-8, delta=1e-12)
+WAYS = {
+    "dirichlet": (LOOSE, {}),
+    "temper": (TIGHT, {"strategy": "temper"}),
+    "exact": (TIGHT, {"strategy": "temper", "sampler": "exact"}),
+    "gaussian": (TINY, {"mechanism": "gaussian"}),
+    "laplace": (TINY, {"mechanism": "laplace"}),
+    "geometric": (TINY, {"mechanism": "geometric"}),
+    "auto": (TINY, {"mechanism": "auto"}),
+}
+
+
+def one_table(cells=CELLS, n=None):
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        p = pm.Dirichlet("p", a=[1.5, 1, 1, 2], dims="hair")
+        pm.Deterministic("odds", p / (1 - p), dims="hair")
+        answers = pm.Multinomial("students", n=sum(cells) if n is None else n, p=p, observed=cells)
+        # Left out of the release, because it is made of the data.
+        pm.Deterministic("residual", answers - 3 * p)
+    return model
+
+
+def beta_rates():
+    with pm.Model(coords={"department": list("ABC")}) as model:
+        rate = pm.Beta("rate", 1.5, 2.5, dims="department")
+        pm.Binomial("admitted", n=RATES[1], p=rate, observed=RATES[0])
+    return model
+
+
+def conditional():
+    with pm.Model(coords={"parent": ["no", "yes"], "child": list("xyz")}) as model:
+        theta = pm.Dirichlet("theta", a=[[1, 2, 1], [1, 1, 3]], dims=("parent", "child"))
+        pm.Multinomial("children", n=list(map(sum, GROUPS)), p=theta[np.array(PARENTS)], observed=GROUPS)
+    return model
+
+
+def several_tables():
+    with pm.Model(coords={"kind": ["cat", "dog", "hen"], "fur": ["yes", "no"]}) as model:
+        p_kind = pm.Dirichlet("p_kind", a=[1, 2, 3], dims="kind")
+        p_fur = pm.Dirichlet("p_fur", a=np.full((3, 2), 1.5), dims=("kind", "fur"))
+        pm.Multinomial("n_kind", n=sum(SEVERAL[0]), p=p_kind, observed=SEVERAL[0])
+        pm.Multinomial("n_fur", n=SEVERAL[0], p=p_fur, observed=SEVERAL[1])
+    return model
+
+
+MODELS = {
+    "one table": (one_table, {"p": CELLS}),
+    "beta": (beta_rates, {"rate": np.stack([RATES[0], np.subtract(RATES[1], RATES[0])], axis=-1)}),
+    "conditional": (conditional, {"theta": CODES}),
+    "several": (several_tables, {"p_kind": SEVERAL[0], "p_fur": SEVERAL[1]}),
+}
+
+
+@functools.cache
+def built(build):
+    """Each model once: nothing here changes it."""
+    return build()
+
+
+class Secrets:
+    """Numbers that must not be found, in whatever form."""
+
+    def __init__(self, numbers, frequencies=()):
+        self.numbers = np.unique(np.array([*numbers, *frequencies], dtype=float))
+        texts, self.binary = set(), {}
+        for number in map(float, numbers):
+            texts |= _texts(number)
+            self._add_binary(number, ("f4", "f8"))
+            if number == int(number):
+                # Signed and unsigned numbers of this size are the same bytes.
+                self._add_binary(int(number), ("i8", "i4") if abs(number) < 2**31 else ("i8",))
+                # In a file texts follow each other without a gap, and NumPy gives each letter four bytes.
+                if abs(number) > 1e7:
+                    self.binary |= {f"{number:.0f}".encode(code): f"{number:.0f}" for code in ("ascii", "utf-32-le")}
+        for number in map(float, frequencies):
+            # Draws are near the frequencies: four digits are what a release is for.
+            texts |= {f"{number:.{digits}f}" for digits in (6, 7, 8, 10)} | {repr(number)}
+            self._add_binary(number, ("f8",))
+        self.texts = texts
+
+    def _add_binary(self, number, kinds):
+        for kind in kinds:
+            for order in "<>":
+                self.binary[np.array(number, dtype=order + kind).tobytes()] = f"{number!r} as {order}{kind}"
+
+    def within(self, artefact):
+        """What is found in a text, or in bytes, which may hold text."""
+        if isinstance(artefact, str):
+            # Addresses of objects are random digits.
+            artefact = re.sub(r"\b0x[0-9a-f]{6,}", "", artefact)
+            # Whole numbers of the text, never a piece of a longer one; a comma may part digits or numbers.
+            found = {token.rstrip(".,_") for token in re.findall(r"(?<![\d.])\d[\d.,_]*(?:e[+-]?\d+)?", artefact)}
+            found |= {piece for token in found for piece in re.split(r"[,_]", token)}
+            return sorted(found & self.texts)
+        raw = bytes(artefact)
+        return self.within(raw.decode("latin-1")) + [what for found, what in self.binary.items() if found in raw]
+
+    def among(self, values):
+        """What is equal, up to rounding, to a number of an array."""
+        array = np.asarray(values)
+        if array.dtype.kind not in "iuf" or not array.size:
+            return []
+        array = array.astype(float)
+        return [repr(s) for s in self.numbers.tolist() if np.any(np.abs(array - s) <= 1e-9 * abs(s))]
+
+    def on(self, root, limit=200_000):
+        """What hangs on an object: in attributes, closures, caches and whatever else it keeps alive."""
+        found, seen, waiting = [], {}, [root]
+        while waiting:
+            thing = waiting.pop()
+            # It is kept, because the id of what is gone is given to another.
+            if id(thing) in seen:
+                continue
+            seen[id(thing)] = thing
+            assert len(seen) < limit, "the walk has left the object"
+            if isinstance(thing, str | bytes | bytearray):
+                found += self.within(thing)
+            elif isinstance(thing, int | float | np.number):
+                found += [] if isinstance(thing, bool) else self.among(thing)
+            elif isinstance(thing, np.ndarray):
+                found += self.among(thing)
+                waiting += [thing.base, *(thing.ravel().tolist() if thing.dtype.kind in "OUS" else ())]
+            elif isinstance(thing, types.FunctionType):
+                cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != types.CellType()]
+                waiting += [cells, thing.__defaults__, thing.__kwdefaults__, vars(thing)]
+            elif isinstance(thing, type | types.ModuleType):
+                ours = (getattr(thing, "__module__", None) or thing.__name__).startswith("pymc_dirdp")
+                waiting += vars(thing).values() if ours else ()
+            else:
+                waiting += gc.get_referents(thing)
+        return found
+
+
+def _texts(number):
+    """A number as somebody would print it, if it can still be told from any other."""
+    texts = {repr(number), str(np.float64(number)), *(f"{number:.{digits}g}" for digits in range(4, 16))}
+    texts |= {f"{number:.{digits}f}" for digits in range(1, 9)} | {f"{number:.{digits}e}" for digits in range(3, 9)}
+    texts |= {np.format_float_positional(number), np.format_float_scientific(number)}
+    texts |= {f"{number:.0f}", f"{number:,.0f}", f"{number:_.0f}"} if number == int(number) else set()
+    return {text for text in texts if len(re.sub(r"e.*|\D", "", text).strip("0")) >= 4}
+
+
+def secrets_of(counts, plan):
+    """All that is secret of a release: by table the counts, sums of rows, posterior parameters and frequencies."""
+    numbers, frequencies = [], []
+    for part in plan.parts:
+        x = np.array(counts[part.table.name], dtype=float)
+        rows, n = x.sum(axis=-1, keepdims=True), x.sum()
+        parameters = [x, x + part.table.prior]
+        if isinstance(part.mechanism, pmd.DirichletMechanism):
+            parameters += [part.mechanism.r * x, part.mechanism.concentration(x)]
+        # One row is the number of records, which replace-one makes public.
+        parameters += [rows] if rows.size > 1 else []
+        if plan.adjacency == "add-remove":
+            parameters += [n, getattr(part.mechanism, "r", 1.0) * n]
+        numbers += [number for array in parameters for number in np.ravel(array)]
+        frequencies += [*np.ravel(x / n), *np.ravel(x / rows)] if rows.size > 1 else [*np.ravel(x / n)]
+    public = {part.n_records for part in plan.parts}
+    return Secrets([number for number in numbers if number not in public], frequencies)
+
+
+@contextlib.contextmanager
+def overheard():
+    """Everything that is said on the way: warnings, log records of all libraries, output and error output."""
+    said, records = {}, []
+    handler = logging.Handler(logging.NOTSET)
+    handler.emit = records.append
+    loggers = [logging.root, *(one for one in logging.root.manager.loggerDict.values() if hasattr(one, "setLevel"))]
+    levels = [logger.level for logger in loggers]
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.DEBUG)
+            logger.addHandler(handler)
+        with (
+            warnings.catch_warnings(record=True) as warned,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            warnings.simplefilter("always")
+            yield said
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+            logger.removeHandler(handler)
+    said["stdout"], said["stderr"] = out.getvalue(), err.getvalue()
+    said["warnings"] = "\n".join(f"{one.category} {one.message} {one.message.args!r}" for one in warned)
+    said["log"] = "\n".join(f"{r.name} {r.getMessage()} {r.msg!r} {r.args!r} {r.exc_text} {vars(r)!r}" for r in records)
+
+
+def shown(name, thing):
+    """An object in all the ways in which it shows itself, and pickled."""
+    faces = {f"{name}.repr": repr(thing), f"{name}.str": str(thing)}
+    if hasattr(thing, "_repr_html_"):
+        faces[f"{name}.html"] = thing._repr_html_()
+    return faces | {f"{name}.pickle{protocol}": pickle.dumps(thing, protocol=protocol) for protocol in (3, 5)}
+
+
+def saved(release, folder):
+    """A release as files and as JSON."""
+    path = folder / "release.nc"
+    release.to_netcdf(path, engine="h5netcdf")
+    groups = {node.path: node.to_dataset().to_dict() | dict(node.attrs) for node in release.subtree}
+    return {"netcdf": path.read_bytes(), "json": json.dumps(groups, default=str)}
+
+
+def leaks(secrets, artefacts):
+    """By artefact what was found in it."""
+    return {name: found for name, artefact in artefacts.items() if (found := secrets.within(artefact))}
+
+
+@pytest.fixture
+def entropy(monkeypatch):
+    """The operating system's randomness, the same each time: no run of these tests meets another coincidence."""
+    monkeypatch.setattr("secrets.randbits", random.Random(5).getrandbits)
+    monkeypatch.setattr("pymc_dirdp.sampling.bits.os.urandom", random.Random(6).randbytes)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", MODELS)
+def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency, tmp_path, entropy):
+    build, counts = MODELS[kind]
+    guarantee, options = WAYS[way]
+    options = dict(options)
+    sampler = options.pop("sampler", "fast")
+    if adjacency == "add-remove":
+        options |= {"adjacency": adjacency, "n_records": PLANNED}
+    # Each of the four pairs of a seed and a ledger comes with each adjacency.
+    turn = list(MODELS).index(kind) + list(WAYS).index(way) + (adjacency == "add-remove")
+    seed = 11 if turn % 2 else None
+    ledger = pmd.Ledger(LOOSE, tmp_path / "ledger.db", adjacency=adjacency) if turn % 4 < 2 else None
+    model = built(build)
+    with overheard() as artefacts:
+        plan = pmd.plan(guarantee, model, **options)
+        release = pmd.sample(plan, model, sampler=sampler, random_seed=seed, ledger=ledger)
+        reports = pmd.report(plan), pmd.report(release)
+        synthetic = pmd.sample_posterior_predictive(release, model, n_records=1000, random_seed=1)
+    assert ("SeededReleaseWarning" in artefacts["warnings"]) == (seed is not None)
+    secrets = secrets_of(counts, plan)
+    things = {"release": release, "plan": plan, "composition": plan.composition, "synthetic": synthetic}
+    things |= {f"report {i}": report for i, report in enumerate(reports)}
+    for part in plan.parts:
+        things |= {f"table {part.table.name}": part.table, f"mechanism {part.table.name}": part.mechanism}
+    if ledger is not None:
+        things |= {"ledger": ledger} | {f"entry {entry.number}": entry for entry in ledger.entries()}
+        artefacts["ledger file"] = (tmp_path / "ledger.db").read_bytes()
+        artefacts["ledger balance"] = f"{ledger.spent} {ledger.left} {ledger.way}"
+    for name, thing in things.items():
+        artefacts |= shown(name, thing)
+    artefacts |= saved(release, tmp_path)
+    assert max(map(len, artefacts.values())) < min(CELLS), "an offset in a file could look like a count"
+    assert leaks(secrets, artefacts) == {}
+    assert {name: found for name, thing in things.items() if (found := secrets.on(thing))} == {}
+    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
+        assert secrets.on(back.load()) == []
+
+
+def test_the_library_itself_keeps_nothing(entropy):
+    """No module, class, cache or closure of the library remembers what passed through it."""
+    # Its own numbers, because the library may remember a number of records that was public elsewhere.
+    cells = [count + 1000003 for count in CELLS]
+    model = one_table(cells)
+    for options in ({}, {"mechanism": "geometric"}, {"sampler": "exact", "strategy": "temper"}):
+        sampler = options.pop("sampler", "fast")
+        plan = pmd.plan(TIGHT, model, adjacency="add-remove", n_records=PLANNED, **options)
+        pmd.sample(plan, model, sampler=sampler)
+        secrets = secrets_of({"p": cells}, plan)
+        modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "pymc_dirdp"]
+        assert secrets.on(modules) == []
+
+
+# What was observed is wrong, and the message must not say how: no value, no position, no size.
+UNSEEN = 993311557
+LARGE = 2**60 + 2**20
+SURNAME = "Featherstonehaugh"
+BAD = {
+    "negative": ([-CELLS[0], *CELLS[1:]], None),
+    "sum": (CELLS, sum(CELLS) + 7),
+    "fraction": ([CELLS[0] + 0.5, *CELLS[1:]], None),
+    "missing": ([float("nan"), *CELLS[1:]], sum(CELLS)),
+    "infinite": ([float("inf"), *CELLS[1:]], sum(CELLS)),
+    "large": ([float(LARGE), *CELLS[1:]], float(LARGE)),
+}
+ALL = [*CELLS, sum(CELLS), sum(CELLS) + 7, CELLS[0] + 0.5, sum(CELLS) + 0.5, LARGE, UNSEEN, *np.ravel(CODES)]
+ALL += [*RATES[0], *RATES[1], sum(RATES[1]), *map(sum, CODES), sum(map(sum, CODES)), -CELLS[0]]
+
+
+class Awkward:
+    """A value that tells of itself wherever it can."""
+
+    def __hash__(self):
+        raise TypeError(f"{UNSEEN} has no hash")
+
+    def __repr__(self):
+        return str(UNSEEN)
+
+
+class Talking(dict):
+    """A frame whose own error shows what it holds."""
+
+    def __missing__(self, name):
+        raise KeyError(name, *self.values())
+
+
+LETTERS = {"a": ["x", "y"], "b": ["u", "v"]}
+
+
+def _observed_wrongly(what):
+    cells, n = BAD[what]
+    with pm.Model():
+        p = pm.Dirichlet("p", a=np.ones(4))
+        # As doubles: PyMC would cut an array to whole numbers.
+        total = float(np.nansum(cells)) if n is None else n
+        observed = pm.Data("x", np.ones(4))
+        observed.set_value(np.array(cells, dtype=float))
+        pm.Multinomial("students", n=pm.Data("n", np.array(total)), p=p, observed=observed)
+        pmd.sample(LOOSE, adjacency="add-remove", n_records=PLANNED)
+
+
+def _wrong_codes(parents, codes):
+    with pm.Model():
+        theta = pm.Dirichlet("theta", a=np.ones((2, 3)))
+        pm.Categorical("c", p=theta[np.array(parents)], observed=np.array(codes))
+        pmd.sample(LOOSE)
+
+
+def _more_than_trials():
+    with pm.Model():
+        pm.Binomial("admitted", n=RATES[0], p=pm.Beta("rate", 1, 1, shape=3), observed=RATES[1])
+        pmd.sample(LOOSE)
+
+
+def _edited(**options):
+    plan = pmd.plan(LOOSE, one_table(), **options)
+    pmd.sample(plan, one_table([CELLS[0] + 7, *CELLS[1:]]))
+
+
+def _broken_promise(sampler):
+    pmd.sample(LOOSE, one_table(), min_count=min(CELLS) + 1, sampler=sampler)
+
+
+def _over_budget(folder):
+    ledger = pmd.Ledger(LOOSE, folder / "ledger.db")
+    for _ in range(2):
+        pmd.sample(LOOSE, one_table(), ledger=ledger)
+
+
+def _broken_ledger(folder):
+    (folder / "ledger.db").write_bytes(b"no ledger")
+    pmd.sample(LOOSE, one_table(), ledger=pmd.Ledger(LOOSE, folder / "ledger.db"))
+
+
+def _count(column, other=("u", "v")):
+    pmd.count({"a": column, "b": list(other)}, ["a", "b"], categories=LETTERS)
+
+
+def _mechanism(kind, method, counts):
+    mechanism = {
+        "dirichlet": lambda: pmd.DirichletMechanism([1, 1, 1, 1], 0.1),
+        "gaussian": lambda: pmd.GaussianMechanism([1, 1, 1, 1], 3.0),
+        "laplace": lambda: pmd.LaplaceMechanism([1, 1, 1, 1], 3.0),
+        "geometric": lambda: pmd.GeometricMechanism([1, 1, 1, 1], 3.0),
+    }[kind]()
+    getattr(mechanism, method)(counts)
+
+
+NETWORK = {"a": [], "b": ["a"]}
+MISTAKES = {f"observed {what}": lambda folder, what=what: _observed_wrongly(what) for what in BAD} | {
+    "codes": lambda folder: _wrong_codes([0, 1], [0, UNSEEN]),
+    "negative code": lambda folder: _wrong_codes([0, 1], [0, -CELLS[0]]),
+    "parents": lambda folder: _wrong_codes([0, UNSEEN], [0, 1]),
+    "above trials": lambda folder: _more_than_trials(),
+    "edited": lambda folder: _edited(),
+    "broken min_count": lambda folder: _broken_promise("fast"),
+    "broken min_count, exact": lambda folder: _broken_promise("exact"),
+    "over budget": _over_budget,
+    "no ledger": _broken_ledger,
+    "count unseen": lambda folder: _count(["x", UNSEEN]),
+    "count a name": lambda folder: _count(["x", SURNAME]),
+    "count without hash": lambda folder: _count(["x", Awkward()]),
+    "count ragged": lambda folder: _count(["x", [UNSEEN, UNSEEN]]),
+    "count table": lambda folder: _count(np.full((2, 2), UNSEEN)),
+    "count lengths": lambda folder: _count([*"xyx"]),
+    "count missing column": lambda folder: pmd.count(Talking(a=[UNSEEN]), ["b"], categories=LETTERS),
+    "network unseen": lambda folder: pmd.bayesian_network({"a": ["x"], "b": [UNSEEN]}, NETWORK, categories=LETTERS),
+    "classifier unseen": lambda folder: pmd.naive_bayes({"a": [SURNAME]}, ["u"], categories=LETTERS, target="b"),
+    "prediction unseen": lambda folder: pmd.predict_log_proba(
+        pmd.sample(LOOSE, pmd.bayesian_network({"a": ["x"], "b": ["u"]}, NETWORK, categories=LETTERS)), {"b": [UNSEEN]}
+    ),
+    "realised shape": lambda folder: pmd.RealisedLoss(pmd.DirichletMechanism([1, 1], 1.0), CELLS, prior=[1, 1]),
+    "counts for a guarantee": lambda folder: pmd.sample(CELLS, one_table()),
+    "counts for counts' prior": lambda folder: pmd.calibrate(LOOSE, prior=[-CELLS[0], *CELLS[1:]], n_records=PLANNED),
+}
+for _kind in ("dirichlet", "gaussian", "laplace", "geometric"):
+    for _wrong, _counts in {
+        **{what: cells for what, (cells, _) in BAD.items() if what != "sum"},
+        "shape": CELLS[:3],
+        "text": [str(UNSEEN), "x", "y", "z"],
+        "objects": [Awkward()] * 4,
+    }.items():
+        for _method in ("sample", "concentration" if _kind == "dirichlet" else "release"):
+            MISTAKES[f"{_kind}.{_method} {_wrong}"] = lambda folder, args=(_kind, _method, _counts): _mechanism(*args)
+
+
+def told(error):
+    """All that an error and those behind it say."""
+    chain, texts = [error], {}
+    for i, one in enumerate(chain):
+        notes = getattr(one, "__notes__", [])
+        texts |= {
+            f"{i} message": str(one),
+            f"{i} repr": repr(one),
+            f"{i} rest": f"{one.args!r} {notes!r} {vars(one)!r}",
+        }
+        chain += [other for other in (one.__cause__, one.__context__) if other is not None and other not in chain]
+    return texts | {"traceback": "".join(traceback.format_exception(error)), "pickle": pickle.dumps(error)}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_no_error_says_what_the_data_are(mistake, tmp_path):
+    secrets = Secrets(ALL)
+    with overheard() as artefacts, pytest.raises((pmd.DirdpError, TypeError)) as caught:
+        MISTAKES[mistake](tmp_path)
+    artefacts |= told(caught.value)
+    assert leaks(secrets, artefacts) == {}
+    assert SURNAME not in "".join(text for text in artefacts.values() if isinstance(text, str))
+    if (tmp_path / "ledger.db").exists():
+        assert leaks(secrets, {"ledger file": (tmp_path / "ledger.db").read_bytes()}) == {}
+
+
+# From here on the search itself: whatever it is meant to find is planted, and has to be found.
+PARAMETER = 0.0371 * CELLS[0] + 3.25
+FREQUENCY = CELLS[0] / sum(CELLS)
+KNOWN = Secrets([*CELLS, PARAMETER], [FREQUENCY])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"x={CELLS[1]}", f"{CELLS[1]:,}", f"{float(CELLS[1])}", f"{CELLS[1]:.4g}", f"{CELLS[1]:.6f}"]
+    + [str(np.array(CELLS)), repr(np.array(CELLS, dtype=float)), json.dumps({"n": CELLS})]
+    + [f"{PARAMETER!r}", f"{PARAMETER:.4g}", f"{PARAMETER:.6f}", f"{np.array([PARAMETER])}", f"{FREQUENCY:.6f}"],
+)
+def test_the_search_finds_a_number_in_a_text(text):
+    assert KNOWN.within(text)
+    assert KNOWN.within(b"\x00\xff" + text.encode())
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u4", "i8", "u8", "f4", "f8"])
+@pytest.mark.parametrize("order", "<>")
+def test_the_search_finds_a_number_in_bytes(order, dtype):
+    assert KNOWN.within(b"abc" + np.array(CELLS, dtype=order + dtype).tobytes())
+    if dtype[0] == "f":
+        assert KNOWN.within(np.array([PARAMETER], dtype=order + dtype).tobytes())
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert KNOWN.within(pickle.dumps(CELLS[0], protocol))
+        assert KNOWN.within(pickle.dumps(PARAMETER, protocol))
+
+
+def test_the_search_passes_other_numbers():
+    others = f"{CELLS[0] + 1} 1{CELLS[0]} 0.{CELLS[0]} {CELLS[0]}1 {PARAMETER + 1e4!r} {FREQUENCY + 1e-6:.6f}"
+    assert KNOWN.within(others) == []
+    assert KNOWN.within(np.array(CELLS, dtype="<i4").tobytes()[1:3]) == []
+    assert KNOWN.among([CELLS[0] + 1.0, PARAMETER * (1 + 1e-6), np.nan]) == []
+
+
+@pytest.mark.parametrize("value", [CELLS, np.array(CELLS, dtype=float), np.array([PARAMETER, 1.0]), [FREQUENCY]])
+def test_the_search_finds_what_hangs_on_an_object(value):
+    def closure():
+        return value
+
+    class Slotted:
+        __slots__ = ("kept",)
+
+    slotted = Slotted()
+    slotted.kept = {"deep": [(value,)]}
+    plan = pmd.plan(LOOSE, one_table())
+    assert KNOWN.on(plan) == []
+    # As a cached property would.
+    vars(plan)["_cached"] = value
+    assert KNOWN.on(plan)
+    for holder in (closure, slotted, Slotted, types.SimpleNamespace(f=closure), np.array([value], dtype=object)):
+        assert bool(KNOWN.on(holder)) == (holder is not Slotted)
+    # A view of a part keeps the whole alive.
+    assert KNOWN.on(np.array([2.0, *np.ravel(value)])[:1])
+
+
+@pytest.mark.parametrize("where", ["attribute", "variable", "coordinate", "group"])
+@pytest.mark.parametrize("dtype", [int, float, str])
+def test_the_search_finds_a_number_in_a_release(where, dtype, tmp_path):
+    release = pmd.sample(TIGHT, one_table(), adjacency="add-remove", n_records=PLANNED)
+    assert leaks(KNOWN, shown("release", release) | saved(release, tmp_path)) == {}
+    planted = [dtype(count) for count in CELLS]
+    if where == "attribute":
+        release["utility"].attrs["n"] = planted[0]
+    elif where == "variable":
+        release["mechanism/p"] = release["mechanism/p"].to_dataset().assign(kept=("hair", planted))
+    elif where == "coordinate":
+        release["mechanism/p"] = release["mechanism/p"].to_dataset().assign_coords(hair=planted)
+    else:
+        release["extra/deep"] = xr.Dataset({"kept": ("cell", planted)})
+    found = leaks(KNOWN, shown("release", release) | saved(release, tmp_path))
+    assert {"release.repr", "release.html", "release.pickle3", "release.pickle5", "netcdf", "json"} - set(found) <= (
+        # Only the names of groups at depth are cut short there.
+        {"release.repr", "release.html"} if where != "attribute" else set()
+    )
+    assert KNOWN.on(release)
+    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
+        assert KNOWN.on(back.load())
+
+
+def test_the_search_finds_what_is_said_on_the_way():
+    with overheard() as said:
+        warnings.warn(f"{CELLS[0]} records", UserWarning, stacklevel=1)
+        logging.getLogger("pymc").debug("row %s", CELLS[1])
+        logging.getLogger("pytensor.tests").debug("hidden", extra={"rows": CELLS})
+        print(CELLS[2])
+        print(CELLS[3], file=sys.stderr)
+    assert set(leaks(KNOWN, said)) == {"warnings", "log", "stdout", "stderr"}
+    assert {str(count) for count in CELLS} <= set(leaks(KNOWN, said)["log"]) | {str(CELLS[0])}
+
+
+def test_the_search_finds_what_an_error_says():
+    def failing(how):
+        try:
+            raise ValueError(CELLS[0] if how in ("cause", "context") else "quiet")
+        except ValueError as first:
+            error = pmd.DataError(f"Found {CELLS[0]}." if how == "message" else "Wrong.")
+            if how == "note":
+                error.add_note(f"row {CELLS[0]}")
+            if how == "attribute":
+                error.counts = CELLS
+            if how == "context":
+                # Hidden from the traceback, and still attached.
+                raise error from None
+            raise error from first if how == "cause" else None
+
+    for how in ("message", "note", "attribute", "cause", "context"):
+        with pytest.raises(pmd.DataError) as caught:
+            failing(how)
+        assert leaks(KNOWN, told(caught.value)), how
+
+
+def test_the_search_finds_a_secret_in_a_ledger(tmp_path):
+    ledger = pmd.Ledger(LOOSE, tmp_path / "ledger.db")
+    ledger.spend(LOOSE, what=f"{CELLS[0]} people")
+    found = leaks(KNOWN, shown("ledger", ledger) | {"file": (tmp_path / "ledger.db").read_bytes()})
+    assert {"ledger.str", "ledger.html", "file"} == set(found)
+    assert KNOWN.on(ledger.entries())
+
+
+def test_every_kind_of_secret_is_searched_for():
+    """Parameters of both posteriors, and a number of records that is public under one relation only."""
+    for adjacency, size in (("replace-one", {}), ("add-remove", {"n_records": PLANNED})):
+        plan = pmd.plan(TIGHT, several_tables(), adjacency=adjacency, **size)
+        secrets = secrets_of(MODELS["several"][1], plan)
+        for part in plan.parts:
+            counts = np.array(MODELS["several"][1][part.table.name])
+            for found in (counts, counts + part.table.prior, part.mechanism.concentration(counts)):
+                assert all(secrets.among(number) for number in found.ravel())
+        assert bool(secrets.among(sum(SEVERAL[0]))) == (adjacency == "add-remove")
+        # As `utility` would hold it, if it were made of the data.
+        groups = described(plan, plan.composition, sampler="fast")
+        assert secrets.on(groups) == []
+        groups["/utility"]["n_records"] = ("table", [float(sum(SEVERAL[0]))] * 2)
+        assert bool(secrets.on(groups)) == (adjacency == "add-remove")
+
+
+def test_what_the_curator_sees_is_marked_confidential(tmp_path):
+    model = one_table([5, 3, 7, 4])
+    release = pmd.sample(LOOSE, model)
+    diagnosis = pmd.diagnose(release, model, draws=100, nuts=False, random_seed=1)
+    groups = list(diagnosis.subtree)
+    assert len(groups) > 10
+    assert all("do not publish" in group.attrs["confidential"] for group in groups)
+    # Files keep the marks, and so does every group that is taken out.
+    diagnosis.to_netcdf(tmp_path / "diagnosis.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "diagnosis.nc", engine="h5netcdf") as back:
+        assert all("confidential" in group.attrs for group in back.subtree)
+        assert all("confidential" in group.to_dataset(inherit=False).attrs for group in back.subtree)
+    # And nothing of it has found its way into what is published.
+    assert not any("confidential" in group.attrs for group in release.subtree)
+
+
+def test_a_realised_loss_says_that_it_is_confidential():
+    mechanism = pmd.DirichletMechanism([1.5, 1, 1, 2], 1e-7)
+    loss = pmd.RealisedLoss(mechanism, CELLS, prior=[1.5, 1, 1, 2])
+    secrets = Secrets([*CELLS, *mechanism.concentration(CELLS), sum(CELLS)], np.divide(CELLS, sum(CELLS)))
+    assert "confidential" in repr(loss)
+    assert leaks(secrets, {"repr": repr(loss), "str": str(loss)}) == {}
+    # It holds them, of course: the search would have found them.
+    assert secrets.on(loss)
+    for number in (loss.kl_posterior, loss.mean, loss.variance, loss.squared_hellinger, loss.tail(0.1)):
+        assert "confidential" in repr(number)
+        assert "confidential" in str(number)
+        assert "confidential" in f"{dataclasses.make_dataclass('Kept', ['value'])(number)!r}"
