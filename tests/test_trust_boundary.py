@@ -14,6 +14,7 @@ import sys
 import traceback
 import types
 import warnings
+import weakref
 
 import numpy as np
 import pymc as pm
@@ -151,6 +152,8 @@ class Secrets:
                 continue
             seen[id(thing)] = thing
             assert len(seen) < limit, "the walk has left the object"
+            if type(thing) in (weakref.ProxyType, weakref.CallableProxyType):
+                continue  # It keeps nothing alive, and what it stood for may be gone.
             if isinstance(thing, str | bytes | bytearray):
                 found += self.within(thing)
             elif isinstance(thing, int | float | np.number):
