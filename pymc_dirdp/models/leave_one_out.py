@@ -1,6 +1,7 @@
 """Expected log predictive density of one more record, by ArviZ's PSIS-LOO and in closed form. Secret."""
 
 import warnings
+from functools import partial
 
 import arviz as az
 import numpy as np
@@ -15,7 +16,7 @@ __all__ = ["elpd", "elpd_by_cell", "elpd_by_table"]
 Array = NDArray[np.float64]
 
 
-def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDDataLOO]:
+def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDData]:
     """What `arviz.compare` takes: the leave-one-out results of each posterior, record by record. **Confidential**.
 
     A record is what one person adds to one table. ArviZ's own `loo` of a tree cannot be compared between posteriors
@@ -28,7 +29,7 @@ def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDDataLOO]:
 
     Returns
     -------
-    dict of str to ELPDDataLOO
+    dict of str to ELPDData
         By posterior. The records of one cell have the same value; those of several tables follow each other, so that
         the sum is that of whole persons and the standard error is not.
 
@@ -117,7 +118,7 @@ def _names(datasets: list[xr.Dataset]) -> list[str]:
     return [str(name) for name in datasets[0]["posterior"].values]
 
 
-def _expanded(tables: list[xr.Dataset], n_samples: int) -> az.ELPDDataLOO:
+def _expanded(tables: list[xr.Dataset], n_samples: int) -> az.ELPDData:
     """One value for each record, from one for each cell."""
     repeats = [data["records"].values.astype(np.int64).ravel() for data in tables]
 
@@ -128,7 +129,9 @@ def _expanded(tables: list[xr.Dataset], n_samples: int) -> az.ELPDDataLOO:
     pointwise, pareto_k = records("elpd"), records("pareto_k")
     n = pointwise.size
     good_k = min(1 - 1 / np.log10(n_samples), 0.7)
-    return az.ELPDDataLOO(
+    # Before ArviZ 1.2 there was one class for all kinds.
+    made = getattr(az, "ELPDDataLOO", None) or partial(az.ELPDData, kind="loo")
+    found: az.ELPDData = made(
         elpd=float(pointwise.sum()),
         se=float(np.sqrt(n * pointwise.var())),
         p=float(records("p").sum()),
@@ -141,3 +144,4 @@ def _expanded(tables: list[xr.Dataset], n_samples: int) -> az.ELPDDataLOO:
         pareto_k=pareto_k,
         approx_posterior=False,
     )
+    return found

@@ -9,8 +9,8 @@ from pymc_dirdp.models.tables import Table
 
 __all__ = ["check_names"]
 
-# Dims that ArviZ and a release use themselves.
-_TAKEN = ("chain", "draw", "sample", "table")
+# Dims that a release uses itself, beside those that PyMC refuses.
+_TAKEN = ("table",)
 
 
 def check_names(found: Iterable[Table]) -> None:

@@ -217,12 +217,15 @@ def _posterior(values: dict[str, Array], chosen: Plan, model: pm.Model, marks: d
         named[part.table.name] = part.table.dims
         coords |= labels(part.table)
     dims = {name: [dim_name(name, i, dim) for i, dim in enumerate(axes)] for name, axes in named.items() if axes}
-    dataset = dict_to_dataset(
-        {name: value[None] for name, value in values.items()},
-        coords=coords,  # type: ignore[arg-type]  # any labels will do
-        dims=dims,  # type: ignore[arg-type]  # a dict of lists
-        sample_dims=["chain", "draw"],
-    )
+    with warnings.catch_warnings():
+        # A dim of the model may be called so; the draws are in `chain` and `draw`.
+        warnings.filterwarnings("ignore", message="Found dimension named 'sample'")
+        dataset = dict_to_dataset(
+            {name: value[None] for name, value in values.items()},
+            coords=coords,  # type: ignore[arg-type]  # any labels will do
+            dims=dims,  # type: ignore[arg-type]  # a dict of lists
+            sample_dims=["chain", "draw"],
+        )
     # Attributes are text or numbers, so that a file gives back what was written.
     dataset.attrs = {key: value for key, value in dataset.attrs.items() if isinstance(value, str | int | float)} | marks
     return dataset

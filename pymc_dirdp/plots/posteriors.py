@@ -101,8 +101,10 @@ def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:
     return azp.PlotCollection(
         xr.concat([value.to_dataset() for value in values.values()], dim=model),
         xr.DataTree.from_dict(viz),
-        aes={"color": ["model"], "linestyle": ["model"]},
+        # Before 1.3, `plot_dist` looks for the heights of interval lines, which are not drawn here.
+        aes={"color": ["model"], "linestyle": ["model"], "y": ["model"]},
         backend="matplotlib",
+        y=[0, 0],
         color=[COLOURS[3], COLOURS[0]],
         linestyle=["-", "--"],
     )

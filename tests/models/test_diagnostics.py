@@ -618,6 +618,8 @@ def agg():
 
 @pytest.mark.parametrize("name", PLOTS)
 def test_plots_of_arviz(whole, agg, name):
+    if not hasattr(az, name):
+        pytest.skip(f"this version of ArviZ has no {name}")
     getattr(az, name)(whole[2]["private"], backend="matplotlib", **PLOTS[name])
 
 

@@ -22,7 +22,6 @@ def model_of(name="p", dim="k", labels=("a", "b", "c")):
     ("options", "word"),
     [
         ({"dim": "x/y"}, "x/y"),
-        ({"dim": "sample"}, "sample"),
         ({"dim": "table"}, "table"),
         ({"dim": "."}, "dim"),
         ({"name": "."}, "name of a group"),
@@ -37,11 +36,16 @@ def test_what_no_release_can_hold_is_refused_before_it_is_paid_for(options, word
     assert ledger.entries() == ()
 
 
+def test_a_dim_may_be_called_sample():
+    release = pmd.sample(TARGET, model_of(dim="sample"))
+    assert release["posterior"]["p"].dims == ("chain", "draw", "sample")
+
+
 @pytest.mark.parametrize("name", ["a b", "größe", "p::q", "r", "alpha", "x.y", "-", "posterior", "mechanism"])
 @pytest.mark.parametrize("mechanism", ["dirichlet", "laplace"])
 def test_other_names_work_to_the_end(name, mechanism, tmp_path):
     release = pmd.sample(TARGET, model_of(name=name, dim=f"{name} dim"), mechanism=mechanism)
     assert name in str(pmd.report(release))
-    release.to_netcdf(tmp_path / "release.nc")
-    back = xr.open_datatree(tmp_path / "release.nc")
+    release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
+    back = xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf")
     np.testing.assert_array_equal(back["posterior"][name].values, release["posterior"][name].values)
