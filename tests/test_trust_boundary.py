@@ -308,7 +308,8 @@ def test_the_library_itself_keeps_nothing(entropy):
         pmd.sample(plan, model, sampler=sampler)
         secrets = secrets_of({"p": cells}, plan)
         modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "pymc_dirdp"]
-        assert secrets.on(modules) == []
+        # Caches have grown, if other tests ran before this one.
+        assert secrets.on(modules, limit=5_000_000) == []
 
 
 # What was observed is wrong, and the message must not say how: no value, no position, no size.
