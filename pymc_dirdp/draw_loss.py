@@ -12,9 +12,14 @@ from scipy.special import betainc, betaincc, digamma, gammaln, polygamma, xlogy
 from pymc_dirdp.checks import fraction, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 
-__all__ = ["DrawLoss"]
+__all__ = ["DrawLoss", "expected_kl"]
 
 Array = NDArray[np.float64]
+
+
+def expected_kl(p: Array, u: Array) -> Array:
+    """`E KL(p || y)` over `y ~ Dirichlet(u)` in nats, row by row: shapes (..., d) to (...). Theory, section 8."""
+    return np.asarray((xlogy(p, p) - p * digamma(u)).sum(axis=-1) + digamma(u.sum(axis=-1)))
 
 
 @final
@@ -68,8 +73,7 @@ class DrawLoss:
     @property
     def mean(self) -> float:
         """Expectation of `KL(p || y)` in nats."""
-        value = xlogy(self.p, self.p).sum() - (self.p * digamma(self.u)).sum() + digamma(self._total)
-        return max(0.0, float(value))
+        return max(0.0, float(expected_kl(self.p, self.u)))
 
     @property
     def variance(self) -> float:

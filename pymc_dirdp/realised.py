@@ -11,7 +11,7 @@ from pymc_dirdp.draw_loss import DrawLoss
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import checked_counts
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.utility import dirichlet_kl
+from pymc_dirdp.utility import dirichlet_kl, realised_kl
 
 __all__ = ["RealisedLoss"]
 
@@ -46,6 +46,7 @@ class RealisedLoss:
         x = checked_counts(counts, mechanism.alpha.shape)
         if not x.sum() > 0:
             raise DataError("The data's frequencies are undefined: there is no record.")
+        self._mechanism, self._counts = mechanism, x
         self._posterior = x + np.asarray(prior, dtype=np.float64)
         self._private = mechanism.concentration(counts)
         sizes = x.sum(axis=-1, keepdims=True)
@@ -70,7 +71,7 @@ class RealisedLoss:
     @property
     def mean(self) -> Confidential:
         """Expected `KL(x/N || y)` over the draw, in nats, averaged over rows by size; P1's loss."""
-        return Confidential(sum(w * row.mean for w, row in zip(self._weights, self._rows, strict=True)))
+        return realised_kl(self._counts, self._mechanism.alpha, self._mechanism.r)
 
     @property
     def variance(self) -> Confidential:

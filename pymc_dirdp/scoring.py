@@ -6,8 +6,8 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, xlogy
 
+from pymc_dirdp.draw_loss import expected_kl
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -92,5 +92,5 @@ def losses(mechanism: Mechanism, prior: Array, data: Integers) -> Losses:
     posterior = dirichlet_kl_rows(data + prior, private)
     sizes = data.sum(axis=-1, keepdims=True)
     p = data / np.where(sizes > 0, sizes, 1)
-    draw = (xlogy(p, p) - p * digamma(private)).sum(axis=-1) + digamma(private.sum(axis=-1))
+    draw = expected_kl(p, private)
     return Losses(float(posterior.reshape(len(data), -1).sum(axis=1).mean()), float(draw.mean()))

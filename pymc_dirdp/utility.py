@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln, polygamma, xlogy
 
 from pymc_dirdp.checks import at_least, integer, positive, positive_array
+from pymc_dirdp.confidential import Confidential
+from pymc_dirdp.draw_loss import expected_kl
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import checked_counts
 from pymc_dirdp.prior_predictive import CountLaw, count_law
@@ -40,7 +42,7 @@ def dirichlet_kl_rows(u: Array, v: Array) -> Array:
     return np.asarray(_bregman(u, v).sum(axis=-1) - totals[..., 0])
 
 
-def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> float:
+def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> Confidential:
     """`E KL(x/N || y)` over `y ~ Dirichlet(r x + alpha)`, in nats, averaged over rows by size. **Confidential**.
 
     Parameters
@@ -62,9 +64,8 @@ def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> float:
     if not sizes.sum() > 0:
         raise ArgumentError("The data's frequencies are undefined: there is no record.")
     u = positive(r=r) * x + parameters
-    p = x / np.where(sizes > 0, sizes, 1.0)
-    per_row = (xlogy(p, p) - p * digamma(u)).sum(axis=-1) + digamma(u.sum(axis=-1))
-    return float((per_row * sizes[..., 0]).sum() / sizes.sum())
+    per_row = expected_kl(x / np.where(sizes > 0, sizes, 1.0), u)
+    return Confidential((per_row * sizes[..., 0]).sum() / sizes.sum())
 
 
 @dataclass(frozen=True)
