@@ -12,7 +12,7 @@ from scipy.special import lambertw
 from pymc_dirdp.checks import at_least, fraction, integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 
-__all__ = ["p1_equation_22", "p1_sample_size", "p1_theorem_2", "p2_theorem_3", "p2_theorem_4"]
+__all__ = ["p1_equation_22", "p1_theorem_2", "p2_theorem_3", "p2_theorem_4"]
 
 # P1's proof uses log(x - 1/2) < psi(x) and then drops (alpha - 1/2) / p, which must not be negative (ERRATA P1.1).
 _LEAST_ALPHA = 0.5
@@ -71,31 +71,6 @@ def p1_equation_22(*, eta: float, beta: float, total_alpha: float, least_alpha: 
     # Of a large eta only the logarithm is finite; beyond, the bound at a smaller one still holds.
     w = float(lambertw(math.exp(min(1 + eta, 700.0)) * beta / (beta + total_alpha)).real)
     return math.exp(-beta * (1 - 1 / w) * (w - 1)) if w > 1 else 1.0
-
-
-def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: float, d: int) -> int:
-    """Number of records from which on P1 Theorem 2 promises Algorithm 1 to miss `eta` with at most this probability.
-
-    The sample complexity of P1 section 4, with its constants.
-
-    Parameters
-    ----------
-    eta : float
-        In nats, positive.
-    probability : float
-        In (0, 1).
-    order, epsilon : float
-        The RDP target of Algorithm 1.
-    d : int
-        Number of categories, at least 2.
-    """
-    eta, probability, d = positive(eta=eta), fraction(probability=probability), integer(2, d=d)
-    from pymc_dirdp.bounds import p1_theorem_1_concentration  # Here, because `bounds` makes this file public.
-
-    r = p1_theorem_1_concentration(order=order, epsilon=epsilon)
-    alpha = 1 + 4 * (order - 1) * r
-    beta = max(d * alpha / math.expm1(eta / 2), -math.log(probability) * 2 * (2 + eta) * (4 + 3 * eta) / eta**2)
-    return math.ceil(beta / r)
 
 
 def p2_theorem_3(*, p: ArrayLike, n_records: int, alpha: ArrayLike, inflated: ArrayLike) -> float:

@@ -8,8 +8,8 @@ import math
 
 from scipy.special import polygamma
 
-from pymc_dirdp.accuracy import p1_equation_22, p1_sample_size, p1_theorem_2, p2_theorem_3, p2_theorem_4
-from pymc_dirdp.checks import at_least, fraction, positive
+from pymc_dirdp.accuracy import p1_equation_22, p1_theorem_2, p2_theorem_3, p2_theorem_4
+from pymc_dirdp.checks import at_least, fraction, integer, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.guarantees import ApproxDP, RenyiDP, TruncatedCDP
 from pymc_dirdp.roots import safe_root
@@ -112,6 +112,29 @@ def p1_theorem_1_concentration(
     while excess(unsafe) <= 0:
         safe, unsafe = unsafe, 2 * unsafe
     return safe_root(excess, safe=safe, unsafe=unsafe)
+
+
+def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: float, d: int) -> int:
+    """Number of records from which on P1 Theorem 2 promises Algorithm 1 to miss `eta` with at most this probability.
+
+    The sample complexity of P1 section 4, with its constants.
+
+    Parameters
+    ----------
+    eta : float
+        In nats, positive.
+    probability : float
+        In (0, 1).
+    order, epsilon : float
+        The RDP target of Algorithm 1.
+    d : int
+        Number of categories, at least 2.
+    """
+    eta, probability, d = positive(eta=eta), fraction(probability=probability), integer(2, d=d)
+    r = p1_theorem_1_concentration(order=order, epsilon=epsilon)
+    alpha = 1 + 4 * (order - 1) * r
+    beta = max(d * alpha / math.expm1(eta / 2), -math.log(probability) * 2 * (2 + eta) * (4 + 3 * eta) / eta**2)
+    return math.ceil(beta / r)
 
 
 def p2_theorem_1(

@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 from pymc_dirdp.composition import Composition
 from pymc_dirdp.curves import AddRemovePair, ReplaceOnePair
-from pymc_dirdp.loss import ComposedLoss, discretised
+from pymc_dirdp.loss import ComposedLoss, LossDistribution, discretised
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 
 PAIRS = [
@@ -147,3 +147,8 @@ def test_many_large_tables_compose_like_gaussian_noise(times):
     for epsilon in (0.0, 0.3, 1.0):
         exact = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
         assert composition.delta(epsilon) == pytest.approx(exact, rel=0.01)
+
+
+def test_a_loss_of_which_nothing_is_finite_bounds_nothing():
+    lost = LossDistribution(0.1, np.zeros(5), 0.3)
+    assert ComposedLoss(((lost, 2),)).delta(1.0) == 1.0

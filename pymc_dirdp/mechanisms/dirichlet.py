@@ -156,8 +156,8 @@ class DirichletMechanism(Mechanism):
             Number of draws, at least 1.
         sampler : {"fast", "exact"}, default "fast"
             `"fast"` draws in floating point with NumPy: nearly the law that the curves are about, and how nearly is not
-            proved. `"exact"` draws whole numbers from a Pólya urn with bits of the operating system; no floating-point
-            number touches the counts. Its output lies on a grid of `1 / steps`, and a component may be exactly 0.
+            proved. `"exact"` draws whole numbers from a Pólya urn with bits of the operating system; nothing is
+            rounded on the way from the counts. Its output lies on a grid of `1 / steps`; a component may be exactly 0.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests: the draw can be computed again.
         steps : int, optional

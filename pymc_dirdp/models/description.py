@@ -25,7 +25,7 @@ _DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
 # What is proved of a draw, by sampler.
 _ARITHMETIC = {
     "fast": "floating point: the guarantee is proved for the ideal law, from which such draws differ by rounding",
-    "exact": "whole numbers: the draw has the proved law, and no floating-point number touched the counts",
+    "exact": "whole numbers: the draw has the proved law, and nothing was rounded on the way from the counts",
 }
 # What the group of a mechanism holds.
 _FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
