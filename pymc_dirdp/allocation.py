@@ -8,6 +8,7 @@ from pymc_dirdp.composition import Composition, Parallel
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.roots import log_excess, safe_root
 
 __all__ = ["allocate", "composed", "shares", "whole_share"]
@@ -37,7 +38,7 @@ def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> d
     return {name: weight / max(totals[group] for group in groups if name in group) for name, weight in weights.items()}
 
 
-def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ...]], draws: int) -> Mechanism:
+def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ...]], draws: int) -> PrivacyCurves:
     """The curves of a whole release: sequential within a group of tables, parallel over groups."""
     times = {name: (mechanism, 1 if mechanism.covers_all_draws else draws) for name, mechanism in mechanisms.items()}
     members = tuple(Composition(tuple(times[name] for name in mechanisms if name in group)) for group in groups)

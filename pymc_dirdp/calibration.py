@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.bounds import p1_theorem_1_concentration
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
-from pymc_dirdp.curves import LEAST_SHARED, DominatingPair, pair_of_cells
+from pymc_dirdp.curves import LEAST_SHARED, pair_of_cells
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -177,7 +177,7 @@ class _Boundary:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
         first, second = self.cells
         pair = pair_of_cells((first + s, second + s), r, self.adjacency, self.min_count, self.contribution)
-        return log_excess(*_loss(pair, self.guarantee))
+        return log_excess(*pair.loss(self.guarantee))
 
     def largest_r(self, s: float) -> float:
         """The largest concentration that keeps the guarantee with `alpha = prior + s`."""
@@ -191,17 +191,6 @@ class _Boundary:
         return self.floor + 1.0 / _outermost(
             lambda inverse: self.excess(r, self.floor + 1.0 / inverse), start=1 / near, rtol=rtol, least=1 / _MOST_ADDED
         )
-
-
-def _loss(pair: DominatingPair, guarantee: Guarantee) -> tuple[float, float]:
-    match guarantee:
-        case RenyiDP(order=order, epsilon=epsilon):
-            return pair.renyi(order), epsilon
-        case TruncatedCDP(rho=rho, omega=omega):
-            return pair.rho(omega), rho
-        case ApproxDP(epsilon=epsilon, delta=delta):
-            return pair.delta(epsilon), delta
-    raise ArgumentError(f"No curve for {guarantee}.")
 
 
 def _outermost(excess: Callable[[float], float], *, start: float, rtol: float = 2e-12, least: float = 1e-150) -> float:

@@ -9,8 +9,7 @@ from typing import final
 
 from pymc_dirdp.conversion import best_order, log_delta_at
 from pymc_dirdp.loss import ComposedLoss, LossDistribution, discretised
-from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.roots import least_epsilon
+from pymc_dirdp.privacy.curves import PrivacyCurves
 
 __all__ = ["Composition", "Parallel"]
 
@@ -23,7 +22,7 @@ _MOST_POINTS = 2**15
 
 @final
 @dataclass(frozen=True)
-class Composition(Mechanism):
+class Composition(PrivacyCurves):
     """Sequential composition: releases that the same records feed, such as `K` draws from one posterior.
 
     One release alone keeps its exact curves. For more, Rényi divergences add at equal order, and the (epsilon, delta)
@@ -32,7 +31,7 @@ class Composition(Mechanism):
 
     Parameters
     ----------
-    parts : tuple of (Mechanism, int)
+    parts : tuple of (PrivacyCurves, int)
         Each mechanism and how many independent draws of it are released. All have the same adjacency.
 
     References
@@ -41,20 +40,20 @@ class Composition(Mechanism):
     Theorem 10; Theory, section 7.
     """
 
-    parts: tuple[tuple[Mechanism, int], ...]
+    parts: tuple[tuple[PrivacyCurves, int], ...]
 
     @cached_property
-    def _distinct(self) -> tuple[tuple[Mechanism, int], ...]:
+    def _distinct(self) -> tuple[tuple[PrivacyCurves, int], ...]:
         """The parts, with those of equal curves counted together."""
         times: Counter[Hashable] = Counter()
-        representative: dict[Hashable, Mechanism] = {}
+        representative: dict[Hashable, PrivacyCurves] = {}
         for mechanism, count in self.parts:
             times[mechanism.curve] += count
             representative.setdefault(mechanism.curve, mechanism)
         return tuple((representative[curve], count) for curve, count in times.items())
 
     @property
-    def _single(self) -> Mechanism | None:
+    def _single(self) -> PrivacyCurves | None:
         (mechanism, times), *others = self._distinct
         return mechanism if times == 1 and not others else None
 
@@ -79,6 +78,9 @@ class Composition(Mechanism):
     def _delta(self, epsilon: float) -> float:
         if self._single is not None:
             return self._single._delta(epsilon)
+        # Beyond the sum of the largest losses nothing is left; the grid would not know.
+        if epsilon >= self.pure_epsilon:
+            return 0.0
         delta = max(loss.delta(epsilon) for loss in self._losses)
         if delta > 2 * max(loss.infinite for loss in self._losses):
             return delta
@@ -92,7 +94,7 @@ class Composition(Mechanism):
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
             return self._single._epsilon(delta)
-        return least_epsilon(self._delta, delta)
+        return min(super()._epsilon(delta), self.pure_epsilon)
 
     @cached_property
     def _losses(self) -> tuple[ComposedLoss, ...]:
@@ -119,7 +121,7 @@ def _grid_step(spreads: list[tuple[float, int]]) -> float:
     return step
 
 
-def _on_grid(mechanism: Mechanism, step: float, spread: float) -> tuple[LossDistribution, LossDistribution]:
+def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[LossDistribution, LossDistribution]:
     """The loss of one mechanism, for removing and for adding; the same object where there is no difference."""
     top = 4 * spread
     while mechanism._delta(top) > _CUT and top < _MOST_POINTS * step:
@@ -132,16 +134,16 @@ def _on_grid(mechanism: Mechanism, step: float, spread: float) -> tuple[LossDist
 
 @final
 @dataclass(frozen=True)
-class Parallel(Mechanism):
+class Parallel(PrivacyCurves):
     """Releases about different people: nobody's record feeds more than one of them, so the largest loss counts.
 
     Parameters
     ----------
-    members : tuple of Mechanism
+    members : tuple of PrivacyCurves
         Each may itself be a composition. All have the same adjacency.
     """
 
-    members: tuple[Mechanism, ...]
+    members: tuple[PrivacyCurves, ...]
 
     @property
     def pure_epsilon(self) -> float:

@@ -5,7 +5,6 @@ pair of laws, which depends only on the two smallest prior parameters and on `r`
 curves; a mechanism asks its pair. The proofs are in the documentation under "Theory".
 """
 
-import abc
 import math
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,8 +17,8 @@ from scipy.special import polygamma
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.hockey_stick import Loss
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.renyi import renyi_add, renyi_remove
-from pymc_dirdp.roots import least_epsilon
 from pymc_dirdp.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
 
 __all__ = ["LEAST_SHARED", "AddRemovePair", "DominatingPair", "ReplaceOnePair", "dominating_pair", "pair_of_cells"]
@@ -30,36 +29,13 @@ Array = NDArray[np.float64]
 LEAST_SHARED = 0.5
 
 
-class DominatingPair(abc.ABC):
+class DominatingPair(PrivacyCurves):
     """Two laws, of which no neighbouring output laws are further apart.
 
     All curves are exact for the pair, so they are upper bounds for every pair of neighbouring data sets and the
-    suprema over them. They rise with `r` and fall as the prior parameters rise.
+    suprema over them. They rise with `r` and fall as the prior parameters rise. Where neighbours come in both orders,
+    both directions have the larger curve.
     """
-
-    @abc.abstractmethod
-    def renyi(self, order: float) -> float:
-        """Rényi divergence of order `order >= 1` in nats, the larger direction; `inf` where it diverges."""
-
-    @abc.abstractmethod
-    def rho(self, omega: float) -> float:
-        """Least `rho` with divergence at most `order * rho` for all orders in `(1, omega)`; may be `inf`."""
-
-    @abc.abstractmethod
-    def delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence at `epsilon >= 0`, the larger direction; in `[0, 1]`."""
-
-    @abc.abstractmethod
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, of the first law from the second and back.
-
-        Where neighbours come in both orders, both are the larger curve. Where a direction is the same for every table
-        that a record feeds, as in adding and removing, the first is that of removing.
-        """
-
-    def epsilon(self, delta: float) -> float:
-        """Least `epsilon >= 0` (from above, within 1e-9 relative) with `self.delta(epsilon) <= delta`."""
-        return least_epsilon(self.delta, delta)
 
 
 @final
@@ -86,17 +62,17 @@ class ReplaceOnePair(DominatingPair):
     r: float
 
     @override
-    def renyi(self, order: float) -> float:
+    def _renyi(self, order: float) -> float:
         low, high = sorted((self.a, self.b))
         return renyi_add(order, high, self.r) + renyi_remove(order, low, self.r)
 
     @override
-    def rho(self, omega: float) -> float:
+    def _rho(self, omega: float) -> float:
         # Divergence over order is convex in the order for each of the two directions (Theory, section 5).
-        return max(self.renyi(1.0), self.renyi(omega) / omega) if math.isfinite(omega) else math.inf
+        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
 
     @override
-    def delta(self, epsilon: float) -> float:
+    def _delta(self, epsilon: float) -> float:
         return self._loss.delta(epsilon)
 
     @override
@@ -144,15 +120,15 @@ class AddRemovePair(DominatingPair):
     r: float
 
     @override
-    def renyi(self, order: float) -> float:
+    def _renyi(self, order: float) -> float:
         return renyi_remove(order, self.a, self.r)
 
     @override
-    def rho(self, omega: float) -> float:
-        return max(self.renyi(1.0), self.renyi(omega) / omega) if math.isfinite(omega) else math.inf
+    def _rho(self, omega: float) -> float:
+        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
 
     @override
-    def delta(self, epsilon: float) -> float:
+    def _delta(self, epsilon: float) -> float:
         return self._removing.delta(epsilon)
 
     @override

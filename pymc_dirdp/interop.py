@@ -14,6 +14,7 @@ from pymc_dirdp.composition import Composition
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.curves import PrivacyCurves
 
 __all__ = ["as_mechanism", "mechanism_of_table", "to_dp_accounting", "to_opendp"]
 
@@ -22,7 +23,7 @@ _CUT = 1e-20
 _MOST_POINTS = 2**20
 
 
-def as_mechanism(release: Any) -> Mechanism:
+def as_mechanism(release: Any) -> PrivacyCurves:
     """The privacy curves of a release, from what it says of itself.
 
     Parameters
@@ -35,7 +36,7 @@ def as_mechanism(release: Any) -> Mechanism:
     mechanism : Mechanism
         Of all tables and draws together.
     """
-    if isinstance(release, Mechanism):
+    if isinstance(release, PrivacyCurves):
         return release
     groups = getattr(release, "children", {})
     if not {"mechanism", "privacy"} <= set(groups):
@@ -101,7 +102,7 @@ def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
             step, np.arange(1 - n, n), np.concatenate([below[::-1], forward])
         )
 
-    def one(part: Mechanism) -> Any:
+    def one(part: PrivacyCurves) -> Any:
         there, back = part.hockey_sticks(step, _points(part, step))
         remove = of_curve(there, back)
         add = remove if there is back else of_curve(back, there)
@@ -115,7 +116,7 @@ def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
     return first
 
 
-def _points(mechanism: Mechanism, step: float) -> int:
+def _points(mechanism: PrivacyCurves, step: float) -> int:
     top = step
     while mechanism.delta(top) > _CUT and top < _MOST_POINTS * step:
         top *= 1.3

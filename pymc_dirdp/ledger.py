@@ -10,7 +10,7 @@ from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.ledger_store import Entry, Header, Store
-from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.spending import Amount, balances, cost_of, kept_ways
 
 __all__ = ["Entry", "Ledger"]
@@ -116,7 +116,7 @@ class Ledger:
         return {amount.label: float(amount.limit - amount.spent) for amount in self._amounts()}
 
     def spend(
-        self, guarantee: Guarantee, *, what: str, mechanism: Mechanism | None = None, adjacency: str | None = None
+        self, guarantee: Guarantee, *, what: str, mechanism: PrivacyCurves | None = None, adjacency: str | None = None
     ) -> Entry:
         """Record a release, before it is drawn.
 
@@ -126,7 +126,7 @@ class Ledger:
             What the release promises.
         what : str
             A short public text that says what is released.
-        mechanism : Mechanism, optional
+        mechanism : PrivacyCurves, optional
             The curves of the release, which cost less than what the promise implies. They have to keep the promise.
         adjacency : str, optional
             That of the release, to be compared with the ledger's.

@@ -16,7 +16,7 @@ from pymc_dirdp.composition import Composition
 from pymc_dirdp.conversion import epsilon_at
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
-from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.privacy.curves import PrivacyCurves
 
 __all__ = ["Amount", "Cost", "balances", "cost_of", "kept_ways"]
 
@@ -74,7 +74,9 @@ def kept_ways(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
     raise ArgumentError(f"Expected limit to be a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(limit)}.")
 
 
-def cost_of(limit: Guarantee, guarantee: Guarantee, mechanism: Mechanism | None, *, adaptive: bool) -> dict[str, float]:
+def cost_of(
+    limit: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | None, *, adaptive: bool
+) -> dict[str, float]:
     """What one release costs against the limit.
 
     Parameters
@@ -199,7 +201,7 @@ _WAYS = {
 
 @final
 @dataclass(frozen=True)
-class Bounded(Mechanism):
+class Bounded(PrivacyCurves):
     """The worst that a promise of (epsilon, delta) allows.
 
     Parameters
@@ -254,19 +256,19 @@ def _order(limit: ApproxDP) -> tuple[float, float]:
     return order, max(budget, 0.0)
 
 
-def _divergence(guarantee: Guarantee, mechanism: Mechanism | None, order: float) -> float:
+def _divergence(guarantee: Guarantee, mechanism: PrivacyCurves | None, order: float) -> float:
     if mechanism is not None and math.isfinite(mechanism._renyi(order)):
         return mechanism._renyi(order)
     return convert(guarantee, RenyiDP, order=order).epsilon
 
 
-def _rho(guarantee: Guarantee, mechanism: Mechanism | None, omega: float) -> float:
+def _rho(guarantee: Guarantee, mechanism: PrivacyCurves | None, omega: float) -> float:
     if mechanism is not None and math.isfinite(mechanism._rho(omega)):
         return mechanism._rho(omega)
     return convert(guarantee, TruncatedCDP, omega=omega).rho
 
 
-def _stated(guarantee: Guarantee, mechanism: Mechanism | None, delta: float) -> ApproxDP:
+def _stated(guarantee: Guarantee, mechanism: PrivacyCurves | None, delta: float) -> ApproxDP:
     """The release as an (epsilon, delta): its own, or one at the given delta."""
     if isinstance(guarantee, ApproxDP):
         return guarantee
@@ -275,7 +277,9 @@ def _stated(guarantee: Guarantee, mechanism: Mechanism | None, delta: float) -> 
     return convert(guarantee, ApproxDP, delta=delta)
 
 
-def _leaking(stated: ApproxDP, guarantee: Guarantee, mechanism: Mechanism | None, order: float) -> tuple[float, float]:
+def _leaking(
+    stated: ApproxDP, guarantee: Guarantee, mechanism: PrivacyCurves | None, order: float
+) -> tuple[float, float]:
     """Divergence at the order, outside of an event of probability at most the second number."""
     try:
         return _divergence(guarantee, mechanism, order), 0.0

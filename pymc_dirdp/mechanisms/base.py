@@ -1,17 +1,12 @@
-"""The verbs that every mechanism shares, and the check of the counts it is given."""
+"""What every mechanism is, and the check of the counts it is given."""
 
-import abc
-import math
-from collections.abc import Callable, Hashable
-from typing import ClassVar, overload
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import at_least, fraction
-from pymc_dirdp.conversion import best_order, epsilon_at
-from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.errors import DataError
+from pymc_dirdp.privacy.curves import PrivacyCurves
 
 __all__ = ["Mechanism", "checked_counts"]
 
@@ -21,108 +16,11 @@ Array = NDArray[np.float64]
 _LARGEST_COUNT = 2.0**53
 
 
-class Mechanism(abc.ABC):
-    """A randomised release of a table of counts, with exact or upper-bound privacy curves.
-
-    The curves take a number or an array of numbers and return the same shape. Each value is an upper bound on the
-    loss between all neighbouring data sets.
-    """
+class Mechanism(PrivacyCurves):
+    """A randomised release of a table of counts, with exact or upper-bound privacy curves."""
 
     covers_all_draws: ClassVar[bool] = False
     """Whether one release serves any number of draws; otherwise each draw is a release of its own."""
-
-    @abc.abstractmethod
-    def _renyi(self, order: float) -> float: ...
-
-    @abc.abstractmethod
-    def _rho(self, omega: float) -> float: ...
-
-    @abc.abstractmethod
-    def _delta(self, epsilon: float) -> float: ...
-
-    @abc.abstractmethod
-    def _epsilon(self, delta: float) -> float: ...
-
-    @property
-    def curve(self) -> Hashable:
-        """What decides the privacy curves: mechanisms for which it is equal have equal curves."""
-        return self
-
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, for removing and for adding.
-
-        The same array twice where neighbours come in both orders, or where a mechanism does not tell them apart.
-        """
-        deltas = np.array([self._delta(i * step) for i in range(points)])
-        return deltas, deltas
-
-    @property
-    def pure_epsilon(self) -> float:
-        """The epsilon of pure differential privacy, `inf` where the loss is unbounded."""
-        return math.inf
-
-    @overload
-    def renyi(self, order: float) -> float: ...
-    @overload
-    def renyi(self, order: ArrayLike) -> float | Array: ...
-    def renyi(self, order: ArrayLike) -> float | Array:
-        """Rényi divergence in nats at orders >= 1 (1 is the Kullback-Leibler divergence); `inf` where it diverges."""
-        return _elementwise(lambda value: self._renyi(at_least(1, order=value)), order)
-
-    @overload
-    def rho(self, omega: float) -> float: ...
-    @overload
-    def rho(self, omega: ArrayLike) -> float | Array: ...
-    def rho(self, omega: ArrayLike) -> float | Array:
-        """Least `rho` of `(rho, omega)`-truncated concentrated differential privacy, for `omega > 1`."""
-        return _elementwise(lambda value: self._rho(TruncatedCDP(rho=1, omega=value).omega), omega)
-
-    @overload
-    def delta(self, epsilon: float) -> float: ...
-    @overload
-    def delta(self, epsilon: ArrayLike) -> float | Array: ...
-    def delta(self, epsilon: ArrayLike) -> float | Array:
-        """Least `delta` of `(epsilon, delta)`-differential privacy, for `epsilon >= 0`."""
-        return _elementwise(lambda value: self._delta(at_least(0, epsilon=value)), epsilon)
-
-    @overload
-    def epsilon(self, delta: float) -> float: ...
-    @overload
-    def epsilon(self, delta: ArrayLike) -> float | Array: ...
-    def epsilon(self, delta: ArrayLike) -> float | Array:
-        """Least `epsilon` of `(epsilon, delta)`-differential privacy, for `delta` in (0, 1); from above."""
-        return _elementwise(lambda value: self._epsilon(fraction(delta=value)), delta)
-
-    def best_order(self, delta: float) -> float:
-        """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
-        return best_order(lambda order: epsilon_at(order, self._renyi(order), fraction(delta=delta)))
-
-    def satisfies(self, guarantee: Guarantee) -> bool:
-        """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
-        loss, allowed = self.loss(guarantee)
-        return loss <= allowed
-
-    def loss(self, guarantee: Guarantee) -> tuple[float, float]:
-        """What is lost in the guarantee's own measure, and what it allows."""
-        match guarantee:
-            case RenyiDP(order=order, epsilon=epsilon):
-                return self._renyi(order), epsilon
-            case TruncatedCDP(rho=rho, omega=omega):
-                return self._rho(omega), rho
-            case ZeroCDP(rho=rho):
-                return self._rho(math.inf), rho
-            case ApproxDP(epsilon=epsilon, delta=delta):
-                return self._delta(epsilon), delta
-            case PureDP(epsilon=epsilon):
-                return self.pure_epsilon, epsilon
-        raise ArgumentError(f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(guarantee)}.")
-
-
-def _elementwise(f: Callable[[float], float], values: ArrayLike) -> float | Array:
-    array = np.asarray(values)
-    if array.ndim == 0:
-        return f(values if isinstance(values, float) else array.item())
-    return np.array([f(value) for value in array.ravel().tolist()], dtype=np.float64).reshape(array.shape)
 
 
 def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float = 0.0) -> Array:

@@ -113,16 +113,16 @@ class DirichletMechanism(Mechanism):
         return self._pair.hockey_sticks(step, points)
 
     def _renyi(self, order: float) -> float:
-        return self._pair.renyi(order)
+        return self._pair._renyi(order)
 
     def _rho(self, omega: float) -> float:
-        return self._pair.rho(omega)
+        return self._pair._rho(omega)
 
     def _delta(self, epsilon: float) -> float:
-        return self._pair.delta(epsilon)
+        return self._pair._delta(epsilon)
 
     def _epsilon(self, delta: float) -> float:
-        return self._pair.epsilon(delta)
+        return self._pair._epsilon(delta)
 
     def concentration(self, counts: ArrayLike) -> Array:
         """Parameters `r * counts + alpha` of the law that :meth:`sample` draws from. **Secret**, as the counts are.

@@ -109,19 +109,19 @@ class SimplexMechanism(Mechanism):
 
     @override
     def _renyi(self, order: float) -> float:
-        return self._pair.renyi(order)
+        return self._pair._renyi(order)
 
     @override
     def _rho(self, omega: float) -> float:
-        return self._pair.rho(omega)
+        return self._pair._rho(omega)
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return self._pair.delta(epsilon)
+        return self._pair._delta(epsilon)
 
     @override
     def _epsilon(self, delta: float) -> float:
-        return self._pair.epsilon(delta)
+        return self._pair._epsilon(delta)
 
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:

@@ -9,10 +9,10 @@ import xarray as xr
 
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.models.plan import Plan, PlannedTable
 from pymc_dirdp.models.tables import Table
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.scoring import losses, predicted_data
 from pymc_dirdp.utility import PriorExpectedKL, effective_records
 
@@ -31,7 +31,7 @@ _ARITHMETIC = {
 _FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
 
 
-def described(chosen: Plan, composition: Mechanism, *, sampler: str) -> dict[str, xr.Dataset]:
+def described(chosen: Plan, composition: PrivacyCurves, *, sampler: str) -> dict[str, xr.Dataset]:
     """The groups of a release that follow from its plan, by path."""
     groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler) for part in chosen.parts}
     return groups | {"/privacy": _privacy(chosen, composition), "/utility": _utility(chosen)}
@@ -94,7 +94,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str) -> xr.Dataset:
     return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)
 
 
-def _privacy(chosen: Plan, curves: Mechanism) -> xr.Dataset:
+def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
     relation = adjacency_named(chosen.adjacency)
     return xr.Dataset(
         {

@@ -13,13 +13,13 @@ from pymc_dirdp.checks import at_least, integer, one_of, positive
 from pymc_dirdp.choosing import KINDS, Choice, noise, rank
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import Guarantee
-from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.models.groups import people
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.privacy.curves import PrivacyCurves
 
 __all__ = ["Plan", "PlannedTable", "plan"]
 
@@ -87,7 +87,7 @@ class Plan:
     library_version: str
 
     @property
-    def composition(self) -> Mechanism:
+    def composition(self) -> PrivacyCurves:
         """The privacy curves of the whole release."""
         return composed({part.table.name: part.mechanism for part in self.parts}, self.groups, self.draws)
 

@@ -13,9 +13,9 @@ from pymc_dirdp.bounds import p1_theorem_1, p2_theorem_2
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.interop import as_mechanism
-from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.plots.axes import COLOURS, DASHES, axes_or_new, tidy
+from pymc_dirdp.privacy.curves import PrivacyCurves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def plot_privacy(
 
     Parameters
     ----------
-    source : Mechanism or xarray.DataTree
+    source : PrivacyCurves or xarray.DataTree
         A mechanism or a release.
     curve : {"delta", "renyi"}, default "delta"
         `"delta"`: delta against epsilon, with P2 Theorem 2 for a Dirichlet mechanism. `"renyi"`: the Rényi divergence
@@ -65,7 +65,7 @@ def plot_privacy(
     return _divergences(mechanism, dirichlet, neighbours, ax)
 
 
-def _deltas(mechanism: Mechanism, dirichlet: DirichletMechanism | None, ax: "Axes") -> "Axes":
+def _deltas(mechanism: PrivacyCurves, dirichlet: DirichletMechanism | None, ax: "Axes") -> "Axes":
     last = min(mechanism.epsilon(1e-10), 60.0)
     epsilons = np.linspace(0, last, _POINTS)
     deltas = np.asarray(mechanism.delta(epsilons))
@@ -92,7 +92,7 @@ def _deltas(mechanism: Mechanism, dirichlet: DirichletMechanism | None, ax: "Axe
 
 
 def _divergences(
-    mechanism: Mechanism, dirichlet: DirichletMechanism | None, pairs: list[tuple[ArrayLike, ArrayLike]], ax: "Axes"
+    mechanism: PrivacyCurves, dirichlet: DirichletMechanism | None, pairs: list[tuple[ArrayLike, ArrayLike]], ax: "Axes"
 ) -> "Axes":
     orders = np.geomspace(1.01, 256, _POINTS)
     exact = np.asarray(mechanism.renyi(orders))

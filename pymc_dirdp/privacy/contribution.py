@@ -1,0 +1,94 @@
+"""What one person can add to a table: how many records, and where they may lie."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self, final
+
+from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.errors import ArgumentError
+
+__all__ = ["AXES", "Contribution"]
+
+# How the records of one person lie along a row axis of a table.
+AXES = ("any", "each", "own")
+
+
+@final
+@dataclass(frozen=True)
+class Contribution:
+    """The records that one person holds in one table, as far as they are public.
+
+    A table has row axes and, last, its categories. Along the categories a person's records may always lie anywhere.
+
+    Parameters
+    ----------
+    records : int, default 1
+        How many records the person holds in every block of cells where they may lie anywhere, at most.
+    axes : tuple of {"any", "each", "own"}, default ()
+        For every row axis of the table:
+
+        * `"any"`: the records may lie anywhere along it, so its cells belong to one block;
+        * `"each"`: every entry along it holds `records` of the person's records, so each is a block of its own;
+        * `"own"`: one entry along it belongs to this person, publicly, and no other entry holds any of the records.
+
+        Empty for `"any"` along all axes.
+
+    Notes
+    -----
+    Two data sets are neighbours if they differ in the records of one person. All of that person's records may change
+    together, each within its block.
+
+    References
+    ----------
+    Theory, section 14.
+
+    Examples
+    --------
+    A survey of 10 items (the rows), with one answer of each person to each item:
+
+    >>> Contribution(1, ("each",)).total((10, 3))
+    10
+    """
+
+    records: int = 1
+    axes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "records", integer(1, records=self.records))
+        object.__setattr__(self, "axes", tuple(one_of(AXES, axes=axis) for axis in self.axes))
+
+    @classmethod
+    def of(cls, value: "int | Contribution") -> "Contribution":
+        """A whole number means so many records anywhere in the table."""
+        return value if isinstance(value, Contribution) else cls(integer(1, contribution=value))
+
+    def fitted(self, shape: Sequence[int]) -> Self:
+        """The same with one entry in `axes` for each row axis of a table of this shape."""
+        n_axes = len(shape) - 1
+        if self.axes and len(self.axes) != n_axes:
+            raise ArgumentError(
+                f"Expected a contribution with one of {', '.join(map(repr, AXES))} for each of {n_axes} row axes, got "
+                f"{len(self.axes)}."
+            )
+        return type(self)(self.records, self.axes or ("any",) * n_axes)
+
+    def blocks(self, shape: Sequence[int]) -> int:
+        """In how many blocks of cells a person holds records, in a table of this shape."""
+        axes = self.fitted(shape).axes
+        return math.prod(length for axis, length in zip(axes, shape[:-1], strict=True) if axis == "each")
+
+    def total(self, shape: Sequence[int]) -> int:
+        """How many records a person holds in all, at most, in a table of this shape."""
+        return self.records * self.blocks(shape)
+
+    def to_json(self) -> str:
+        """A text that a file can hold."""
+        return json.dumps({"records": self.records, "axes": list(self.axes)})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Contribution":
+        """The contribution that was written by :meth:`to_json`."""
+        facts = json.loads(text)
+        return cls(facts["records"], tuple(facts["axes"]))
