@@ -6,6 +6,7 @@ __all__ = [
     "DataError",
     "DirdpError",
     "LedgerError",
+    "RepeatedReleaseWarning",
     "SeededReleaseWarning",
     "UnattainableError",
     "UnsupportedModelError",
@@ -34,6 +35,10 @@ class UnsupportedModelError(DirdpError, ValueError):
 
 class SeededReleaseWarning(UserWarning):
     """The release can be computed again from its seed, so it is not private."""
+
+
+class RepeatedReleaseWarning(UserWarning):
+    """The same model is released again without a ledger; the losses of the same people add up."""
 
 
 class BudgetError(DirdpError, ValueError):

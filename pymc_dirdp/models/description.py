@@ -31,9 +31,9 @@ _ARITHMETIC = {
 _FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
 
 
-def described(chosen: Plan, composition: PrivacyCurves, *, sampler: str) -> dict[str, xr.Dataset]:
+def described(chosen: Plan, composition: PrivacyCurves, *, sampler: str, seeded: bool = False) -> dict[str, xr.Dataset]:
     """The groups of a release that follow from its plan, by path."""
-    groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler) for part in chosen.parts}
+    groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler, seeded) for part in chosen.parts}
     return groups | {"/privacy": _privacy(chosen, composition), "/utility": _utility(chosen)}
 
 
@@ -63,7 +63,7 @@ def cell_dims(table: Table) -> list[str]:
     return [*dims, f"{table.name}_outcome"] if table.family == "beta" else dims
 
 
-def _mechanism(part: PlannedTable, chosen: Plan, sampler: str) -> xr.Dataset:
+def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, seeded: bool) -> xr.Dataset:
     table, mechanism = part.table, part.mechanism
     dims = cell_dims(table)
     coords = {f"{dim}_labels" if dim in _FACTS else dim: values for dim, values in labels(table).items()} | (
@@ -79,6 +79,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str) -> xr.Dataset:
         "objective": chosen.objective,
         "sampler": sampler,
         "arithmetic": _ARITHMETIC.get(sampler, ""),
+        "randomness": "seed" if seeded else "operating system",
     }
     variables: dict[str, Any] = {"prior": (dims, table.prior)}
     if isinstance(mechanism, DirichletMechanism):

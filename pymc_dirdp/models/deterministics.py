@@ -1,91 +1,289 @@
 """Which Deterministics may come along with a release, and their values at the draw."""
 
+import difflib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.subtensor import Subtensor
 
-from pymc_dirdp.models.graph import PLAIN, is_random, stored_shape
-from pymc_dirdp.models.likelihoods import kind_of, probability_of
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.graph import compiled_plainly, evaluate, is_random, parameters, stored_shape
+from pymc_dirdp.models.likelihoods import kind_of, probability_of, stored_observations
 from pymc_dirdp.models.parents import indexing, stored_parent
+from pymc_dirdp.models.tables import Table
 
-__all__ = ["evaluated", "of_parameters"]
+__all__ = ["Derived", "LeftOut", "derived_quantities", "evaluated", "try_out"]
+
+Array = NDArray[np.float64]
 
 
-def of_parameters(model: pm.Model, released: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the Deterministics that depend on released variables and constants alone, and of the others.
+@dataclass(frozen=True)
+class LeftOut:
+    """A Deterministic that does not come along.
 
-    A Deterministic that touches an observation or a `pm.Data` could carry the data out of the model, also through a
-    part of the observations' own graph, so it is left out.
+    Attributes
+    ----------
+    name : str
+    reason : str
+        Why; decided without a look at the data.
+    way_out : str
+        What the user can do about it.
     """
-    observations = {
-        variable
-        for observed in model.observed_RVs
-        for variable in ancestors([model.rvs_to_values[observed]])
-        # A constant number such as an axis or a power is nobody's data.
-        if not (isinstance(variable, Constant) and np.ndim(variable.data) == 0)
-    }
-    parameters = [model[name] for name in released if name in model.named_vars]
-    lengths = _lengths_of_records(model)
-    kept: list[str] = []
-    left_out: list[str] = []
+
+    name: str
+    reason: str
+    way_out: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}. {self.way_out}"
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What is derived from the released variables.
+
+    Attributes
+    ----------
+    kept : tuple of str
+        Deterministics that come along, in the model's order.
+    left_out : tuple of LeftOut
+        Those that do not.
+    """
+
+    kept: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+_AFTERWARDS = "Compute it from the release"
+
+
+def derived_quantities(
+    model: pm.Model, tables: Iterable[Table], var_names: Collection[str] | None, *, records_are_public: bool
+) -> Derived:
+    """Which Deterministics are functions of released variables and public numbers alone.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    tables : iterable of Table
+        Those that are released.
+    var_names : collection of str, optional
+        The Deterministics that are to come along, and no others. The user states that the arrays in them are public.
+        By default all come along that hold no array.
+    records_are_public : bool
+        Whether the number of records may be published. Where it may not, a number above 1 in a Deterministic might be
+        it, so such a Deterministic has to be named.
+
+    Returns
+    -------
+    derived : Derived
+
+    Raises
+    ------
+    ArgumentError
+        If `var_names` names something else than a Deterministic or a released variable, or one that holds data.
+    """
+    tables = tuple(tables)
+    released = tuple(table.name for table in tables)
+    if isinstance(var_names, str):
+        raise ArgumentError(
+            f"Expected var_names to be a list of names, got the text {var_names!r}: write [{var_names!r}]."
+        )
+    wanted = None if var_names is None else set(_checked_names(var_names, model, released))
+    inputs = [model[name] for name in released if name in model.named_vars]
+    data = _Data(model, tables)
+    kept, left_out = [], []
     for deterministic in model.deterministics:
-        safe = _is_function_of(parameters, deterministic, observations, lengths)
-        (kept if safe else left_out).append(deterministic.name)
-    return tuple(kept), tuple(left_out)
+        name = str(deterministic.name)
+        found = _problem(deterministic, inputs, data)
+        if wanted is not None and name not in wanted:
+            left_out.append(LeftOut(name, "it is not in var_names", "Name it there"))
+        elif found is not None and wanted is not None:
+            raise ArgumentError(f"{name!r} cannot come along: {found.reason}. {found.way_out}.")
+        elif found is not None:
+            left_out.append(found)
+        elif wanted is not None:
+            _refuse_arrays_of_data(deterministic, inputs, data)
+            kept.append(name)
+        elif (unnamed := _has_to_be_named(deterministic, inputs, records_are_public)) is not None:
+            left_out.append(unnamed)
+        else:
+            kept.append(name)
+    return Derived(tuple(kept), tuple(left_out))
 
 
-def _is_function_of(
-    parameters: list[Variable[Any, Any]],
-    deterministic: Variable[Any, Any],
-    observations: set[Variable[Any, Any]],
-    lengths: set[tuple[int, ...]],
-) -> bool:
-    above = set(ancestors([deterministic], blockers=parameters))
-    others = above - set(parameters)
-    return above != others and not any(
-        is_random(variable)
-        or isinstance(variable, SharedVariable)
-        or variable in observations
-        # `theta[parents]` is a number for each record: it says which row each of them is in.
-        or (isinstance(variable, Constant) and np.shape(variable.data) in lengths)
-        for variable in others
-    )
+def _checked_names(var_names: Collection[str], model: pm.Model, released: tuple[str, ...]) -> Iterator[str]:
+    names = [str(deterministic.name) for deterministic in model.deterministics]
+    for name in var_names:
+        if name in released:
+            continue  # All tables are released in any case.
+        if name not in names:
+            near = difflib.get_close_matches(str(name), [*names, *released], n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ArgumentError(f"var_names has {name!r}, which is no Deterministic of the model.{hint}")
+        yield name
 
 
-def _lengths_of_records(model: pm.Model) -> set[tuple[int, ...]]:
-    """Shapes of the arrays that index a conditional table: one entry for each record.
+class _Data:
+    """The nodes of the model's graph that belong to its observations, and their arrays."""
 
-    An array of codes is another constant each time it is written, so it is known by its shape, which is public.
+    def __init__(self, model: pm.Model, tables: Iterable[Table]) -> None:
+        sources: list[Variable[Any, Any]] = []
+        for observed in model.observed_RVs:
+            kind = kind_of(observed)
+            sources.append(stored_observations(observed, model))
+            if kind.trials is not None:
+                sources.append(parameters(observed)[1][kind.trials])
+            found = None if kind.probability is None else indexing(probability_of(observed, kind))
+            for index in found.indices if found is not None else ():
+                stored = stored_parent(index, model)
+                if stored is not None:
+                    sources.append(stored)
+        self.sources = tuple(dict.fromkeys(sources))
+        values = [model.rvs_to_values[observed] for observed in model.observed_RVs]
+        # A single number, such as an axis or a power, is nobody's data.
+        self.nodes = {node for node in ancestors([*values, *self.sources]) if not _is_number(node)}
+
+        self.counted_lengths = {
+            length
+            for table in tables
+            for likelihood in table.likelihoods
+            for axis, length in enumerate(_batch_shape(model[likelihood.name], model))
+            if axis not in likelihood.rows and length > 1
+        }
+
+    def arrays(self) -> Iterator[NDArray[Any]]:
+        """The observations, their codes and their numbers of trials. **Secret**."""
+        for source in self.sources:
+            yield evaluate(source)
+
+
+def _batch_shape(observed: Variable[Any, Any], model: pm.Model) -> tuple[int, ...]:
+    shape = stored_shape(stored_observations(observed, model))
+    return shape[: len(shape) - kind_of(observed).core]
+
+
+def _above(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]]) -> list[Variable[Any, Any]]:
+    """What a Deterministic is made of, apart from the released variables themselves."""
+    released = set(inputs)
+    return [node for node in ancestors([deterministic], blockers=inputs) if node not in released]
+
+
+def _is_number(node: Variable[Any, Any]) -> bool:
+    return isinstance(node, Constant) and np.size(node.data) == 1
+
+
+def _is_array(node: Variable[Any, Any]) -> bool:
+    return isinstance(node, Constant) and np.size(node.data) > 1
+
+
+def _problem(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], data: _Data) -> LeftOut | None:
+    """Why a Deterministic can never come along; decided by the graph alone."""
+    name = str(deterministic.name)
+    above = _above(deterministic, inputs)
+    if set(ancestors([deterministic], blockers=inputs)) == set(above):
+        return LeftOut(name, "it does not depend on a released variable", "Publish it apart from the release")
+    for node in above:
+        if is_random(node):
+            called = f" {node.name!r}" if node.name else ""
+            return LeftOut(name, f"it depends on the variable{called}, which is not released", _AFTERWARDS)
+        if isinstance(node, SharedVariable):
+            called = f" {node.name!r}" if node.name else ""
+            return LeftOut(
+                name, f"it depends on the data{called}", f"{_AFTERWARDS}, or write public numbers as constants"
+            )
+        if node in data.nodes:
+            return LeftOut(name, "it shares an array with the observations", _AFTERWARDS)
+    return None
+
+
+def _has_to_be_named(
+    deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], records_are_public: bool
+) -> LeftOut | None:
+    """Why a Deterministic comes along only if the user names it; decided by the graph and by public numbers."""
+    name = str(deterministic.name)
+    named = f"If that is public, name it in var_names=[{name!r}]"
+    above = _above(deterministic, inputs)
+    if any(map(_is_array, above)):
+        return LeftOut(name, "it holds an array, which could be data", named)
+    if not records_are_public and any(abs(number) > 1 for number in _numbers(above)):
+        return LeftOut(name, "it holds a number above 1, which could be the number of records", named)
+    return None
+
+
+def _numbers(above: list[Variable[Any, Any]]) -> Iterator[float]:
+    """Numbers in the arithmetic of a Deterministic; not those that only say which entry is taken."""
+    used: set[Variable[Any, Any]] = set()
+    for node in above:
+        if node.owner is not None:
+            taken = node.owner.inputs[:1] if isinstance(node.owner.op, Subtensor) else node.owner.inputs
+            used.update(taken)
+    for node in used:
+        if _is_number(node) and np.asarray(node.data).dtype.kind in "iuf":  # type: ignore[attr-defined]
+            yield float(np.asarray(node.data).item())  # type: ignore[attr-defined]
+
+
+def _refuse_arrays_of_data(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], data: _Data) -> None:
+    """Refuse an array that the user calls public and that is data all the same.
+
+    It is told by its values in any order, because a reshape or a transpose is another array, and by an axis as long as
+    one along which records are counted, because an array with an entry for each record says something of each.
     """
-    shapes: set[tuple[int, ...]] = set()
-    for observed in model.observed_RVs:
-        kind = kind_of(observed)
-        found = None if kind.probability is None else indexing(probability_of(observed, kind))
-        for index in found.indices if found is not None else ():
-            stored = stored_parent(index, model)
-            if stored is not None:
-                shapes.add(stored_shape(stored))
-    return shapes
+    secrets = {_sorted(array) for array in data.arrays() if array.size > 1}
+    for node in _above(deterministic, inputs):
+        if not _is_array(node):
+            continue
+        values = np.asarray(node.data)  # type: ignore[attr-defined]
+        if (values.dtype.kind in "biuf" and _sorted(values) in secrets) or data.counted_lengths & set(values.shape):
+            raise ArgumentError(
+                f"{deterministic.name!r} cannot come along: it holds an array that is data, or has an entry for each "
+                "observation. Compute it from the release."
+            )
 
 
-def evaluated(
-    model: pm.Model, names: tuple[str, ...], draws: dict[str, NDArray[np.float64]]
-) -> dict[str, NDArray[np.float64]]:
+def _sorted(array: NDArray[Any]) -> bytes:
+    return np.sort(array.astype(np.float64), axis=None).tobytes()
+
+
+def try_out(model: pm.Model, names: tuple[str, ...], tables: Iterable[Table]) -> None:
+    """Evaluate Deterministics at a public point, so that one that fails does so before anything is spent.
+
+    Raises
+    ------
+    ArgumentError
+        It names the Deterministic.
+    """
+    # At the middle of the simplex in every row.
+    middle = {
+        table.name: np.full((1, *(table.shape[:-1] if table.family == "beta" else table.shape)), 1 / table.n_categories)
+        for table in tables
+    }
+    for name in names:
+        try:
+            evaluated(model, (name,), middle)
+        except Exception as error:
+            raise ArgumentError(
+                f"The Deterministic {name!r} cannot be computed where all categories are as likely as one another "
+                f"({type(error).__name__}), so nothing was drawn. Mend it, or leave it out by var_names=[...]."
+            ) from None
+
+
+def evaluated(model: pm.Model, names: tuple[str, ...], draws: dict[str, Array]) -> dict[str, Array]:
     """Values of these Deterministics at each draw: arrays of shape `(draws, ...)`.
 
-    Compiled without optimisation for Python: it runs once a draw, and a compiler would take seconds.
+    Evaluated in Python: it runs once a draw, and a compiler would take seconds.
     """
     if not names:
         return {}
     inputs = [model[name] for name in draws if name in model.named_vars]
-    outputs = [model[name] for name in names]
-    function = pytensor.function(inputs, outputs, mode=PLAIN, on_unused_input="ignore")  # type: ignore[attr-defined]
-    arrays = [draws[variable.name] for variable in inputs]
+    function = compiled_plainly(inputs, [model[name] for name in names])
+    arrays = [draws[str(variable.name)] for variable in inputs]
     rows = [function(*values) for values in zip(*arrays, strict=True)]
     return {name: np.stack([np.asarray(row[i]) for row in rows]) for i, name in enumerate(names)}

@@ -14,7 +14,6 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.models.cost import realised, realised_by_row
-from pymc_dirdp.models.deterministics import of_parameters
 from pymc_dirdp.models.laws import Law, variable
 from pymc_dirdp.models.leave_one_out import elpd_by_cell, elpd_by_table
 from pymc_dirdp.models.observations import read_counts, total_records
@@ -123,7 +122,8 @@ def diagnose(
     if nuts:
         laws["nuts"] = private
         drawn["nuts"], statistics = nuts_draws(private, draws=draws, tune=tune, chains=chains, rng=rng)
-    kept, _ = of_parameters(model, tuple(law.table.name for law in own))
+    released = release["posterior"]
+    kept = tuple(str(found.name) for found in model.deterministics if found.name in released)
     seen = {law.table.name: tuple(observed(law.table, one, model) for one in law.table.likelihoods) for law in own}
     groups: dict[str, xr.Dataset] = {}
     for name, several in laws.items():

@@ -1,6 +1,6 @@
 """Pure questions about PyTensor graphs. Nothing here knows what a table is."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,31 @@ from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.type_other import NoneTypeT
 
-__all__ = ["PLAIN", "evaluate", "is_random", "operation", "origin", "parameters", "stored_shape", "values_read"]
+__all__ = [
+    "compiled_plainly",
+    "evaluate",
+    "is_random",
+    "operation",
+    "origin",
+    "parameters",
+    "stored_shape",
+    "values_read",
+]
 
 # The default mode compiles for seconds to save microseconds. These graphs are a few nodes long and run once.
 PLAIN = Mode(linker="py", optimizer=None)  # type: ignore[arg-type]
+
+
+def compiled_plainly(inputs: Sequence[Variable[Any, Any]], outputs: Any) -> Callable[..., Any]:
+    """A function that runs in Python.
+
+    The compiler is switched off as well: some operations, such as a softmax, would call it even in Python mode.
+    """
+    with pytensor.config.change_flags(cxx=""):  # type: ignore[attr-defined]
+        function: Callable[..., Any] = pytensor.function(  # type: ignore[attr-defined]
+            inputs, outputs, mode=PLAIN, on_unused_input="ignore"
+        )
+    return function
 
 
 def evaluate(variable: Variable[Any, Any]) -> NDArray[Any]:
@@ -28,7 +49,7 @@ def evaluate(variable: Variable[Any, Any]) -> NDArray[Any]:
         return np.asarray(variable.data)
     if isinstance(variable, SharedVariable):
         return np.asarray(variable.get_value(borrow=False))
-    return np.asarray(pytensor.function([], variable, mode=PLAIN)())  # type: ignore[attr-defined]
+    return np.asarray(compiled_plainly([], variable)())
 
 
 def stored_shape(variable: Variable[Any, Any]) -> tuple[int, ...]:

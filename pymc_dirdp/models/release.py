@@ -1,23 +1,31 @@
 """A plan and the counts become a release: a DataTree that is safe to publish."""
 
+import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pymc as pm
 import xarray as xr
 from arviz_base import dict_to_dataset
-from numpy import float64
+from numpy import float64, int64
 from numpy.typing import NDArray
 
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning, UnattainableError, UnsupportedModelError
+from pymc_dirdp.errors import (
+    ArgumentError,
+    DataError,
+    RepeatedReleaseWarning,
+    SeededReleaseWarning,
+    UnattainableError,
+    UnsupportedModelError,
+)
 from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
 from pymc_dirdp.models.description import cell_dims, described, dim_name, exact_steps, labels
-from pymc_dirdp.models.deterministics import evaluated, of_parameters
+from pymc_dirdp.models.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.plan import Plan, plan
 from pymc_dirdp.models.tables import Table, root_model, tables
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["sample"]
 
 Array = NDArray[float64]
+Counts = NDArray[int64]
 
 _PLANNING_DEFAULTS = {
     name: parameter.default
@@ -51,7 +60,8 @@ def sample(
     contribution: int = 1,
     weights: Mapping[str, float] | None = None,
     disjoint: Iterable[Iterable[str]] | None = None,
-    sampler: str = "fast",
+    sampler: str = "exact",
+    var_names: Collection[str] | None = None,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
 ) -> xr.DataTree:
@@ -65,14 +75,22 @@ def sample(
         The model on the context stack by default.
     adjacency, strategy, objective, draws, mechanism, n_records, min_count, contribution, weights, disjoint
         As for :func:`pymc_dirdp.plan`. With a plan they are already decided and must be left alone.
-    sampler : {"fast", "exact"}, default "fast"
-        `"fast"` draws in floating point with NumPy, `"exact"` whole numbers from a Pólya urn, for the Dirichlet
-        mechanism: see :meth:`pymc_dirdp.DirichletMechanism.sample`. The release says which.
+    sampler : {"exact", "fast"}, default "exact"
+        `"exact"` draws whole numbers with bits of the operating system, from a Pólya urn or as discrete noise: what is
+        proved of the law holds for the release. `"fast"` draws in floating point and rounds the draw to a public grid;
+        nothing is proved of its last bits, and the release says so. Continuous noise is drawn by `"fast"` only. See
+        :meth:`pymc_dirdp.DirichletMechanism.sample`.
+    var_names : collection of str, optional
+        Deterministics that come along with the released variables. By default all of them that depend on released
+        variables and single numbers alone. One that holds an array, such as scores to be multiplied with, comes along
+        only if it is named here: you state that the array is public. One that depends on data never does. The report
+        names each one that was left out, with the reason.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seed makes the draw reproducible, hence **not private**: the
         release is marked and a warning says so.
     ledger : Ledger, optional
-        Where the release is recorded before anything is drawn. If it does not fit into what is left, nothing is drawn.
+        Where the release is recorded before any observation is read. If it does not fit into what is left, nothing is
+        drawn. An error that depends on the data comes after the charge, so that errors are no free answers.
 
     Returns
     -------
@@ -85,7 +103,8 @@ def sample(
     UnsupportedModelError, UnattainableError, ArgumentError
         As :func:`pymc_dirdp.plan` does.
     DataError
-        If the observations are not what the model says. The message never holds a value.
+        If the observations are not what the model says. The message never holds a value, but that it appears tells
+        something about the data: it is the curator's.
     BudgetError, LedgerError
         If the ledger refuses or cannot be written. Nothing was drawn then.
 
@@ -93,6 +112,8 @@ def sample(
     -----
     SeededReleaseWarning
         If `random_seed` is given.
+    RepeatedReleaseWarning
+        If the same model is released again in this process without a ledger.
 
     References
     ----------
@@ -122,46 +143,113 @@ def sample(
     if not composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
     _check_sampler(sampler, chosen)
-    # All that can fail comes before the ledger, and all that costs privacy after it.
-    frame = described(chosen, composition, sampler=sampler)
-    kept, left_out = of_parameters(model, tuple(part.table.name for part in chosen.parts))
-    counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
-    for part in chosen.parts:
-        if isinstance(part.mechanism, DirichletMechanism):
-            steps = exact_steps(part) if sampler == "exact" else None
-            part.mechanism.check(counts[part.table.name], sampler=sampler, steps=steps)
-    if random_seed is not None:
-        warnings.warn(
-            "A release with random_seed can be computed again by whoever knows the seed, so it is not private. "
-            "Leave random_seed out for anything that is published.",
-            SeededReleaseWarning,
-            stacklevel=2,
-        )
+    # All that can fail without the data comes before the ledger.
+    frame = described(chosen, composition, sampler=sampler, seeded=random_seed is not None)
+    released = tuple(part.table for part in chosen.parts)
+    public = adjacency_named(chosen.adjacency).records_are_public
+    derived = derived_quantities(model, released, var_names, records_are_public=public)
+    try_out(model, derived.kept, released)
+    _warn(chosen, seeded=random_seed is not None, ledger=ledger)
     if ledger is not None:
-        ledger.spend(chosen.guarantee, what=", ".join(counts), mechanism=composition, adjacency=chosen.adjacency)
-    # One generator for all tables, which moves on: no two of them share their noise.
-    rng = generator(random_seed)
+        ledger.spend(
+            chosen.guarantee,
+            what=", ".join(table.name for table in released),
+            mechanism=composition,
+            adjacency=chosen.adjacency,
+        )
+    counts = _read(chosen, model, sampler, charged=ledger is not None)
+    drawn = _drawn(chosen, counts, frame, sampler, random_seed)
+    values, left_out = _with_derived(model, drawn, derived)
+    marks = _marks(chosen, left_out, seeded=random_seed is not None)
+    tree = xr.DataTree.from_dict({"/posterior": _posterior(values, chosen, model, marks), **frame})
+    tree.attrs = marks
+    return tree
+
+
+def _read(chosen: Plan, model: pm.Model, sampler: str, *, charged: bool) -> dict[str, Counts]:
+    """The counts of all tables, once everything that they have to be is checked.
+
+    What is wrong with data tells something about them. So where a ledger is kept, it has been charged by now: errors
+    are no free answers.
+    """
+    try:
+        counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
+        for part in chosen.parts:
+            if isinstance(part.mechanism, DirichletMechanism):
+                steps = exact_steps(part) if sampler == "exact" else None
+                part.mechanism.check(counts[part.table.name], sampler=sampler, steps=steps)
+    except DataError as error:
+        if not charged:
+            raise
+        message = f"{error} The ledger has been charged, because this error depends on the data."
+    else:
+        return counts
+    raise DataError(message)
+
+
+def _drawn(
+    chosen: Plan, counts: dict[str, Counts], frame: dict[str, xr.Dataset], sampler: str, random_seed: Seed
+) -> dict[str, Array]:
+    """Draws of all tables; noisy counts go into the frame."""
+    # One generator for all tables, which moves on: no two of them share their noise. Without a seed the exact sampler
+    # takes its bits from the operating system itself.
+    source = None if sampler == "exact" and random_seed is None else generator(random_seed)
     drawn: dict[str, Array] = {}
     for part in chosen.parts:
         name = part.table.name
         if isinstance(part.mechanism, DirichletMechanism):
-            # The exact sampler takes its bits from the operating system itself, unless there is a seed.
-            source = None if sampler == "exact" and random_seed is None else rng
             steps = exact_steps(part) if sampler == "exact" else None
             values = part.mechanism.sample(
                 counts[name], draws=chosen.draws, sampler=sampler, random_seed=source, steps=steps
             )
         else:
             # The guarantee is about the noisy counts, so they are published, and every draw is made from them.
-            noisy = part.mechanism.release(counts[name], random_seed=rng)
+            noisy = part.mechanism.release(counts[name], sampler=sampler, random_seed=source)
             frame[f"/mechanism/{name}"]["noisy_counts"] = (cell_dims(part.table), noisy)
-            values = part.mechanism.sample_from(noisy, draws=chosen.draws, random_seed=rng)
+            values = part.mechanism.sample_from(noisy, draws=chosen.draws, random_seed=source)
         drawn[name] = _released(part.table, values)
-    marks = _marks(chosen, left_out, seeded=random_seed is not None)
-    everything = drawn | evaluated(model, kept, drawn)
-    tree = xr.DataTree.from_dict({"/posterior": _posterior(everything, chosen, model, marks), **frame})
-    tree.attrs = marks
-    return tree
+    return drawn
+
+
+def _with_derived(
+    model: pm.Model, drawn: dict[str, Array], derived: Derived
+) -> tuple[dict[str, Array], tuple[LeftOut, ...]]:
+    """The draws and what follows from them. What cannot be computed at these very draws is left out, not an error."""
+    values, left_out = dict(drawn), list(derived.left_out)
+    for name in derived.kept:
+        try:
+            values |= evaluated(model, (name,), drawn)
+        except Exception as error:
+            reason = f"it cannot be computed at this draw ({type(error).__name__})"
+            left_out.append(LeftOut(name, reason, "Compute it from the release"))
+    return values, tuple(left_out)
+
+
+# How often a model was released in this process without a ledger, by its public facts.
+_released_before: dict[int, int] = {}
+
+
+def _warn(chosen: Plan, *, seeded: bool, ledger: "Ledger | None") -> None:
+    if seeded:
+        warnings.warn(
+            "A release with random_seed can be computed again by whoever knows the seed, so it is not private. "
+            "Leave random_seed out for anything that is published.",
+            SeededReleaseWarning,
+            stacklevel=3,
+        )
+        return
+    if ledger is not None:
+        return
+    facts = hash(tuple(part.table for part in chosen.parts))
+    times = _released_before[facts] = _released_before.get(facts, 0) + 1
+    if times == 2:
+        warnings.warn(
+            "This model was released before in this process, without a ledger. If the same people are in the data, the "
+            "losses of all releases add up, and their average comes close to the data. Publish one of them, or pass "
+            "ledger=Ledger(limit), which keeps the sum within a limit. This warning comes once for each model.",
+            RepeatedReleaseWarning,
+            stacklevel=3,
+        )
 
 
 def _check_sampler(sampler: str, chosen: Plan) -> None:
@@ -196,7 +284,7 @@ def _released(table: Table, drawn: Array) -> Array:
     return drawn[..., 0] if table.family == "beta" else drawn
 
 
-def _marks(chosen: Plan, left_out: tuple[str, ...], *, seeded: bool) -> dict[str, str]:
+def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict[str, str]:
     marks = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": chosen.library_version,
@@ -204,7 +292,8 @@ def _marks(chosen: Plan, left_out: tuple[str, ...], *, seeded: bool) -> dict[str
         "adjacency": chosen.adjacency,
     }
     if left_out:
-        marks["left_out"] = f"{', '.join(left_out)} (they touch observations, pm.Data or randomness of their own)"
+        # As JSON, because a name may hold any sign.
+        marks["left_out"] = json.dumps({one.name: str(one) for one in left_out})
     if seeded:
         marks["reproducible"] = "not private"
     return marks

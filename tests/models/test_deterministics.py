@@ -1,0 +1,193 @@
+"""Which Deterministics come along: each is a way to carry data out of a model."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_dirdp as pmd
+
+G = pmd.ApproxDP(epsilon=1, delta=1e-6)
+CLS = np.repeat([0, 1, 2], 100)
+HAIR = [108, 286, 71, 127]
+
+
+def hair(n=592):
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones(4))
+        pm.Multinomial("students", n=n, p=p, observed=HAIR)
+    return model
+
+
+def classes(cls=CLS):
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones(3))
+        pm.Categorical("cls", p=p, observed=cls)
+    return model
+
+
+def left_out(release):
+    return json.loads(release.attrs.get("left_out", "{}"))
+
+
+CARRIERS = {
+    "residual": lambda p: np.array(HAIR) - 592 * p,
+    "by record": lambda p: p[CLS],
+    "in a matrix": lambda p: p[CLS.reshape(3, 100)],
+    "one hot": lambda p: pt.dot(np.eye(3)[CLS], p[:3]),
+    "counted": lambda p: (p[:3] * np.bincount(CLS)).sum() / 300,
+    "in a column": lambda p: p[CLS[:, None]],
+    "as a mask": lambda p: pt.switch(CLS == 1, p[0], p[1]),
+    "hidden behind an operation": lambda p: p * pt.exp(pt.as_tensor(np.log(HAIR))),
+}
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_no_array_comes_along_unless_it_is_named(carrier):
+    with hair() as model:
+        pm.Deterministic("d", CARRIERS[carrier](model["p"]))
+    release = pmd.sample(G, model)
+    assert set(release["posterior"].data_vars) == {"p"}
+    assert "holds an array" in left_out(release)["d"]
+    assert "var_names=['d']" in left_out(release)["d"]
+
+
+@pytest.mark.parametrize(
+    "carrier",
+    [
+        lambda p: p[CLS],
+        lambda p: p[CLS.reshape(3, 100)],
+        lambda p: pt.dot(np.eye(3)[CLS], p),
+        lambda p: (CLS[::-1].astype(float) * p[0]).sum(),
+        lambda p: p[CLS[:, None]],
+    ],
+)
+def test_an_array_of_data_does_not_come_along_if_it_is_named(carrier):
+    with classes() as model:
+        pm.Deterministic("d", carrier(model["p"]))
+    with pytest.raises(pmd.ArgumentError, match="'d' cannot come along"):
+        pmd.sample(G, model, var_names=["d"])
+
+
+def test_counts_do_not_come_along_in_any_order_or_shape():
+    for array in (HAIR, HAIR[::-1], np.reshape(HAIR, (2, 2)), np.array(HAIR, dtype=float)):
+        with hair() as model:
+            pm.Deterministic("d", (pt.as_tensor(array) * model["p"].reshape(np.shape(array))).sum())
+        with pytest.raises(pmd.ArgumentError, match="'d' cannot come along"):
+            pmd.sample(G, model, var_names=["d"])
+
+
+def test_a_public_array_comes_along_if_it_is_named():
+    with hair() as model:
+        pm.Deterministic("score", pt.dot(model["p"], np.array([1.0, 2.0, 3.0, 5.0])))
+        pm.Deterministic("odds", model["p"] / (1 - model["p"]))
+    release = pmd.sample(G, model, var_names=["score"])
+    drawn = release["posterior"]["p"].values[0, 0]
+    np.testing.assert_allclose(release["posterior"]["score"].values, [[drawn @ [1, 2, 3, 5]]])
+    assert "var_names" in left_out(release)["odds"]
+    both = pmd.sample(G, model, var_names=["p", "score", "odds"])
+    assert set(both["posterior"].data_vars) == {"p", "score", "odds"}
+    none = pmd.sample(G, model, var_names=[])
+    assert set(none["posterior"].data_vars) == {"p"}
+
+
+def test_a_misspelt_name_is_refused_with_the_near_one():
+    with hair() as model:
+        pm.Deterministic("odds", model["p"] / (1 - model["p"]))
+    with pytest.raises(pmd.ArgumentError, match="Did you mean 'odds'"):
+        pmd.sample(G, model, var_names=["ods"])
+    with pytest.raises(pmd.ArgumentError, match=r"write \['odds'\]"):
+        pmd.sample(G, model, var_names="odds")
+
+
+@pytest.mark.parametrize("n_people", [5, 6])
+def test_what_is_left_out_does_not_depend_on_the_number_of_people(n_people):
+    """At 0.1.0 an array of five numbers was left out with five people, and came along with six."""
+    with classes(np.arange(n_people) % 3) as model:
+        pm.Deterministic("d", pt.dot(model["p"][np.array([0, 1, 2, 0, 1])], np.ones(5)))
+    release = pmd.sample(G, model)
+    assert set(release["posterior"].data_vars) == {"p"}
+
+
+def test_a_number_that_may_be_the_number_of_people_does_not_come_along_where_that_is_private():
+    with hair() as model:
+        pm.Deterministic("expected", 592 * model["p"])
+        pm.Deterministic("odds", model["p"] / (1 - model["p"]))
+        pm.Deterministic("third", model["p"][2])
+    private = pmd.sample(G, model, adjacency="add-remove", n_records=600)
+    assert set(private["posterior"].data_vars) == {"p", "odds", "third"}
+    assert "number of records" in left_out(private)["expected"]
+    public = pmd.sample(G, model)
+    assert {"expected", "odds", "third"} <= set(public["posterior"].data_vars)
+
+
+def test_each_reason_is_its_own():
+    with hair() as model:
+        shared = pm.Data("shared", [1.0, 2.0, 3.0, 4.0])
+        pm.Deterministic("lift", model["p"] * shared)
+        pm.Deterministic("residual", model["students"] - 592 * model["p"])
+        pm.Deterministic("constant", pm.math.sqrt(2.0))
+    reasons = left_out(pmd.sample(G, model))
+    assert "the data 'shared'" in reasons["lift"]
+    assert "the variable 'students'" in reasons["residual"]
+    assert "does not depend on a released variable" in reasons["constant"]
+    with pytest.raises(pmd.ArgumentError, match="'lift' cannot come along"):
+        pmd.sample(G, model, var_names=["lift"])
+
+
+def test_a_deterministic_that_fails_does_so_before_anything_is_spent():
+    class Fails(pt.Op):
+        itypes = (pt.dvector,)
+        otypes = (pt.dscalar,)
+
+        def perform(self, node, inputs, outputs):
+            raise RuntimeError("no")
+
+    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=2, delta=1e-5))
+    with hair() as model:
+        pm.Deterministic("bad", Fails()(model["p"]))
+    with pytest.raises(pmd.ArgumentError, match="'bad' cannot be computed"):
+        pmd.sample(G, model, ledger=ledger)
+    assert ledger.entries() == ()
+
+
+def test_what_fails_at_the_draw_alone_does_not_lose_the_release():
+    class FailsBelow(pt.Op):
+        itypes = (pt.dvector,)
+        otypes = (pt.dscalar,)
+
+        def perform(self, node, inputs, outputs):
+            if inputs[0][0] != 0.25:
+                raise RuntimeError("no")
+            outputs[0][0] = np.asarray(1.0)
+
+    with hair() as model:
+        pm.Deterministic("bad", FailsBelow()(model["p"]))
+    release = pmd.sample(G, model)
+    assert set(release["posterior"].data_vars) == {"p"}
+    assert "cannot be computed at this draw" in left_out(release)["bad"]
+
+
+def test_nothing_is_compiled(tmp_path):
+    """A softmax would call the C compiler, for seconds, also in Python mode."""
+    code = """
+import numpy as np, pymc as pm, pymc_dirdp as pmd
+from pytensor.link.c.cmodule import ModuleCache
+def refuse(*args, **kwargs):
+    raise AssertionError("a C module was asked for")
+ModuleCache.module_from_key = refuse
+with pm.Model() as model:
+    p = pm.Dirichlet("p", a=np.ones(4))
+    pm.Multinomial("x", n=10, p=p, observed=[1, 2, 3, 4])
+    pm.Deterministic("soft", pm.math.softmax(pm.math.log(p)))
+    pm.Deterministic("gamma", pm.math.gammaln(p))
+release = pmd.sample(pmd.ApproxDP(epsilon=1, delta=1e-6), model)
+assert set(release["posterior"].data_vars) == {"p", "soft", "gamma"}
+"""
+    flags = f"base_compiledir={tmp_path}"
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTENSOR_FLAGS": flags})
