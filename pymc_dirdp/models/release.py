@@ -1,9 +1,7 @@
 """A plan and the counts become a release: a DataTree that is safe to publish."""
 
 import warnings
-from collections.abc import Iterable, Mapping
-from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pymc as pm
 import xarray as xr
@@ -19,7 +17,8 @@ from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
 from pymc_dirdp.models.description import cell_dims, described, dim_name, exact_steps, labels
 from pymc_dirdp.models.deterministics import evaluated, of_parameters
 from pymc_dirdp.models.observations import read_counts, total_records
-from pymc_dirdp.models.plan import Plan, plan
+from pymc_dirdp.models.plan import Plan, Planning, plan
+from pymc_dirdp.models.reading import check_people, read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.sampling.entropy import Seed, generator
 
@@ -30,30 +29,15 @@ __all__ = ["sample"]
 
 Array = NDArray[float64]
 
-_PLANNING_DEFAULTS = {
-    name: parameter.default
-    for name, parameter in signature(plan).parameters.items()
-    if name not in ("guarantee", "model")
-}
-
 
 def sample(
     guarantee: Guarantee | Plan,
     model: pm.Model | None = None,
     *,
-    adjacency: str = "replace-one",
-    strategy: str = "optimal",
-    objective: str = "posterior",
-    draws: int = 1,
-    mechanism: str = "dirichlet",
-    n_records: int | Mapping[str, int] | None = None,
-    min_count: float = 0.0,
-    contribution: int = 1,
-    weights: Mapping[str, float] | None = None,
-    disjoint: Iterable[Iterable[str]] | None = None,
     sampler: str = "fast",
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
+    **planning: Unpack[Planning],
 ) -> xr.DataTree:
     """One private posterior draw of a PyMC model, with its guarantee.
 
@@ -63,8 +47,6 @@ def sample(
         What the whole release promises, or a :class:`Plan` for this very model.
     model : pymc.Model, optional
         The model on the context stack by default.
-    adjacency, strategy, objective, draws, mechanism, n_records, min_count, contribution, weights, disjoint
-        As for :func:`pymc_dirdp.plan`. With a plan they are already decided and must be left alone.
     sampler : {"fast", "exact"}, default "fast"
         `"fast"` draws in floating point with NumPy, `"exact"` whole numbers from a Pólya urn, for the Dirichlet
         mechanism: see :meth:`pymc_dirdp.DirichletMechanism.sample`. The release says which.
@@ -73,6 +55,9 @@ def sample(
         release is marked and a warning says so.
     ledger : Ledger, optional
         Where the release is recorded before anything is drawn. If it does not fit into what is left, nothing is drawn.
+    **planning
+        The options of :func:`pymc_dirdp.plan`: `adjacency`, `unit`, `contribution` and all others. A plan has decided
+        them, so none may be given beside it.
 
     Returns
     -------
@@ -99,24 +84,12 @@ def sample(
     P2 section 2.3 for posterior sampling, Theory, section 1 to 7.
     """
     model = root_model(model)
-    options: dict[str, Any] = {
-        "adjacency": adjacency,
-        "strategy": strategy,
-        "objective": objective,
-        "draws": draws,
-        "mechanism": mechanism,
-        "n_records": n_records,
-        "min_count": min_count,
-        "contribution": contribution,
-        "weights": weights,
-        "disjoint": disjoint,
-    }
     if isinstance(guarantee, Plan):
-        _refuse_second_planning(options)
+        _refuse_second_planning(guarantee, planning)
         chosen = guarantee
         _refuse_edited_model(chosen, model)
     else:
-        chosen = plan(guarantee, model, **options)
+        chosen = plan(guarantee, model, **planning)
     composition = chosen.composition
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
     if not composition.satisfies(chosen.guarantee):
@@ -126,6 +99,7 @@ def sample(
     frame = described(chosen, composition, sampler=sampler)
     kept, left_out = of_parameters(model, tuple(part.table.name for part in chosen.parts))
     counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
+    check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
     for part in chosen.parts:
         if isinstance(part.mechanism, DirichletMechanism):
             steps = exact_steps(part) if sampler == "exact" else None
@@ -174,20 +148,31 @@ def _check_sampler(sampler: str, chosen: Plan) -> None:
             )
 
 
-def _refuse_second_planning(options: dict[str, Any]) -> None:
-    changed = [name for name, value in options.items() if value != _PLANNING_DEFAULTS[name]]
-    if changed:
-        raise ArgumentError(f"A plan already decides {', '.join(changed)}. Pass it to plan() instead.")
+def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
+    """Also an option that equals its default: the plan may have decided another value."""
+    unknown = sorted(set(planning) - set(Planning.__annotations__))
+    if unknown:
+        raise TypeError(f"sample() got an unexpected keyword argument {unknown[0]!r}")
+    if (asked := planning.get("unit")) is not None:
+        raise ArgumentError(
+            f"This plan protects {chosen.reading.stated.unit_text}; sample was asked for unit={asked!r}. Pass unit= to "
+            "plan() instead."
+        )
+    if planning:
+        raise ArgumentError(f"A plan already decides {', '.join(planning)}. Pass it to plan() instead.")
 
 
 def _refuse_edited_model(chosen: Plan, model: pm.Model) -> None:
-    same = tables(model) == tuple(part.table for part in chosen.parts)
-    public = adjacency_named(chosen.adjacency).records_are_public
+    found = tables(model)
+    same = found == tuple(part.table for part in chosen.parts)
+    # What is public and whose records they are is read again: a model with the same tables may say something else.
+    same = same and read(found, model, chosen.reading.stated, adjacency_named(chosen.adjacency)) == chosen.reading
+    public = chosen.reading.sizes_are_public
     if not same or (public and any(total_records(part.table, model) != part.n_records for part in chosen.parts)):
         names = ", ".join(repr(part.table.name) for part in chosen.parts)
         raise UnsupportedModelError(
-            f"The model is not the one that was planned: {names}, a prior, dims, a likelihood or the public number of "
-            "records has changed. Call plan() again."
+            f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
+            "or the public number of records has changed. Call plan() again."
         )
 
 
