@@ -1,5 +1,6 @@
 """One observed variable as far as it matters for people: its axes, its number of trials, where its rows come from."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +98,14 @@ class Observation:
         axes = (shift_axis(array, self.stored) for _, array in self.parents)
         return next((axis for axis in axes if axis is not None), None)
 
+    def most_in_a_block(self, people: tuple[int, ...]) -> int:
+        """How many records an entry of the axes `people` holds at most in cells that no kept axis separates."""
+        together = tuple(axis for axis in self.summed if axis not in people)
+        if self.trials is None:
+            return math.prod(self.lengths[axis] for axis in together)
+        lengths = [self.lengths[axis] if axis in together else n for axis, n in enumerate(self.trials.shape)]
+        return int(np.broadcast_to(self.trials, lengths).sum(axis=together).max(initial=0))
+
     def records_of(self, people: tuple[int, ...]) -> NDArray[np.int64]:
         """How many records each entry of the axes `people` holds."""
         trials = np.ones((1,) * len(self.lengths), dtype=np.int64) if self.trials is None else self.trials
@@ -114,7 +123,9 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
     dims = model.named_vars_to_dims.get(likelihood.name) or (None,) * len(shape)
     names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
     by_position = zip(likelihood.rows, table.shape[:-1], strict=True) if not likelihood.parents else ()
-    rows = tuple(axis if length > 1 else None for axis, length in by_position)
+    # Where the prior is integrated out, each observation has its own row, also if there is one observation only.
+    alone = kind.probability is None
+    rows = tuple(axis if length > 1 or alone else None for axis, length in by_position)
     return Observation(
         name=likelihood.name,
         table=table,

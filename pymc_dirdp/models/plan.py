@@ -31,6 +31,7 @@ _CELLS = 200_000
 
 # Without the across-group loss, parallel composition needs it; the model can't show it.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
+_FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
 
 
 class Planning(TypedDict, total=False):
@@ -297,7 +298,7 @@ def plan(
         adjacency=relation.name,
         min_count=min_count,
         reading=reading,
-        assumptions=(_FIXED_GROUPS,) if len(groups) > 1 and relation.records_are_public else (),
+        assumptions=_assumptions(reading, relation.records_are_public),
         library_version=version("pymc-dirdp"),
     )
 
@@ -341,6 +342,13 @@ def _choices(
         )
         for name, table in found.items()
     }
+
+
+def _assumptions(reading: Reading, public: bool) -> tuple[str, ...]:
+    """What no model shows, under replace-one: where a replaced person's records lie."""
+    owns = any("own" in contribution.axes for _, contribution in reading.contributions)
+    fixed = {_FIXED_GROUPS: len(reading.groups) > 1, _FIXED_ROWS: owns}
+    return tuple(sentence for sentence, needed in fixed.items() if needed and public)
 
 
 def _plain(contribution: Contribution) -> Any:

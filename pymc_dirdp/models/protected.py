@@ -12,10 +12,11 @@ __all__ = ["neighbours", "protected", "unit_label"]
 Contributions = Mapping[str, Contribution]
 
 
-def unit_label(stated: Stated) -> str:
-    """What the unit is called in a report, an attribute and a ledger."""
+def unit_label(stated: Stated, *, others: bool = False) -> str:
+    """What the unit is called in a report, an attribute and a ledger; `others` where some people are no entries."""
     if stated.unit:
-        return ", ".join(axis if isinstance(axis, str) else f"axis {axis}" for axis in stated.unit)
+        named = ", ".join(axis if isinstance(axis, str) else f"axis {axis}" for axis in stated.unit)
+        return f"{named} | record" if others else named
     if stated.contribution is not None and stated.contribution > 1:
         return f"at most {stated.contribution} records"
     return "record"
@@ -28,6 +29,8 @@ def protected(
     contributions: Contributions,
     groups: Sequence[Sequence[str]],
     n_units: int | None,
+    *,
+    others: bool = False,
 ) -> str:
     """Who is protected."""
     what = neighbours(stated, relation, tables, contributions, groups)
@@ -36,8 +39,8 @@ def protected(
         if n_units is not None:
             facts.append(f"{n_units} of them")
         facts.append(_holdings(stated, tables, contributions, groups))
-        others = " Who is no entry of it is protected record by record." if len(groups) > 1 else ""
-        return f"every {_called(stated)} ({', '.join(facts)}). Neighbours: {what}.{others}"
+        rest = " In the other groups, whose people are no such entries: every record." if others else ""
+        return f"every {_called(stated)} ({', '.join(facts)}). Neighbours: {what}.{rest}"
     if stated.contribution is not None and stated.contribution > 1:
         return f"every person, who holds at most {stated.contribution} records of each table. Neighbours: {what}."
     return (

@@ -14,7 +14,7 @@ from pymc_dirdp.models.graph import evaluate, origin, parameters, values_read
 from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.shared_data import same_data, same_numbers
-from pymc_dirdp.models.stated import Stated
+from pymc_dirdp.models.stated import Stated, as_code
 
 __all__ = ["check_public"]
 
@@ -44,7 +44,7 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
                 observed.name,
                 f"has a number of trials that is, or depends on, what is observed in {source!r}, so it is no public "
                 "number",
-                f"Add public_n=[{observed.name!r}] if anybody may know it, or "
+                f"Add public_n={as_code([observed.name])} if anybody may know it, or "
                 + (
                     "max_records_per_person=m, and n_records= for planning: then it is private."
                     if stated.unit

@@ -8,7 +8,7 @@ from itertools import combinations
 from pymc_dirdp.adjacency import Adjacency
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.shared_data import same_data
-from pymc_dirdp.models.stated import Stated
+from pymc_dirdp.models.stated import Stated, as_code
 
 __all__ = ["question"]
 
@@ -106,12 +106,13 @@ def _of_one(observed: Observation, stated: Stated, relation: Adjacency) -> tuple
     if observed.summed and (observed.kept or len(observed.summed) > 1):
         shape = " x ".join(map(str, observed.lengths))
         how_many = f"{shape} observations" if relation.records_are_public else "observations"
-        each = f"each gives {_times(observed, first, relation)}"
+        others = [_axis(axis) for axis in observed.axes if axis != observed.axes[first[0]]]
+        each = f"each has a record for every entry of {' x '.join(others)}"
         return (
             f"{name} has {how_many} over the axes ({', '.join(map(repr, observed.axes))}), and a person may stand "
             "behind several of them.",
             [
-                (_unit(stated, observed, first), _people(observed.axes[first[0]], each, observed.axes[first[0]])),
+                (_unit(stated, observed, first), _people(observed.axes[first[0]], each)),
                 (replace(stated, contribution=_held(observed, first, relation)), _anywhere(observed, first, relation)),
                 (
                     _unit(stated, observed, tuple(range(len(observed.axes)))),
@@ -170,13 +171,15 @@ def _completed(said: Stated, together: Sequence[Observation], works: Callable[[S
 
 def _written(said: Stated) -> str:
     """A statement as arguments."""
-    parts = [said.unit_text] if said.unit else []
+    unit = said.unit[0] if len(said.unit) == 1 else said.unit
+    parts = [f"unit={as_code(unit)}"] if said.unit else []
     parts += [f"contribution={said.contribution}"] if said.contribution is not None else []
-    parts += [f"public_n={list(said.public_n)}"] if said.public_n else []
+    parts += [f"public_n={as_code(list(said.public_n))}"] if said.public_n else []
     if said.max_records_per_person is not None:
         parts += [f"max_records_per_person={said.max_records_per_person}"]
-    parts += [f"disjoint={[list(group) for group in said.disjoint]}"] if said.disjoint is not None else []
-    return ", ".join(parts).replace("'", '"')
+    if said.disjoint is not None:
+        parts += [f"disjoint={as_code([list(group) for group in said.disjoint])}"]
+    return ", ".join(parts)
 
 
 def _held(observed: Observation, people: tuple[int, ...], relation: Adjacency) -> int:
@@ -193,19 +196,12 @@ def _anywhere(observed: Observation, people: tuple[int, ...], relation: Adjacenc
     return f"a person holds {_held(observed, people, relation)} records at most, anywhere (or put your bound)"
 
 
-def _times(observed: Observation, people: tuple[int, ...], relation: Adjacency) -> str:
-    others = [axis for axis in range(len(observed.axes)) if axis not in people]
-    lengths = relation.records_are_public or set(others) <= set(observed.kept)
-    named = [f"{observed.lengths[axis] if lengths else 'each'} of {_axis(observed.axes[axis])}" for axis in others]
-    return f"a record in {' x '.join(named)}"
-
-
 def _trials(observed: Observation, relation: Adjacency) -> str:
     n = observed.one_number_of_trials
     return "several trials" if n is None or not relation.records_are_public else f"n={n} trials"
 
 
-def _people(axis: str | int, each: str, name: str | int | None = None) -> str:
+def _people(axis: str | int, each: str) -> str:
     hint = "" if isinstance(axis, str) else " (name it with dims=)"
     return f"{_axis(axis)} holds the people: {each}{hint}"
 

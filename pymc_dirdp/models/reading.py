@@ -15,7 +15,7 @@ from pymc_dirdp.models.observation import Observation, observation
 from pymc_dirdp.models.protected import neighbours, protected, unit_label
 from pymc_dirdp.models.public import check_public
 from pymc_dirdp.models.questions import question
-from pymc_dirdp.models.stated import Stated
+from pymc_dirdp.models.stated import Stated, as_code
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.models.unit import added, contribution_of, largest, people_axes
 from pymc_dirdp.privacy.contribution import Contribution
@@ -100,12 +100,14 @@ def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adja
     check_public(observations, model, stated, relation)
     parts: dict[str, list[Contribution]] = {table.name: [] for table in found}
     fed: list[tuple[str, ...]] = []
+    others = False
     for group in groups:
         together = [observed for observed in observations if observed.name in group | anybody]
         of_group = _of_group(together, stated, relation)
         if of_group is None:
             of_group = dict.fromkeys((observed.table.name for observed in together), Contribution())
             _refuse_open(together, found, model, stated, relation, ask)
+            others = bool(stated.unit)
         for name, contribution in of_group.items():
             parts[name].append(contribution)
         fed.append(tables_of(found, group | anybody))
@@ -115,9 +117,9 @@ def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adja
         stated=stated,
         contributions=contributions,
         groups=tuple(fed),
-        label=unit_label(stated),
+        label=unit_label(stated, others=others),
         n_units=n_units,
-        protected=protected(stated, relation, found, dict(contributions), fed, n_units),
+        protected=protected(stated, relation, found, dict(contributions), fed, n_units, others=others),
         neighbours=neighbours(stated, relation, found, dict(contributions), fed),
         sizes_are_public=relation.records_are_public and stated.max_records_per_person is None,
     )
@@ -224,7 +226,7 @@ def _lacking(observed: Observation, having: Sequence[Observation], stated: State
     return ArgumentError(
         f"{stated.unit_text} is {what} of {listed} but not of {observed.name!r}, so it is unknown what a person can "
         f"change in {observed.name!r}. Give {observed.name!r} the dim, or say with "
-        f"disjoint=[{names}, [{observed.name!r}]] that other people feed it."
+        f"disjoint={as_code([names, [observed.name]])} that other people feed it."
     )
 
 

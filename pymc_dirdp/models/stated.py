@@ -1,5 +1,6 @@
 """What the user says of people: whose records there are, and which numbers anybody may know."""
 
+import json
 import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["Stated", "Unit", "stated"]
+__all__ = ["Stated", "Unit", "as_code", "stated"]
 
 Unit = str | int | tuple[str | int, ...]
 
@@ -42,6 +43,15 @@ class Stated:
         if not self.unit:
             return "single records" if self.contribution in (None, 1) else f"contribution={self.contribution}"
         return f"unit={self.unit[0]!r}" if len(self.unit) == 1 else f"unit={self.unit!r}"
+
+
+def as_code(value: object) -> str:
+    """A name, a number, or a list or tuple of these, as it is written in Python with double quotes."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(as_code, value))})"
+    return f"[{', '.join(map(as_code, value))}]" if isinstance(value, list) else repr(value)
 
 
 def stated(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pymc_dirdp.adjacency import Adjacency
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observation import Observation
-from pymc_dirdp.models.stated import Stated
+from pymc_dirdp.models.stated import Stated, as_code
 from pymc_dirdp.privacy.contribution import Contribution
 
 __all__ = ["added", "contribution_of", "largest", "people_axes"]
@@ -71,8 +71,7 @@ def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) 
         # They may all lie in one row, so "each" would promise too little.
         return Contribution(most, tuple("own" if axis == "own" else "any" for axis in axes))
     _refuse_private_trials(observed, people, stated, relation)
-    records = observed.most_trials * math.prod(observed.lengths[axis] for axis in outside if axis in observed.summed)
-    return Contribution(max(1, records), axes)
+    return Contribution(max(1, observed.most_in_a_block(people)), axes)
 
 
 def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: Stated, relation: Adjacency) -> None:
@@ -87,7 +86,7 @@ def _refuse_private_trials(observed: Observation, people: tuple[int, ...], state
     if observed.name not in stated.public_n:
         raise UnsupportedModelError(
             f"{stated.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' of "
-            f"{observed.name!r} differs between them and is not named public. Add public_n=[{observed.name!r}] if "
+            f"{observed.name!r} differs between them and is not named public. Add public_n={as_code([observed.name])} if "
             "anybody may know it, or max_records_per_person=m (then the number of records is private: pass n_records= "
             "for planning)."
         )
