@@ -17,6 +17,9 @@ from pymc_dirdp.models.tables import Table
 
 __all__ = ["Observation", "observation"]
 
+# So many numbers of two categories agree by chance in one of 4096 cases.
+_NO_CHANCE = 12
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Observation:
@@ -95,7 +98,15 @@ class Observation:
     @property
     def chain_axis(self) -> int | None:
         """The axis along which a parent is the observations themselves some steps on, as in a Markov chain."""
-        axes = (shift_axis(array, self.stored) for _, array in self.parents)
+        return self._shifted(2)
+
+    @property
+    def long_chain_axis(self) -> int | None:
+        """The same where so many numbers agree that it can hardly be chance."""
+        return self._shifted(_NO_CHANCE)
+
+    def _shifted(self, least: int) -> int | None:
+        axes = (shift_axis(array, self.stored, least=least) for _, array in self.parents)
         return next((axis for axis in axes if axis is not None), None)
 
     def most_in_a_block(self, people: tuple[int, ...]) -> int:

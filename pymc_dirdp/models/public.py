@@ -1,12 +1,13 @@
 """Which numbers of a model may be public? A number of trials that comes from the data is data."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.math import Sum
+from pytensor.tensor.type import TensorType
 
 from pymc_dirdp.adjacency import Adjacency
 from pymc_dirdp.checks import one_of
@@ -67,24 +68,24 @@ def _source(
     if _is_own_total(trials, observed):
         # Counts have to add up to `n`, so however it is written it says no more than the total of the table.
         return None
+    source, _ = origin(trials, through_rounding=True)
+    # The total of complete counts is the total of their own number of trials, and that is all that is used of `n`,
+    # unless it says how many records a person holds. It is how naive Bayes on counts is written: the records of a
+    # feature, class by class, are as many as the class counts say.
+    if not stated.unit and any(
+        _is_complete(other, source, observations, model, stated, (*asked, observed.name)) for other in observations
+    ):
+        return None
     graph = list(values_read(trials))
     for other in observations:
         rv = model.named_vars[other.name]
-        data = (other.stored, *(array for _, array in other.parents))
-        if any(variable is known for variable in graph for known in (rv, model.rvs_to_values[rv], *data)):
+        data = (rv, model.rvs_to_values[rv], other.stored, *(array for _, array in other.parents))
+        if any(variable is known for variable in graph for known in data):
             return other.name
-    for array in _arrays(graph):
-        equal = [other for other in observations if other is not observed and _holds(other, array)]
-        # The total of complete counts is the total of their own number of trials, and that is all that is used of
-        # `n`, unless it says how many records a person holds. It is how naive Bayes on counts is written: the
-        # records of a feature, class by class, are as many as the class counts say.
-        is_n = array is origin(trials, through_rounding=True)[0] and not stated.unit
-        if is_n and any(
-            _is_complete(other, array, observations, model, stated, (*asked, observed.name)) for other in equal
-        ):
-            continue
-        if equal:
-            return equal[0].name
+    for other in observations:
+        # Its own observations may agree with `n` for good reason: all trials of a Binomial may succeed.
+        if other is not observed and any(_holds(other, array) for array in graph):
+            return other.name
     return None
 
 
@@ -107,13 +108,9 @@ def _is_own_total(trials: Variable, observed: Observation) -> bool:  # type: ign
     )
 
 
-def _arrays(graph: Sequence[Variable]) -> Iterator[Variable]:  # type: ignore[type-arg]
-    return (variable for variable in graph if isinstance(variable, Constant | SharedVariable))
-
-
 def _holds(other: Observation, array: Variable) -> bool:  # type: ignore[type-arg]
     """Whether the array is the observations of a variable, the failures that they leave, or its parents' codes."""
-    if not isinstance(getattr(array.type, "ndim", None), int):
+    if not _is_array(array):
         return False
     if any(same_data(array, known) for known in (other.stored, *(codes for _, codes in other.parents))):
         return True
@@ -121,6 +118,10 @@ def _holds(other: Observation, array: Variable) -> bool:  # type: ignore[type-ar
         return False
     successes = evaluate(other.stored)
     return successes.shape == other.lengths and same_numbers(array, np.subtract(other.trials, successes))
+
+
+def _is_array(variable: Variable) -> bool:  # type: ignore[type-arg]
+    return isinstance(variable, Constant | SharedVariable) and isinstance(variable.type, TensorType)
 
 
 def _is_complete(
@@ -132,7 +133,7 @@ def _is_complete(
     asked: tuple[str, ...],
 ) -> bool:
     """Whether the array is the counts of all categories of a variable whose own number of trials is public."""
-    if not other.kind.core or other.name in asked or not same_data(array, other.stored):
+    if not other.kind.core or other.name in asked or not _is_array(array) or not same_data(array, other.stored):
         return False
     return _source(other, observations, model, stated, asked) is None
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from pymc_dirdp.adjacency import Adjacency
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.shared_data import same_data
 from pymc_dirdp.models.stated import Stated, as_code
@@ -20,7 +19,7 @@ _Answer = tuple[Stated, str]
 
 
 def question(
-    together: Sequence[Observation], stated: Stated, relation: Adjacency, works: Callable[[Stated], bool]
+    together: Sequence[Observation], stated: Stated, public: bool, works: Callable[[Stated], bool]
 ) -> str | None:
     """What has to be asked before these variables, which one person may feed, are released; None if nothing.
 
@@ -30,8 +29,8 @@ def question(
         Those of one group of people.
     stated : Stated
         What was said so far.
-    relation : Adjacency
-        Numbers of records are named only where they are public.
+    public : bool
+        Whether numbers of records may be named.
     works : callable
         Whether a statement answers all that is open. Only lines that do are offered.
 
@@ -40,7 +39,7 @@ def question(
     text : str or None
         With a line for each answer, as arguments of `plan` or `sample`.
     """
-    for opening, answers in _open(together, stated, relation):
+    for opening, answers in _open(together, stated, public):
         lines = [
             (_written(said), why)
             for said, why in ((_completed(said, together, works), why) for said, why in answers)
@@ -52,9 +51,9 @@ def question(
     return None
 
 
-def _open(together: Sequence[Observation], stated: Stated, relation: Adjacency) -> Iterator[tuple[str, list[_Answer]]]:
+def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iterator[tuple[str, list[_Answer]]]:
     for observed in together:
-        asked = _of_one(observed, stated, relation)
+        asked = _of_one(observed, stated, public)
         if asked is not None:
             yield asked
     for one, other in combinations(together, 2):
@@ -71,13 +70,13 @@ def _open(together: Sequence[Observation], stated: Stated, relation: Adjacency) 
             )
 
 
-def _of_one(observed: Observation, stated: Stated, relation: Adjacency) -> tuple[str, list[_Answer]] | None:
+def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, list[_Answer]] | None:
     name = repr(observed.name)
     several = observed.most_trials > 1
     first = (*observed.summed, *observed.kept)[:1]
     if (chain := observed.chain_axis) is not None:
         people = [axis for axis in range(len(observed.axes)) if axis != chain]
-        bound = observed.lengths[chain] if relation.records_are_public else _BOUND
+        bound = observed.lengths[chain] if public else _BOUND
         return (
             f"{name} takes its rows of {observed.table.name!r} from itself some steps earlier or later, so a person "
             "may stand behind a whole sequence of records.",
@@ -93,19 +92,19 @@ def _of_one(observed: Observation, stated: Stated, relation: Adjacency) -> tuple
     if several and observed.parents:
         parents = " and ".join(repr(parent) for parent, _ in observed.parents)
         return (
-            f"{name} holds {_trials(observed, relation)} behind the observed parent {parents}: whoever moves there "
+            f"{name} holds {_trials(observed, public)} behind the observed parent {parents}: whoever moves there "
             "takes all of them along.",
-            _trial_answers(observed, first, stated, relation),
+            _trial_answers(observed, first, stated, public),
         )
     if several and observed.integrated and observed.lengths:
         return (
-            f"{name} holds {_trials(observed, relation)} in each row of {observed.table.name!r}, and a row may be one "
+            f"{name} holds {_trials(observed, public)} in each row of {observed.table.name!r}, and a row may be one "
             "person or many.",
-            _trial_answers(observed, first, stated, relation),
+            _trial_answers(observed, first, stated, public),
         )
     if observed.summed and (observed.kept or len(observed.summed) > 1):
         shape = " x ".join(map(str, observed.lengths))
-        how_many = f"{shape} observations" if relation.records_are_public else "observations"
+        how_many = f"{shape} observations" if public else "observations"
         others = [_axis(axis) for axis in observed.axes if axis != observed.axes[first[0]]]
         each = f"each has a record for every entry of {' x '.join(others)}"
         return (
@@ -113,7 +112,7 @@ def _of_one(observed: Observation, stated: Stated, relation: Adjacency) -> tuple
             "behind several of them.",
             [
                 (_unit(stated, observed, first), _people(observed.axes[first[0]], each)),
-                (replace(stated, contribution=_held(observed, first, relation)), _anywhere(observed, first, relation)),
+                (replace(stated, contribution=_held(observed, first, public)), _anywhere(observed, first, public)),
                 (
                     _unit(stated, observed, tuple(range(len(observed.axes)))),
                     "every observation is another person",
@@ -123,18 +122,18 @@ def _of_one(observed: Observation, stated: Stated, relation: Adjacency) -> tuple
         )
     if observed.summed and several:
         return (
-            f"{name} holds {_trials(observed, relation)} in each entry of {_axis(observed.axes[first[0]])}, and a "
+            f"{name} holds {_trials(observed, public)} in each entry of {_axis(observed.axes[first[0]])}, and a "
             "person may stand behind several of them.",
-            _trial_answers(observed, first, stated, relation),
+            _trial_answers(observed, first, stated, public),
         )
     return None
 
 
-def _trial_answers(observed: Observation, first: tuple[int, ...], stated: Stated, relation: Adjacency) -> list[_Answer]:
-    held = _held(observed, first, relation)
+def _trial_answers(observed: Observation, first: tuple[int, ...], stated: Stated, public: bool) -> list[_Answer]:
+    held = _held(observed, first, public)
     return [
         *((_unit(stated, observed, (axis,)), _people(observed.axes[axis], "all its trials")) for axis in first),
-        (replace(stated, contribution=held), _anywhere(observed, first, relation)),
+        (replace(stated, contribution=held), _anywhere(observed, first, public)),
         (replace(stated, contribution=1), "every trial is another person"),
         *([] if first else [(replace(stated, contribution=2), "a person holds 2 trials at most")]),
     ]
@@ -182,23 +181,24 @@ def _written(said: Stated) -> str:
     return ", ".join(parts)
 
 
-def _held(observed: Observation, people: tuple[int, ...], relation: Adjacency) -> int:
+def _held(observed: Observation, people: tuple[int, ...], public: bool) -> int:
     """How many records an entry of an axis holds, as far as that is public; otherwise a bound to start from."""
     trials = observed.one_number_of_trials
     others = [axis for axis in range(len(observed.axes)) if axis not in people]
-    known = trials is not None and (relation.records_are_public or set(others) <= set(observed.kept))
-    if not known or trials is None:
+    # The lengths of rows are those of the prior, so they are public in any case.
+    known = public or (observed.trials is None and set(others) <= set(observed.kept))
+    if trials is None or not known:
         return _BOUND
     return max(2, trials * math.prod(observed.lengths[axis] for axis in others))
 
 
-def _anywhere(observed: Observation, people: tuple[int, ...], relation: Adjacency) -> str:
-    return f"a person holds {_held(observed, people, relation)} records at most, anywhere (or put your bound)"
+def _anywhere(observed: Observation, people: tuple[int, ...], public: bool) -> str:
+    return f"a person holds {_held(observed, people, public)} records at most, anywhere (or put your bound)"
 
 
-def _trials(observed: Observation, relation: Adjacency) -> str:
+def _trials(observed: Observation, public: bool) -> str:
     n = observed.one_number_of_trials
-    return "several trials" if n is None or not relation.records_are_public else f"n={n} trials"
+    return "several trials" if n is None or not public else f"n={n} trials"
 
 
 def _people(axis: str | int, each: str) -> str:

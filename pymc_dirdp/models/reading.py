@@ -165,7 +165,7 @@ def _of_group(
     for observed in together:
         if observed not in having:
             raise _lacking(observed, having, stated)
-        if (axis := observed.chain_axis) is not None and axis in (people_axes(observed, stated) or ()):
+        if (axis := observed.long_chain_axis) is not None and axis in (people_axes(observed, stated) or ()):
             raise refusal(
                 observed.name,
                 f"is a sequence along {_axis(observed, axis)}, which {stated.unit_text} names: each of its entries is "
@@ -199,7 +199,7 @@ def _refuse_open(
             return False
         return True
 
-    asked = question(together, stated, relation, works)
+    asked = question(together, stated, relation.records_are_public and stated.max_records_per_person is None, works)
     if asked is not None:
         raise UnsupportedModelError(asked)
 

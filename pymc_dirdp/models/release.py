@@ -20,6 +20,7 @@ from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.plan import Plan, Planning, plan
 from pymc_dirdp.models.reading import check_people, read
 from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 if TYPE_CHECKING:
@@ -167,6 +168,12 @@ def _refuse_edited_model(chosen: Plan, model: pm.Model) -> None:
     same = found == tuple(part.table for part in chosen.parts)
     # What is public and whose records they are is read again: a model with the same tables may say something else.
     same = same and read(found, model, chosen.reading.stated, adjacency_named(chosen.adjacency)) == chosen.reading
+    # A plan may come from a file, so what its mechanisms protect is compared with what was read.
+    same = same and chosen.groups == chosen.reading.groups
+    for part in chosen.parts if same else ():
+        adds = Contribution.of(getattr(part.mechanism, "contribution", 1)).fitted(part.table.shape)
+        same = same and adds == chosen.reading.contribution(part.table.name)
+        same = same and part.mechanism.adjacency == chosen.adjacency
     public = chosen.reading.sizes_are_public
     if not same or (public and any(total_records(part.table, model) != part.n_records for part in chosen.parts)):
         names = ", ".join(repr(part.table.name) for part in chosen.parts)

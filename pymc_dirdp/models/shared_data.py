@@ -39,21 +39,33 @@ def same_data(first: Stored, second: Stored) -> bool:
     return first is second or same_numbers(first, evaluate(second))
 
 
-def shift_axis(parent: Stored, observations: Stored) -> int | None:
+def shift_axis(parent: Stored, observations: Stored, *, least: int = 2) -> int | None:
     """The axis along which the parent is the observations themselves, one or two steps earlier or later; None if none.
 
-    So it is in a Markov chain, `P[x[:, :-1]]` observed as `x[:, 1:]`. At least two numbers have to agree.
+    So it is in a Markov chain, `P[x[:, :-1]]` observed as `x[:, 1:]`. At least `least` numbers have to agree, or it is
+    chance. Sequences of other lengths that were put one after the other are not found.
     """
     one, two = evaluate(parent), evaluate(observations)
     if one.shape != two.shape:
         return None
     for axis in range(one.ndim):
         ahead, behind = np.moveaxis(one, axis, 0), np.moveaxis(two, axis, 0)
-        for step in (1, 2):
-            for early, late in ((ahead[step:], behind[:-step]), (behind[step:], ahead[:-step])):
-                if early.size > 1 and np.array_equal(early, late):
-                    return axis
+        pairs = (ahead, behind), (behind, ahead)
+        if any(_is_ahead(*pair, step, least) for step in (1, 2) for pair in pairs):
+            return axis
+    if one.ndim == 1:
+        # Sequences of one length, one after the other: what follows the end of one is the start of the next.
+        for length in range(3, one.size // 2 + 1):
+            if one.size % length == 0:
+                ahead, behind = one.reshape(-1, length).T, two.reshape(-1, length).T
+                if _is_ahead(ahead, behind, 1, least) or _is_ahead(behind, ahead, 1, least):
+                    return 0
     return None
+
+
+def _is_ahead(ahead: NDArray[Any], behind: NDArray[Any], step: int, least: int) -> bool:
+    early, late = ahead[step:], behind[:-step]
+    return bool(early.size >= least and np.array_equal(early, late))
 
 
 def same_numbers(variable: Stored, numbers: NDArray[Any]) -> bool:

@@ -86,9 +86,9 @@ def _refuse_private_trials(observed: Observation, people: tuple[int, ...], state
     if observed.name not in stated.public_n:
         raise UnsupportedModelError(
             f"{stated.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' of "
-            f"{observed.name!r} differs between them and is not named public. Add public_n={as_code([observed.name])} if "
-            "anybody may know it, or max_records_per_person=m (then the number of records is private: pass n_records= "
-            "for planning)."
+            f"{observed.name!r} differs between them and is not named public. Add "
+            f"public_n={as_code([observed.name])} if anybody may know it, or max_records_per_person=m (then the number "
+            "of records is private: pass n_records= for planning)."
         )
 
 
