@@ -273,7 +273,8 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
     ledger = pmd.Ledger(LOOSE, tmp_path / "ledger.db", adjacency=adjacency) if turn % 4 < 2 else None
     model = built(build)
     with overheard() as artefacts:
-        plan = pmd.plan(guarantee, model, **options)
+        # Every trial is another person, also behind the parents of the conditional table.
+        plan = pmd.plan(guarantee, model, contribution=1, **options)
         release = pmd.sample(plan, model, sampler=sampler, random_seed=seed, ledger=ledger)
         reports = pmd.report(plan), pmd.report(release)
         synthetic = pmd.sample_posterior_predictive(release, model, n_records=1000, random_seed=1)

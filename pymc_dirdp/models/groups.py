@@ -1,80 +1,84 @@
-"""Whose records feed which tables? What the user says of it, checked against the model."""
+"""Which observed variables may hold records of the same person? What the user says of it, checked against the model."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import combinations
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.likelihoods import refusal
+from pymc_dirdp.models.observation import Observation
+from pymc_dirdp.models.shared_data import same_data
 from pymc_dirdp.models.tables import Table
 
-__all__ = ["people"]
+__all__ = ["Group", "groups_of_people", "refuse_shared_data", "tables_of"]
+
+# The observed variables that one person may feed together.
+Group = frozenset[str]
 
 
-def people(
-    tables: tuple[Table, ...], disjoint: Iterable[Iterable[str]] | None, contribution: int
-) -> tuple[tuple[str, ...], ...]:
-    """Groups of tables that one person's records may feed together.
+def groups_of_people(
+    tables: Sequence[Table], disjoint: tuple[tuple[str, ...], ...] | None
+) -> tuple[tuple[Group, ...], Group]:
+    """Groups of observed variables that other people feed, and those that anybody may feed.
 
     Parameters
     ----------
-    tables : tuple of Table
+    tables : sequence of Table
         Those of the model.
-    disjoint : iterable of iterables of str, or None
+    disjoint : tuple of tuple of str, or None
         Names of tables or observed variables; nobody has records in two of these groups.
-    contribution : int
-        How many records of a table one person may hold.
 
     Returns
     -------
-    groups : tuple of tuple of str
-        Names of tables. Every table is in one at least; one whose records may be anybody's is in all.
+    groups : tuple of frozenset of str
+        Names of observed variables. One group if nothing was said.
+    anybody : frozenset of str
+        Those that were not named. A person of any group may have records there.
 
     Raises
     ------
-    UnsupportedModelError
-        If one person may have more records in a table than `contribution`, because several likelihoods feed it.
     ArgumentError
         If a name is unknown or stands in two groups.
     """
-    groups = []
-    stated = _stated(tables, disjoint)
-    everybody = {likelihood.name for table in tables for likelihood in table.likelihoods} - set().union(*stated)
-    for observed in stated or [set()]:
-        fed = {
-            table.name: [likelihood.name for likelihood in table.likelihoods if likelihood.name in observed | everybody]
-            for table in tables
-        }
-        for name, likelihoods in fed.items():
-            _refuse_many(name, likelihoods, contribution)
-        groups.append(tuple(name for name, likelihoods in fed.items() if likelihoods))
-    return tuple(groups)
-
-
-def _stated(tables: tuple[Table, ...], disjoint: Iterable[Iterable[str]] | None) -> list[set[str]]:
-    """The groups as sets of observed variables."""
     meant = {table.name: {likelihood.name for likelihood in table.likelihoods} for table in tables}
     meant |= {likelihood.name: {likelihood.name} for table in tables for likelihood in table.likelihoods}
-    stated: list[set[str]] = []
+    stated: list[Group] = []
     for group in disjoint or ():
-        if isinstance(group, str):
-            raise ArgumentError(
-                f"Expected disjoint to hold groups of names, got the name {group!r}: write [[...], ...]."
-            )
         observed: set[str] = set()
         for name in group:
             observed |= meant[one_of(meant, **{"variable in disjoint": name})]
         for other in stated:
             if twice := sorted(observed & other):
                 raise ArgumentError(f"{twice[0]!r} stands in two groups of disjoint; nobody has records in both.")
-        stated.append(observed)
-    return stated
+        stated.append(frozenset(observed))
+    everything = frozenset(likelihood.name for table in tables for likelihood in table.likelihoods)
+    return tuple(stated) or (frozenset(),), everything - frozenset().union(*stated)
 
 
-def _refuse_many(name: str, likelihoods: list[str], contribution: int) -> None:
-    if len(likelihoods) > contribution:
-        raise refusal(
-            name,
-            f"is used twice: {likelihoods[0]!r} and {likelihoods[1]!r} may hold the same records",
-            "Give each its own parameter, observe the summed counts once, say with disjoint=[[...], [...]] that "
-            f"different people feed them, or with contribution={len(likelihoods)} that one person feeds them all.",
-        )
+def tables_of(tables: Sequence[Table], group: Group) -> tuple[str, ...]:
+    """Names of the tables that a group feeds."""
+    return tuple(table.name for table in tables if any(likelihood.name in group for likelihood in table.likelihoods))
+
+
+def refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observation]) -> None:
+    """Groups that hold the same data, or of which one decides the rows of the other, are fed by the same people."""
+    for first, second in combinations(groups, 2):
+        for one in observations:
+            for other in observations:
+                if one.name in first and other.name in second and (problem := _shared(one, other)):
+                    raise refusal(
+                        one.name,
+                        f"{problem}, so the groups of disjoint do not hold different people",
+                        "Put both into one group, or leave disjoint out.",
+                    )
+
+
+def _shared(one: Observation, other: Observation) -> str | None:
+    for child, parent in ((one, other), (other, one)):
+        for _, codes in child.parents:
+            if same_data(codes, parent.stored):
+                return f"and {other.name!r} are parent and child"
+    mine, theirs = ((of.stored, *(codes for _, codes in of.parents)) for of in (one, other))
+    if any(same_data(first, second) for first in mine for second in theirs):
+        return f"and {other.name!r} hold the same data"
+    return None

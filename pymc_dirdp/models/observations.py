@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
@@ -21,6 +22,7 @@ __all__ = [
     "records_by_cell",
     "rows_of",
     "total_records",
+    "trials_of",
     "whole_numbers",
 ]
 
@@ -65,7 +67,8 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
 
     PyMC has its own conversions, which nobody can look behind. A plain array is cut to integers: `observed=[1.5, 2]` is
     `[1, 2]` here, and is caught only where it does not add up to `n`; a `pm.Data` of floats is read as it was given.
-    Integer arrays are stored in 32 bits, so counts of 2**31 and more wrap around; lists and floats do not.
+    Integer arrays are stored in 32 bits, so counts of 2**31 and more wrap around; lists and floats do not. Under
+    `floatX="float32"` they are stored in 16 bits, and counts of 2**24 and more are refused.
 
     Parameters
     ----------
@@ -91,6 +94,9 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     for likelihood in table.likelihoods:
         observed, kind, batch = followed(likelihood, table, model)
         values = whole_numbers(evaluated_input(stored_observations(observed, model), observed), observed)
+        if _is_single_precision(model):
+            # PyMC has cast an array of numbers to floatX and then to integers, so its dtype no longer says so.
+            _check_precision(values, np.finfo(np.float32), observed)
         row = rows_of(values, observed, likelihood, table, model)
         if kind.name == "categorical":
             counts += _tally(values, row, observed, table)
@@ -188,15 +194,27 @@ def rows_of(
     return np.ravel_multi_index(tuple(codes), table.shape[:-1])
 
 
-def _trials(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts:
-    """`n` for every observation."""
-    assert kind.trials is not None
+def trials_of(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts | None:
+    """`n` as the model gives it, with an axis for each batch axis, of length 1 where it is the same along it.
+
+    None for a likelihood without trials.
+    """
+    if kind.trials is None:
+        return None
     given = parameters(observed)[1][kind.trials]
     trials = whole_numbers(evaluated_input(given, observed), observed, "number of trials")
+    # PyTensor may have more axes of length 1 than there are observations.
     aligned = (1,) * (len(batch) - trials.ndim) + trials.shape
-    if any(n not in (1, length) for n, length in zip(aligned, batch, strict=True)):
+    if len(aligned) != len(batch) or any(n not in (1, length) for n, length in zip(aligned, batch, strict=True)):
         raise _wrong(observed, "have another shape than the number of trials")
-    trials = np.broadcast_to(trials, batch)
+    return trials.reshape(aligned)
+
+
+def _trials(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts:
+    """`n` for every observation."""
+    given = trials_of(observed, kind, batch)
+    assert given is not None
+    trials = np.broadcast_to(given, batch)
     _check_total(trials, observed)
     return trials
 
@@ -223,7 +241,33 @@ def whole_numbers(values: NDArray[Any], observed: Variable[Any, Any], what: str 
         raise _wrong(observed, "are not all whole numbers", what)
     if np.any(values > _LARGEST_TOTAL):
         raise _wrong(observed, "are above 2**53", what)
+    if values.dtype.kind == "f" and values.dtype.itemsize < 8:
+        _check_precision(values, np.finfo(values.dtype), observed, what)
     return values.astype(np.int64)
+
+
+def _check_precision(
+    values: NDArray[Any], precision: np.finfo[Any], observed: Variable[Any, Any], what: str = "observations"
+) -> None:
+    """Refuse numbers that a short float cannot tell from the next one: they were rounded before anybody looked.
+
+    Two neighbouring data sets could then differ by more than one record. From 2**24 on `float32` has even numbers only,
+    and the odd one above 2**24 is rounded down to it, so 2**24 itself is refused too.
+    """
+    bits = precision.nmant + 1
+    if np.any(values >= 2**bits):
+        raise _wrong(
+            observed,
+            f"reach 2**{bits}, from where {precision.dtype} no longer holds every whole number: "
+            "use floatX='float64', and make arrays of that dtype,",
+            what,
+        )
+
+
+def _is_single_precision(model: pm.Model) -> bool:
+    """Whether the model was built under `floatX="float32"`, or is read under it."""
+    parameters_are_short = any(rv.type.dtype == "float32" for rv in model.free_RVs)
+    return parameters_are_short or pytensor.config.floatX == "float32"  # type: ignore[attr-defined]
 
 
 def _check_total(values: Counts, observed: Variable[Any, Any]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any, TypedDict
 
 import pymc as pm
 
@@ -15,16 +16,40 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.models.groups import people
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
+from pymc_dirdp.models.reading import Reading, read
+from pymc_dirdp.models.stated import Unit, stated
 from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 
-__all__ = ["Plan", "PlannedTable", "plan"]
+__all__ = ["Plan", "PlannedTable", "Planning", "plan"]
 
 # How many counts are simulated in all to choose between mechanisms.
 _CELLS = 200_000
+
+# Without the across-group loss, parallel composition needs it; the model can't show it.
+_FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
+_FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
+
+
+class Planning(TypedDict, total=False):
+    """The options of :func:`plan`, which :func:`pymc_dirdp.sample` takes too."""
+
+    adjacency: str
+    unit: Unit | None
+    contribution: int | None
+    public_n: Iterable[str]
+    max_records_per_person: int | None
+    strategy: str
+    objective: str
+    draws: int
+    mechanism: str
+    n_records: int | Mapping[str, int] | None
+    min_count: float
+    weights: Mapping[str, float] | None
+    disjoint: Iterable[Iterable[str]] | None
 
 
 @dataclass(frozen=True)
@@ -38,7 +63,7 @@ class PlannedTable:
     mechanism : DirichletMechanism or NoisyCounts
         How it is released.
     n_records : int or None
-        The public number of records under replace-one; the planning size under add-remove, if one was given.
+        The public number of records; where it is private, the planning size, if one was given.
     choice : Choice or None
         Under `mechanism="auto"`: the a priori losses by which the mechanism was chosen.
     """
@@ -69,8 +94,10 @@ class Plan:
         What one person can change.
     min_count : float
         What every cell is promised to hold.
-    contribution : int
-        How many records of a table one person may hold.
+    reading : Reading
+        Whose records the model holds, and what one person adds to each table.
+    assumptions : tuple of str
+        What the guarantee rests on beside that, in sentences.
     library_version : str
         Of pymc_dirdp.
     """
@@ -83,8 +110,24 @@ class Plan:
     draws: int
     adjacency: str
     min_count: float
-    contribution: int
+    reading: Reading
+    assumptions: tuple[str, ...]
     library_version: str
+
+    @property
+    def unit_label(self) -> str:
+        """What the unit of privacy is called: "record", "person", "hospital, person", "at most 3 records"."""
+        return self.reading.label
+
+    @property
+    def protected(self) -> str:
+        """Who is protected, and what two neighbouring data sets are, in sentences."""
+        return self.reading.protected
+
+    @property
+    def contribution(self) -> int:
+        """How many records of one table a unit holds at most."""
+        return max(self.reading.contribution(part.table.name).total(part.table.shape) for part in self.parts)
 
     @property
     def composition(self) -> PrivacyCurves:
@@ -103,7 +146,10 @@ def plan(
     mechanism: str = "dirichlet",
     n_records: int | Mapping[str, int] | None = None,
     min_count: float = 0.0,
-    contribution: int = 1,
+    unit: Unit | None = None,
+    contribution: int | None = None,
+    public_n: Iterable[str] = (),
+    max_records_per_person: int | None = None,
     weights: Mapping[str, float] | None = None,
     disjoint: Iterable[Iterable[str]] | None = None,
 ) -> Plan:
@@ -130,13 +176,23 @@ def plan(
         priori loss for `objective`; no data decides. The counts of a table with noise are proved for one record of
         each person.
     n_records : int or mapping of str to int, optional
-        Planning size under add-remove, where the number of records is private; one for all tables, or by table. Refused
-        under replace-one, where the model says it.
+        Planning size where the number of records is private: under add-remove, and with `max_records_per_person`. One
+        for all tables, or by table. Refused elsewhere, because the model says it.
     min_count : float, default 0.0
         The public promise that every cell of every data set that could occur holds at least so many records.
-    contribution : int, default 1
-        How many records of a table one person may hold at most. A variable with two likelihoods needs 2 or more, unless
-        `disjoint` says that different people feed them.
+    unit : str, int or tuple of these, optional
+        Where the people are: a dim of the observed variables, or the number of an axis of theirs, whose entries are the
+        people; a tuple for people in groups, as `("hospital", "person")`. What a person can change in each table
+        follows from the other axes. Without it one record is one person, unless the model leaves that open: then it is
+        asked for.
+    contribution : int, optional
+        In place of `unit`: how many records of each table a person holds at most, anywhere.
+    public_n : iterable of str, default ()
+        Observed variables whose number of trials anybody may know, although it comes from data or differs between
+        people.
+    max_records_per_person : int, optional
+        With `unit`: how many records of each observed variable a person holds at most. How many, and the number of
+        records, are private then, so sizes come from `n_records`. A person with more is an error of `sample`.
     weights : mapping of str to float, optional
         Relative budgets of the tables, by name; 1 for those that are not named. Budgets are shares of the Rényi
         divergence, at the order of the guarantee or, for ApproxDP, at one that suits it.
@@ -158,7 +214,8 @@ def plan(
 
     References
     ----------
-    Theory, section 2 for the rows of a table, section 6 for `contribution`, section 7 for several tables and draws.
+    Theory, section 2 for the rows of a table, section 7 for several tables and draws, section 14 for `unit` and
+    `contribution`, section 15 for `disjoint`.
     """
     if not isinstance(guarantee, Guarantee):
         raise ArgumentError(
@@ -170,25 +227,32 @@ def plan(
     one_of(OBJECTIVES, objective=objective)
     draws = integer(1, draws=draws)
     min_count = at_least(0, min_count=min_count)
-    contribution = integer(1, contribution=contribution)
+    said = stated(
+        unit=unit,
+        contribution=contribution,
+        public_n=public_n,
+        max_records_per_person=max_records_per_person,
+        disjoint=disjoint,
+    )
     model = root_model(model)
     found = {table.name: table for table in tables(model)}
     check_names(found.values())
-    if relation.records_are_public:
+    reading = read(tuple(found.values()), model, said, relation)
+    if reading.sizes_are_public:
         if n_records is not None:
             raise ArgumentError(
-                "n_records is for adjacency='add-remove'. Under replace-one the number of records is public and the "
-                "model states it."
+                "n_records is for adjacency='add-remove' or max_records_per_person. Under replace-one the number of "
+                "records is public and the model states it."
             )
         sizes: dict[str, int | None] = {name: total_records(table, model) for name, table in found.items()}
     else:
         sizes = _planning_sizes(n_records, found)
-    groups = people(tuple(found.values()), disjoint, contribution)
+    groups = reading.groups
 
     def calibrated(kind: str, name: str, share: Guarantee) -> DirichletMechanism | NoisyCounts:
-        prior = found[name].prior
+        prior, adds = found[name].prior, _plain(reading.contribution(name))
         # Features with as many categories have the same problem.
-        problem = kind, share, prior.shape, prior.tobytes(), sizes[name]
+        problem = kind, share, prior.shape, prior.tobytes(), sizes[name], adds
         if problem not in known:
             if kind == "dirichlet":
                 known[problem] = calibrate(
@@ -199,10 +263,10 @@ def plan(
                     strategy=strategy,
                     objective=objective,
                     min_count=min_count,
-                    contribution=contribution,
+                    contribution=adds,
                 )
             else:
-                known[problem] = noise(kind, share, prior, relation.name, contribution)
+                known[problem] = noise(kind, share, prior, relation.name, adds)
         return known[problem]
 
     known: dict[Hashable, DirichletMechanism | NoisyCounts] = {}
@@ -221,7 +285,7 @@ def plan(
     kinds = dict.fromkeys(found, mechanism)
     choices: dict[str, Choice] = {}
     if mechanism == "auto":
-        choices = _choices(guarantee, found, sizes, relation.name, objective, draws, contribution, allocated)
+        choices = _choices(guarantee, found, sizes, relation.name, objective, draws, reading, allocated)
         kinds = {name: choice.best for name, choice in choices.items()}
     chosen = allocated(kinds)
     return Plan(
@@ -233,7 +297,8 @@ def plan(
         draws=draws,
         adjacency=relation.name,
         min_count=min_count,
-        contribution=contribution,
+        reading=reading,
+        assumptions=_assumptions(reading, relation.records_are_public),
         library_version=version("pymc-dirdp"),
     )
 
@@ -245,11 +310,11 @@ def _choices(
     adjacency: str,
     objective: str,
     draws: int,
-    contribution: int,
+    reading: Reading,
     allocated: Callable[[Mapping[str, str]], dict[str, DirichletMechanism | NoisyCounts]],
 ) -> dict[str, Choice]:
     """The best mechanism for each table, at what the Dirichlet mechanism would lose for it."""
-    if contribution > 1:
+    if any(reading.contribution(name).total(table.shape) > 1 for name, table in found.items()):
         # Noise is not proved there, so there is nothing to choose from.
         dirichlet = allocated(dict.fromkeys(found, "dirichlet"))
         shares: dict[str, Guarantee] = {}
@@ -277,6 +342,18 @@ def _choices(
         )
         for name, table in found.items()
     }
+
+
+def _assumptions(reading: Reading, public: bool) -> tuple[str, ...]:
+    """What no model shows, under replace-one: where a replaced person's records lie."""
+    owns = any("own" in contribution.axes for _, contribution in reading.contributions)
+    fixed = {_FIXED_GROUPS: len(reading.groups) > 1, _FIXED_ROWS: owns}
+    return tuple(sentence for sentence, needed in fixed.items() if needed and public)
+
+
+def _plain(contribution: Contribution) -> Any:
+    """A whole number where a person's records may lie anywhere in the table, which is what a number means."""
+    return contribution if set(contribution.axes) - {"any"} else contribution.records
 
 
 def _weights(weights: Mapping[str, float] | None, found: Iterable[str]) -> dict[str, float]:

@@ -2,9 +2,8 @@
 
 import json
 import warnings
-from collections.abc import Collection, Iterable, Mapping
-from inspect import signature
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pymc as pm
 import xarray as xr
@@ -27,8 +26,10 @@ from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
 from pymc_dirdp.models.description import cell_dims, described, dim_name, exact_steps, labels
 from pymc_dirdp.models.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.models.observations import read_counts, total_records
-from pymc_dirdp.models.plan import Plan, plan
+from pymc_dirdp.models.plan import Plan, Planning, plan
+from pymc_dirdp.models.reading import check_people, read
 from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 if TYPE_CHECKING:
@@ -39,31 +40,16 @@ __all__ = ["sample"]
 Array = NDArray[float64]
 Counts = NDArray[int64]
 
-_PLANNING_DEFAULTS = {
-    name: parameter.default
-    for name, parameter in signature(plan).parameters.items()
-    if name not in ("guarantee", "model")
-}
-
 
 def sample(
     guarantee: Guarantee | Plan,
     model: pm.Model | None = None,
     *,
-    adjacency: str = "replace-one",
-    strategy: str = "optimal",
-    objective: str = "posterior",
-    draws: int = 1,
-    mechanism: str = "dirichlet",
-    n_records: int | Mapping[str, int] | None = None,
-    min_count: float = 0.0,
-    contribution: int = 1,
-    weights: Mapping[str, float] | None = None,
-    disjoint: Iterable[Iterable[str]] | None = None,
     sampler: str = "exact",
     var_names: Collection[str] | None = None,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
+    **planning: Unpack[Planning],
 ) -> xr.DataTree:
     """One private posterior draw of a PyMC model, with its guarantee.
 
@@ -73,8 +59,6 @@ def sample(
         What the whole release promises, or a :class:`Plan` for this very model.
     model : pymc.Model, optional
         The model on the context stack by default.
-    adjacency, strategy, objective, draws, mechanism, n_records, min_count, contribution, weights, disjoint
-        As for :func:`pymc_dirdp.plan`. With a plan they are already decided and must be left alone.
     sampler : {"exact", "fast"}, default "exact"
         `"exact"` draws whole numbers with bits of the operating system, from a Pólya urn or as discrete noise: what is
         proved of the law holds for the release. `"fast"` draws in floating point and rounds the draw to a public grid;
@@ -91,6 +75,9 @@ def sample(
     ledger : Ledger, optional
         Where the release is recorded before any observation is read. If it does not fit into what is left, nothing is
         drawn. An error that depends on the data comes after the charge, so that errors are no free answers.
+    **planning
+        The options of :func:`pymc_dirdp.plan`: `adjacency`, `unit`, `contribution` and all others. A plan has decided
+        them, so none may be given beside it.
 
     Returns
     -------
@@ -120,24 +107,12 @@ def sample(
     P2 section 2.3 for posterior sampling, Theory, section 1 to 7.
     """
     model = root_model(model)
-    options: dict[str, Any] = {
-        "adjacency": adjacency,
-        "strategy": strategy,
-        "objective": objective,
-        "draws": draws,
-        "mechanism": mechanism,
-        "n_records": n_records,
-        "min_count": min_count,
-        "contribution": contribution,
-        "weights": weights,
-        "disjoint": disjoint,
-    }
     if isinstance(guarantee, Plan):
-        _refuse_second_planning(options)
+        _refuse_second_planning(guarantee, planning)
         chosen = guarantee
         _refuse_edited_model(chosen, model)
     else:
-        chosen = plan(guarantee, model, **options)
+        chosen = plan(guarantee, model, **planning)
     composition = chosen.composition
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
     if not composition.satisfies(chosen.guarantee):
@@ -146,7 +121,7 @@ def sample(
     # All that can fail without the data comes before the ledger.
     frame = described(chosen, composition, sampler=sampler, seeded=random_seed is not None)
     released = tuple(part.table for part in chosen.parts)
-    public = adjacency_named(chosen.adjacency).records_are_public
+    public = chosen.reading.sizes_are_public
     derived = derived_quantities(model, released, var_names, records_are_public=public)
     try_out(model, derived.kept, released)
     _warn(chosen, seeded=random_seed is not None, ledger=ledger)
@@ -174,6 +149,7 @@ def _read(chosen: Plan, model: pm.Model, sampler: str, *, charged: bool) -> dict
     """
     try:
         counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
+        check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
         for part in chosen.parts:
             if isinstance(part.mechanism, DirichletMechanism):
                 steps = exact_steps(part) if sampler == "exact" else None
@@ -262,20 +238,37 @@ def _check_sampler(sampler: str, chosen: Plan) -> None:
             )
 
 
-def _refuse_second_planning(options: dict[str, Any]) -> None:
-    changed = [name for name, value in options.items() if value != _PLANNING_DEFAULTS[name]]
-    if changed:
-        raise ArgumentError(f"A plan already decides {', '.join(changed)}. Pass it to plan() instead.")
+def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
+    """Also an option that equals its default: the plan may have decided another value."""
+    unknown = sorted(set(planning) - set(Planning.__annotations__))
+    if unknown:
+        raise TypeError(f"sample() got an unexpected keyword argument {unknown[0]!r}")
+    if (asked := planning.get("unit")) is not None:
+        raise ArgumentError(
+            f"This plan protects {chosen.reading.stated.unit_text}; sample was asked for unit={asked!r}. Pass unit= to "
+            "plan() instead."
+        )
+    if planning:
+        raise ArgumentError(f"A plan already decides {', '.join(planning)}. Pass it to plan() instead.")
 
 
 def _refuse_edited_model(chosen: Plan, model: pm.Model) -> None:
-    same = tables(model) == tuple(part.table for part in chosen.parts)
-    public = adjacency_named(chosen.adjacency).records_are_public
+    found = tables(model)
+    same = found == tuple(part.table for part in chosen.parts)
+    # What is public and whose records they are is read again: a model with the same tables may say something else.
+    same = same and read(found, model, chosen.reading.stated, adjacency_named(chosen.adjacency)) == chosen.reading
+    # A plan may come from a file, so what its mechanisms protect is compared with what was read.
+    same = same and chosen.groups == chosen.reading.groups
+    for part in chosen.parts if same else ():
+        adds = Contribution.of(getattr(part.mechanism, "contribution", 1)).fitted(part.table.shape)
+        same = same and adds == chosen.reading.contribution(part.table.name)
+        same = same and part.mechanism.adjacency == chosen.adjacency
+    public = chosen.reading.sizes_are_public
     if not same or (public and any(total_records(part.table, model) != part.n_records for part in chosen.parts)):
         names = ", ".join(repr(part.table.name) for part in chosen.parts)
         raise UnsupportedModelError(
-            f"The model is not the one that was planned: {names}, a prior, dims, a likelihood or the public number of "
-            "records has changed. Call plan() again."
+            f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
+            "or the public number of records has changed. Call plan() again."
         )
 
 

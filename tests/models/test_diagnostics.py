@@ -85,7 +85,7 @@ def admissions():
 @pytest.fixture(scope="module")
 def whole():
     model = network()
-    release = pmd.sample(pmd.ApproxDP(epsilon=3, delta=1e-4), model, draws=2)
+    release = pmd.sample(pmd.ApproxDP(epsilon=3, delta=1e-4), model, draws=2, unit=0)
     return model, release, diagnose(release, model, draws=400, nuts=False, random_seed=3)
 
 
@@ -416,7 +416,7 @@ def test_replicated_data_follow_the_draws(hair, admissions, whole):
 
 def test_integrated_parameters_are_diagnosed_too():
     model = integrated()
-    release = pmd.sample(pmd.ApproxDP(epsilon=2, delta=1e-5), model)
+    release = pmd.sample(pmd.ApproxDP(epsilon=2, delta=1e-5), model, contribution=1)
     diagnosis = diagnose(release, model, draws=200, tune=200, chains=2, random_seed=8)
     assert set(diagnosis["nuts/posterior"].data_vars) == {"words_p", "hits_p"}
     # Given p, a count of the Dirichlet-multinomial is a Multinomial one.

@@ -109,7 +109,7 @@ def test_a_rare_category_may_be_zero_and_predictions_survive_it():
         theta = pm.Dirichlet("x_p", a=np.full((2, 200), 0.01), dims=("y", "x"))
         label = pm.Categorical("y_seen", p=classes, observed=np.array([0, 1] * 200))
         pm.Categorical("x_seen", p=theta[label], observed=np.arange(400) % 7)
-    release = pmd.sample(pmd.RenyiDP(order=2, epsilon=0.5), model, sampler="exact", strategy="temper")
+    release = pmd.sample(pmd.RenyiDP(order=2, epsilon=0.5), model, unit=0, sampler="exact", strategy="temper")
     assert (release["posterior"]["x_p"].values == 0).any()
     logs = pmd.predict_log_proba(release, {"x": list(range(200))}, target="y")
     assert np.all(np.isfinite(logs))

@@ -562,3 +562,35 @@ TOTALS = [
 def test_broken_totals_are_refused_without_a_word_about_them(what):
     build, problem = BROKEN[what]
     assert problem in refused(total_records, build)
+
+
+# Short floats
+
+
+@pytest.mark.parametrize("given", ["list of floats", "list of integers", "data"])
+def test_counts_that_float32_cannot_tell_apart_are_refused(given):
+    """Finding 9: under `floatX="float32"` 2**26 + 4 and 2**26 + 5 were read as two numbers that differ by 8."""
+
+    def model(count):
+        with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
+            values = {"list of floats": [float(count)], "list of integers": [count]}.get(given)
+            observed = pm.Data("x", np.array([float(count)])) if values is None else values
+            pm.Binomial("y", n=2**27, p=pm.Beta("b", 1, 1, shape=1), observed=observed)
+        return model
+
+    # Also where the flag is back to what it was.
+    for count in (2**24, 2**26 + 5):
+        (table,) = tables(model(count))
+        with pytest.raises(DataError, match="reach 2\\*\\*24") as caught:
+            read_counts(table, model(count))
+        assert str(count) not in str(caught.value)
+    small = model(2**24 - 1)
+    np.testing.assert_array_equal(read_counts(*tables(small), small), [[2**24 - 1, 2**27 - 2**24 + 1]])
+
+
+def test_a_number_of_trials_in_a_short_float_is_refused():
+    with pm.Model() as model:
+        n = pytensor.shared(np.array([2.0**24], dtype="float32"), name="n")
+        pm.Binomial("y", n=n, p=pm.Beta("b", 1, 1), observed=[5])
+    with pytest.raises(DataError, match="number of trials"):
+        total_records(*tables(model), model)

@@ -1,4 +1,7 @@
-"""Tree counts and seed germination: from the published tables to a release. Skipped without the data folder."""
+"""Tree counts and seed germination: from the published tables to a release. Skipped without the data folder.
+
+One record is one tree or one seed, so each says `contribution=1`.
+"""
 
 from pathlib import Path
 
@@ -29,9 +32,9 @@ def test_trees_that_share_one_composition():
         pm.Multinomial("trees", n=trees.sum(axis=1), p=p, observed=trees)
     (found,) = pmd.tables(model)
     np.testing.assert_array_equal(read_counts(found, model), trees.sum(axis=0))
-    plan = pmd.plan(pmd.ApproxDP(epsilon=1, delta=1e-6), model)
+    plan = pmd.plan(pmd.ApproxDP(epsilon=1, delta=1e-6), model, contribution=1)
     assert plan.parts[0].n_records == trees.sum() == 21457
-    release = pmd.sample(LOOSE, model)
+    release = pmd.sample(LOOSE, model, contribution=1)
     share = trees.sum(axis=0) / trees.sum()
     # Of the posterior itself: within six standard errors of the shares.
     drawn = release["posterior"]["p"].values[0, 0]
@@ -45,7 +48,7 @@ def test_trees_with_a_composition_for_each_plot(tmp_path):
     (found,) = pmd.tables(model)
     assert found.shape == (50, 225)
     np.testing.assert_array_equal(read_counts(found, model), trees)
-    release = pmd.sample(pmd.ApproxDP(epsilon=1, delta=1e-6), model)
+    release = pmd.sample(pmd.ApproxDP(epsilon=1, delta=1e-6), model, contribution=1)
     np.testing.assert_allclose(release["posterior"]["trees_p"].sum("trees_p_dim_1"), 1)
     release.to_netcdf(tmp_path / "trees.nc", engine="h5netcdf")
     saved = (tmp_path / "trees.nc").read_bytes()
@@ -69,7 +72,7 @@ def test_germination_by_seed_and_root():
         for j, r in enumerate(["CUCUMBER", "BEAN"]):
             y, n = by_hand.loc[(s, r)]
             np.testing.assert_array_equal(counts[i, j], [y, n - y])
-    release = pmd.sample(LOOSE, model)
+    release = pmd.sample(LOOSE, model, contribution=1)
     drawn = release["posterior"]["rate"].sel(seed="O75", root="CUCUMBER").item()
     y, n = by_hand.loc[("O75", "CUCUMBER")]
     assert abs(drawn - y / n) < 6 * np.sqrt(0.25 / n)
@@ -81,4 +84,4 @@ def test_germination_with_a_rate_for_each_plate():
         pm.BetaBinomial("germinated", n=plates["n"], alpha=1, beta=1, observed=plates["y"])
     (found,) = pmd.tables(model)
     np.testing.assert_array_equal(read_counts(found, model), np.stack([plates["y"], plates["n"] - plates["y"]], axis=1))
-    assert pmd.sample(LOOSE, model)["posterior"]["germinated_p"].shape == (1, 1, 21)
+    assert pmd.sample(LOOSE, model, contribution=1)["posterior"]["germinated_p"].shape == (1, 1, 21)

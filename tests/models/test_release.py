@@ -12,7 +12,7 @@ import xarray as xr
 from scipy import stats
 
 import pymc_dirdp as pmd
-from pymc_dirdp.models.release import _PLANNING_DEFAULTS
+from pymc_dirdp.models.plan import Planning
 
 HAIR = [108, 286, 71, 127]  # Snee (1974)
 TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -216,10 +216,29 @@ def test_a_forged_plan_is_caught_at_release():
         pmd.sample(plan, hair_model())
 
 
-def test_the_defaults_of_sample_and_plan_are_the_same():
-    for function in (pmd.sample, pmd.plan):
-        for name, value in _PLANNING_DEFAULTS.items():
-            assert function.__kwdefaults__[name] == value
+def test_sample_takes_the_options_of_plan():
+    assert set(Planning.__annotations__) == set(pmd.plan.__kwdefaults__)
+
+
+def test_a_plan_beside_any_option_is_an_error_also_if_it_equals_the_default():
+    """Finding 12: an add-remove plan with `adjacency="replace-one"` beside it was released without a word."""
+    plan = pmd.plan(TARGET, hair_model(), adjacency="add-remove", n_records=500)
+    for name, value in pmd.plan.__kwdefaults__.items():
+        with pytest.raises(pmd.ArgumentError, match=f"already decides {name}"):
+            pmd.sample(plan, hair_model(), **{name: value})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'adjacancy'"):
+        pmd.sample(plan, hair_model(), adjacancy="replace-one")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'adjacancy'"):
+        pmd.sample(TARGET, hair_model(), adjacancy="replace-one")
+
+
+def test_a_plan_for_another_unit():
+    with pm.Model(coords={"household": range(4)}) as model:
+        p = pm.Dirichlet("p", np.ones(2))
+        pm.Categorical("y", p=p, observed=[0, 1, 1, 0], dims="household")
+    plan = pmd.plan(TARGET, model, unit="household")
+    with pytest.raises(pmd.ArgumentError, match="This plan protects unit='household'; sample was asked for unit='pe"):
+        pmd.sample(plan, model, unit="person")
 
 
 def test_a_seeded_release_says_that_it_is_not_private():

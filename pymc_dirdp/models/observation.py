@@ -1,0 +1,151 @@
+"""One observed variable as far as it matters for people: its axes, its number of trials, where its rows come from."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+from pytensor.graph.basic import Variable
+
+from pymc_dirdp.models.graph import stored_shape
+from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, stored_observations
+from pymc_dirdp.models.observations import trials_of
+from pymc_dirdp.models.shared_data import shift_axis, stored_parents
+from pymc_dirdp.models.tables import Table
+
+__all__ = ["Observation", "observation"]
+
+# So many numbers of two categories agree by chance in one of 4096 cases.
+_NO_CHANCE = 12
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Observation:
+    """The facts of one likelihood of one table. Not kept: a plan holds only what follows from it.
+
+    Attributes
+    ----------
+    name : str
+        The observed variable.
+    table : Table
+        What its records are counted in.
+    kind : Kind
+        Of its distribution.
+    axes : tuple of str or int
+        Its batch axes: a dim's name, or the number of an axis without a dim.
+    core : tuple of str
+        Dims of its categories.
+    lengths : tuple of int
+        Of the batch axes. Under add-remove the number of people is private, and so is the axis that holds them.
+    rows : tuple of int or None
+        For every row axis of the table: the batch axis that decides it by position. None where codes of parents
+        decide it, and where the table has one row along it.
+    trials : ndarray or None
+        The number of trials, with one axis for each batch axis (of length 1 where it is the same along it); None where
+        each observation is one record.
+    parents : tuple of (str, Variable)
+        Names and stored arrays of its parents.
+    stored : Variable
+        The array of its observations.
+    """
+
+    name: str
+    table: Table
+    kind: Kind
+    axes: tuple[str | int, ...]
+    core: tuple[str, ...]
+    lengths: tuple[int, ...]
+    rows: tuple[int | None, ...]
+    trials: NDArray[np.int64] | None
+    parents: tuple[tuple[str, Variable[Any, Any]], ...]
+    stored: Variable[Any, Any]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The batch axes along which every entry has a row of its own."""
+        return tuple(axis for axis in self.rows if axis is not None)
+
+    @property
+    def summed(self) -> tuple[int, ...]:
+        """The other batch axes. One of length 1 is one of them: its length may be a private number of records."""
+        return tuple(axis for axis in range(len(self.lengths)) if axis not in self.kept)
+
+    @property
+    def integrated(self) -> bool:
+        """Whether each observation has a row of its own that the likelihood has integrated out."""
+        return self.kind.probability is None
+
+    @property
+    def most_trials(self) -> int:
+        """The largest number of trials of one observation."""
+        return 1 if self.trials is None else int(self.trials.max(initial=0))
+
+    @property
+    def one_number_of_trials(self) -> int | None:
+        """The number of trials where the model says a single one, None where it says several."""
+        if self.trials is None:
+            return 1
+        return int(self.trials.flat[0]) if self.trials.size == 1 else None
+
+    def trials_differ_along(self, axes: tuple[int, ...]) -> bool:
+        """Whether the number of trials differs along these batch axes."""
+        if self.trials is None or not self.trials.size or not axes:
+            return False
+        return bool(np.any(self.trials.max(axis=axes) != self.trials.min(axis=axes)))
+
+    @property
+    def chain_axis(self) -> int | None:
+        """The axis along which a parent is the observations themselves some steps on, as in a Markov chain."""
+        return self._shifted(2)
+
+    @property
+    def long_chain_axis(self) -> int | None:
+        """The same where so many numbers agree that it can hardly be chance."""
+        return self._shifted(_NO_CHANCE)
+
+    def _shifted(self, least: int) -> int | None:
+        axes = (shift_axis(array, self.stored, least=least) for _, array in self.parents)
+        return next((axis for axis in axes if axis is not None), None)
+
+    def most_in_a_block(self, people: tuple[int, ...]) -> int:
+        """How many records an entry of the axes `people` holds at most in cells that no kept axis separates."""
+        together = tuple(axis for axis in self.summed if axis not in people)
+        if self.trials is None:
+            return math.prod(self.lengths[axis] for axis in together)
+        lengths = [self.lengths[axis] if axis in together else n for axis, n in enumerate(self.trials.shape)]
+        return int(np.broadcast_to(self.trials, lengths).sum(axis=together).max(initial=0))
+
+    def records_of(self, people: tuple[int, ...]) -> NDArray[np.int64]:
+        """How many records each entry of the axes `people` holds."""
+        trials = np.ones((1,) * len(self.lengths), dtype=np.int64) if self.trials is None else self.trials
+        others = tuple(axis for axis in range(len(self.lengths)) if axis not in people)
+        return np.asarray(np.broadcast_to(trials, self.lengths).sum(axis=others))
+
+
+def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observation:
+    """The facts of a likelihood of a table. Of the data it reads the number of trials, and no observed value."""
+    rv = model.named_vars[likelihood.name]
+    kind = KINDS[likelihood.kind]
+    stored = stored_observations(rv, model)
+    shape = stored_shape(stored)
+    lengths = shape[: len(shape) - kind.core]
+    dims = model.named_vars_to_dims.get(likelihood.name) or (None,) * len(shape)
+    names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
+    by_position = zip(likelihood.rows, table.shape[:-1], strict=True) if not likelihood.parents else ()
+    # Where the prior is integrated out, each observation has its own row, also if there is one observation only.
+    alone = kind.probability is None
+    rows = tuple(axis if length > 1 or alone else None for axis, length in by_position)
+    return Observation(
+        name=likelihood.name,
+        table=table,
+        kind=kind,
+        axes=names[: len(lengths)],
+        core=tuple(name for name in names[len(lengths) :] if isinstance(name, str)),
+        lengths=lengths,
+        rows=rows or (None,) * len(table.shape[:-1]),
+        trials=trials_of(rv, kind, lengths),
+        parents=tuple(zip(likelihood.parents, stored_parents(likelihood, model), strict=True)),
+        stored=stored,
+    )

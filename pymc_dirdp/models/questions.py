@@ -1,0 +1,210 @@
+"""Where a model leaves open whose records it holds: what is asked, and lines that answer it."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from pymc_dirdp.models.observation import Observation
+from pymc_dirdp.models.shared_data import same_data
+from pymc_dirdp.models.stated import Stated, as_code
+
+__all__ = ["question"]
+
+# A bound to start from where the model's own number is private.
+_BOUND = 10
+
+# What is asked of one observed variable or of two, and the answers to try: a statement and its meaning.
+_Answer = tuple[Stated, str]
+
+
+def question(
+    together: Sequence[Observation], stated: Stated, public: bool, works: Callable[[Stated], bool]
+) -> str | None:
+    """What has to be asked before these variables, which one person may feed, are released; None if nothing.
+
+    Parameters
+    ----------
+    together : sequence of Observation
+        Those of one group of people.
+    stated : Stated
+        What was said so far.
+    public : bool
+        Whether numbers of records may be named.
+    works : callable
+        Whether a statement answers all that is open. Only lines that do are offered.
+
+    Returns
+    -------
+    text : str or None
+        With a line for each answer, as arguments of `plan` or `sample`.
+    """
+    for opening, answers in _open(together, stated, public):
+        lines = [
+            (_written(said), why)
+            for said, why in ((_completed(said, together, works), why) for said, why in answers)
+            if said is not None
+        ]
+        width = max((len(line) for line, _ in lines), default=0)
+        offered = "\n".join(f"    {line:<{width}}  # {why}" for line, why in dict(lines).items())
+        return f"Cannot say whom this release would protect: {opening} Say which, by one of\n{offered}"
+    return None
+
+
+def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iterator[tuple[str, list[_Answer]]]:
+    for observed in together:
+        asked = _of_one(observed, stated, public)
+        if asked is not None:
+            yield asked
+    for one, other in combinations(together, 2):
+        link = _link(one, other)
+        if link is not None:
+            axes = [axis for axis in one.axes if axis in other.axes]
+            yield (
+                f"{link}, so what one person can change is in both.",
+                [
+                    *((replace(stated, unit=(axis,)), _people(axis, "one record in each")) for axis in axes[:1]),
+                    (replace(stated, contribution=1), "a person holds one record of each table at most"),
+                    (replace(stated, contribution=2), "a person holds 2 records of each table at most, anywhere"),
+                ],
+            )
+
+
+def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, list[_Answer]] | None:
+    name = repr(observed.name)
+    several = observed.most_trials > 1
+    first = (*observed.summed, *observed.kept)[:1]
+    if (chain := observed.chain_axis) is not None:
+        people = [axis for axis in range(len(observed.axes)) if axis != chain]
+        bound = observed.lengths[chain] if public else _BOUND
+        return (
+            f"{name} takes its rows of {observed.table.name!r} from itself some steps earlier or later, so a person "
+            "may stand behind a whole sequence of records.",
+            [
+                *(
+                    (_unit(stated, observed, (axis,)), _people(observed.axes[axis], "a sequence"))
+                    for axis in people[:1]
+                ),
+                (replace(stated, contribution=max(2, bound)), "a person holds a whole sequence (or put your bound)"),
+                (replace(stated, contribution=2), "each entry of a sequence is another person's: it is in two records"),
+            ],
+        )
+    if several and observed.parents:
+        parents = " and ".join(repr(parent) for parent, _ in observed.parents)
+        return (
+            f"{name} holds {_trials(observed, public)} behind the observed parent {parents}: whoever moves there "
+            "takes all of them along.",
+            _trial_answers(observed, first, stated, public),
+        )
+    if several and observed.integrated and observed.lengths:
+        return (
+            f"{name} holds {_trials(observed, public)} in each row of {observed.table.name!r}, and a row may be one "
+            "person or many.",
+            _trial_answers(observed, first, stated, public),
+        )
+    if observed.summed and (observed.kept or len(observed.summed) > 1):
+        shape = " x ".join(map(str, observed.lengths))
+        how_many = f"{shape} observations" if public else "observations"
+        others = [_axis(axis) for axis in observed.axes if axis != observed.axes[first[0]]]
+        each = f"each has a record for every entry of {' x '.join(others)}"
+        return (
+            f"{name} has {how_many} over the axes ({', '.join(map(repr, observed.axes))}), and a person may stand "
+            "behind several of them.",
+            [
+                (_unit(stated, observed, first), _people(observed.axes[first[0]], each)),
+                (replace(stated, contribution=_held(observed, first, public)), _anywhere(observed, first, public)),
+                (
+                    _unit(stated, observed, tuple(range(len(observed.axes)))),
+                    "every observation is another person",
+                ),
+                *([(replace(stated, contribution=1), "every record is another person")] * several),
+            ],
+        )
+    if observed.summed and several:
+        return (
+            f"{name} holds {_trials(observed, public)} in each entry of {_axis(observed.axes[first[0]])}, and a "
+            "person may stand behind several of them.",
+            _trial_answers(observed, first, stated, public),
+        )
+    return None
+
+
+def _trial_answers(observed: Observation, first: tuple[int, ...], stated: Stated, public: bool) -> list[_Answer]:
+    held = _held(observed, first, public)
+    return [
+        *((_unit(stated, observed, (axis,)), _people(observed.axes[axis], "all its trials")) for axis in first),
+        (replace(stated, contribution=held), _anywhere(observed, first, public)),
+        (replace(stated, contribution=1), "every trial is another person"),
+        *([] if first else [(replace(stated, contribution=2), "a person holds 2 trials at most")]),
+    ]
+
+
+def _link(one: Observation, other: Observation) -> str | None:
+    """How two observed variables hang together by the codes of their parents."""
+    for child, parent in ((one, other), (other, one)):
+        for name, codes in child.parents:
+            if same_data(codes, parent.stored):
+                called = "" if name == parent.name else f" ({name})"
+                return f"{child.name!r} takes its rows from what is observed in {parent.name!r}{called}"
+    for name, codes in one.parents:
+        if any(same_data(codes, others) for _, others in other.parents):
+            return f"{one.name!r} and {other.name!r} take their rows from the same parent ({name})"
+    return None
+
+
+def _unit(stated: Stated, observed: Observation, axes: tuple[int, ...]) -> Stated:
+    return replace(stated, unit=tuple(observed.axes[axis] for axis in axes))
+
+
+def _completed(said: Stated, together: Sequence[Observation], works: Callable[[Stated], bool]) -> Stated | None:
+    """The answer with what else has to be said for it; None if it is no answer here."""
+    if not said.unit and said.contribution is None:
+        return None
+    differing = tuple(observed.name for observed in together if observed.trials is not None)
+    candidates = [said]
+    if said.unit:
+        candidates += [replace(said, public_n=(name,)) for name in differing]
+        candidates += [replace(said, public_n=differing), replace(said, max_records_per_person=_BOUND)]
+    return next((candidate for candidate in candidates if works(candidate)), None)
+
+
+def _written(said: Stated) -> str:
+    """A statement as arguments."""
+    unit = said.unit[0] if len(said.unit) == 1 else said.unit
+    parts = [f"unit={as_code(unit)}"] if said.unit else []
+    parts += [f"contribution={said.contribution}"] if said.contribution is not None else []
+    parts += [f"public_n={as_code(list(said.public_n))}"] if said.public_n else []
+    if said.max_records_per_person is not None:
+        parts += [f"max_records_per_person={said.max_records_per_person}"]
+    if said.disjoint is not None:
+        parts += [f"disjoint={as_code([list(group) for group in said.disjoint])}"]
+    return ", ".join(parts)
+
+
+def _held(observed: Observation, people: tuple[int, ...], public: bool) -> int:
+    """How many records an entry of an axis holds, as far as that is public; otherwise a bound to start from."""
+    trials = observed.one_number_of_trials
+    others = [axis for axis in range(len(observed.axes)) if axis not in people]
+    # The lengths of rows are those of the prior, so they are public in any case.
+    known = public or (observed.trials is None and set(others) <= set(observed.kept))
+    if trials is None or not known:
+        return _BOUND
+    return max(2, trials * math.prod(observed.lengths[axis] for axis in others))
+
+
+def _anywhere(observed: Observation, people: tuple[int, ...], public: bool) -> str:
+    return f"a person holds {_held(observed, people, public)} records at most, anywhere (or put your bound)"
+
+
+def _trials(observed: Observation, public: bool) -> str:
+    n = observed.one_number_of_trials
+    return "several trials" if n is None or not public else f"n={n} trials"
+
+
+def _people(axis: str | int, each: str) -> str:
+    hint = "" if isinstance(axis, str) else " (name it with dims=)"
+    return f"{_axis(axis)} holds the people: {each}{hint}"
+
+
+def _axis(axis: str | int) -> str:
+    return repr(axis) if isinstance(axis, str) else f"axis {axis}"

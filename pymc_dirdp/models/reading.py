@@ -1,0 +1,258 @@
+"""Whose records does a model hold? The answer of a plan: for each table what one person adds, and in words."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+
+from pymc_dirdp.adjacency import Adjacency
+from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
+from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
+from pymc_dirdp.models.likelihoods import refusal
+from pymc_dirdp.models.observation import Observation, observation
+from pymc_dirdp.models.protected import neighbours, protected, unit_label
+from pymc_dirdp.models.public import check_public
+from pymc_dirdp.models.questions import question
+from pymc_dirdp.models.stated import Stated, as_code
+from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.unit import added, contribution_of, largest, people_axes
+from pymc_dirdp.privacy.contribution import Contribution
+
+__all__ = ["Reading", "check_people", "read"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one person can change. Public, without graph, model or data.
+
+    Attributes
+    ----------
+    stated : Stated
+        What the user said.
+    contributions : tuple of (str, Contribution)
+        For each table, what one person adds to it at most.
+    groups : tuple of tuple of str
+        Names of tables that one person's records may feed together.
+    label : str
+        What the unit is called: "record", "person", "hospital, person", "axis 0", "at most 3 records".
+    n_units : int or None
+        How many units there are, where a unit is an axis and their number is public.
+    protected : str
+        Who is protected, in a sentence.
+    neighbours : str
+        What two neighbouring data sets are, in a sentence.
+    sizes_are_public : bool
+        Whether the number of records of each table is public.
+    """
+
+    stated: Stated
+    contributions: tuple[tuple[str, Contribution], ...]
+    groups: tuple[tuple[str, ...], ...]
+    label: str
+    n_units: int | None
+    protected: str
+    neighbours: str
+    sizes_are_public: bool
+
+    def contribution(self, name: str) -> Contribution:
+        """What one person adds to the table of this name."""
+        return dict(self.contributions)[name]
+
+
+def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adjacency, *, ask: bool = True) -> Reading:
+    """Read the people off a model.
+
+    Parameters
+    ----------
+    found : sequence of Table
+        Those that :func:`pymc_dirdp.tables` finds.
+    model : pymc.Model
+    stated : Stated
+        What the user says.
+    relation : Adjacency
+        What one person can change.
+    ask : bool, default True
+        Whether the error for an open question offers answers, each of which is tried.
+
+    Returns
+    -------
+    reading : Reading
+
+    Raises
+    ------
+    UnsupportedModelError
+        If the model leaves open whose records it holds, with lines to choose from; or if something would be published
+        that is not public.
+    ArgumentError
+        If what was said does not fit the model.
+
+    References
+    ----------
+    Theory, sections 14 and 15.
+    """
+    # Before the data are looked at, so that a name that is misspelt is found first.
+    groups, anybody = groups_of_people(found, stated.disjoint)
+    observations = [observation(table, likelihood, model) for table in found for likelihood in table.likelihoods]
+    _refuse_unknown_axes(observations, stated)
+    refuse_shared_data(groups, observations)
+    check_public(observations, model, stated, relation)
+    parts: dict[str, list[Contribution]] = {table.name: [] for table in found}
+    fed: list[tuple[str, ...]] = []
+    others = False
+    for group in groups:
+        together = [observed for observed in observations if observed.name in group | anybody]
+        of_group = _of_group(together, stated, relation)
+        if of_group is None:
+            of_group = dict.fromkeys((observed.table.name for observed in together), Contribution())
+            _refuse_open(together, found, model, stated, relation, ask)
+            others = bool(stated.unit)
+        for name, contribution in of_group.items():
+            parts[name].append(contribution)
+        fed.append(tables_of(found, group | anybody))
+    contributions = tuple((table.name, largest(parts[table.name], table.shape).fitted(table.shape)) for table in found)
+    n_units = _number_of_units(observations, stated) if relation.records_are_public else None
+    return Reading(
+        stated=stated,
+        contributions=contributions,
+        groups=tuple(fed),
+        label=unit_label(stated, others=others),
+        n_units=n_units,
+        protected=protected(stated, relation, found, dict(contributions), fed, n_units, others=others),
+        neighbours=neighbours(stated, relation, found, dict(contributions), fed),
+        sizes_are_public=relation.records_are_public and stated.max_records_per_person is None,
+    )
+
+
+def check_people(found: Sequence[Table], model: pm.Model, stated: Stated) -> None:
+    """Refuse data in which a person holds more records than `max_records_per_person`. How many records is a secret.
+
+    Raises
+    ------
+    DataError
+        It says in which observed variable, and not who or how many.
+    """
+    most = stated.max_records_per_person
+    if most is None:
+        return
+    for table in found:
+        for likelihood in table.likelihoods:
+            observed = observation(table, likelihood, model)
+            people = people_axes(observed, stated)
+            if people is not None and np.any(observed.records_of(people) > most):
+                raise DataError(
+                    f"Some entry of {stated.unit_text} holds more than max_records_per_person={most} records of "
+                    f"{observed.name!r}. Leave records out, or plan for more."
+                )
+
+
+def _of_group(
+    together: Sequence[Observation], stated: Stated, relation: Adjacency
+) -> Mapping[str, Contribution] | None:
+    """What a person of this group adds to each table, as far as it was said; None where nothing was."""
+    tables = {observed.table.name: observed.table for observed in together}
+    if stated.contribution is not None:
+        for name in tables:
+            _refuse_many(name, [o.name for o in together if o.table.name == name], stated.contribution)
+        return dict.fromkeys(tables, Contribution(stated.contribution))
+    having = [observed for observed in together if stated.unit and people_axes(observed, stated) is not None]
+    if not having:
+        # Nothing was said, or other people feed this group, who are no entries of the unit.
+        for name in tables:
+            _refuse_many(name, [o.name for o in together if o.table.name == name], 1)
+        return None
+    for observed in together:
+        if observed not in having:
+            raise _lacking(observed, having, stated)
+        if (axis := observed.long_chain_axis) is not None and axis in (people_axes(observed, stated) or ()):
+            raise refusal(
+                observed.name,
+                f"is a sequence along {_axis(observed, axis)}, which {stated.unit_text} names: each of its entries is "
+                "in several records",
+                "Name another axis, or say with contribution= how many records a person holds at most.",
+            )
+    return {
+        name: added(
+            [contribution_of(observed, stated, relation) for observed in together if observed.table.name == name],
+            table.shape,
+        )
+        for name, table in tables.items()
+    }
+
+
+def _refuse_open(
+    together: Sequence[Observation],
+    found: Sequence[Table],
+    model: pm.Model,
+    stated: Stated,
+    relation: Adjacency,
+    ask: bool,
+) -> None:
+    def works(said: Stated) -> bool:
+        # An answer that leaves something else open is none; asking again would not end.
+        if not ask:
+            return False
+        try:
+            read(found, model, said, relation, ask=False)
+        except (UnsupportedModelError, ArgumentError):
+            return False
+        return True
+
+    asked = question(together, stated, relation.records_are_public and stated.max_records_per_person is None, works)
+    if asked is not None:
+        raise UnsupportedModelError(asked)
+
+
+def _refuse_unknown_axes(observations: Sequence[Observation], stated: Stated) -> None:
+    """A unit that no observed variable has is a slip."""
+    dims = sorted({axis for observed in observations for axis in observed.axes if isinstance(axis, str)})
+    most = max((len(observed.axes) for observed in observations), default=0)
+    cores = {dim for observed in observations for dim in observed.core}
+    for axis in stated.unit:
+        if isinstance(axis, str) and axis not in dims and axis not in cores:
+            near = difflib.get_close_matches(axis, dims, n=1, cutoff=0.4)
+            known = f"They have {', '.join(map(repr, dims))}." if dims else "Name axes with dims=, or give a number."
+            hint = f"Did you mean {near[0]!r}?" if near else known
+            raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
+        if isinstance(axis, int) and axis >= most:
+            raise ArgumentError(f"unit={axis} is no axis of any observation. They have {most} at most, from 0 on.")
+
+
+def _lacking(observed: Observation, having: Sequence[Observation], stated: Stated) -> ArgumentError:
+    names = list(dict.fromkeys(other.name for other in having))
+    what = "a dim" if all(isinstance(axis, str) for axis in stated.unit) else "an axis"
+    listed = " and ".join(map(repr, names))
+    return ArgumentError(
+        f"{stated.unit_text} is {what} of {listed} but not of {observed.name!r}, so it is unknown what a person can "
+        f"change in {observed.name!r}. Give {observed.name!r} the dim, or say with "
+        f"disjoint={as_code([names, [observed.name]])} that other people feed it."
+    )
+
+
+def _refuse_many(name: str, likelihoods: list[str], contribution: int) -> None:
+    if len(likelihoods) > contribution:
+        raise refusal(
+            name,
+            f"is used twice: {likelihoods[0]!r} and {likelihoods[1]!r} may hold the same records",
+            "Give each its own parameter, observe the summed counts once, say with disjoint=[[...], [...]] that "
+            f"different people feed them, or with contribution={len(likelihoods)} that one person feeds them all.",
+        )
+
+
+def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int | None:
+    """The number of people where all observed variables agree on it."""
+    numbers = set()
+    for observed in observations:
+        axes = people_axes(observed, stated) if stated.unit else None
+        if axes is not None:
+            count = 1
+            for axis in axes:
+                count *= observed.lengths[axis]
+            numbers.add(count)
+    return numbers.pop() if len(numbers) == 1 else None
+
+
+def _axis(observed: Observation, axis: int) -> str:
+    name = observed.axes[axis]
+    return f"the dim {name!r}" if isinstance(name, str) else f"axis {name}"

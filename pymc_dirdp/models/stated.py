@@ -1,0 +1,116 @@
+"""What the user says of people: whose records there are, and which numbers anybody may know."""
+
+import json
+import numbers
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pymc_dirdp.checks import integer
+from pymc_dirdp.errors import ArgumentError
+
+__all__ = ["Stated", "Unit", "as_code", "stated"]
+
+Unit = str | int | tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Checked words of the user about people. Public.
+
+    Attributes
+    ----------
+    unit : tuple of str or int
+        The dims or numbers of the axes whose entries are the people; empty if nothing was said.
+    contribution : int or None
+        How many records of each table a person holds at most, anywhere; None if nothing was said.
+    public_n : tuple of str
+        Observed variables whose number of trials anybody may know.
+    max_records_per_person : int or None
+        With a unit: how many records a person holds at most in each observed variable; how many is private.
+    disjoint : tuple of tuple of str, or None
+        Groups of tables or observed variables that other people feed.
+    """
+
+    unit: tuple[str | int, ...] = ()
+    contribution: int | None = None
+    public_n: tuple[str, ...] = ()
+    max_records_per_person: int | None = None
+    disjoint: tuple[tuple[str, ...], ...] | None = None
+
+    @property
+    def unit_text(self) -> str:
+        """The unit as the user writes it, or what stands in its place."""
+        if not self.unit:
+            return "single records" if self.contribution in (None, 1) else f"contribution={self.contribution}"
+        return f"unit={self.unit[0]!r}" if len(self.unit) == 1 else f"unit={self.unit!r}"
+
+
+def as_code(value: object) -> str:
+    """A name, a number, or a list or tuple of these, as it is written in Python with double quotes."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(as_code, value))})"
+    return f"[{', '.join(map(as_code, value))}]" if isinstance(value, list) else repr(value)
+
+
+def stated(
+    *,
+    unit: Unit | None,
+    contribution: int | None,
+    public_n: Iterable[str],
+    max_records_per_person: int | None,
+    disjoint: Iterable[Iterable[str]] | None,
+) -> Stated:
+    """What was said, or an ArgumentError if it contradicts itself."""
+    axes = _axes(unit)
+    if contribution is not None:
+        contribution = integer(1, contribution=contribution)
+    if max_records_per_person is not None:
+        max_records_per_person = integer(1, max_records_per_person=max_records_per_person)
+    said = Stated(axes, contribution, _names(public_n), max_records_per_person, _groups(disjoint))
+    if axes and contribution is not None:
+        raise ArgumentError(
+            f"{said.unit_text} and contribution={contribution} both say what one person can change. Leave one out."
+        )
+    if max_records_per_person is not None and not axes:
+        raise ArgumentError(
+            "max_records_per_person counts the records of the entries of unit=. Say unit= too, or contribution= in "
+            "its place if a person's records may lie anywhere."
+        )
+    return said
+
+
+def _axes(unit: Unit | None) -> tuple[str | int, ...]:
+    if unit is None:
+        return ()
+    given = unit if isinstance(unit, tuple | list) else (unit,)
+    for axis in given:
+        whole = isinstance(axis, numbers.Integral) and not isinstance(axis, bool) and int(axis) >= 0
+        if not isinstance(axis, str) and not whole:
+            raise ArgumentError(
+                f"Expected unit to be the name of a dim, the number of an axis from 0 on, or a tuple of these, got a "
+                f"{type(axis).__name__}{' below 0' if isinstance(axis, numbers.Integral) else ''}."
+            )
+    if not given or len(set(given)) < len(given):
+        raise ArgumentError("Expected unit to name at least one axis, and each of them once.")
+    return tuple(axis if isinstance(axis, str) else int(axis) for axis in given)
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ArgumentError("Expected public_n to be a list of names of observed variables: write ['name'].")
+    return tuple(names)
+
+
+def _groups(disjoint: Iterable[Iterable[str]] | None) -> tuple[tuple[str, ...], ...] | None:
+    if disjoint is None:
+        return None
+    groups = []
+    for group in disjoint:
+        if isinstance(group, str):
+            raise ArgumentError(
+                f"Expected disjoint to hold groups of names, got the name {group!r}: write [[...], ...]."
+            )
+        groups.append(tuple(group))
+    return tuple(groups)

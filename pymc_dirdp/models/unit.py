@@ -1,0 +1,123 @@
+"""What one person can change in each table, read off the axes of the model: the table of Theory, section 14."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from pymc_dirdp.adjacency import Adjacency
+from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
+from pymc_dirdp.models.observation import Observation
+from pymc_dirdp.models.stated import Stated, as_code
+from pymc_dirdp.privacy.contribution import Contribution
+
+__all__ = ["added", "contribution_of", "largest", "people_axes"]
+
+
+def people_axes(observed: Observation, stated: Stated) -> tuple[int, ...] | None:
+    """The batch axes of an observed variable that hold the people; None if it lacks one of them.
+
+    Raises
+    ------
+    ArgumentError
+        If the unit is the dim of the categories.
+    """
+    found = []
+    for axis in stated.unit:
+        if axis in observed.core:
+            raise ArgumentError(
+                f"{stated.unit_text} is the dim of the categories of {observed.name!r}, so its entries are no people. "
+                f"Name another axis of {observed.name!r}: {_listed(observed.axes)}."
+            )
+        if isinstance(axis, str) and axis in observed.axes:
+            found.append(observed.axes.index(axis))
+        elif isinstance(axis, int) and axis < len(observed.axes):
+            found.append(axis)
+        else:
+            return None
+    if len(set(found)) < len(found):
+        raise ArgumentError(f"{stated.unit_text} names an axis of {observed.name!r} twice. Name each of them once.")
+    return tuple(found)
+
+
+def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) -> Contribution:
+    """What one person, who is an entry of the unit's axes, adds to the table of this observed variable.
+
+    A row axis that follows an axis of the unit is `"own"`, one that follows another axis `"each"`, and one whose rows
+    are chosen by codes is `"any"`. The person's records in a block are the trials of one observation times the lengths
+    of the other axes that are summed.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If the number of records of a person is data, or the shape of the release would show who takes part.
+    ArgumentError
+        If `max_records_per_person` is less than what the shape of the observations says.
+    """
+    people = people_axes(observed, stated)
+    assert people is not None
+    axes = tuple("any" if axis is None else "own" if axis in people else "each" for axis in observed.rows)
+    if not relation.records_are_public and people and set(people) <= set(observed.kept):
+        raise UnsupportedModelError(
+            f"The rows of {observed.table.name!r} are the units of {stated.unit_text}, so under add-remove the shape "
+            'of the release would show who takes part. Use adjacency="replace-one", where the list of people is public.'
+        )
+    outside = [axis for axis in range(len(observed.lengths)) if axis not in people]
+    if (most := stated.max_records_per_person) is not None:
+        held = math.prod(observed.lengths[axis] for axis in outside)
+        if observed.trials is None and held > most:
+            raise ArgumentError(
+                f"max_records_per_person={most} is less than what {observed.name!r} says: each entry of "
+                f"{stated.unit_text} holds more records by its shape. Raise it."
+            )
+        # They may all lie in one row, so "each" would promise too little.
+        return Contribution(most, tuple("own" if axis == "own" else "any" for axis in axes))
+    _refuse_private_trials(observed, people, stated, relation)
+    return Contribution(max(1, observed.most_in_a_block(people)), axes)
+
+
+def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: Stated, relation: Adjacency) -> None:
+    if not observed.trials_differ_along(people):
+        return
+    if not relation.records_are_public:
+        raise UnsupportedModelError(
+            f"{stated.unit_text} under adjacency='add-remove' keeps private who takes part, but 'n' of "
+            f"{observed.name!r} differs between them. Add max_records_per_person=m (then the number of records is "
+            "private: pass n_records= for planning)."
+        )
+    if observed.name not in stated.public_n:
+        raise UnsupportedModelError(
+            f"{stated.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' of "
+            f"{observed.name!r} differs between them and is not named public. Add "
+            f"public_n={as_code([observed.name])} if anybody may know it, or max_records_per_person=m (then the number "
+            "of records is private: pass n_records= for planning)."
+        )
+
+
+def added(parts: Sequence[Contribution], shape: tuple[int, ...]) -> Contribution:
+    """What a person adds in all, who adds each of these to the same table.
+
+    Blocks that overlap are united: a row axis along which the patterns differ becomes `"any"`, and what lay in each
+    entry along `"each"` lies anywhere then, so many times as the axis is long.
+    """
+    axes, parts = _united([part.fitted(shape) for part in parts], shape)
+    return Contribution(sum(part.records for part in parts), axes)
+
+
+def largest(parts: Sequence[Contribution], shape: tuple[int, ...]) -> Contribution:
+    """What a person adds at most, who adds one of these to the same table."""
+    axes, parts = _united([part.fitted(shape) for part in parts], shape)
+    return Contribution(max(part.records for part in parts), axes)
+
+
+def _united(parts: Sequence[Contribution], shape: tuple[int, ...]) -> tuple[tuple[str, ...], Sequence[Contribution]]:
+    """The same contributions with one pattern for all: each is at most what it becomes."""
+    patterns = [{part.axes[axis] for part in parts} for axis in range(len(shape) - 1)]
+    axes = tuple(next(iter(pattern)) if len(pattern) == 1 else "any" for pattern in patterns)
+    united = []
+    for part in parts:
+        lost = [axis for axis, (old, new) in enumerate(zip(part.axes, axes, strict=True)) if old == "each" != new]
+        united.append(Contribution(part.records * math.prod(shape[axis] for axis in lost), axes))
+    return axes, united
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(map(repr, names)) or "it has none"

@@ -1,0 +1,760 @@
+"""Ordinary models, each with the reading that is expected: whose records they are, what is public, what is asked.
+
+Each animal is a function that builds a model and says what becomes of it. `is_read` gives the unit and, for each table,
+how many records a person holds in a block of cells, the pattern of the table's row axes, and the public number of
+records. `is_asked` gives words of the question; `is_refused` words of the refusal.
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_dirdp as pmd
+from pymc_dirdp.adjacency import adjacency_named
+from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
+from pymc_dirdp.models.observations import total_records
+from pymc_dirdp.models.reading import read
+from pymc_dirdp.models.stated import stated
+from pymc_dirdp.models.tables import tables
+
+RNG = np.random.default_rng(11)
+PEOPLE, ITEMS, TIMES, LEVELS = 40, 5, 3, 3
+ANSWERS = RNG.integers(0, LEVELS, (PEOPLE, ITEMS))
+VISITS = RNG.integers(0, LEVELS, (PEOPLE, ITEMS, TIMES))
+CODES = RNG.integers(0, LEVELS, PEOPLE)
+GROUP = RNG.integers(0, 4, PEOPLE)
+YES = RNG.integers(0, 2, PEOPLE)
+PATHS = RNG.integers(0, LEVELS, (PEOPLE, 6))
+WORDS = RNG.multinomial(50, np.full(LEVELS, 1 / LEVELS), PEOPLE)
+LENGTHS = RNG.integers(3, 30, PEOPLE)
+TEXTS = np.array([RNG.multinomial(n, np.full(LEVELS, 1 / LEVELS)) for n in LENGTHS])
+HAIR = np.array([108, 286, 71, 127])
+
+
+class Animal(NamedTuple):
+    build: object
+    said: dict
+    relation: str
+    expected: dict
+
+
+ZOO: dict[str, Animal] = {}
+
+
+def _add(said, relation, expected):
+    def added(build):
+        name = build.__name__ + "".join(f", {key}={value}" for key, value in said.items())
+        name += ", add-remove" if relation == "add-remove" else ""
+        assert name not in ZOO
+        ZOO[name] = Animal(build, said, relation, expected)
+        return build
+
+    return added
+
+
+def is_read(label, blocks, n=None, /, *, relation="replace-one", **said):
+    return _add(said, relation, {"unit": label, "blocks": blocks, "n": n})
+
+
+def is_asked(*words, relation="replace-one", **said):
+    return _add(said, relation, {"words": ("Cannot say whom", *words), "lines": True})
+
+
+def is_refused(*words, relation="replace-one", **said):
+    return _add(said, relation, {"words": words, "lines": False})
+
+
+def coords(**lengths):
+    return {name: [f"{name} {i}" for i in range(length)] for name, length in lengths.items()}
+
+
+def flat(*shape, name="p", dims=None):
+    return pm.Dirichlet(name, np.ones(shape), dims=dims)
+
+
+# One table of counts: each of them is a person
+
+
+@is_read("record", {"p": (1,)}, {"p": 592})
+@is_read("record", {"p": (1,)}, {"p": 592}, contribution=1)
+@is_read("at most 3 records", {"p": (3,)}, {"p": 592}, contribution=3)
+@is_read("record", {"p": (1,)}, relation="add-remove")
+@is_refused("unit='hair' is the dim of the categories of 'students'", unit="hair")
+@is_refused("unit='person' is no dim of any observation", unit="person")
+@is_refused("unit=0 is no axis of any observation", unit=0)
+def hair_colours():
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        pm.Multinomial("students", n=592, p=flat(4, dims="hair"), observed=HAIR, dims="hair")
+    return model
+
+
+@is_read("record", {"rate": (1, "any")}, {"rate": 2436})
+@is_read("record", {"rate": (1, "any")}, relation="add-remove")
+@is_refused("is not named public", 'public_n=["admitted"]', "max_records_per_person=m", unit="department")
+@is_read("department", {"rate": (933, "own")}, {"rate": 2436}, unit="department", public_n=["admitted"])
+def admissions():
+    with pm.Model(coords=coords(department=3)) as model:
+        rate = pm.Beta("rate", 1, 1, dims="department")
+        pm.Binomial("admitted", n=[933, 585, 918], p=rate, observed=[601, 370, 322], dims="department")
+    return model
+
+
+@is_read("record", {"rate": (1, "any")}, {"rate": 200})
+@is_read("axis 0", {"rate": (100, "own")}, {"rate": 200}, unit=0)
+def a_b_test():
+    with pm.Model() as model:
+        pm.Binomial("bought", n=100, p=pm.Beta("rate", 1, 1, shape=2), observed=[13, 21])
+    return model
+
+
+@is_read("record", {"first": (1,), "second": (1,)}, {"first": 50, "second": 60})
+@is_read("record", {"first": (1,), "second": (1,)}, disjoint=[["first"], ["second"]])
+def a_b_test_in_two_tables():
+    with pm.Model() as model:
+        pm.Binomial("a", n=50, p=pm.Beta("first", 1, 1), observed=13)
+        pm.Binomial("b", n=60, p=pm.Beta("second", 1, 1), observed=21)
+    return model
+
+
+@is_read("record", {"p": (1,)}, {"p": 0})
+def nobody_came():
+    with pm.Model() as model:
+        pm.Multinomial("y", n=0, p=flat(3), observed=[0, 0, 0])
+    return model
+
+
+# One answer of each person
+
+
+@is_read("record", {"p": (1,)}, {"p": PEOPLE})
+@is_read("person", {"p": (1,)}, {"p": PEOPLE}, unit="person")
+@is_read("person", {"p": (1,)}, relation="add-remove", unit="person")
+@is_read("axis 0", {"p": (1,)}, unit=0)
+@is_refused("unit='persn' is no dim of any observation. Did you mean 'person'?", unit="persn")
+@is_refused("unit='person' and contribution=3 both say", "Leave one out", unit="person", contribution=3)
+@is_refused("max_records_per_person counts", "Say unit= too", max_records_per_person=3)
+@is_refused("public_n", "'answer'", public_n=["answer"])
+def one_question():
+    with pm.Model(coords=coords(person=PEOPLE)) as model:
+        pm.Categorical("answer", p=flat(LEVELS), observed=CODES, dims="person")
+    return model
+
+
+@is_read("record", {"b": (1,)}, {"b": PEOPLE})
+@is_read("at most 2 records", {"b": (2,)}, contribution=2)
+def coin_tosses():
+    with pm.Model() as model:
+        pm.Bernoulli("heads", p=pm.Beta("b", 1, 1), observed=YES)
+    return model
+
+
+@is_read("record", {"b": (1,)}, {"b": PEOPLE})
+def coin_tosses_as_data():
+    with pm.Model() as model:
+        pm.Bernoulli("heads", p=pm.Beta("b", 1, 1), observed=pm.Data("tosses", YES))
+    return model
+
+
+@is_read("record", {"p": (1,)}, {"p": PEOPLE})
+def answers_as_indicators():
+    with pm.Model() as model:
+        pm.Multinomial("answer", n=1, p=flat(LEVELS), observed=np.eye(LEVELS, dtype=int)[CODES])
+    return model
+
+
+@is_read("record", {"p": (1, "any")}, {"p": 6})
+@is_refused("has one record in each row of 'p'", "shape of the release", relation="add-remove")
+@is_read("axis 0", {"p": (1, "own")}, unit=0)
+@is_refused("The rows of 'p' are the units of unit=0", "under add-remove", relation="add-remove", unit=0)
+def a_probability_for_each_person():
+    with pm.Model() as model:
+        pm.Categorical("answer", p=flat(6, LEVELS), observed=CODES[:6])
+    return model
+
+
+# Surveys: several items of each person
+
+
+@is_asked("'answers' has 40 x 5 observations over the axes (0, 1)", "unit=0", "contribution=5", "unit=(0, 1)")
+@is_asked("'answers' has observations over the axes (0, 1)", relation="add-remove")
+@is_read("axis 0", {"theta": (1, "each")}, {"theta": 200}, unit=0)
+@is_read("axis 0", {"theta": (1, "each")}, unit=0, relation="add-remove")
+@is_read("axis 1", {"theta": (PEOPLE, "own")}, unit=1)
+@is_read("axis 0, axis 1", {"theta": (1, "own")}, unit=(0, 1))
+@is_read("at most 5 records", {"theta": (5, "any")}, contribution=5)
+@is_read("record", {"theta": (1, "any")}, contribution=1)
+@is_read("axis 0", {"theta": (5, "any")}, unit=0, max_records_per_person=5)
+@is_refused("max_records_per_person=4 is less than what 'answers' says", unit=0, max_records_per_person=4)
+def survey_of_rows():
+    with pm.Model() as model:
+        pm.Categorical("answers", p=flat(ITEMS, LEVELS, name="theta"), observed=ANSWERS)
+    return model
+
+
+@is_asked('unit="person"', "contribution=5", 'unit=("person", "item")', "'person' holds the people")
+@is_read("person", {"theta": (1, "each")}, {"theta": 200}, unit="person")
+@is_read("person, item", {"theta": (1, "own")}, unit=("person", "item"))
+@is_refused("unit='answer' is no dim", unit="answer")
+def survey_with_dims():
+    with pm.Model(coords=coords(person=PEOPLE, item=ITEMS)) as model:
+        theta = flat(ITEMS, LEVELS, name="theta")
+        pm.Categorical("answers", p=theta, observed=ANSWERS, dims=("person", "item"))
+    return model
+
+
+@is_asked('unit="person"')
+@is_read("person", {"theta": (1, "each")}, unit="person")
+def survey_with_people_last():
+    with pm.Model(coords=coords(person=PEOPLE, item=ITEMS)) as model:
+        theta = flat(ITEMS, LEVELS, name="theta")
+        pm.Categorical("answers", p=theta[:, None], observed=ANSWERS.T, dims=("item", "person"))
+    return model
+
+
+@is_asked("'ticked' has 40 x 5 observations")
+@is_read("person", {"share": (1, "each")}, unit="person")
+def tick_boxes():
+    with pm.Model(coords=coords(person=PEOPLE, box=ITEMS)) as model:
+        share = pm.Beta("share", 1, 1, dims="box")
+        pm.Bernoulli("ticked", p=share, observed=ANSWERS % 2, dims=("person", "box"))
+    return model
+
+
+@is_asked("'answers' has 40 x 5 observations", "unit=0", "contribution=5")
+@is_read("axis 0", {"p": (5,)}, {"p": 200}, unit=0)
+@is_read("record", {"p": (1,)}, {"p": 200}, contribution=1)
+def the_same_answer_scale_for_all_items():
+    with pm.Model() as model:
+        pm.Categorical("answers", p=flat(LEVELS), observed=ANSWERS)
+    return model
+
+
+@is_read("record", {f"p{i}": (1,) for i in range(ITEMS)}, {f"p{i}": PEOPLE for i in range(ITEMS)})
+@is_read("person", {f"p{i}": (1,) for i in range(ITEMS)}, unit="person")
+def survey_of_columns():
+    with pm.Model(coords=coords(person=PEOPLE)) as model:
+        for i in range(ITEMS):
+            pm.Categorical(f"answer{i}", p=flat(LEVELS, name=f"p{i}"), observed=ANSWERS[:, i], dims="person")
+    return model
+
+
+@is_refused(
+    "unit='person' is a dim of 'a' and 'b' but not of 'c'",
+    "Give 'c' the dim",
+    'disjoint=[["a", "b"], ["c"]]',
+    unit="person",
+)
+@is_read("person | record", {"p": (1,), "q": (1,), "r": (1,)}, unit="person", disjoint=[["a", "b"], ["c"]])
+@is_read("record", {"p": (1,), "q": (1,), "r": (1,)})
+def two_surveys():
+    with pm.Model(coords=coords(person=PEOPLE)) as model:
+        pm.Categorical("a", p=flat(LEVELS, name="p"), observed=CODES, dims="person")
+        pm.Categorical("b", p=flat(LEVELS, name="q"), observed=CODES[::-1], dims="person")
+        pm.Categorical("c", p=flat(LEVELS, name="r"), observed=ANSWERS[:, 0])
+    return model
+
+
+@is_asked("'answers' has 40 x 5 observations")
+@is_read("axis 0", {"theta": (5, "any")}, unit=0)
+def an_axis_of_one_row():
+    with pm.Model() as model:
+        pm.Categorical("answers", p=flat(1, LEVELS, name="theta"), observed=ANSWERS)
+    return model
+
+
+# Repeated measures
+
+
+@is_asked("'visits' has 40 x 5 x 3 observations", 'unit="person"', "contribution=15")
+@is_read("person", {"theta": (TIMES, "each")}, {"theta": 600}, unit="person")
+@is_read("person, time", {"theta": (1, "each")}, unit=("person", "time"))
+@is_read("at most 15 records", {"theta": (15, "any")}, contribution=15)
+def items_over_time():
+    with pm.Model(coords=coords(person=PEOPLE, item=ITEMS, time=TIMES)) as model:
+        theta = flat(ITEMS, LEVELS, name="theta")
+        pm.Categorical("visits", p=theta[:, None], observed=VISITS, dims=("person", "item", "time"))
+    return model
+
+
+@is_read("person", {"theta": (1, "each", "each")}, unit="person")
+@is_asked("'visits' has 40 x 5 x 3 observations")
+def a_row_for_each_item_and_time():
+    with pm.Model(coords=coords(person=PEOPLE, item=ITEMS, time=TIMES)) as model:
+        theta = flat(ITEMS, TIMES, LEVELS, name="theta")
+        pm.Categorical("visits", p=theta, observed=VISITS, dims=("person", "item", "time"))
+    return model
+
+
+@is_read("person", {"theta": (ITEMS, "own")}, unit="person")
+@is_asked("'answers' has 40 x 5 observations", 'unit="item"', 'unit=("person", "item")')
+@is_refused("The rows of 'theta' are the units of unit='person'", unit="person", relation="add-remove")
+def a_row_for_each_person_and_repeated():
+    with pm.Model(coords=coords(person=PEOPLE, item=ITEMS)) as model:
+        theta = flat(PEOPLE, LEVELS, name="theta")
+        pm.Categorical("answers", p=theta[:, None], observed=ANSWERS, dims=("person", "item"))
+    return model
+
+
+@is_asked("n=10 trials in each entry of 'person'", 'unit="person"', "contribution=10", "contribution=1")
+@is_read("person", {"b": (10,)}, {"b": 400}, unit="person")
+@is_read("person", {"b": (10,)}, unit="person", relation="add-remove")
+@is_read("record", {"b": (1,)}, {"b": 400}, contribution=1)
+def tosses_of_each_person():
+    with pm.Model(coords=coords(person=PEOPLE)) as model:
+        pm.Binomial("heads", n=10, p=pm.Beta("b", 1, 1), observed=CODES, dims="person")
+    return model
+
+
+@is_read("record", {"b": (1, "any")}, {"b": 400})
+@is_read("person", {"b": (10, "own")}, {"b": 400}, unit="person")
+@is_refused("are the units of unit='person'", unit="person", relation="add-remove")
+def a_rate_for_each_person():
+    with pm.Model(coords=coords(person=PEOPLE)) as model:
+        pm.Binomial("heads", n=10, p=pm.Beta("b", 1, 1, dims="person"), observed=CODES, dims="person")
+    return model
+
+
+# Documents
+
+
+@is_asked("n=50 trials in each entry of 'document'", 'unit="document"', "contribution=50", "contribution=1")
+@is_read("document", {"topic": (50,)}, {"topic": 2000}, unit="document")
+def documents_of_one_length():
+    with pm.Model(coords=coords(document=PEOPLE, word=LEVELS)) as model:
+        topic = flat(LEVELS, name="topic", dims="word")
+        pm.Multinomial("words", n=50, p=topic, observed=WORDS, dims=("document", "word"))
+    return model
+
+
+@is_asked("several trials in each entry of 'document'", 'public_n=["words"]', "contribution=1")
+@is_refused("keeps the number of records of every person", 'public_n=["words"]', unit="document")
+@is_read("document", {"topic": (LENGTHS.max(),)}, {"topic": LENGTHS.sum()}, unit="document", public_n=["words"])
+@is_read("document", {"topic": (40,)}, unit="document", max_records_per_person=40)
+@is_refused("unit='document' under adjacency='add-remove'", unit="document", relation="add-remove")
+@is_refused("unit='document' under", unit="document", relation="add-remove", public_n=["words"])
+@is_read("document", {"topic": (40,)}, unit="document", max_records_per_person=40, relation="add-remove")
+@is_read("record", {"topic": (1,)}, {"topic": LENGTHS.sum()}, contribution=1)
+def documents_of_other_lengths():
+    with pm.Model(coords=coords(document=PEOPLE, word=LEVELS)) as model:
+        topic = flat(LEVELS, name="topic", dims="word")
+        pm.Multinomial("words", n=LENGTHS, p=topic, observed=TEXTS, dims=("document", "word"))
+    return model
+
+
+@is_asked("'words' holds n=50 trials behind the observed parent 'an array'", "unit=0", "contribution=50")
+@is_read("axis 0", {"topics": (50, "any")}, {"topics": 2000}, unit=0)
+@is_read("record", {"topics": (1, "any")}, {"topics": 2000}, contribution=1)
+def documents_of_classes():
+    with pm.Model() as model:
+        topics = flat(4, LEVELS, name="topics")
+        pm.Multinomial("words", n=50, p=topics[GROUP], observed=WORDS)
+    return model
+
+
+@is_asked("behind the observed parent 'cls'", 'unit="document"', "contribution=50")
+@is_read("document", {"share": (1,), "topics": (50, "any")}, {"share": 40, "topics": 2000}, unit="document")
+def documents_and_their_classes():
+    with pm.Model(coords=coords(document=PEOPLE, word=LEVELS)) as model:
+        cls = pm.Categorical("cls", p=flat(4, name="share"), observed=GROUP, dims="document")
+        topics = flat(4, LEVELS, name="topics")
+        pm.Multinomial("words", n=50, p=topics[cls], observed=WORDS, dims=("document", "word"))
+    return model
+
+
+# Grouped trials
+
+
+@is_asked("'k' holds several trials behind the observed parent 'an array'", "contribution=1")
+@is_read("record", {"rate": (1, "any")}, {"rate": 26}, contribution=1)
+@is_read("axis 0", {"rate": (8, "any")}, {"rate": 26}, unit=0, public_n=["k"])
+@is_refused("is not named public", unit=0)
+def germination():
+    with pm.Model() as model:
+        rate = pm.Beta("rate", 1, 1, shape=3)
+        pm.Binomial("k", n=[5, 6, 7, 8], p=rate[np.array([0, 2, 2, 1])], observed=[1, 2, 3, 4])
+    return model
+
+
+@is_read("record", {"rate": (1, "any")}, {"rate": PEOPLE})
+@is_read("at most 7 records", {"rate": (7, "any")}, contribution=7)
+@is_read("axis 0", {"rate": (1, "any")}, unit=0)
+@is_read("record", {"rate": (1, "any")}, relation="add-remove")
+def a_rate_for_each_group():
+    with pm.Model() as model:
+        pm.Bernoulli("recovered", p=pm.Beta("rate", 1, 1, shape=4)[GROUP], observed=YES)
+    return model
+
+
+@is_asked("several trials in each entry of axis 0")
+def trials_of_several_years():
+    with pm.Model() as model:
+        pm.Binomial("passed", n=[40, 50, 60], p=pm.Beta("rate", 1, 1), observed=[31, 35, 47])
+    return model
+
+
+@is_read("record", {"rate": (1, "any", "any")}, {"rate": 56})
+def trials_in_a_grid():
+    with pm.Model() as model:
+        rate = pm.Beta("rate", 1, 1, shape=(2, 3))
+        n = np.array([[5, 6, 7], [8, 10, 20]])
+        pm.Binomial("passed", n=n, p=rate, observed=n - 3)
+    return model
+
+
+# Networks
+
+
+@is_asked("'wheeze' takes its rows from what is observed in 'smoker'", "unit=0", "contribution=1", "contribution=2")
+@is_read("axis 0", {"share": (1,), "rate": (1, "any")}, {"share": 40, "rate": 40}, unit=0)
+@is_read("record", {"share": (1,), "rate": (1, "any")}, contribution=1)
+@is_refused("'wheeze' and 'smoker' are parent and child", disjoint=[["wheeze"], ["smoker"]])
+def two_nodes():
+    with pm.Model() as model:
+        smoker = pm.Bernoulli("smoker", p=pm.Beta("share", 1, 1), observed=YES)
+        pm.Categorical("wheeze", p=flat(2, LEVELS, name="rate")[smoker], observed=CODES)
+    return model
+
+
+@is_asked("'wheeze' takes its rows from what is observed in 'smoker' (an array)")
+def two_nodes_by_an_equal_array():
+    with pm.Model() as model:
+        pm.Bernoulli("smoker", p=pm.Beta("share", 1, 1), observed=YES)
+        pm.Categorical("wheeze", p=flat(2, LEVELS, name="rate")[YES.copy()], observed=CODES)
+    return model
+
+
+@is_asked("'a' and 'b' take their rows from the same parent", "contribution=1")
+@is_read("axis 0", {"p": (1, "any"), "q": (1, "any")}, unit=0)
+@is_refused("'a' and 'b' hold the same data", disjoint=[["a"], ["b"]])
+def two_children_of_a_parent():
+    with pm.Model() as model:
+        parent = pm.Data("group", GROUP)
+        pm.Categorical("a", p=flat(4, LEVELS, name="p")[parent], observed=CODES)
+        pm.Bernoulli("b", p=pm.Beta("q", 1, 1, shape=4)[parent], observed=YES)
+    return model
+
+
+@is_asked("takes its rows from what is observed in", 'unit="person"')
+@is_read("person", {"p_a": (1,), "p_b": (1, "any"), "p_c": (1, "any", "any")}, unit="person")
+def three_nodes():
+    with pm.Model(coords=coords(person=PEOPLE)) as model:
+        a = pm.Categorical("a", p=flat(4, name="p_a"), observed=GROUP, dims="person")
+        b = pm.Bernoulli("b", p=pm.Beta("p_b", 1, 1, shape=4)[a], observed=YES, dims="person")
+        pm.Categorical("c", p=flat(4, 2, LEVELS, name="p_c")[a, b], observed=CODES, dims="person")
+    return model
+
+
+@is_read("record", {"p_class": (1,), "p_size": (1, "any"), "p_legs": (1, "any")}, {"p_class": 40, "p_size": 40})
+@is_read("record", {"p_class": (1,), "p_size": (1, "any"), "p_legs": (1, "any")}, relation="add-remove")
+def naive_bayes_on_counts():
+    names = {"class": list("abcd"), "size": list("xyz"), "legs": [0, 1]}
+    code = {"size": np.array(list("xyz"))[CODES], "legs": YES}
+    return pmd.naive_bayes(code, np.array(list("abcd"))[GROUP], categories=names, target="class")
+
+
+@is_read("record", {"p_class": (1,), "p_legs": (1, "any"), "p_size": (1, "any", "any")}, {"p_size": 40, "p_legs": 40})
+def network_on_counts():
+    names = {"class": list("abcd"), "size": list("xyz"), "legs": [0, 1]}
+    frame = {"size": np.array(list("xyz"))[CODES], "legs": YES, "class": np.array(list("abcd"))[GROUP]}
+    structure = {"class": [], "legs": ["class"], "size": ["class", "legs"]}
+    return pmd.bayesian_network(frame, structure, categories=names)
+
+
+# Markov chains and sequences
+
+
+@is_asked("'next' takes its rows of 'P' from itself some steps earlier", "unit=0", "contribution=5", "contribution=2")
+@is_asked("some steps earlier", relation="add-remove")
+@is_read("axis 0", {"P": (5, "any")}, {"P": 200}, unit=0)
+@is_read("at most 5 records", {"P": (5, "any")}, contribution=5)
+@is_refused("'next' is a sequence along axis 1, which unit=(0, 1) names", unit=(0, 1))
+def markov_chains():
+    with pm.Model() as model:
+        pm.Categorical("next", p=flat(LEVELS, LEVELS, name="P")[PATHS[:, :-1]], observed=PATHS[:, 1:])
+    return model
+
+
+@is_read("axis 0", {"start": (1,), "P": (5, "any")}, unit=0)
+def markov_chains_with_a_start():
+    with pm.Model() as model:
+        pm.Categorical("first", p=flat(LEVELS, name="start"), observed=PATHS[:, 0])
+        pm.Categorical("next", p=flat(LEVELS, LEVELS, name="P")[PATHS[:, :-1]], observed=PATHS[:, 1:])
+    return model
+
+
+@is_asked("'next' takes its rows of 'P' from itself", "contribution=39", "contribution=2")
+@is_refused("'next' is a sequence along axis 0, which unit=0 names", unit=0)
+def one_long_sequence():
+    with pm.Model() as model:
+        pm.Categorical("next", p=flat(LEVELS, LEVELS, name="P")[CODES[:-1]], observed=CODES[1:])
+    return model
+
+
+@is_asked("'next' takes its rows of 'P' from itself")
+@is_read("axis 0", {"P": (4, "any", "any")}, unit=0)
+def a_chain_of_second_order():
+    with pm.Model() as model:
+        P = flat(LEVELS, LEVELS, LEVELS, name="P")
+        pm.Categorical("next", p=P[PATHS[:, :-2], PATHS[:, 1:-1]], observed=PATHS[:, 2:])
+    return model
+
+
+# Funnels: a number of trials that is data
+
+
+@is_refused("'bought' has a number of trials that is, or depends on, what is observed in 'visited'", "add-remove")
+@is_read("record", {"a": (1,), "b": (1,)}, {"a": 100, "b": 37}, public_n=["bought"])
+@is_read("record", {"a": (1,), "b": (1,)}, relation="add-remove")
+@is_refused("public_n", "Did you mean 'bought'?", public_n=["bougth"])
+def funnel():
+    with pm.Model() as model:
+        d = pm.Data("d", np.array(37))
+        pm.Binomial("visited", n=100, p=pm.Beta("a", 1, 1), observed=d)
+        pm.Binomial("bought", n=d, p=pm.Beta("b", 1, 1), observed=5)
+    return model
+
+
+@is_refused("'bought' has a number of trials that is, or depends on, what is observed in 'visited'")
+def funnel_by_a_slice():
+    with pm.Model() as model:
+        d = pm.Data("d", np.array([[37, 63], [20, 80]]))
+        pm.Multinomial("visited", n=100, p=flat(2, 2), observed=d)
+        pm.Binomial("bought", n=d[:, 0], p=pm.Beta("b", 1, 1, shape=2), observed=[5, 6])
+    return model
+
+
+@is_refused("'k' has a number of trials that is, or depends on, what is observed in 'y'")
+def funnel_by_a_count_of_codes():
+    with pm.Model() as model:
+        y = pm.Data("y_data", CODES)
+        pm.Categorical("y", p=flat(LEVELS), observed=y)
+        n = pm.math.stack([pm.math.eq(y, k).sum() for k in range(LEVELS)])
+        pm.Binomial("k", n=n, p=pm.Beta("b", 1, 1, shape=LEVELS), observed=[1, 2, 3])
+    return model
+
+
+@is_refused("'second' has a number of trials that is, or depends on, what is observed in 'first'")
+@is_read("record", {"a": (1, "any"), "b": (1, "any")}, {"a": 200, "b": 57}, public_n=["second"])
+def funnel_by_an_equal_array():
+    with pm.Model() as model:
+        pm.Binomial("first", n=100, p=pm.Beta("a", 1, 1, shape=2), observed=[37, 20])
+        pm.Binomial("second", n=np.array([37, 20]), p=pm.Beta("b", 1, 1, shape=2), observed=[5, 6])
+    return model
+
+
+@is_refused("'second' has a number of trials that is, or depends on, what is observed in 'first'")
+def funnel_of_those_who_failed():
+    with pm.Model() as model:
+        pm.Binomial("first", n=100, p=pm.Beta("a", 1, 1, shape=2), observed=[37, 20])
+        pm.Binomial("second", n=np.array([63, 80]), p=pm.Beta("b", 1, 1, shape=2), observed=[5, 6])
+    return model
+
+
+@is_read("record", {"a": (1,), "b": (1,)}, {"a": 100, "b": 37})
+def one_number_may_agree_by_chance():
+    with pm.Model() as model:
+        pm.Binomial("first", n=100, p=pm.Beta("a", 1, 1), observed=37)
+        pm.Binomial("second", n=37, p=pm.Beta("b", 1, 1), observed=5)
+    return model
+
+
+@is_read("record", {"p": (1,), "q": (1, "any")}, {"p": 592, "q": 592})
+def counts_by_hand_as_naive_bayes_has_them():
+    with pm.Model() as model:
+        pm.Multinomial("hair", n=592, p=flat(4), observed=HAIR)
+        pm.Binomial("tall", n=HAIR, p=pm.Beta("q", 1, 1, shape=4), observed=[8, 86, 71, 0])
+    return model
+
+
+@is_read("record", {"p": (1, "any")}, {"p": 2000})
+def the_total_of_its_own_counts():
+    with pm.Model() as model:
+        x = pm.Data("x", WORDS)
+        pm.Multinomial("y", n=x.sum(axis=-1), p=flat(PEOPLE, LEVELS), observed=x)
+    return model
+
+
+@is_refused("'k' has a number of trials that is, or depends on, what is observed in 'k'")
+def trials_from_its_own_successes():
+    with pm.Model() as model:
+        k = pm.Data("k_data", np.array([3, 4]))
+        pm.Binomial("k", n=2 * k, p=pm.Beta("b", 1, 1, shape=2), observed=k)
+    return model
+
+
+@is_read("record", {"p": (1,), "b": (1,)}, {"p": PEOPLE, "b": PEOPLE})
+def trials_as_many_as_answers():
+    """The length of raw records is public under replace-one; their values are not read."""
+    with pm.Model() as model:
+        y = pm.Data("y_data", CODES)
+        pm.Categorical("y", p=flat(LEVELS), observed=y)
+        pm.Binomial("k", n=y.shape[0], p=pm.Beta("b", 1, 1), observed=7)
+    return model
+
+
+@is_refused("'k' has a number of trials that is, or depends on, what is observed in 'y'", contribution=1)
+def trials_from_codes_of_a_parent():
+    with pm.Model() as model:
+        group = pm.Data("group", GROUP)
+        pm.Categorical("y", p=flat(4, LEVELS)[group], observed=CODES)
+        pm.Binomial("k", n=group.sum(), p=pm.Beta("b", 1, 1), observed=3)
+    return model
+
+
+# Priors that are integrated out
+
+
+@is_read("record", {"y_p": (1,)}, {"y_p": 592})
+@is_read("record", {"y_p": (1,)}, relation="add-remove")
+def integrated_counts():
+    with pm.Model() as model:
+        pm.DirichletMultinomial("y", n=592, a=np.ones(4), observed=HAIR)
+    return model
+
+
+@is_asked("'words' holds several trials in each row of 'words_p'", 'public_n=["words"]', "contribution=1")
+@is_read("record", {"words_p": (1, "any")}, {"words_p": LENGTHS.sum()}, contribution=1)
+@is_read("axis 0", {"words_p": (LENGTHS.max(), "own")}, unit=0, public_n=["words"])
+@is_read("axis 0", {"words_p": (40, "own")}, unit=0, max_records_per_person=40)
+@is_refused("are the units of unit=0", "under add-remove", unit=0, max_records_per_person=40, relation="add-remove")
+@is_asked("several trials in each row", "contribution=1", "contribution=10", relation="add-remove")
+def integrated_documents():
+    with pm.Model() as model:
+        pm.DirichletMultinomial("words", n=LENGTHS, a=np.ones(LEVELS), observed=TEXTS)
+    return model
+
+
+@is_asked("'hits' holds n=20 trials in each row of 'hits_p'", "unit=0", "contribution=20", "contribution=1")
+@is_read("axis 0", {"hits_p": (20, "own")}, {"hits_p": 800}, unit=0)
+def integrated_players():
+    with pm.Model() as model:
+        pm.BetaBinomial("hits", n=20, alpha=1, beta=1, observed=CODES)
+    return model
+
+
+@is_read("record", {"y_p": (1, "any")}, {"y_p": PEOPLE})
+@is_refused("'y' has one record in each row of 'y_p'", "how many people take part", relation="add-remove")
+@is_refused("'y' has", "shape of the release", relation="add-remove", contribution=1)
+@is_refused("shape of the release", relation="add-remove", unit="person")
+def integrated_people():
+    """Finding 13: the shape and the labels of the release said who takes part."""
+    with pm.Model(coords=coords(person=PEOPLE, k=LEVELS)) as model:
+        one_hot = np.eye(LEVELS, dtype=int)[CODES]
+        pm.DirichletMultinomial("y", n=1, a=np.ones(LEVELS), observed=one_hot, dims=("person", "k"))
+    return model
+
+
+# Nested and crossed people
+
+
+@is_asked("'infected' has 8 x 5 observations", 'unit="person"', 'unit=("hospital", "person")')
+@is_read("hospital, person", {"rate": (1, "own")}, {"rate": 40}, unit=("hospital", "person"))
+@is_read("hospital, person", {"rate": (1, "own")}, unit=("hospital", "person"), relation="add-remove")
+@is_read("person", {"rate": (1, "each")}, unit="person")
+@is_read("hospital", {"rate": (5, "own")}, unit="hospital")
+def hospitals_and_people():
+    with pm.Model(coords=coords(hospital=8, person=5)) as model:
+        rate = pm.Beta("rate", 1, 1, dims="hospital")
+        pm.Bernoulli("infected", p=rate[:, None], observed=YES.reshape(8, 5), dims=("hospital", "person"))
+    return model
+
+
+@is_read("school, pupil", {"theta": (1, "own", "each")}, unit=("school", "pupil"))
+@is_read("school", {"theta": (5, "own", "each")}, unit="school")
+def schools_pupils_and_items():
+    with pm.Model(coords=coords(school=8, pupil=5, item=ITEMS)) as model:
+        theta = flat(8, ITEMS, LEVELS, name="theta")
+        answers = ANSWERS.reshape(8, 5, ITEMS)
+        pm.Categorical("answers", p=theta[:, None], observed=answers, dims=("school", "pupil", "item"))
+    return model
+
+
+# One table with two likelihoods
+
+
+@is_refused("'p' is used twice: 'x' and 'y'", "contribution=2", "disjoint")
+@is_read("at most 2 records", {"p": (2,)}, {"p": 80}, contribution=2)
+@is_read("record", {"p": (1,)}, {"p": 80}, disjoint=[["x"], ["y"]])
+@is_read("axis 0", {"p": (2,)}, unit=0)
+def one_table_two_waves():
+    with pm.Model() as model:
+        p = flat(LEVELS)
+        pm.Categorical("x", p=p, observed=CODES)
+        pm.Categorical("y", p=p, observed=ANSWERS[:, 0])
+    return model
+
+
+@is_read("person", {"theta": (6, "any")}, unit="person")
+@is_refused("used twice")
+def rows_by_position_and_by_codes():
+    """One record in each of 5 rows, and one more in any row: six anywhere."""
+    with pm.Model(coords=coords(person=PEOPLE, item=ITEMS)) as model:
+        theta = flat(ITEMS, LEVELS, name="theta")
+        pm.Categorical("all", p=theta, observed=ANSWERS, dims=("person", "item"))
+        pm.Categorical("more", p=theta[GROUP], observed=CODES, dims="person")
+    return model
+
+
+@is_refused("'x' and 'y' hold the same data", disjoint=[["x"], ["y"]])
+def one_array_for_two_groups():
+    with pm.Model() as model:
+        data = pm.Data("data", CODES)
+        pm.Categorical("x", p=flat(LEVELS, name="p"), observed=data)
+        pm.Categorical("y", p=flat(LEVELS, name="q"), observed=data)
+    return model
+
+
+def reading(animal):
+    model = animal.build()
+    nothing = {"unit": None, "contribution": None, "public_n": (), "max_records_per_person": None, "disjoint": None}
+    return read(tables(model), model, stated(**nothing | animal.said), adjacency_named(animal.relation)), model
+
+
+def of(**kinds):
+    found = {name: animal for name, animal in ZOO.items() if ("unit" in animal.expected) == kinds["read"]}
+    return pytest.mark.parametrize("animal", found.values(), ids=found)
+
+
+@of(read=True)
+def test_what_one_person_adds(animal):
+    found, model = reading(animal)
+    assert found.label == animal.expected["unit"]
+    blocks = {name: (adds.records, *adds.axes) for name, adds in found.contributions}
+    assert blocks == animal.expected["blocks"]
+    for table in tables(model):
+        if table.name in (animal.expected["n"] or {}):
+            assert found.sizes_are_public
+            assert total_records(table, model) == animal.expected["n"][table.name]
+
+
+@of(read=False)
+def test_what_is_asked_or_refused(animal):
+    with pytest.raises((UnsupportedModelError, ArgumentError)) as caught:
+        reading(animal)
+    for word in animal.expected["words"]:
+        assert word in str(caught.value), str(caught.value)
+    assert ("Cannot say whom" in str(caught.value)) == animal.expected["lines"]
+
+
+ASKED = {name: animal for name, animal in ZOO.items() if animal.expected.get("lines")}
+
+
+@pytest.mark.parametrize("animal", ASKED.values(), ids=ASKED)
+def test_every_line_that_is_offered_works_when_it_is_pasted(animal):
+    with pytest.raises(UnsupportedModelError) as caught:
+        reading(animal)
+    lines = re.findall(r"^    (.*?) *# ", str(caught.value), flags=re.MULTILINE)
+    # A sequence without another axis has no axis of people, and under add-remove rows must not be people.
+    fewer = animal.build in (one_long_sequence, integrated_documents)
+    assert len(lines) >= 3 - fewer
+    for line in lines:
+        said = eval(f"dict({line})")
+        found, _ = reading(animal._replace(said=animal.said | said))
+        assert found.contributions
+
+
+def test_there_are_enough_of_them():
+    assert len({animal.build for animal in ZOO.values()}) >= 60
