@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.adjacency import ADJACENCIES
 from pymc_dirdp.allocation import composed
+from pymc_dirdp.calibration import OBJECTIVES, STRATEGIES
 from pymc_dirdp.choosing import NOISES
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
@@ -174,9 +175,11 @@ def mechanism_of_table(group: Any) -> Mechanism:
 
 
 def _table(group: Group) -> StoredTable:
+    for name, known in (("strategy", STRATEGIES), ("objective", OBJECTIVES)):
+        if group.text(name) not in known:
+            raise group.damaged(f"the {name} {shown(group.text(name))} is unknown")
     # Whatever shows a release repeats these.
-    for name in ("strategy", "objective", "sampler"):
-        group.text(name)
+    group.text("sampler")
     for name in ("arithmetic", "randomness"):
         if name in group:
             group.text(name)
@@ -294,7 +297,8 @@ def _check_curves(privacy: Group) -> None:
 def _check_utility(utility: Group, tables: tuple[str, ...]) -> None:
     if "note" in utility:
         utility.text("note")
-    if "table" not in utility.dataset.coords or list(utility.dataset["table"].values) != list(tables):
+    coords = utility.dataset.coords
+    if "table" not in coords or coords["table"].values.tolist() != list(tables):
         raise utility.damaged("the tables are not those of the release")
     for name in _A_PRIORI:
         if utility.any_array(name).shape != (len(tables),):
@@ -312,8 +316,9 @@ def _check_drawn(release: Any, stored: Stored) -> None:
         if drawn.values.shape[2:] != cells:
             raise table.group.damaged("the draw has another shape than the prior")
         for (dim, labels), (there, others) in zip(drawn.labels, stored_labels(table.group, "prior"), strict=False):
-            # A dim that is named like a number of the mechanism has a longer name in its group.
-            if there not in (dim, f"{dim}_labels") or labels != others:
+            # A dim that is named like a number of the mechanism has a longer name in its group, and ArviZ counts
+            # the entries of one without labels.
+            if there not in (dim, f"{dim}_labels") or (others is not None and labels != others):
                 raise table.group.damaged(f"the draw has other dims than the prior, or other labels along {shown(dim)}")
         if table.mechanism.covers_all_draws:
             # The guarantee is about the noisy counts, and everybody may draw from them as often as they like.

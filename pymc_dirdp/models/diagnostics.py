@@ -177,10 +177,10 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple
 
 
 def _mechanism(table: Table, group: xr.Dataset) -> DirichletMechanism:
-    mechanism = mechanism_of_table(group)
+    mechanism = mechanism_of_table(group) if group.attrs["mechanism"] == DirichletMechanism.__name__ else None
     if not isinstance(mechanism, DirichletMechanism):
         raise UnsupportedModelError(
-            f"{table.name!r} was released by {type(mechanism).__name__}: its draws come from a posterior of noisy "
+            f"{table.name!r} was released by {group.attrs['mechanism']}: its draws come from a posterior of noisy "
             "counts, not from a tempered posterior of the data. Only the Dirichlet mechanism can be diagnosed."
         )
     return mechanism

@@ -124,10 +124,13 @@ def _network(release: xr.DataTree) -> dict[str, _Node]:
             raise ArgumentError(f"{table!r} is no table of a Bayesian network, so the release predicts no variable.")
         p = drawn.positive
         nodes[drawn.dims[-1]] = _Node(drawn.dims, np.log(p.reshape(-1, *p.shape[2:])))
+    labels = _labels(release)
     for node in nodes.values():
         for dim in node.dims:
             if dim not in nodes:
                 raise ArgumentError(f"The release has no table of {dim!r}, which is a parent in it.")
+            if dim not in labels:
+                raise ArgumentError(f"The release has no labels of {dim!r}, so no record can be looked up in it.")
     return nodes
 
 
