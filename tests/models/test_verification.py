@@ -11,7 +11,8 @@ import xarray as xr
 import pymc_dirdp as pmd
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.interop import as_mechanism, to_dp_accounting
-from pymc_dirdp.models.verification import verify
+from pymc_dirdp.models.report import Report
+from pymc_dirdp.models.verification import Check, Verification, verify
 
 TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
 KINDS = {
@@ -184,6 +185,13 @@ def test_people_who_were_said_to_be_others_are_found_by_the_curves(releases):
             use(release)
 
 
+def test_a_person_of_fewer_records_is_found_by_the_curves(releases):
+    fewer = '{"records": 1, "axes": []}'
+    edits = [(f"/mechanism/{name}", "contribution", fewer) for name in ("p", "rate")]
+    assert failed(edited(releases["many"], *edits, ("/privacy", "contribution", 1))) == ["curves"]
+    assert "assumptions" in failed(edited(releases["many"], *edits))
+
+
 def test_a_smaller_r_than_was_used_is_found_by_the_curves(releases):
     ledger = pmd.Ledger(pmd.ApproxDP(epsilon=5, delta=1e-5))
     release = edited(releases["approx"], ("/mechanism/p", "r", 1e-6), ("/mechanism/rate", "r", 1e-6))
@@ -265,6 +273,18 @@ def test_no_sign_of_a_file_reaches_a_terminal(releases):
     # HTML is escaped as before.
     release = edited(releases["approx"], ("/privacy", "statement", "<script>alert(1)</script>"))
     assert "<script>" not in verify(release)._repr_html_() + pmd.report(release)._repr_html_()
+
+
+def test_whatever_is_shown_is_visible():
+    """Also a text that reached them unescaped."""
+    evil = "a\x1b[2J<b>"
+    for shown in (
+        Verification(TARGET, None, (Check("name", False, evil),), (evil,)),
+        Report(evil, ((evil, ((evil, evil),)),)),
+    ):
+        assert "\x1b" not in str(shown) + shown._repr_html_()
+        assert "\\x1b[2J" in str(shown)
+        assert "<b>" not in shown._repr_html_()
 
 
 @pytest.mark.parametrize("what", [None, 3, "release.nc", {}, xr.Dataset(), xr.DataTree()])
