@@ -7,7 +7,6 @@ of a release follow from its numbers is another question, see :mod:`pymc_dirdp.s
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, final
@@ -15,30 +14,20 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.adjacency import ADJACENCIES
 from pymc_dirdp.allocation import composed
-from pymc_dirdp.calibration import OBJECTIVES, STRATEGIES
-from pymc_dirdp.choosing import NOISES
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.stored_draws import drawn_tables, stored_labels
+from pymc_dirdp.stored_table import StoredTable, stored_adjacency, stored_table
 from pymc_dirdp.untrusted import Group, group_at, shown
 
-__all__ = ["CURVES", "Stored", "StoredTable", "mechanism_of_table", "read"]
+__all__ = ["CURVES", "Stored", "read"]
 
 Array = NDArray[np.float64]
 
 _GROUPS = ("posterior", "mechanism", "privacy", "utility")
 _GUARANTEES = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}
-# Every mechanism that a release may name, by the name of its class.
-_MECHANISMS: dict[str, Callable[..., Mechanism]] = {
-    kind.__name__: kind for kind in (DirichletMechanism, *NOISES.values())
-}
 # More draws than these are in no release; a curve of so many could take for ever.
 _MOST_DRAWS = 10**6
 _MOST_RECORDS = 2**53
@@ -48,32 +37,6 @@ _MOST_POINTS = 1000
 _LEAST = {"order": 1.0, "epsilon": 0.0, "delta_at": 1e-300}
 _BELOW = {"order": math.inf, "epsilon": math.inf, "delta_at": 1.0}
 _A_PRIORI = ("n_records", "effective_records", "expected_kl_posterior", "expected_kl_estimate")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class StoredTable:
-    """How one table was released, as far as its file says.
-
-    Attributes
-    ----------
-    group : Group
-        Its group of the file, for texts that no curve depends on.
-    mechanism : Mechanism
-        Made from the numbers of the file.
-    contribution : Contribution
-        What one person adds to the table.
-    min_count : float
-        What every cell is promised to hold; the mechanism uses it if it is a Dirichlet mechanism.
-    prior : array, shape (..., d)
-        The model's own prior.
-    """
-
-    group: Group
-    mechanism: Mechanism
-    contribution: Contribution
-    min_count: float
-    prior: Array
 
 
 @final
@@ -143,14 +106,14 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     root = Group("/", release.to_dataset())
     root.check_attributes()
     privacy, posterior = group_at(release, "privacy"), group_at(release, "posterior")
-    tables = {name: _table(group_at(release, "mechanism", name)) for name in children["mechanism"].children}
+    tables = {name: stored_table(group_at(release, "mechanism", name)) for name in children["mechanism"].children}
     if not tables:
         raise ReleaseError("Expected a release from pymc_dirdp.sample; it holds no table.")
     if len({table.group.text("adjacency") for table in tables.values()}) > 1:
         raise ReleaseError("The release is damaged: its tables are for different adjacencies, which do not compose.")
     stored = Stored(
         guarantee=_guarantee(privacy),
-        adjacency=_adjacency(privacy),
+        adjacency=stored_adjacency(privacy),
         contribution=privacy.whole("contribution", 1, _MOST_RECORDS),
         min_count=privacy.number("min_count"),
         groups=_people(privacy, tuple(tables)),
@@ -169,77 +132,6 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     return stored
 
 
-def mechanism_of_table(group: Any) -> Mechanism:
-    """How one table was released, from its group of a release: a node of the tree, or its data set."""
-    return _mechanism(Group("mechanism", group))
-
-
-def _table(group: Group) -> StoredTable:
-    for name, known in (("strategy", STRATEGIES), ("objective", OBJECTIVES)):
-        if group.text(name) not in known:
-            raise group.damaged(f"the {name} {shown(group.text(name))} is unknown")
-    # Whatever shows a release repeats these.
-    group.text("sampler")
-    for name in ("arithmetic", "randomness"):
-        if name in group:
-            group.text(name)
-    group.names("observed")
-    mechanism = _mechanism(group)
-    prior = group.array("prior")
-    if not np.all(np.isfinite(prior) & (prior > 0)):
-        raise group.damaged("some entry of the prior is not positive or not finite")
-    if group.text("family") not in ("dirichlet", "beta") or (group.text("family") == "beta" and prior.shape[-1] != 2):
-        raise group.damaged(f"a prior of shape {prior.shape} is of the family {shown(group.text('family'))}")
-    if isinstance(mechanism, DirichletMechanism):
-        if mechanism.alpha.shape != prior.shape:
-            raise group.damaged(f"alpha has shape {mechanism.alpha.shape} and the prior {prior.shape}")
-    elif isinstance(mechanism, NoisyCounts) and not math.isclose(
-        group.scalar("noise_sd"), mechanism.noise, rel_tol=1e-9
-    ):
-        raise group.damaged("noise_sd is not the standard deviation that follows from noise_parameter")
-    if "steps" in group:
-        group.whole("steps", 1, _MOST_RECORDS)
-    if "chosen_from" in group:
-        _check_choice(group)
-    return StoredTable(
-        group, mechanism, _contribution(group), group.number("min_count") if "min_count" in group else 0.0, prior
-    )
-
-
-def _mechanism(group: Group) -> Mechanism:
-    kind = group.text("mechanism")
-    if kind not in _MECHANISMS:
-        raise group.damaged(f"the mechanism {shown(kind)} is unknown")
-    contribution = _contribution(group)
-    # One number where the records may lie anywhere.
-    plain = contribution.records if set(contribution.axes) <= {"any"} else contribution
-    options: dict[str, Any] = {"adjacency": _adjacency(group)}
-    if kind == DirichletMechanism.__name__:
-        table, amount = "alpha", "r"
-        options |= {"min_count": group.number("min_count")}
-    else:
-        table, amount = "prior", "noise_parameter"
-        options |= {"postprocess": group.text("postprocess")}
-    # One record is what every mechanism is for unless it is told otherwise.
-    if plain != 1:
-        options |= {"contribution": plain}
-    numbers = group.array(table), group.scalar(amount)
-    try:
-        return _MECHANISMS[kind](*numbers, **options)
-    except (ArgumentError, ArithmeticError) as error:
-        raise group.damaged(f"there is no such mechanism ({error})") from error
-
-
-def _contribution(group: Group) -> Contribution:
-    facts = group.json("contribution")
-    if not isinstance(facts, dict) or set(facts) != {"records", "axes"}:
-        raise group.damaged("the contribution is not that of a person")
-    try:
-        return Contribution(facts["records"], group.texts("contribution", facts["axes"]))
-    except (ArgumentError, ArithmeticError) as error:
-        raise group.damaged(f"the contribution is not that of a person ({error})") from error
-
-
 def _guarantee(privacy: Group) -> Guarantee:
     name = privacy.text("guarantee")
     if name not in _GUARANTEES:
@@ -250,13 +142,6 @@ def _guarantee(privacy: Group) -> Guarantee:
         return kind(**stated)
     except ArgumentError as error:
         raise privacy.damaged(f"the guarantee promises nothing ({error})") from error
-
-
-def _adjacency(group: Group) -> str:
-    name = group.text("adjacency")
-    if name not in ADJACENCIES:
-        raise group.damaged(f"the adjacency {shown(name)} is unknown")
-    return name
 
 
 def _people(privacy: Group, tables: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -273,15 +158,6 @@ def _people(privacy: Group, tables: tuple[str, ...]) -> tuple[tuple[str, ...], .
     if left_out := set(tables) - set().union(*groups):
         raise privacy.damaged(f"the table {shown(min(left_out))} is in none of the groups, so its loss would not count")
     return groups
-
-
-def _check_choice(group: Group) -> None:
-    """Each mechanism that could be chosen, with its loss, is a name and a number."""
-    found = group.json("chosen_from")
-    pairs = isinstance(found, list) and found and all(isinstance(pair, list) and len(pair) == 2 for pair in found)
-    # JSON has no other type that equals itself and is a number.
-    if not pairs or not all(type(name) is str and type(loss) in (int, float) and loss >= 0 for name, loss in found):
-        raise group.damaged("'chosen_from' does not list mechanisms with their losses")
 
 
 def _check_curves(privacy: Group) -> None:

@@ -23,7 +23,7 @@ from pymc_dirdp.models.posterior_tree import posterior_groups
 from pymc_dirdp.models.private_model import nuts as nuts_draws
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.sampling.entropy import Seed, generator
-from pymc_dirdp.stored import mechanism_of_table
+from pymc_dirdp.stored_table import mechanism_of_table
 
 __all__ = ["diagnose"]
 
