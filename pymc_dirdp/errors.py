@@ -6,6 +6,7 @@ __all__ = [
     "DataError",
     "DirdpError",
     "LedgerError",
+    "ReleaseError",
     "RepeatedReleaseWarning",
     "SeededReleaseWarning",
     "UnattainableError",
@@ -19,6 +20,10 @@ class DirdpError(Exception):
 
 class ArgumentError(DirdpError, ValueError):
     """A public argument is outside its domain."""
+
+
+class ReleaseError(ArgumentError):
+    """What was given is no release, or a damaged one: something is missing, or is not what belongs there."""
 
 
 class DataError(DirdpError, ValueError):

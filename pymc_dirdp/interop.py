@@ -1,22 +1,21 @@
 """Mechanisms and releases for other libraries of differential privacy: optional extras, imported when asked."""
 
-import json
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.allocation import composed
 from pymc_dirdp.checks import positive
-from pymc_dirdp.choosing import NOISES
 from pymc_dirdp.composition import Composition
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.stored_curves import trusted
+from pymc_dirdp.untrusted import computable
 
-__all__ = ["as_mechanism", "mechanism_of_table", "to_dp_accounting", "to_opendp"]
+__all__ = ["as_mechanism", "to_dp_accounting", "to_opendp"]
 
 # Beyond this delta a loss counts as infinite.
 _CUT = 1e-20
@@ -24,7 +23,7 @@ _MOST_POINTS = 2**20
 
 
 def as_mechanism(release: Any) -> PrivacyCurves:
-    """The privacy curves of a release, from what it says of itself.
+    """The privacy curves of a release, computed from its numbers.
 
     Parameters
     ----------
@@ -35,32 +34,13 @@ def as_mechanism(release: Any) -> PrivacyCurves:
     -------
     mechanism : Mechanism
         Of all tables and draws together.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no release, is damaged, or holds curves that do not follow from its numbers.
     """
-    if isinstance(release, PrivacyCurves):
-        return release
-    groups = getattr(release, "children", {})
-    if not {"mechanism", "privacy"} <= set(groups):
-        raise ArgumentError("Expected a mechanism, or a release from pymc_dirdp.sample.")
-    mechanisms = {name: mechanism_of_table(table) for name, table in groups["mechanism"].children.items()}
-    attrs = groups["privacy"].attrs
-    groups = [tuple(group) for group in json.loads(attrs["groups"])]
-    return composed(mechanisms, groups, int(attrs["draws"]))
-
-
-def mechanism_of_table(table: Any) -> Mechanism:
-    """How one table was released, from its group of a release."""
-    attrs, adjacency = table.attrs, str(table.attrs["adjacency"])
-    if attrs["mechanism"] != DirichletMechanism.__name__:
-        (kind,) = (kind for kind in NOISES.values() if kind.__name__ == attrs["mechanism"])
-        amount = float(table["noise_parameter"])
-        return kind(table["prior"].values, amount, adjacency=adjacency, postprocess=str(attrs["postprocess"]))
-    return DirichletMechanism(
-        table["alpha"].values,
-        float(table["r"]),
-        adjacency=adjacency,
-        min_count=float(attrs["min_count"]),
-        contribution=int(attrs["contribution"]),
-    )
+    return release if isinstance(release, PrivacyCurves) else trusted(release).curves
 
 
 def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
@@ -103,7 +83,8 @@ def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
         )
 
     def one(part: PrivacyCurves) -> Any:
-        there, back = part.hockey_sticks(step, _points(part, step))
+        with nullcontext() if isinstance(source, PrivacyCurves) else computable():
+            there, back = part.hockey_sticks(step, _points(part, step))
         remove = of_curve(there, back)
         add = remove if there is back else of_curve(back, there)
         return privacy_loss_distribution.PrivacyLossDistribution(remove, add)

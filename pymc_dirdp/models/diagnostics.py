@@ -22,6 +22,7 @@ from pymc_dirdp.models.posterior_tree import posterior_groups
 from pymc_dirdp.models.private_model import nuts as nuts_draws
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.stored_table import mechanism_of_table
 
 __all__ = ["diagnose"]
 
@@ -176,18 +177,13 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple
 
 
 def _mechanism(table: Table, group: xr.Dataset) -> DirichletMechanism:
-    if group.attrs["mechanism"] != DirichletMechanism.__name__:
+    mechanism = mechanism_of_table(group) if group.attrs["mechanism"] == DirichletMechanism.__name__ else None
+    if not isinstance(mechanism, DirichletMechanism):
         raise UnsupportedModelError(
             f"{table.name!r} was released by {group.attrs['mechanism']}: its draws come from a posterior of noisy "
             "counts, not from a tempered posterior of the data. Only the Dirichlet mechanism can be diagnosed."
         )
-    return DirichletMechanism(
-        group["alpha"].values,
-        float(group["r"]),
-        adjacency=str(group.attrs["adjacency"]),
-        min_count=float(group.attrs["min_count"]),
-        contribution=int(group.attrs["contribution"]),
-    )
+    return mechanism
 
 
 def _refuse_another_model(table: Table, group: xr.Dataset, release: xr.DataTree, model: pm.Model) -> None:

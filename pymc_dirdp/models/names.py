@@ -21,6 +21,13 @@ def check_names(found: Iterable[Table]) -> None:
                 f"A release keeps each table under its name, and {table.name!r} is no name of a group. Rename the "
                 "variable."
             )
+        for name in (table.name, *(dim for dim in table.dims or () if dim is not None)):
+            # Not every engine writes them, and a terminal obeys some.
+            if "\\" in name or not name.isprintable():
+                raise UnsupportedModelError(
+                    f"The name {name!r} holds a backslash or a sign that cannot be seen, which not every file can "
+                    "hold. Rename it."
+                )
         for dim in table.dims or ():
             if dim is not None and (dim in _TAKEN or dim in ("", ".", "..") or "/" in dim):
                 raise UnsupportedModelError(

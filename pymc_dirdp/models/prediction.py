@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from pymc_dirdp.counting import Counts, Frame, coded
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.stored_draws import drawn_tables
 
 __all__ = ["log_likelihood", "predict_log_proba"]
 
@@ -117,23 +118,19 @@ def _at(node: _Node, columns: dict[str, Counts]) -> Array:
 
 def _network(release: xr.DataTree) -> dict[str, _Node]:
     """The tables by the variable that they are about."""
-    if not {"posterior", "mechanism"} <= set(getattr(release, "children", ())):
-        raise ArgumentError("Expected a release from pymc_dirdp.sample, with the groups posterior and mechanism.")
-    posterior = release.children["posterior"].to_dataset()
     nodes: dict[str, _Node] = {}
-    for table in release.children["mechanism"].children:
-        values = posterior[table].transpose("chain", "draw", ...)
-        dims = tuple(str(dim) for dim in values.dims[2:])
-        if release.children["mechanism"].children[table].attrs["family"] != "dirichlet" or dims[-1] in nodes:
+    for table, drawn in drawn_tables(release).items():
+        if drawn.family != "dirichlet" or drawn.dims[-1] in nodes:
             raise ArgumentError(f"{table!r} is no table of a Bayesian network, so the release predicts no variable.")
-        # On the grid of the exact sampler a rare category may be 0. It counts as half a step, or it would veto a class.
-        steps = release.children["mechanism"].children[table].attrs.get("steps")
-        p = values.values if steps is None else np.maximum(values.values, 0.5 / int(steps))
-        nodes[dims[-1]] = _Node(dims, np.log(p.reshape(-1, *values.shape[2:])))
+        p = drawn.positive
+        nodes[drawn.dims[-1]] = _Node(drawn.dims, np.log(p.reshape(-1, *p.shape[2:])))
+    labels = _labels(release)
     for node in nodes.values():
         for dim in node.dims:
             if dim not in nodes:
                 raise ArgumentError(f"The release has no table of {dim!r}, which is a parent in it.")
+            if dim not in labels:
+                raise ArgumentError(f"The release has no labels of {dim!r}, so no record can be looked up in it.")
     return nodes
 
 

@@ -1,14 +1,12 @@
 """Synthetic data from a release: post-processing, so the guarantee covers it, and no observation is read."""
 
-import json
-
 import numpy as np
 import pymc as pm
 import xarray as xr
 
 from pymc_dirdp.checks import integer
-from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.stored_draws import drawn_tables
 
 __all__ = ["sample_posterior_predictive"]
 
@@ -40,19 +38,18 @@ def sample_posterior_predictive(
         configuration of its parents.
     """
     size = integer(0, n_records=n_records)
-    if not {"posterior", "mechanism"} <= set(getattr(release, "children", ())):
-        raise ArgumentError("Expected a release from pymc_dirdp.sample, with the groups posterior and mechanism.")
+    drawn = drawn_tables(release)
     rng = generator(random_seed)
     datasets = {}
     posterior = release.children["posterior"].to_dataset()
-    for name, mechanism in release.children["mechanism"].children.items():
-        p = posterior[name]
-        for observed in json.loads(mechanism.attrs["observed"]):
-            if mechanism.attrs["family"] == "beta":
-                values = rng.binomial(size, p.values)
+    for name, table in drawn.items():
+        p = posterior[name].transpose("chain", "draw", ...)
+        for observed in table.group.names("observed"):
+            if table.family == "beta":
+                values = rng.binomial(size, np.minimum(table.values, 1.0))
             else:
                 # The released components sum to 1 up to rounding; NumPy wants no more than 1.
-                values = rng.multinomial(size, p.values / p.values.sum(axis=-1, keepdims=True))
+                values = rng.multinomial(size, table.values / table.values.sum(axis=-1, keepdims=True))
             datasets[observed] = p.copy(data=np.asarray(values))
     dataset = xr.Dataset(datasets, attrs=posterior.attrs | {"n_records": size})
     return xr.DataTree.from_dict({"/posterior_predictive": dataset})

@@ -5,7 +5,7 @@ import json
 import math
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.allocation import whole_share
 from pymc_dirdp.choosing import rank
-from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-from pymc_dirdp.interop import mechanism_of_table
+from pymc_dirdp.display import visible
+from pymc_dirdp.guarantees import ApproxDP, PureDP
 from pymc_dirdp.models.description import described
 from pymc_dirdp.models.plan import Plan
+from pymc_dirdp.models.verification import Verification, verified
+from pymc_dirdp.stored import Stored, read
 
 __all__ = ["Report", "report"]
 
@@ -48,25 +49,30 @@ class Report:
     sections: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 
     def __str__(self) -> str:
-        width = max(len(label) for _, lines in self.sections for label, _ in lines)
-        parts = [self.title, "=" * len(self.title)]
+        # Names and texts may come from a file, and a terminal obeys control characters.
+        title = visible(self.title)
+        width = max(len(visible(label)) for _, lines in self.sections for label, _ in lines)
+        parts = [title, "=" * len(title)]
         for heading, lines in self.sections:
-            parts += ["", heading]
+            parts += ["", visible(heading)]
             for label, text in lines:
-                first, *rest = textwrap.wrap(text, max(40, _WIDTH - width - 4)) or [""]
-                parts += [f"  {label:<{width}}  {first}", *(f"{'':<{width + 4}}{line}" for line in rest)]
+                first, *rest = textwrap.wrap(visible(text), max(40, _WIDTH - width - 4)) or [""]
+                parts += [f"  {visible(label):<{width}}  {first}", *(f"{'':<{width + 4}}{line}" for line in rest)]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
+        def shown(text: str) -> str:
+            return html.escape(visible(text))
+
         def row(label: str, text: str) -> str:
-            return f"<tr><th style='text-align:left'>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>"
+            return f"<tr><th style='text-align:left'>{shown(label)}</th><td>{shown(text)}</td></tr>"
 
         body = "".join(
-            f"<tr><td colspan=2><strong>{html.escape(heading)}</strong></td></tr>"
+            f"<tr><td colspan=2><strong>{shown(heading)}</strong></td></tr>"
             + "".join(row(label, text) for label, text in lines)
             for heading, lines in self.sections
         )
-        return f"<h4>{html.escape(self.title)}</h4><table>{body}</table>"
+        return f"<h4>{shown(self.title)}</h4><table>{body}</table>"
 
 
 def report(release: xr.DataTree | Plan) -> Report:
@@ -81,39 +87,56 @@ def report(release: xr.DataTree | Plan) -> Report:
     Returns
     -------
     report : Report
-        `print(report(release))` shows it as text; a notebook shows it as a table.
+        `print(report(release))` shows it as text; a notebook shows it as a table. Where the stated guarantee does not
+        follow from the release's own numbers, or the release was drawn with a seed, the title says so and no promise is
+        made; see :func:`pymc_dirdp.verify`.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no release, or is damaged.
     """
     planned = isinstance(release, Plan)
     if isinstance(release, Plan):
         groups = described(release, release.composition, sampler="not chosen yet")
         release = xr.DataTree.from_dict({"/posterior": xr.Dataset(), **groups})
-    missing = {"posterior", "mechanism", "privacy", "utility"} - set(getattr(release, "children", ()))
-    if missing:
-        raise ArgumentError(
-            f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(sorted(missing))}."
-        )
+    stored = read(release, drawn=not planned)
+    verification = verified(stored, release, drawn=not planned)
     privacy, utility = release.children["privacy"].to_dataset(), release.children["utility"].to_dataset()
     mechanisms = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
     sections = (
-        ("Promise", _promise(privacy)),
-        ("Equivalent", _equivalents(privacy)),
+        *_promised(privacy, stored, verification),
         ("Mechanism", _mechanism(mechanisms.values())),
         ("Tables", tuple((name, _table(mechanism)) for name, mechanism in mechanisms.items())),
         ("A priori, without the data", _utility(utility, str(privacy.attrs["adjacency"]))),
     )
-    notes = (*_notes(release), *_advice(privacy, utility, mechanisms))
     title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {', '.join(mechanisms)}"
+    notes = _notes(release)
+    if verification.follows:
+        notes = (*notes, *_advice(stored, utility, mechanisms))
+    else:
+        title = verification.headline
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
 
 
-def _promise(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
+def _promised(
+    privacy: xr.Dataset, stored: Stored, verification: Verification
+) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """The promise and its equivalents, or why there is none."""
+    if verification.follows:
+        return ("Promise", _promise(privacy, stored)), ("Equivalent", _equivalents(privacy))
+    failed = tuple((check.name, check.sentence) for check in verification.checks if not check.passed)
+    return (("No promise", (*failed, ("instead", verification.alternative))),)
+
+
+def _promise(privacy: xr.Dataset, stored: Stored) -> tuple[tuple[str, str], ...]:
     attrs = privacy.attrs
     lines = [
         ("guarantee", str(attrs["statement"])),
         ("adjacency", f"{attrs['adjacency']}: {attrs['neighbours']}"),
         ("assumptions", _assumptions(attrs)),
         ("draws", f"{attrs['draws']}, all of them covered"),
-        ("to whom", _to_whom(privacy)),
+        ("to whom", _to_whom(privacy, stored)),
     ]
     return tuple(lines)
 
@@ -131,17 +154,24 @@ def _assumptions(attrs: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _to_whom(privacy: xr.Dataset) -> str:
-    attrs = privacy.attrs
-    if attrs["guarantee"] == "ApproxDP":
-        epsilon, delta = float(attrs["epsilon"]), float(attrs["delta"])
+def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
+    pure = stored.curves.pure_epsilon
+    if isinstance(stored.guarantee, ApproxDP):
+        epsilon, delta = stored.guarantee.epsilon, stored.guarantee.delta
     else:
         at = privacy["epsilon_at"].sel(delta_at=1e-6, method="nearest")
         epsilon, delta = float(at), float(at["delta_at"])
-    otherwise = "a different answer" if attrs["adjacency"] == "replace-one" else "no record in the data at all"
+    otherwise = "a different answer" if stored.adjacency == "replace-one" else "no record in the data at all"
+    if isinstance(stored.guarantee, PureDP) or pure <= epsilon or _factor(pure) == _factor(epsilon):
+        # A bounded loss leaves no event out.
+        epsilon, exception = pure, ""
+    elif math.isfinite(pure):
+        exception = f", up to a probability of {delta:g}, and never more than {_factor(pure)} times as likely"
+    else:
+        exception = f", up to a probability of {delta:g}"
     return (
         f"every person in the data: no conclusion from this release is more than {_factor(epsilon)} times as "
-        f"likely as it would be with {otherwise} from that person, up to a probability of {delta:g}"
+        f"likely as it would be with {otherwise} from that person{exception}"
     )
 
 
@@ -249,20 +279,17 @@ def _notes(release: xr.DataTree) -> tuple[tuple[str, str], ...]:
     return tuple(notes)
 
 
-def _advice(privacy: xr.Dataset, utility: xr.Dataset, mechanisms: dict[str, xr.Dataset]) -> Iterator[tuple[str, str]]:
+def _advice(stored: Stored, utility: xr.Dataset, mechanisms: dict[str, xr.Dataset]) -> Iterator[tuple[str, str]]:
     """Which tables noise on counts would serve clearly better, for the same promise; by public numbers."""
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
-    if int(privacy.attrs["contribution"]) > 1:
+    if stored.contribution > 1:
         return
-    kind = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}[
-        privacy.attrs["guarantee"]
-    ]
-    guarantee = kind(**{field.name: privacy.attrs[field.name] for field in fields(kind)})
+    guarantee = stored.guarantee
     for name, table in mechanisms.items():
         if "r" not in table or "chosen_from" in table.attrs or not sizes[name] > 0:
             continue
-        made = mechanism_of_table(table)
-        whole = guarantee if len(mechanisms) == 1 else whole_share(made, guarantee, int(privacy.attrs["draws"]))
+        made = stored.tables[name].mechanism
+        whole = guarantee if len(mechanisms) == 1 else whole_share(made, guarantee, stored.draws)
         choice = rank(
             made,
             whole,

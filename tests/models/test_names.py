@@ -26,6 +26,10 @@ def model_of(name="p", dim="k", labels=("a", "b", "c")):
         ({"dim": "."}, "dim"),
         ({"name": "."}, "name of a group"),
         ({"name": ".."}, "name of a group"),
+        ({"name": "a\\b"}, "backslash"),
+        ({"name": "a\nb"}, "cannot be seen"),
+        ({"name": "a\0b"}, "cannot be seen"),
+        ({"dim": "a\x1b[2Jb"}, "cannot be seen"),
         ({"labels": [(1, 2), (3, 4), (5, 6)]}, "tuples"),
     ],
 )

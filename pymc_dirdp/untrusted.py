@@ -1,0 +1,177 @@
+"""One group of a file that anybody may have written: each value is checked for its kind when it is read.
+
+Nothing here believes the file. A value that is missing, or of another kind than belongs there, is a
+:class:`pymc_dirdp.errors.ReleaseError` which names the group and the value.
+"""
+
+import json
+import math
+import numbers
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import ReleaseError
+
+__all__ = ["Group", "computable", "group_at", "shown"]
+
+Array = NDArray[np.float64]
+
+# A file may say in a few bytes that it holds more than any memory does. No release holds more numbers in one array.
+_MOST_NUMBERS = 10**8
+# Characters of a text; and how many of them an error repeats.
+_LONGEST, _SHOWN = 10**7, 80
+
+
+def shown(value: object) -> str:
+    """A value of a file as an error may repeat it: short, and without a sign that a terminal obeys."""
+    text = repr(value[: _SHOWN + 1] if isinstance(value, str) else value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+@contextmanager
+def computable() -> Iterator[None]:
+    """Numbers of a file may be so large or so small that no curve follows from them. That is an error of its own."""
+    try:
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            yield
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, ReleaseError):
+            raise
+        raise ReleaseError(
+            "The release is damaged: no curve can be computed from its numbers, some of which are far too large or too "
+            "small."
+        ) from error
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A group of a file, by the path that errors name.
+
+    Parameters
+    ----------
+    path : str
+        Such as `"privacy"`.
+    dataset : xarray.Dataset
+        Its variables and attributes. Nothing of it was checked.
+    """
+
+    path: str
+    dataset: Any
+
+    def damaged(self, problem: str) -> ReleaseError:
+        """The error about this group."""
+        return ReleaseError(
+            f"The release is damaged: in the group {self.path!r} {problem}. Read it again from whoever published it."
+        )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.dataset.attrs
+
+    def _attribute(self, name: str) -> Any:
+        if name not in self.dataset.attrs:
+            raise self.damaged(f"the attribute {name!r} is missing")
+        return self.dataset.attrs[name]
+
+    def check_attributes(self) -> None:
+        """Attributes of a release are texts or numbers; whatever else there is was not written by this library."""
+        for name, value in self.dataset.attrs.items():
+            if not isinstance(name, str) or not isinstance(value, str | numbers.Real):
+                raise self.damaged(
+                    f"the attribute {shown(name)} is a {type(value).__name__}, and every attribute of a release is a "
+                    "text or a number"
+                )
+            if isinstance(value, str) and len(value) > _LONGEST:
+                raise self.damaged(f"the attribute {shown(name)} is a text of more than {_LONGEST} characters")
+
+    def text(self, name: str) -> str:
+        """The attribute of that name, a text."""
+        value = self._attribute(name)
+        if not isinstance(value, str):
+            raise self.damaged(f"the attribute {name!r} is a {type(value).__name__} and no text")
+        return value
+
+    def number(self, name: str) -> float:
+        """The attribute of that name, a number, which may be infinite."""
+        value = self._attribute(name)
+        if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_):
+            raise self.damaged(f"the attribute {name!r} is a {type(value).__name__} and no number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isnan(number):
+            raise self.damaged(f"the attribute {name!r} is no number")
+        return number
+
+    def whole(self, name: str, least: int, most: int) -> int:
+        """The attribute of that name, a whole number between two others."""
+        value = self.number(name)
+        if not (least <= value <= most and value == math.floor(value)):
+            raise self.damaged(f"the attribute {name!r} is {value:g}, and whole numbers from {least} to {most} can be")
+        return int(value)
+
+    def json(self, name: str) -> Any:
+        """What the attribute of that name says in JSON."""
+        text = self.text(name)
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise self.damaged(f"the attribute {name!r} is not the JSON that it should be") from None
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """The attribute of that name, a list of texts in JSON."""
+        return self.texts(name, self.json(name))
+
+    def texts(self, name: str, found: Any) -> tuple[str, ...]:
+        """A list of texts, found in the attribute of that name."""
+        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+            raise self.damaged(f"the attribute {name!r} does not list names")
+        return tuple(found)
+
+    def array(self, name: str) -> Array:
+        """The variable of that name, as finite or infinite numbers and never NaN."""
+        values = self.any_array(name)
+        if np.any(np.isnan(values)):
+            raise self.damaged(f"the variable {name!r} holds what is no number")
+        return values
+
+    def any_array(self, name: str) -> Array:
+        """The variable of that name, where a number may be missing (NaN)."""
+        if name not in self.dataset.data_vars and name not in self.dataset.coords:
+            raise self.damaged(f"the variable {name!r} is missing")
+        variable = self.dataset[name]
+        if variable.dtype.kind not in "fiu":
+            raise self.damaged(f"the variable {name!r} holds {variable.dtype} and no numbers")
+        if not 0 < variable.size <= _MOST_NUMBERS:
+            raise self.damaged(f"the variable {name!r} has the shape {shown(variable.shape)}")
+        try:
+            values: Array = np.asarray(variable.values, dtype=np.float64)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise self.damaged(f"the variable {name!r} cannot be read") from error
+        return values
+
+    def scalar(self, name: str) -> float:
+        """The variable of that name, one number."""
+        values = self.array(name)
+        if values.ndim:
+            raise self.damaged(f"the variable {name!r} has the shape {shown(values.shape)} and is no single number")
+        return float(values)
+
+
+def group_at(tree: Any, *names: str) -> Group:
+    """A group of a tree by the names on the way to it, or the error that nothing is there."""
+    node = tree
+    for name in names:
+        children = getattr(node, "children", None)
+        if not isinstance(children, Mapping) or name not in children:
+            raise ReleaseError(f"Expected a release from pymc_dirdp.sample; it lacks the groups {'/'.join(names)}.")
+        node = children[name]
+    group = Group("/".join(names), node.to_dataset())
+    group.check_attributes()
+    return group
