@@ -29,8 +29,11 @@ __all__ = ["BinnedLaws", "binned_laws", "gaussian_laws", "laplace_laws"]
 Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-# Cells of one changed part of the output, and of each of two: their products are all summed over.
-_CELLS, _CELLS_OF_TWO = 6_000, 600
+# Cells of one changed part of the output, and how many times fewer of each of several: products are summed over.
+_CELLS, _FEWER_OF_SEVERAL = 6_000, 10
+# So many standard deviations of normal noise get all the cells that are asked for; more get more, up to a limit.
+_PER_REACH = 12
+_MOST_CELLS = 400_000
 # Between the centres of two Laplace laws.
 _BETWEEN = 300
 # What is left out has a probability of about exp(-80).
@@ -114,7 +117,7 @@ def _renyi(log_p: Array, log_q: Array, order: float) -> float:
     return math.log1p(float(np.sum(np.exp(p) * (np.expm1(tilt) + (order - 1) * np.expm1(-loss))))) / (order - 1)
 
 
-def binned_laws(mechanism: Mechanism, x: Array, y: Array) -> BinnedLaws:
+def binned_laws(mechanism: Mechanism, x: Array, y: Array, cells: int = _CELLS) -> BinnedLaws:
     """The laws of a mechanism's output at two data sets.
 
     Parameters
@@ -124,6 +127,8 @@ def binned_laws(mechanism: Mechanism, x: Array, y: Array) -> BinnedLaws:
     x, y : array
         Made-up data sets. For a `DirichletMechanism` they differ in one cell of a row, or records move in it from one
         cell to another, in any number of rows.
+    cells : int
+        Into how many cells the law of a Dirichlet row is cut, about; a tenth of them if several rows change.
 
     Raises
     ------
@@ -132,11 +137,11 @@ def binned_laws(mechanism: Mechanism, x: Array, y: Array) -> BinnedLaws:
     """
     match mechanism:
         case DirichletMechanism():
-            return _dirichlet(mechanism.concentration(x), mechanism.concentration(y))
+            return _dirichlet(mechanism.concentration(x), mechanism.concentration(y), cells)
         case SimplexMechanism():
-            return _dirichlet(mechanism.k * x, mechanism.k * y)
+            return _dirichlet(mechanism.k * x, mechanism.k * y, cells)
         case GaussianMechanism(sigma=sigma):
-            return gaussian_laws(math.sqrt(float(np.sum((x - y) ** 2))) / sigma)
+            return gaussian_laws(math.sqrt(float(np.sum((x - y) ** 2))) / sigma, cells)
         case LaplaceMechanism(scale=scale):
             shifts = np.abs(x - y)[x != y]
             return _product([laplace_laws(float(shift) / scale) for shift in shifts])
@@ -158,14 +163,15 @@ def _product(parts: list[BinnedLaws]) -> BinnedLaws:
     return parts[0] if len(parts) == 1 else reduce(lambda law, part: law.merged(_KEPT).times(part), parts[1:], parts[0])
 
 
-def _dirichlet(u: Array, v: Array) -> BinnedLaws:
+def _dirichlet(u: Array, v: Array, cells: int) -> BinnedLaws:
     """Rows are independent, and in a row the likelihood ratio depends on one Beta variable.
 
     It is the share of the cell that changes in its row, or that of one of two cells in the two.
     """
     changes = [(p, q, np.flatnonzero(p != q)) for p, q in zip(np.atleast_2d(u), np.atleast_2d(v), strict=True)]
     parts = []
-    cells = _CELLS if sum(changed.size > 0 for *_, changed in changes) == 1 else _CELLS_OF_TWO
+    if sum(changed.size > 0 for *_, changed in changes) > 1:
+        cells //= _FEWER_OF_SEVERAL
     for p, q, changed in changes:
         if changed.size == 0:
             continue
@@ -199,10 +205,10 @@ def _integrated(edges: Array, a: float, b: float) -> Array:
     return np.asarray(logsumexp(log_density, b=_WEIGHTS, axis=1) + np.log(half))
 
 
-def gaussian_laws(ratio: float) -> BinnedLaws:
+def gaussian_laws(ratio: float, cells: int = _CELLS) -> BinnedLaws:
     """Normal(ratio, 1) and Normal(0, 1): only the direction from one data set to the other matters."""
     reach = 13 + 35 * ratio
-    edges = np.linspace(-reach, ratio + reach, max(_CELLS, round(500 * reach)))
+    edges = np.linspace(-reach, ratio + reach, min(round(cells * reach / _PER_REACH), _MOST_CELLS))
     half = np.diff(edges) / 2
     z = edges[:-1, None] + half[:, None] * (1 + _NODES)
 
@@ -235,6 +241,8 @@ def _geometric(shift: int, scale: float) -> BinnedLaws:
 def _discrete_gaussian(shifts: Array, sigma: float) -> BinnedLaws:
     """Normal noise on whole numbers: the ratio depends on `shifts @ noise` alone, so its law is convolved."""
     reach = math.ceil(_REACH_IN_SIGMAS * sigma) + int(np.abs(shifts).max()) + 2
+    if 2 * reach * float(np.abs(shifts).sum()) > _MOST_CELLS:
+        raise ArgumentError(f"The law of noise with sigma={sigma:g} has too many cells to be summed over.")
     g = np.arange(-reach, reach + 1)
 
     def cell(centre: int, shift: int) -> Array:
