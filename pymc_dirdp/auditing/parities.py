@@ -1,5 +1,6 @@
 """Products of signs: patterns in several entries together of which no single entry shows anything."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -57,17 +58,18 @@ def parities(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Callable[[Seen
     size = x.points.shape[1]
     entries = np.concatenate([changed, np.setdiff1d(np.arange(size), changed)])[:_ENTRIES]
     reader = _Reader(entries, np.median(np.concatenate([x.numbers, y.numbers])[:, entries], axis=0))
-    found: list[tuple[float, int, tuple[int, ...]]] = []
+    found: list[tuple[float, int, tuple[int, ...], float]] = []
     for kind, ((of_x, most), (of_y, _)) in enumerate(zip(reader.read(x), reader.read(y), strict=True)):
         for length in range(1, min(most, of_x.shape[1]) + 1):
             for subset in combinations(range(of_x.shape[1]), length):
-                apart = abs(_product(of_x, subset).mean() - _product(of_y, subset).mean())
-                found.append((-apart, kind, subset))
-    return [_statistic(reader, kind, subset) for _, kind, subset in sorted(found)[:_KEPT]]
+                apart = float(_product(of_x, subset).mean() - _product(of_y, subset).mean())
+                # A statistic is the larger for x.
+                found.append((-abs(apart), kind, subset, math.copysign(1.0, apart)))
+    return [_statistic(reader, kind, subset, sign) for _, kind, subset, sign in sorted(found)[:_KEPT]]
 
 
-def _statistic(reader: _Reader, kind: int, subset: tuple[int, ...]) -> Callable[[Seen], Array]:
-    return lambda outputs: _product(reader.read(outputs)[kind][0], subset).astype(np.float64)
+def _statistic(reader: _Reader, kind: int, subset: tuple[int, ...], sign: float) -> Callable[[Seen], Array]:
+    return lambda outputs: np.asarray(sign * _product(reader.read(outputs)[kind][0], subset))
 
 
 def _sign(yes: NDArray[np.bool_]) -> Signs:

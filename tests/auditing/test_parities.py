@@ -47,11 +47,12 @@ def by_oddness(size, rng):
     return release
 
 
+@pytest.mark.parametrize("pair", [PAIR, PAIR[::-1]], ids=["there", "back"])
 @pytest.mark.parametrize(
     ("mutant", "size"), [(by_signs, 2), (by_signs, 3), (by_signs, 4), (by_order, 3), (by_oddness, 3)]
 )
-def test_a_parity_is_refuted(mutant, size):
-    found = audit(mutant(size, np.random.default_rng(1)), pair=PAIR, claim=GOAL, n=1_000, random_seed=1)
+def test_a_parity_is_refuted(mutant, size, pair):
+    found = audit(mutant(size, np.random.default_rng(1)), pair=pair, claim=GOAL, n=1_000, random_seed=1)
     assert found.verdict == "refuted"
     # Its loss has no bound, and this is nearly as large as so many outputs can show.
     assert found.bounds[0].lower > 0.8 * found.bounds[0].ceiling
