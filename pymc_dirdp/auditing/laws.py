@@ -77,7 +77,7 @@ class BinnedLaws:
         weight = np.cumsum(np.exp(np.logaddexp(log_p, log_q)[order])) / 2
         rank = weight / weight[-1] + np.arcsinh(loss[order])
         rank = (rank - rank[0]) / max(rank[-1] - rank[0], 1e-300)
-        starts = np.flatnonzero(np.diff(np.floor(rank * cells), prepend=-1.0))
+        starts = np.flatnonzero(np.diff(np.floor(rank * (cells - 1)), prepend=-1.0))
         return type(self)(*(np.logaddexp.reduceat(law[order], starts) for law in (log_p, log_q)))
 
     def delta(self, epsilon: float) -> float:

@@ -13,7 +13,7 @@ PAIR = np.array([7.0, 3.0, 2.0]), np.array([6.0, 4.0, 2.0])
 
 
 def saturating(scale):
-    """Noise of version 0.1.0: at extreme scales two draws saturate at the largest integer, and their difference is 0."""
+    """Noise of version 0.1.0: at extreme scales two draws saturate at the largest integer, so they differ by 0."""
     rng, p = np.random.default_rng(3), -np.expm1(-1 / scale)
 
     def release(counts):
