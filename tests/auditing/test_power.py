@@ -16,14 +16,14 @@ from pymc_dirdp.auditing.power import chance_to_refute, family_of, rarest_event,
 
 
 def test_chances_are_those_of_repeating():
-    """A claim that is refuted about every second time; 100 repeats, at thresholds of 1e-6."""
+    """A claim that is refuted about every second time; 40 repeats, at thresholds of 1e-6."""
     mechanism, claim, n = pmd.GaussianMechanism(np.ones(2), 2.0), pmd.PureDP(epsilon=0.7), 4_000
     chance = chance_to_refute(mechanism, claim, n=n)
     assert 0.1 < chance < 0.9
-    hits = sum(audit(mechanism, claim=claim, n=n, random_seed=seed).bounds[0].exceeded for seed in range(100))
+    hits = sum(audit(mechanism, claim=claim, n=n, random_seed=seed).bounds[0].exceeded for seed in range(40))
     # Choosing the event from data costs some of the chance, so this is one-sided above and loose below.
-    assert hits <= binom.isf(1e-6, 100, chance)
-    assert hits >= binom.isf(1 - 1e-6, 100, chance / 3)
+    assert hits <= binom.isf(1e-6, 40, chance)
+    assert hits >= binom.isf(1 - 1e-6, 40, chance / 3)
 
 
 SUBJECTS = {
@@ -34,7 +34,9 @@ SUBJECTS = {
 }
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize(
+    "name", ["Dirichlet", *(pytest.param(name, marks=pytest.mark.slow) for name in list(SUBJECTS)[1:])]
+)
 def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
     """30 repeats with the law of the family at that value: the claim of the honest mechanism is refuted."""
     mechanism, field, power = SUBJECTS[name]
@@ -56,8 +58,7 @@ def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
         audit(at(high), sampler="fast", claim=claim, delta=delta, n=n, random_seed=seed).bounds[0].exceeded
         for seed in range(repeats)
     )
-    # Choosing the event from data costs some of the chance: 0.9 becomes about 0.8.
-    assert refuted >= binom.isf(1 - 1e-6, repeats, 0.8)
+    assert refuted >= binom.isf(1 - 1e-6, repeats, 0.9)
     # And it is no understatement: what is half as far from the claim is not refuted as often.
     closer = at(math.sqrt(high)).epsilon(delta)
     assert closer < said.refutable
