@@ -28,7 +28,14 @@ MECHANISMS = {
     "Truncated, Laplace": (lambda: pmd.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0, noise="laplace"), 10_000),
     "Simplex": (lambda: pmd.SimplexMechanism(10.0, pmd.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1)), 40_000),
 }
-SLOW = {"Hellinger", "Hellinger, three", "Truncated, three", "Truncated, Laplace"}
+SLOW = {
+    "Hellinger",
+    "Hellinger, three",
+    "Truncated, three",
+    "Truncated, Laplace",
+    "Gaussian, add-remove",
+    "Dirichlet, floor",
+}
 
 
 @pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in MECHANISMS])

@@ -38,7 +38,7 @@ SUBJECTS = {
     "name", ["Dirichlet", *(pytest.param(name, marks=pytest.mark.slow) for name in list(SUBJECTS)[1:])]
 )
 def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
-    """30 repeats with the law of the family at that value: the claim of the honest mechanism is refuted."""
+    """20 repeats with the law of the family at that value: the claim of the honest mechanism is refuted."""
     mechanism, field, power = SUBJECTS[name]
     n, delta = 20_000, 1e-3
     claim = pmd.ApproxDP(epsilon=mechanism.epsilon(delta), delta=delta)
@@ -53,7 +53,7 @@ def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
     for _ in range(40):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if at(middle).epsilon(delta) < said.refutable else (low, middle)
-    repeats = 30
+    repeats = 20
     refuted = sum(
         audit(at(high), sampler="fast", claim=claim, delta=delta, n=n, random_seed=seed).bounds[0].exceeded
         for seed in range(repeats)
@@ -66,9 +66,9 @@ def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
         not audit(at(math.sqrt(high)), sampler="fast", claim=claim, delta=delta, n=n, random_seed=seed)
         .bounds[0]
         .exceeded
-        for seed in range(10)
+        for seed in range(5)
     )
-    assert missed >= 5
+    assert missed >= 3
 
 
 def test_more_draws_and_less_confidence_refute_more():
