@@ -5,11 +5,11 @@ from typing import assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainccinv, betaincinv
+from scipy.special import bdtrc, betainccinv, betaincinv
 
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
-__all__ = ["allowed", "epsilon_of", "loss_of", "lower_limit", "upper_limit"]
+__all__ = ["allowed", "epsilon_from_shares", "epsilon_of", "loss_of", "lower_limit", "promised_orders", "upper_limit"]
 
 Array = NDArray[np.float64]
 
@@ -55,6 +55,57 @@ def epsilon_of(p: ArrayLike, q: ArrayLike, delta: float) -> Array:
     """
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(np.asarray(p) - delta, 0.0)) - np.log(q))
+
+
+def epsilon_from_shares(hits_p: ArrayLike, hits_q: ArrayLike, trials: int, delta: float, level: float) -> Array:
+    """Epsilon that is needed at least, from which data set the outputs with an event came from.
+
+    Each of `trials` outputs has to come from either data set by the toss of a fair coin. If (epsilon, delta) holds,
+    the first law is a part of at most `exp(epsilon)` times the second, and a rest of probability delta at most. Of the
+    outputs with the event that are not of the rest, a share of at most `1 / (1 + exp(-epsilon))` then comes from the
+    first data set, each independently. This is sharper than two limits where the event is rare, because the two counts
+    share one error.
+
+    Parameters
+    ----------
+    hits_p, hits_q : array_like of int
+        How often the event happened for the first data set and for the second.
+    trials : int
+        Outputs in all.
+    delta : float
+        In [0, 1).
+    level : float
+        With at most this probability the result is above the truth.
+
+    Returns
+    -------
+    epsilon : array
+        Minus infinity where nothing is shown.
+
+    References
+    ----------
+    Steinke, Nasr and Jagielski (2023), Privacy auditing with one (1) training run, section 4: the same argument for
+    one run.
+    """
+    p, q = np.asarray(hits_p, dtype=np.float64), np.asarray(hits_q, dtype=np.float64)
+    rest = 0
+    if delta > 0:
+        # More of the rest than this have a probability of level / 2, and the limit below takes the other half.
+        level = level / 2
+        rest = _quantile_above(trials, delta / 2, level)
+    of_p = np.maximum(p - rest, 0.0)
+    share = np.where(of_p > 0, betaincinv(np.maximum(of_p, 1), q + 1, level), 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(share) - np.log1p(-share))
+
+
+def _quantile_above(n: int, p: float, level: float) -> int:
+    """The least k with `P[Binomial(n, p) > k] <= level`, by bisection."""
+    low, high = -1, n
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if bdtrc(middle, n, p) <= level else (middle, high)
+    return high
 
 
 def loss_of(guarantee: Guarantee, p: ArrayLike, q: ArrayLike) -> Array:

@@ -20,20 +20,30 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 
-__all__ = ["BinnedLaws", "binned_laws"]
+__all__ = ["BinnedLaws", "binned_laws", "gaussian_laws", "laplace_laws"]
 
 Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-# Cells of one changed part of the output, and of each of two: their products are all summed over.
-_CELLS, _CELLS_OF_TWO = 6_000, 600
+# Cells of one changed part of the output, and how many times fewer of each of several: products are summed over.
+_CELLS, _FEWER_OF_SEVERAL = 6_000, 10
+# So many standard deviations of normal noise get all the cells that are asked for; more get more, up to a limit.
+_PER_REACH = 12
+_MOST_CELLS = 400_000
 # Between the centres of two Laplace laws.
 _BETWEEN = 300
 # What is left out has a probability of about exp(-80).
 _REACH = 80.0
+# The same for normal noise.
+_REACH_IN_SIGMAS = 13.0
+# Cells that are kept of the product of two laws.
+_KEPT = 1_500
+# Of a cell, when cells are put in order.
+_LARGEST_LOSS = 700.0
 
 
 @final
@@ -53,6 +63,22 @@ class BinnedLaws:
     def times(self, other: Self) -> Self:
         """The laws of two independent parts."""
         return type(self)(np.add.outer(self.log_p, other.log_p).ravel(), np.add.outer(self.log_q, other.log_q).ravel())
+
+    def merged(self, cells: int) -> Self:
+        """Cells with nearly the same loss as one cell: post-processing, so nothing is gained by it."""
+        if len(self.log_p) <= cells:
+            return self
+        possible = (self.log_p > -np.inf) | (self.log_q > -np.inf)
+        log_p, log_q = self.log_p[possible], self.log_q[possible]
+        # Where one of the two is impossible the loss is infinite, and those cells stay apart from others.
+        loss = np.clip(log_p - log_q, -_LARGEST_LOSS, _LARGEST_LOSS)
+        order = np.argsort(loss, kind="stable")
+        # Narrow where the probability is, and as narrow in the loss itself far out.
+        weight = np.cumsum(np.exp(np.logaddexp(log_p, log_q)[order])) / 2
+        rank = weight / weight[-1] + np.arcsinh(loss[order])
+        rank = (rank - rank[0]) / max(rank[-1] - rank[0], 1e-300)
+        starts = np.flatnonzero(np.diff(np.floor(rank * (cells - 1)), prepend=-1.0))
+        return type(self)(*(np.logaddexp.reduceat(law[order], starts) for law in (log_p, log_q)))
 
     def delta(self, epsilon: float) -> float:
         """Hockey-stick divergence, the larger direction."""
@@ -91,7 +117,7 @@ def _renyi(log_p: Array, log_q: Array, order: float) -> float:
     return math.log1p(float(np.sum(np.exp(p) * (np.expm1(tilt) + (order - 1) * np.expm1(-loss))))) / (order - 1)
 
 
-def binned_laws(mechanism: Mechanism, x: Array, y: Array) -> BinnedLaws:
+def binned_laws(mechanism: Mechanism, x: Array, y: Array, cells: int = _CELLS) -> BinnedLaws:
     """The laws of a mechanism's output at two data sets.
 
     Parameters
@@ -99,7 +125,10 @@ def binned_laws(mechanism: Mechanism, x: Array, y: Array) -> BinnedLaws:
     mechanism : Mechanism
         Of this library.
     x, y : array
-        Made-up data sets that differ in one or two cells; any for normal noise and for finitely many outputs.
+        Made-up data sets. For a `DirichletMechanism` they differ in one cell of a row, or records move in it from one
+        cell to another, in any number of rows.
+    cells : int
+        Into how many cells the law of a Dirichlet row is cut, about; a tenth of them if several rows change.
 
     Raises
     ------
@@ -108,16 +137,18 @@ def binned_laws(mechanism: Mechanism, x: Array, y: Array) -> BinnedLaws:
     """
     match mechanism:
         case DirichletMechanism():
-            return _dirichlet(mechanism.concentration(x), mechanism.concentration(y))
+            return _dirichlet(mechanism.concentration(x), mechanism.concentration(y), cells)
         case SimplexMechanism():
-            return _dirichlet(mechanism.k * x, mechanism.k * y)
+            return _dirichlet(mechanism.k * x, mechanism.k * y, cells)
         case GaussianMechanism(sigma=sigma):
-            return _gaussian(math.sqrt(float(np.sum((x - y) ** 2))) / sigma)
+            return gaussian_laws(math.sqrt(float(np.sum((x - y) ** 2))) / sigma, cells)
         case LaplaceMechanism(scale=scale):
             shifts = np.abs(x - y)[x != y]
-            return _product([_laplace(float(shift) / scale) for shift in shifts])
+            return _product([laplace_laws(float(shift) / scale) for shift in shifts])
         case GeometricMechanism(scale=scale):
             return _product([_geometric(round(float(shift)), scale) for shift in np.abs(x - y)[x != y]])
+        case NoisyCounts() if hasattr(mechanism, "sigma"):
+            return _discrete_gaussian((x - y)[x != y], float(mechanism.sigma))
         case WholePosterior():
             _, p, q = aggregated_laws(mechanism, x, y)
             with np.errstate(divide="ignore"):
@@ -126,19 +157,21 @@ def binned_laws(mechanism: Mechanism, x: Array, y: Array) -> BinnedLaws:
 
 
 def _product(parts: list[BinnedLaws]) -> BinnedLaws:
-    if not 1 <= len(parts) <= 2:
-        raise ArgumentError(f"Expected data sets that differ in one or two cells, got {len(parts)}.")
-    return reduce(BinnedLaws.times, parts)
+    if not parts:
+        raise ArgumentError("Expected two data sets that differ.")
+    # A product of two is small enough to be kept as it is.
+    return parts[0] if len(parts) == 1 else reduce(lambda law, part: law.merged(_KEPT).times(part), parts[1:], parts[0])
 
 
-def _dirichlet(u: Array, v: Array) -> BinnedLaws:
+def _dirichlet(u: Array, v: Array, cells: int) -> BinnedLaws:
     """Rows are independent, and in a row the likelihood ratio depends on one Beta variable.
 
     It is the share of the cell that changes in its row, or that of one of two cells in the two.
     """
     changes = [(p, q, np.flatnonzero(p != q)) for p, q in zip(np.atleast_2d(u), np.atleast_2d(v), strict=True)]
     parts = []
-    cells = _CELLS if sum(changed.size > 0 for *_, changed in changes) == 1 else _CELLS_OF_TWO
+    if sum(changed.size > 0 for *_, changed in changes) > 1:
+        cells //= _FEWER_OF_SEVERAL
     for p, q, changed in changes:
         if changed.size == 0:
             continue
@@ -172,10 +205,10 @@ def _integrated(edges: Array, a: float, b: float) -> Array:
     return np.asarray(logsumexp(log_density, b=_WEIGHTS, axis=1) + np.log(half))
 
 
-def _gaussian(ratio: float) -> BinnedLaws:
-    """Only the direction from one data set to the other matters: Normal(ratio, 1) and Normal(0, 1)."""
+def gaussian_laws(ratio: float, cells: int = _CELLS) -> BinnedLaws:
+    """Normal(ratio, 1) and Normal(0, 1): only the direction from one data set to the other matters."""
     reach = 13 + 35 * ratio
-    edges = np.linspace(-reach, ratio + reach, max(_CELLS, round(500 * reach)))
+    edges = np.linspace(-reach, ratio + reach, min(round(cells * reach / _PER_REACH), _MOST_CELLS))
     half = np.diff(edges) / 2
     z = edges[:-1, None] + half[:, None] * (1 + _NODES)
 
@@ -186,8 +219,8 @@ def _gaussian(ratio: float) -> BinnedLaws:
     return BinnedLaws(law(ratio), law(0.0))
 
 
-def _laplace(shift: float) -> BinnedLaws:
-    """Centres `shift` scales apart. Outside of the two centres the loss is constant, so that is one cell each."""
+def laplace_laws(shift: float) -> BinnedLaws:
+    """Laplace laws with centres `shift` scales apart. Beyond the two centres the loss is constant: one cell each."""
     edges = np.linspace(0.0, shift, _BETWEEN)
     # P[a < Z < b] = exp(-a) (1 - exp(a - b)) / 2 for 0 <= a.
     width = math.log(-math.expm1(-float(edges[1]))) - math.log(2)
@@ -196,11 +229,33 @@ def _laplace(shift: float) -> BinnedLaws:
 
 
 def _geometric(shift: int, scale: float) -> BinnedLaws:
-    """Whole numbers from one centre to the other, and all beyond in one cell each: summed over explicitly."""
-    reach = math.ceil(_REACH * scale) + 2
-    g = np.arange(-reach, reach + shift + 1)
-    log_mass = -np.abs(g) / scale
-    log_mass -= logsumexp(log_mass)
-    inner = log_mass[(g > 0) & (g < shift)]
-    law = np.concatenate([[logsumexp(log_mass[g <= 0])], inner, [logsumexp(log_mass[g >= shift])]])
+    """Two-sided geometric laws: whole numbers between the centres, and all beyond in one cell each."""
+    u = 1 / scale
+    # P[G <= 0] = 1 / (1 + q), P[G = g] = (1 - q) / (1 + q) q^|g| and P[G >= g] = q^g / (1 + q), with q = exp(-u).
+    total = math.log1p(math.exp(-u))
+    g = np.arange(1, shift)
+    law = np.concatenate([[-total], math.log(-math.expm1(-u)) - total - u * g, [-u * shift - total]])
     return BinnedLaws(law, law[::-1])
+
+
+def _discrete_gaussian(shifts: Array, sigma: float) -> BinnedLaws:
+    """Normal noise on whole numbers: the ratio depends on `shifts @ noise` alone, so its law is convolved."""
+    reach = math.ceil(_REACH_IN_SIGMAS * sigma) + int(np.abs(shifts).max()) + 2
+    if 2 * reach * float(np.abs(shifts).sum()) > _MOST_CELLS:
+        raise ArgumentError(f"The law of noise with sigma={sigma:g} has too many cells to be summed over.")
+    g = np.arange(-reach, reach + 1)
+
+    def cell(centre: int, shift: int) -> Array:
+        """Probabilities of `shift * (centre + noise)`, in rising order. What is between two multiples is impossible."""
+        law = np.exp(-((g - centre) ** 2) / (2 * sigma**2))
+        spread = np.zeros((len(g) - 1) * abs(shift) + 1)
+        spread[:: abs(shift)] = law / law.sum()
+        return spread if shift > 0 else spread[::-1]
+
+    def law(centres: list[int]) -> Array:
+        return reduce(np.convolve, [cell(c, s) for c, s in zip(centres, whole, strict=True)])
+
+    whole = [round(float(shift)) for shift in shifts]
+    p, q = law(whole), law([0] * len(whole))
+    with np.errstate(divide="ignore"):
+        return BinnedLaws(np.log(p), np.log(q))

@@ -1,7 +1,8 @@
 """Two neighbouring data sets on which a mechanism shows what it loses."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.renyi import renyi_add, renyi_remove
 
 __all__ = ["aggregated_laws", "worst_pair"]
 
@@ -27,6 +30,9 @@ _MOST_TRIED = 600
 
 def worst_pair(mechanism: Mechanism) -> Pair:
     """Made-up neighbours on which the loss is the largest, or close to it.
+
+    In each block of cells where a person's records may lie anywhere, all of them are in one cell in `x`, and in
+    another cell, or nowhere, in `y`.
 
     Parameters
     ----------
@@ -48,7 +54,7 @@ def worst_pair(mechanism: Mechanism) -> Pair:
         case SimplexMechanism():
             return _simplex(mechanism)
         case NoisyCounts():
-            return _moved(np.zeros(mechanism.prior.shape), 0, 1, 1, mechanism.adjacency)
+            return _noisy(mechanism)
         case WholePosterior():
             return _finite(mechanism)
     raise ArgumentError(
@@ -57,31 +63,78 @@ def worst_pair(mechanism: Mechanism) -> Pair:
     )
 
 
-def _moved(base: Array, a: int, b: int, records: int, adjacency: str) -> Pair:
-    """One person's records in cell a; in cell b, or nowhere."""
+def _blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> list[NDArray[np.intp]]:
+    """The cells of each block of one person's records, for the person whose records show most.
+
+    Along an axis "own" a person has one entry, and the one is taken whose blocks weigh most in all; `weigh` takes the
+    two smallest priors of a block.
+    """
+    axes = contribution.fitted(prior.shape).axes
+    positions = np.arange(prior.size).reshape(prior.shape)
+
+    def along(kind: str) -> Iterator[tuple[int, ...]]:
+        return product(*(range(n) for axis, n in zip(axes, prior.shape[:-1], strict=True) if axis == kind))
+
+    def block(own: tuple[int, ...], each: tuple[int, ...]) -> NDArray[np.intp]:
+        of = {"own": iter(own), "each": iter(each)}
+        index = tuple(next(of[axis]) if axis in of else slice(None) for axis in axes)
+        return positions[index].ravel()
+
+    def weight(blocks: list[NDArray[np.intp]]) -> float:
+        return math.fsum(weigh(*np.partition(prior.flat[cells], 1)[:2].tolist()) for cells in blocks)
+
+    return max(([block(own, each) for each in along("each")] for own in along("own")), key=weight)
+
+
+def _moved(base: Array, moves: Sequence[tuple[int, int]], records: int, adjacency: str) -> Pair:
+    """One person's records: in each block all in the first cell; in the second, or nowhere."""
     x, y = base.copy(), base.copy()
-    x.flat[a] += records
-    if adjacency_named(adjacency).records_are_public:
-        y.flat[b] += records
+    for a, b in moves:
+        x.flat[a] += records
+        if adjacency_named(adjacency).records_are_public:
+            y.flat[b] += records
     return x, y
 
 
+def _noisy(mechanism: NoisyCounts) -> Pair:
+    # Noise is the same in all cells.
+    contribution = Contribution.of(getattr(mechanism, "contribution", 1))
+    blocks = _blocks(mechanism.prior, contribution, lambda *_: 0.0)
+    moves = [(int(cells[0]), int(cells[1])) for cells in blocks]
+    return _moved(np.zeros(mechanism.prior.shape), moves, contribution.records, mechanism.adjacency)
+
+
 def _dirichlet(mechanism: DirichletMechanism) -> Pair:
-    alpha = mechanism.alpha.reshape(-1, mechanism.alpha.shape[-1])
-    d = alpha.shape[1]
-    a, b = (int(i) for i in np.argsort(alpha, axis=None, kind="stable")[:2])
-    # Equal priors leave a choice; two cells of one row attain the supremum.
-    least_in_row = np.sort(alpha, axis=1)[:, :2]
-    rows = np.flatnonzero(np.all(least_in_row == [alpha.flat[a], alpha.flat[b]], axis=1))
-    if rows.size:
-        a, b = (int(rows[0]) * d + int(i) for i in np.argsort(alpha[rows[0]], kind="stable")[:2])
-    base = np.full(mechanism.alpha.shape, math.ceil(mechanism.min_count), dtype=np.float64)
-    if mechanism.adjacency == "add-remove":
-        _fill(base, a, d)
-    elif a // d != b // d:
-        _fill(base, a, d)
-        _fill(base, b, d)
-    return _moved(base, a, b, mechanism.contribution, mechanism.adjacency)
+    alpha, d = mechanism.alpha, mechanism.alpha.shape[-1]
+    contribution = Contribution.of(mechanism.contribution)
+    r, replaced = contribution.records * mechanism.r, mechanism.adjacency == "replace-one"
+
+    def weigh(least: float, second: float) -> float:
+        # The Kullback-Leibler divergence, which is always finite.
+        return renyi_remove(1.0, least, r) + (renyi_add(1.0, second, r) if replaced else 0.0)
+
+    base = np.full(alpha.shape, math.ceil(mechanism.min_count), dtype=np.float64)
+    moves = []
+    for cells in _blocks(alpha, contribution, weigh):
+        a, b = _two_cells(alpha, cells, d)
+        moves.append((a, b))
+        if not replaced:
+            _fill(base, a, d)
+        elif a // d != b // d:
+            _fill(base, a, d)
+            _fill(base, b, d)
+    return _moved(base, moves, contribution.records, mechanism.adjacency)
+
+
+def _two_cells(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:
+    """The two smallest priors of a block. Equal ones leave a choice: two cells of one row attain the supremum."""
+    a, b = cells[np.argsort(alpha.flat[cells], kind="stable")[:2]].tolist()
+    # A block holds whole rows.
+    for row in cells.reshape(-1, d):
+        i, j = row[np.argsort(alpha.flat[row], kind="stable")[:2]].tolist()
+        if (alpha.flat[i], alpha.flat[j]) == (alpha.flat[a], alpha.flat[b]):
+            return i, j
+    return a, b
 
 
 def _fill(base: Array, cell: int, d: int) -> None:
@@ -124,13 +177,14 @@ def _few_neighbours(mechanism: WholePosterior) -> Iterator[Pair]:
         centre = np.full(d, n // d)
         centre[0] += n - centre.sum()
         data = [*(n * np.eye(d, dtype=np.int64)), centre]
+    records = Contribution.of(getattr(mechanism, "contribution", 1)).records
     for counts in data:
         for a in range(d):
             for b in range(d):
-                if a != b and counts[a]:
+                if a != b and counts[a] >= min(records, n):
                     moved = np.array(counts, dtype=np.float64)
-                    moved[a] -= 1
-                    moved[b] += 1
+                    moved[a] -= min(records, n)
+                    moved[b] += min(records, n)
                     yield np.array(counts, dtype=np.float64), moved
 
 

@@ -1,22 +1,222 @@
-"""How likely an attack is to find a false claim: what a verdict of "consistent" is worth."""
+"""What an audit could have refuted: what a verdict of "consistent" is worth."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr
+from scipy.special import bdtr, bdtrik
 
-from pymc_dirdp.auditing.intervals import allowed, loss_of, lower_limit, upper_limit
-from pymc_dirdp.auditing.laws import binned_laws
+from pymc_dirdp.auditing.events import parts
+from pymc_dirdp.auditing.intervals import lower_limit
+from pymc_dirdp.auditing.laws import BinnedLaws, binned_laws, gaussian_laws, laplace_laws
+from pymc_dirdp.auditing.measures import Counts, Measure, measures
 from pymc_dirdp.auditing.neighbours import worst_pair
 from pymc_dirdp.checks import fraction, integer
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.simplex import SimplexMechanism
+from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.privacy.curves import PrivacyCurves
 
-__all__ = ["chance_to_refute"]
+__all__ = ["CHANCE", "Family", "chance_to_refute", "family_of", "rarest_event", "refutable"]
 
 Array = NDArray[np.float64]
 
+CHANCE = 0.9
+# Each of the two counts is as good as this with this probability; both are with more than CHANCE.
+_TAIL = 0.05
+# Events among which the best is taken: half of them rare, half of them common.
+_EVENTS = 60
+# Cells of a law. More would change the figures by less than a hundredth.
+_CELLS = 1_000
 # Standard deviations of a count that are summed over, and into how many steps they are cut at most.
 _SPREAD, _STEPS = 9.0, 2_000
+# How far, in factors of two, alternatives are looked for, and how narrowly.
+_DOUBLINGS, _HALVINGS = 100, 7
+# Tables of a finite mechanism that are listed for each alternative.
+_MOST_LISTED = 20_000
+
+
+@final
+@dataclass(frozen=True)
+class Family:
+    """Laws that lose more and more: what is tried as the truth behind a statement.
+
+    Attributes
+    ----------
+    name : str
+        In words.
+    at : callable
+        Curves and the two laws of the output, from a factor: the larger, the more is lost.
+    """
+
+    name: str
+    at: Callable[[float], tuple[PrivacyCurves, BinnedLaws]]
+
+
+def family_of(mechanism: object, x: Array, y: Array, measure: Measure) -> Family:
+    """Alternatives to a statement: the same mechanism with a larger loss, or simple noise where its law is not known.
+
+    Parameters
+    ----------
+    mechanism : Mechanism or callable
+        What is audited.
+    x, y : array
+        The two data sets.
+    measure : Measure
+        What is stated.
+    """
+    stronger = _stronger(mechanism)
+    if isinstance(mechanism, Mechanism) and stronger is not None:
+        name, scaled = stronger
+
+        def at(factor: float) -> tuple[PrivacyCurves, BinnedLaws]:
+            changed = scaled(factor)
+            return changed, binned_laws(changed, x, y, cells=_CELLS)
+
+        try:
+            if math.isfinite(measure.of_curves(mechanism)):
+                at(1.0)
+                return Family(name, at)
+        except (ArgumentError, UnattainableError):
+            # The law is not known for these data, or nothing is promised.
+            pass
+    if _finite(measure, GaussianMechanism(np.ones(2), 1.0, adjacency="add-remove")):
+        return Family(
+            "normal noise, told apart by its likelihood ratio",
+            lambda t: (GaussianMechanism(np.ones(2), 1 / t, adjacency="add-remove"), gaussian_laws(t, _CELLS)),
+        )
+    return Family(
+        "Laplace noise, told apart by its likelihood ratio",
+        lambda t: (LaplaceMechanism(np.ones(2), 1 / t, adjacency="add-remove"), laplace_laws(t)),
+    )
+
+
+def _finite(measure: Measure, curves: PrivacyCurves) -> bool:
+    return math.isfinite(measure.of_curves(curves))
+
+
+def _stronger(mechanism: object) -> tuple[str, Callable[[float], Mechanism]] | None:
+    match mechanism:
+        case DirichletMechanism(r=r):
+            return "the same mechanism with a larger r", lambda t: dataclasses.replace(mechanism, r=r * t)
+        case SimplexMechanism(k=k):
+            return "the same mechanism with a larger k", lambda t: dataclasses.replace(mechanism, k=k * t)
+        case NoisyCounts(parameter=parameter) if dataclasses.is_dataclass(mechanism):
+            # The field after the prior: sigma, or the scale.
+            field = dataclasses.fields(mechanism)[1].name
+            return (
+                "the same mechanism with less noise",
+                lambda t: dataclasses.replace(mechanism, **{field: parameter / t}),
+            )
+        case TruncatedNoiseMechanism(scale=scale, n_records=n) if (n + 1) ** (len(mechanism.prior) - 1) < _MOST_LISTED:
+            return "the same mechanism with less noise", lambda t: dataclasses.replace(mechanism, scale=scale / t)
+    return None
+
+
+def refutable(family: Family, measure: Measure, trials: int, level: float) -> float:
+    """The least true value of the measure, within a family, with which what is stated is refuted in 9 of 10 audits.
+
+    Parameters
+    ----------
+    family : Family
+        From :func:`family_of`.
+    measure : Measure
+        What is stated.
+    trials : int
+        Outputs of each data set that are counted.
+    level : float
+        Of the bound.
+
+    Returns
+    -------
+    value : float
+        It assumes that the best event is counted. `inf` if no member of the family is refuted so often, `nan` if
+        nothing is stated.
+    """
+    if math.isnan(measure.stated):
+        return math.nan
+    if _ceiling(measure, trials, level) <= measure.stated:
+        return math.inf
+    low, high = 1.0, 1.0
+    for _ in range(_DOUBLINGS):
+        if _refutes(family.at(high)[1], measure, trials, level):
+            break
+        low, high = high, 2 * high
+    else:
+        return math.inf
+    for _ in range(_DOUBLINGS):
+        if low < high or not _refutes(family.at(low)[1], measure, trials, level):
+            break
+        low /= 2
+    for _ in range(_HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if _refutes(family.at(middle)[1], measure, trials, level) else (middle, high)
+    return measure.of_curves(family.at(high)[0])
+
+
+def rarest_event(measure: Measure, trials: int, level: float) -> float:
+    """The probability that an event needs at least, to refute a statement in 9 of 10 audits.
+
+    The event never happens for the other data set. Rarer ones refute nothing, however much they tell. `nan` if nothing
+    is stated, `inf` if no event is enough.
+    """
+    if math.isnan(measure.stated):
+        return math.nan
+    low, high = 0, trials + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        counts = Counts(np.array([float(middle)]), trials, np.array([0.0]), trials)
+        enough = max(float(measure.lower(counts, method, level)[0]) for method in measure.methods) > measure.stated
+        low, high = (low, middle) if enough else (middle, high)
+    # With this probability of the event, `high` hits or more have probability CHANCE.
+    return float(lower_limit(high, trials, CHANCE)) if high <= trials else math.inf
+
+
+def _ceiling(measure: Measure, trials: int, level: float) -> float:
+    """What an event proves that one data set always gives and the other never."""
+    counts = Counts(np.array([float(trials)]), trials, np.array([0.0]), trials)
+    return max(float(measure.lower(counts, method, level)[0]) for method in measure.methods)
+
+
+def _refutes(laws: BinnedLaws, measure: Measure, trials: int, level: float) -> bool:
+    """Whether some event refutes the statement with probability CHANCE at least."""
+    for p, q in _events(laws, trials):
+        counts = Counts(_quantile(_TAIL, trials, p), trials, _quantile(1 - _TAIL, trials, q), trials)
+        if any(np.any(measure.lower(counts, method, level) > measure.stated) for method in measure.methods):
+            return True
+    return False
+
+
+def _events(laws: BinnedLaws, trials: int) -> list[tuple[Array, Array]]:
+    """Probabilities of the events "the likelihood ratio is at least so large", for both directions."""
+    found = []
+    for log_p, log_q in ((laws.log_p, laws.log_q), (laws.log_q, laws.log_p)):
+        with np.errstate(invalid="ignore"):
+            order = np.argsort(np.nan_to_num(log_q - log_p), kind="stable")
+        p, q = (np.minimum(np.cumsum(np.exp(law[order])), 1.0) for law in (log_p, log_q))
+        rare = np.geomspace(0.1 / trials, 0.5, _EVENTS)
+        chosen = np.unique(np.minimum(np.searchsorted(p, np.concatenate([rare, 1 - rare])), len(p) - 1))
+        found.append((p[chosen], q[chosen]))
+    return found
+
+
+def _quantile(level: float, trials: int, p: Array) -> Array:
+    """The least k with `P[Binomial(trials, p) <= k] >= level`."""
+    inner = np.clip(p, 1e-300, 1 - 1e-15)
+    hits = np.ceil(np.maximum(bdtrik(level, trials, inner), 0.0))
+    # Where all is below, or nearly certain, the inverse is not a number.
+    fallback = np.where(inner < 0.5, 0.0, float(trials))
+    return np.where(np.isnan(hits), fallback, np.minimum(hits, trials))
 
 
 def chance_to_refute(
@@ -51,20 +251,15 @@ def chance_to_refute(
     """
     size, doubt = integer(100, n=n), 1 - fraction(confidence=confidence)
     x, y = worst_pair(mechanism) if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
-    laws = binned_laws(mechanism, x, y)
-    # As in `audit`: three quarters are counted, and the claim is one of two bounds.
-    trials, level = size - size // 4, doubt / 8
-    directions = ((laws.log_p, laws.log_q), (laws.log_q, laws.log_p))
-    return max(_chance(np.exp(log_p), np.exp(log_q), claim, trials, level) for log_p, log_q in directions)
+    of_all = measures(mechanism, claim, 1e-5)
+    trials, level = parts(size, likelihood=True).counted, doubt / len(of_all)
+    events = _events(binned_laws(mechanism, x, y), trials)
+    measure = of_all[0]
+    return max(_chance(p, q, measure, method, trials, level) for p, q in events for method in measure.methods)
 
 
-def _chance(p: Array, q: Array, claim: Guarantee, trials: int, level: float) -> float:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        order = np.argsort(np.nan_to_num(np.log(q) - np.log(p)), kind="stable")
-    # Events "the likelihood ratio is at least so large".
-    p, q = (np.minimum(np.cumsum(law[order]), 1.0) for law in (p, q))
-    lower = loss_of(claim, lower_limit(p * trials, trials, level), upper_limit(q * trials, trials, level))
-    best = int(np.argmax(lower))
+def _chance(p: Array, q: Array, measure: Measure, method: str, trials: int, level: float) -> float:
+    best = int(np.argmax(measure.lower(Counts(p * trials, trials, q * trials, trials), method, level)))
     sd = np.sqrt(trials * p[best] * (1 - p[best])) + 1
     middle = trials * p[best]
     edges = np.clip(np.round(np.linspace(middle - _SPREAD * sd, middle + _SPREAD * sd, _STEPS)), 0, trials)
@@ -72,16 +267,15 @@ def _chance(p: Array, q: Array, claim: Guarantee, trials: int, level: float) -> 
     # Each step counts as its least number of hits, so the chance is not overstated.
     below = np.where(hits > 0, bdtr(np.maximum(hits - 1, 0), trials, p[best]), 0.0)
     masses = np.diff(below, append=1.0)
-    most = _most_hits(claim, hits, trials, level)
+    most = _most_hits(measure, method, hits, trials, level)
     return float(np.sum(masses * np.where(most >= 0, bdtr(np.maximum(most, 0), trials, q[best]), 0.0)))
 
 
-def _most_hits(claim: Guarantee, hits: Array, trials: int, level: float) -> Array:
+def _most_hits(measure: Measure, method: str, hits: Array, trials: int, level: float) -> Array:
     """With how many hits on the less likely side the claim is still refuted; -1 where never. By bisection."""
-    p = lower_limit(hits, trials, level)
     refuted, not_refuted = np.full(len(hits), -1.0), np.full(len(hits), trials + 1.0)
     while np.any(not_refuted - refuted > 1):
         middle = np.floor((refuted + not_refuted) / 2)
-        yes = loss_of(claim, p, upper_limit(middle, trials, level)) > allowed(claim)
+        yes = measure.lower(Counts(hits, trials, middle, trials), method, level) > measure.stated
         refuted, not_refuted = np.where(yes, middle, refuted), np.where(yes, not_refuted, middle)
     return refuted

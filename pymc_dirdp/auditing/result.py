@@ -1,0 +1,173 @@
+"""What an audit found, what it could have found, and what it cannot see."""
+
+import html
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any, final
+
+from pymc_dirdp.auditing.power import CHANCE
+from pymc_dirdp.guarantees import Guarantee
+from pymc_dirdp.privacy.curves import PrivacyCurves
+
+__all__ = ["Audit", "Bound"]
+
+
+@final
+@dataclass(frozen=True)
+class Bound:
+    """A lower bound of the privacy loss, beside what is stated.
+
+    Attributes
+    ----------
+    measure : str
+        What is bounded, in words.
+    lower : float
+        The loss is at least this, with the confidence of the audit.
+    stated : float
+        What the claim allows or the curve says; `nan` if neither does.
+    refutable : float
+        What is stated would have been refuted with probability 0.9, were the true value this or more, for the laws
+        that `alternative` names and for the data sets of the audit. It is computed from the laws that a sampler stands
+        for, without the grid of an exact one. `nan` if nothing is stated.
+    alternative : str
+        Laws among which the true one was looked for, for `refutable`.
+    rarest : float
+        An event of one data set that the other never gives has to have this probability, at least, to refute what is
+        stated in nine of ten audits. `nan` if nothing is stated.
+    ceiling : float
+        The largest lower bound that so many outputs can give: a larger loss cannot be seen.
+    hits_p, trials_p : int
+        How often the event happened where it is the likelier, and of how many outputs.
+    hits_q, trials_q : int
+        The same where it is the less likely.
+    """
+
+    measure: str
+    lower: float
+    stated: float
+    refutable: float
+    alternative: str
+    rarest: float
+    ceiling: float
+    hits_p: int
+    trials_p: int
+    hits_q: int
+    trials_q: int
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more is lost than stated."""
+        return self.lower > self.stated
+
+
+@final
+@dataclass(frozen=True)
+class Audit:
+    """What an attack found. `print` it, or let a notebook show it.
+
+    Attributes
+    ----------
+    mechanism : str
+        Its name.
+    sampler : str
+        The sampler that the outputs come from, with the number of steps if it was given; `"black box"` for a function.
+    n : int
+        Number of outputs for each data set. Which part of them is counted is decided by fair coins.
+    confidence : float
+        All bounds hold at once with this probability at least, over the outputs.
+    claim : Guarantee, PrivacyCurves or None
+        What was said of the mechanism.
+    last_bits : bool
+        Whether the last bits of floating-point numbers were looked at.
+    bounds : tuple of Bound
+        The first is about the claim, if that is a guarantee; then an epsilon for each delta, then delta at epsilon 0.
+    """
+
+    mechanism: str
+    sampler: str
+    n: int
+    confidence: float
+    claim: Guarantee | PrivacyCurves | None
+    last_bits: bool
+    bounds: tuple[Bound, ...]
+
+    @property
+    def verdict(self) -> str:
+        """`"refuted"`, `"consistent"`, or `"nothing stated"`. Consistent is not a proof: this attack found no more."""
+        if any(bound.exceeded for bound in self.bounds):
+            return "refuted"
+        return "nothing stated" if all(math.isnan(bound.stated) for bound in self.bounds) else "consistent"
+
+    @property
+    def power(self) -> str:
+        """What this audit would have refuted, in words; empty if nothing was stated."""
+        sentences = [
+            f"{bound.measure}: stated {bound.stated:.4g}; {_would_have(bound)}"
+            for bound in self.bounds
+            if not math.isnan(bound.stated)
+        ]
+        if not sentences:
+            return ""
+        return "\n".join([f"With {self.n} draws from each of the two data sets:", *(f"  {one}" for one in sentences)])
+
+    @property
+    def blind_spots(self) -> str:
+        """What this audit cannot see, in words."""
+        rarest = min((bound.rarest for bound in self.bounds if not math.isnan(bound.rarest)), default=math.inf)
+        rare = f"an event of probability below {rarest:.2g}" if rarest < 1 else "an event too rare to be counted"
+        bits = "" if self.last_bits else ", or the last bits of the numbers (pass last_bits=True)"
+        return (
+            f"It cannot see a loss that shows only between other data sets than these two, in {rare}, or in a pattern "
+            f"that none of its statistics looks at{bits}."
+        )
+
+    def frame(self) -> Any:
+        """The bounds as a `pandas.DataFrame`, a row for each."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(bound) for bound in self.bounds]).set_index("measure")
+
+    def __str__(self) -> str:
+        rows = list(self._rows())
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([self._title, *lines, *self._meaning])
+
+    def _repr_html_(self) -> str:
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in self._rows())
+        text = "".join(f"<p>{html.escape(line)}</p>" for part in self._meaning for line in part.split("\n"))
+        return f"<h4>{html.escape(self._title)}</h4><table>{rows}</table>{text}"
+
+    @property
+    def _title(self) -> str:
+        sampler = "" if self.sampler == self.mechanism else f", sampler {self.sampler}"
+        return (
+            f"{self.mechanism}{sampler}: {self.verdict}; {self.n} draws from each data set, false alarm below "
+            f"{1 - self.confidence:.2g}"
+        )
+
+    @property
+    def _meaning(self) -> list[str]:
+        match self.verdict:
+            case "refuted":
+                return ["More is lost than stated, between the data sets of this attack already."]
+            case "consistent":
+                return ["Consistent is not a proof.", self.power, self.blind_spots]
+        return ["At least `lower` is lost. Nothing was stated to hold against it.", self.blind_spots]
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        shown = [field.name for field in fields(Bound) if field.name != "alternative"]
+        yield tuple(shown)
+        for bound in self.bounds:
+            values = [getattr(bound, name) for name in shown]
+            yield tuple(f"{value:.4g}" if isinstance(value, float) else str(value) for value in values)
+
+
+def _would_have(bound: Bound) -> str:
+    if math.isinf(bound.refutable):
+        return "no true value would have been refuted with so few draws."
+    return (
+        f"a true value of {bound.refutable:.3g} or more would have been refuted with probability {CHANCE:g} "
+        f"(in {bound.alternative})."
+    )

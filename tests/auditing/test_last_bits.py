@@ -1,0 +1,128 @@
+"""The last bits of the sampler of version 0.1.0 tell its data; those of the library's samplers tell nothing."""
+
+import numpy as np
+import pytest
+
+import pymc_dirdp as pmd
+from pymc_dirdp.auditing.attack import audit
+from pymc_dirdp.auditing.last_bits import unreachable
+
+GOAL = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TINY = np.finfo(np.float64).tiny
+
+
+def of_two_branches(concentration, draws, rng):
+    """`sampling/fast.py` of version 0.1.0: one small parameter switches the whole table."""
+    small = concentration < 0.1
+    if not np.any(small):
+        gammas = rng.standard_gamma(concentration, size=(draws, *concentration.shape))
+        return np.maximum(gammas / gammas.sum(axis=-1, keepdims=True), TINY)
+    logs = np.log(rng.standard_gamma(concentration + small, size=(draws, *concentration.shape)))
+    logs[:, small] += np.log(1.0 - rng.random(size=(draws, int(small.sum())))) / concentration[small]
+    y = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return np.maximum(y / y.sum(axis=-1, keepdims=True), TINY)
+
+
+def of_one_formula(concentration, draws, rng):
+    """The same formula for every parameter, rounded to a public grid."""
+    size = (draws, *concentration.shape)
+    logs = np.log(rng.standard_gamma(concentration + 1, size=size)) + np.log(1.0 - rng.random(size)) / concentration
+    y = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return np.round(y / y.sum(axis=-1, keepdims=True) * 2.0**32) / 2.0**32
+
+
+# Table of priors, r, and how many outputs are enough.
+CROSSING = {
+    "thirty rows": (np.full((30, 11), 0.099), 0.0092, 300),
+    "one row": (np.full(11, 0.099), 0.0092, 2_500),
+    "two categories": (np.array([0.05, 0.05]), 0.004668, 2_500),
+    "uneven": (np.array([0.08, 0.2, 3.0, 3.0]), 0.007622, 2_500),
+}
+
+
+def crossing(alpha, r):
+    """Neighbours of which one has a person alone in a cell: there its parameter passes 0.1, as all others do."""
+    alone = int(np.ceil((0.1 - alpha.min()) / r))
+    x = np.full(alpha.shape, float(alone))
+    y = x.copy()
+    y.flat[0] -= 1
+    y.flat[1] += 1
+    return x, y
+
+
+@pytest.fixture(params=CROSSING)
+def case(request):
+    return CROSSING[request.param]
+
+
+def attacked(sampler, case, **options):
+    """From a pool, so that drawing one by one takes no time."""
+    alpha, r, n = case
+    pair, rng = crossing(alpha, r), np.random.default_rng(5)
+    pools = {z.tobytes(): iter(sampler(r * z + alpha, n + 500, rng)) for z in pair}
+    return audit(lambda z: next(pools[z.tobytes()]), pair=pair, claim=GOAL, n=n, random_seed=1, **options)
+
+
+def test_the_sampler_of_0_1_0_is_refuted_by_its_last_bits(case):
+    alpha, r, _ = case
+    # What it stands for is private.
+    assert pmd.DirichletMechanism(alpha, r).satisfies(GOAL)
+    assert attacked(of_two_branches, case).verdict == "consistent"
+    assert attacked(of_two_branches, case, last_bits=True).verdict == "refuted"
+
+
+def test_one_formula_on_a_grid_is_not_refuted(case):
+    assert attacked(of_one_formula, case, last_bits=True).verdict == "consistent"
+
+
+def test_the_exact_sampler_is_not_refuted(case):
+    alpha, r, n = case
+    mechanism = pmd.DirichletMechanism(alpha, r)
+    options = {"sampler": "exact", "steps": 200, "claim": GOAL, "last_bits": True, "random_seed": 1}
+    assert audit(mechanism, pair=crossing(alpha, r), n=min(n, 1_000), **options).verdict == "consistent"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["one row", "two categories", "uneven"])
+def test_a_hundred_thousand_releases_of_the_exact_sampler_show_nothing(name):
+    alpha, r, _ = CROSSING[name]
+    mechanism = pmd.DirichletMechanism(alpha, r)
+    found = audit(
+        mechanism,
+        pair=crossing(alpha, r),
+        sampler="exact",
+        steps=200,
+        claim=GOAL,
+        last_bits=True,
+        n=100_000,
+        random_seed=2,
+    )
+    assert found.verdict == "consistent"
+
+
+def test_quotients_are_known():
+    rng = np.random.default_rng(1)
+    sums = 1 + rng.random(1_000)
+    assert not np.any(unreachable(1 / sums))
+    # In [1/2, 1) there are twice as many doubles as in [1, 2], so at most half of them are such quotients.
+    others = np.nextafter(1 / sums[1 / sums > 0.8], 1.0)
+    assert np.mean(unreachable(others)) > 0.1
+
+
+@pytest.mark.parametrize("name", ["laplace", "normal"])
+def test_floating_point_noise_is_told_by_its_last_bits(name):
+    """Mironov (2012): the law is private, its floating-point sum is not. Whole numbers survive."""
+    rng = np.random.default_rng(2)
+    pair = [1.0, 0.0], [0.0, 1.0]
+
+    def textbook(counts):
+        return counts + getattr(rng, name)(0.0, 3.0, size=2)
+
+    claim = pmd.ApproxDP(epsilon=2.0, delta=0.01)
+    assert audit(textbook, pair=pair, claim=claim, n=6_000, random_seed=1).verdict == "consistent"
+    assert audit(textbook, pair=pair, claim=claim, n=6_000, last_bits=True, random_seed=1).verdict == "refuted"
+
+
+def test_noise_of_whole_numbers_and_noise_on_a_grid_survive():
+    for mechanism in (pmd.GeometricMechanism(np.ones(2), 1.0), pmd.LaplaceMechanism(np.ones(2), 3.0)):
+        assert audit(mechanism, n=10_000, last_bits=True, random_seed=1).verdict == "consistent"

@@ -1,0 +1,91 @@
+"""Laws that are cut into cells never lose more than those they come from, and little less."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import pymc_dirdp as pmd
+from pymc_dirdp.auditing.laws import BinnedLaws, _discrete_gaussian, binned_laws, gaussian_laws, laplace_laws
+from pymc_dirdp.composition import Composition
+
+
+def test_merging_cells_loses_little_and_gains_nothing():
+    laws = gaussian_laws(0.5)
+    product = laws.merged(600).times(laws.merged(600))
+    merged = product.merged(800)
+    assert len(merged.log_p) <= 800
+    assert np.exp(merged.log_p).sum() == pytest.approx(1, rel=1e-9)
+    for order in (1.0, 2.0, 8.0):
+        assert merged.renyi(order) <= product.renyi(order) * (1 + 1e-12)
+        assert merged.renyi(order) == pytest.approx(order * 0.5**2, rel=1e-3)
+    for epsilon in (0.0, 1.0, 3.0):
+        assert merged.delta(epsilon) <= product.delta(epsilon) * (1 + 1e-12)
+        assert merged.delta(epsilon) == pytest.approx(product.delta(epsilon), rel=5e-3)
+
+
+def test_impossible_cells_stay_impossible_when_cells_are_merged():
+    laws = BinnedLaws(np.log([0.5, 0.25, 0.25]), np.array([-math.inf, math.log(0.5), math.log(0.5)]))
+    assert laws.merged(2).delta(5.0) == pytest.approx(0.5)
+
+
+def test_a_record_in_each_of_many_rows_is_a_composition():
+    """Oracle: the composition of as many mechanisms of one row, by its own convolution."""
+    row, rows = pmd.DirichletMechanism([1.0, 1.0, 1.0], 0.2), 4
+    table = pmd.DirichletMechanism(np.ones((rows, 3)), 0.2)
+    x, y = np.zeros((2, rows, 3))
+    x[:, 0], y[:, 1] = 1, 1
+    laws, whole = binned_laws(table, x, y, cells=3_000), Composition(((row, rows),))
+    for order in (1.0, 2.0):
+        assert laws.renyi(order) <= whole.renyi(order) * (1 + 1e-9)
+        assert laws.renyi(order) == pytest.approx(rows * row.renyi(order), rel=5e-3)
+    assert laws.delta(0.5) <= whole.delta(0.5)
+    assert laws.delta(0.5) == pytest.approx(whole.delta(0.5), rel=2e-2)
+
+
+@pytest.mark.parametrize("scale", [0.3, 2.0, 1e20])
+def test_geometric_laws_are_summed_from_their_masses(scale):
+    """Oracle: the masses themselves where they can be listed, and the limit of small losses."""
+    laws = binned_laws(pmd.GeometricMechanism([1.0, 1.0], scale), np.array([3.0, 0.0]), np.array([0.0, 0.0]))
+    assert np.exp(laws.log_p).sum() == pytest.approx(1, rel=1e-12)
+    assert laws.largest_loss == pytest.approx(3 / scale, rel=1e-12, abs=1e-15)
+    if scale < 10:
+        g = np.arange(-200, 201)
+        masses = np.exp(-np.abs(g) / scale)
+        p, q = masses / masses.sum(), np.exp(-np.abs(g - 3) / scale) / masses.sum()
+        assert laws.delta(0.1) == pytest.approx(np.maximum(p - math.exp(0.1) * q, 0).sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("shifts", [[1.0], [1.0, -1.0], [3.0, -3.0]])
+def test_discrete_normal_laws_are_those_of_the_masses(shifts):
+    """Oracle: all pairs of whole numbers, listed."""
+    sigma, g = 1.7, np.arange(-40, 41)
+    cells = np.meshgrid(*[g] * len(shifts), indexing="ij")
+    q = np.exp(-sum(c**2 for c in cells) / (2 * sigma**2))
+    p = np.exp(-sum((c - s) ** 2 for c, s in zip(cells, shifts, strict=True)) / (2 * sigma**2))
+    p, q = p / p.sum(), q / q.sum()
+    laws = _discrete_gaussian(np.array(shifts), sigma)
+    for epsilon in (0.0, 0.5, 1.5):
+        expected = np.maximum(p - math.exp(epsilon) * q, 0).sum()
+        assert laws.delta(epsilon) == pytest.approx(expected, rel=1e-9)
+    # Wide noise is nearly normal.
+    wide = _discrete_gaussian(np.array(shifts), 20.0)
+    ratio = math.sqrt(sum(s**2 for s in shifts)) / 20.0
+    assert wide.renyi(2.0) == pytest.approx(ratio**2, rel=1e-6)
+
+
+def test_simple_noise_has_its_closed_forms():
+    assert gaussian_laws(1.0).delta(0.0) == pytest.approx(2 * norm.cdf(0.5) - 1, rel=1e-4)
+    assert laplace_laws(1.0).delta(0.0) == pytest.approx(-math.expm1(-0.5), rel=1e-4)
+    assert laplace_laws(1.0).largest_loss == pytest.approx(1.0)
+
+
+def test_what_is_not_known_is_refused():
+    mechanism = pmd.DirichletMechanism(np.ones(4), 0.3)
+    with pytest.raises(pmd.ArgumentError, match="moves in it"):
+        binned_laws(mechanism, np.array([3.0, 0, 0, 0]), np.array([0.0, 1, 0, 0]))
+    with pytest.raises(pmd.ArgumentError, match="two data sets that differ"):
+        binned_laws(mechanism, np.ones(4), np.ones(4))
+    with pytest.raises(pmd.ArgumentError, match="too many cells"):
+        _discrete_gaussian(np.array([1.0, -1.0]), 1e20)
