@@ -3,6 +3,7 @@
 __all__ = [
     "ArgumentError",
     "BudgetError",
+    "CategoriesFromDataWarning",
     "DataError",
     "DirdpError",
     "LedgerError",
@@ -34,6 +35,10 @@ class UnsupportedModelError(DirdpError, ValueError):
 
 class SeededReleaseWarning(UserWarning):
     """The release can be computed again from its seed, so it is not private."""
+
+
+class CategoriesFromDataWarning(UserWarning):
+    """Categories were given as an object of a data frame, so they may have been read off the data."""
 
 
 class BudgetError(DirdpError, ValueError):

@@ -9,6 +9,7 @@ import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive_array
+from pymc_dirdp.columns import column_of
 from pymc_dirdp.counting import Categories, Frame, checked_categories, coded, table_shape, tabulate
 from pymc_dirdp.errors import ArgumentError
 
@@ -71,7 +72,7 @@ def naive_bayes(
     features = [name for name in categories if name != named]
     if not features:
         raise ArgumentError("Expected categories to declare at least one feature.")
-    columns = {name: _column(X, name) for name in features} | {named: y}
+    columns = {name: column_of(X, name) for name in features} | {named: y}
     return bayesian_network(
         columns, {named: []} | {name: [named] for name in features}, categories=categories, alpha=alpha
     )
@@ -116,7 +117,7 @@ def bayesian_network(
     ----------
     P1 section 5.2.
     """
-    parents = _parents(structure, categories)
+    parents = _parents(structure)
     labels = checked_categories(list(parents), categories)
     for name, values in labels.items():
         _refuse_mixed(name, values)
@@ -135,17 +136,7 @@ def bayesian_network(
     return model
 
 
-def _column(X: Frame, name: str) -> Any:
-    try:
-        return X[name]
-    except Exception:
-        pass
-    raise ArgumentError(f"The records have no column {name!r}.")
-
-
-def _parents(
-    structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]], categories: Categories
-) -> dict[str, tuple[str, ...]]:
+def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     """The parents of each variable, every variable after its parents."""
     undirected = callable(getattr(structure, "is_directed", None)) and not structure.is_directed()  # type: ignore[union-attr]
     # A graph of networkx says its nodes and edges; a list of edges is the edges.
@@ -180,7 +171,6 @@ def _parents(
     except CycleError as error:
         cycle = " -> ".join(reversed(error.args[1]))
         raise ArgumentError(f"The structure has a cycle: {cycle}. Take one of its arrows out.") from None
-    checked_categories(order, categories)
     return {name: parents[name] for name in order}
 
 

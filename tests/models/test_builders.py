@@ -144,7 +144,7 @@ def test_names_that_a_model_cannot_hold(name, message):
 @pytest.mark.parametrize("labels", [[1, "1"], ["a", 1], ["True", True], [(0, 1), (1, 2)], [(0,), (0, 1)]])
 def test_labels_that_coords_cannot_keep(labels):
     """As coords 1 and "1" would be one text, and no record would be found in the release."""
-    with pytest.raises(pmd.ArgumentError, match=r"categories\['x'\] to be all texts or all numbers"):
+    with pytest.raises(pmd.ArgumentError, match=r"categories\['x'\] to be .*texts or"):
         pmd.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
 
 
