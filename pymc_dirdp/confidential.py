@@ -6,7 +6,9 @@ from typing import Any, final
 
 import numpy as np
 
-__all__ = ["Confidential"]
+__all__ = ["DO_NOT_PUBLISH", "Confidential"]
+
+DO_NOT_PUBLISH = "do not publish: computed from the data themselves, so the guarantee does not cover it"
 
 _NUMBER = int | float | np.integer | np.floating
 
