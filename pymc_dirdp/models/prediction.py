@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from pymc_dirdp.counting import Counts, Frame, coded
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.released import mechanisms_of, probabilities_of
 
 __all__ = ["log_likelihood", "predict_log_proba"]
 
@@ -47,7 +48,8 @@ def predict_log_proba(release: xr.DataTree, X: Frame, *, target: str | None = No
     Raises
     ------
     ArgumentError
-        If the release is not that of a network, or it is not clear which variable to predict.
+        If the release is not that of a network or is damaged, or it is not clear which variable to predict. Damaged:
+        its probabilities are missing, negative, not finite, or do not add up to 1 within 1e-6.
     DataError
         If a record holds a value that was not declared, or a missing one, or the columns are not of one length.
 
@@ -117,24 +119,34 @@ def _at(node: _Node, columns: dict[str, Counts]) -> Array:
 
 def _network(release: xr.DataTree) -> dict[str, _Node]:
     """The tables by the variable that they are about."""
-    if not {"posterior", "mechanism"} <= set(getattr(release, "children", ())):
-        raise ArgumentError("Expected a release from pymc_dirdp.sample, with the groups posterior and mechanism.")
-    posterior = release.children["posterior"].to_dataset()
     nodes: dict[str, _Node] = {}
-    for table in release.children["mechanism"].children:
-        values = posterior[table].transpose("chain", "draw", ...)
+    for table, attributes in mechanisms_of(release).items():
+        values = probabilities_of(release, table)
         dims = tuple(str(dim) for dim in values.dims[2:])
-        if release.children["mechanism"].children[table].attrs["family"] != "dirichlet" or dims[-1] in nodes:
+        if attributes["family"] != "dirichlet" or dims[-1] in nodes:
             raise ArgumentError(f"{table!r} is no table of a Bayesian network, so the release predicts no variable.")
-        # On the grid of the exact sampler a rare category may be 0. It counts as half a step, or it would veto a class.
-        steps = release.children["mechanism"].children[table].attrs.get("steps")
-        p = values.values if steps is None else np.maximum(values.values, 0.5 / int(steps))
+        if missing := [dim for dim in dims if dim not in values.coords]:
+            raise ArgumentError(f"{table!r} has no labels for {missing[0]!r}, so no record can be looked up in it.")
+        p = np.maximum(values.values, _least(table, attributes))
         nodes[dims[-1]] = _Node(dims, np.log(p.reshape(-1, *values.shape[2:])))
     for node in nodes.values():
         for dim in node.dims:
             if dim not in nodes:
                 raise ArgumentError(f"The release has no table of {dim!r}, which is a parent in it.")
     return nodes
+
+
+def _least(table: str, attributes: dict[str, Any]) -> float:
+    """What a probability of 0 counts as: half a step of the exact sampler's grid, or it would veto a class."""
+    if "steps" not in attributes:
+        return float(np.finfo(np.float64).tiny)
+    try:
+        steps = int(attributes["steps"])
+    except (TypeError, ValueError, OverflowError):
+        steps = 0
+    if steps < 1:
+        raise ArgumentError(f"The number of steps of {table!r} is no whole number >= 1. The release is damaged.")
+    return 0.5 / steps
 
 
 def _labels(release: xr.DataTree) -> dict[str, list[Any]]:

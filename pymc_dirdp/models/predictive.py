@@ -1,6 +1,7 @@
 """Synthetic data from a release: post-processing, so the guarantee covers it, and no observation is read."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -8,6 +9,7 @@ import xarray as xr
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.released import mechanisms_of, probabilities_of
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["sample_posterior_predictive"]
@@ -40,15 +42,14 @@ def sample_posterior_predictive(
         configuration of its parents.
     """
     size = integer(0, n_records=n_records)
-    if not {"posterior", "mechanism"} <= set(getattr(release, "children", ())):
-        raise ArgumentError("Expected a release from pymc_dirdp.sample, with the groups posterior and mechanism.")
+    mechanisms = mechanisms_of(release)
     rng = generator(random_seed)
     datasets = {}
     posterior = release.children["posterior"].to_dataset()
-    for name, mechanism in release.children["mechanism"].children.items():
-        p = posterior[name]
-        for observed in json.loads(mechanism.attrs["observed"]):
-            if mechanism.attrs["family"] == "beta":
+    for name, attributes in mechanisms.items():
+        p = probabilities_of(release, name)
+        for observed in _observed(name, attributes):
+            if attributes["family"] == "beta":
                 values = rng.binomial(size, p.values)
             else:
                 # The released components sum to 1 up to rounding; NumPy wants no more than 1.
@@ -56,3 +57,13 @@ def sample_posterior_predictive(
             datasets[observed] = p.copy(data=np.asarray(values))
     dataset = xr.Dataset(datasets, attrs=posterior.attrs | {"n_records": size})
     return xr.DataTree.from_dict({"/posterior_predictive": dataset})
+
+
+def _observed(table: str, attributes: dict[str, Any]) -> list[str]:
+    try:
+        names = json.loads(attributes["observed"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"The names of what {table!r} was observed by cannot be read. The release is damaged.")
+    return names
