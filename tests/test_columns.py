@@ -48,6 +48,9 @@ TEXTS = {
     "Categorical": pd.Categorical,
     "CategoricalIndex": pd.CategoricalIndex,
     "pandas Arrow": lambda x: pd.Series(x, dtype="string[pyarrow]"),
+    "array of pandas and Arrow": lambda x: pd.arrays.ArrowExtensionArray(
+        pa.chunked_array([pa.array(x).dictionary_encode()])
+    ),
     "pandas Arrow dictionary": lambda x: pd.Series(
         pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array(x).dictionary_encode()]))
     ),
@@ -254,6 +257,30 @@ def test_an_array_that_only_numpy_can_read():
             return np.array([1, 0, 1])
 
     assert tally(Foreign(), [0, 1]) == [1, 2]
+
+
+def test_another_library_of_arrow_is_asked_for_values_and_not_for_an_array():
+    class Foreign:
+        """As PyArrow's chunks do, it says to NumPy that a null is the last entry of its dictionary."""
+
+        def __init__(self, values):
+            self.values = pa.array(values).dictionary_encode()
+
+        def __len__(self):
+            return len(self.values)
+
+        def __iter__(self):
+            return iter(self.values)
+
+        def __arrow_c_array__(self, requested_schema=None):
+            return self.values.__arrow_c_array__(requested_schema)
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array([value or "no" for value in self.values.to_pylist()])
+
+    assert tally(Foreign(["yes", "no", "no"])) == [1, 2, 0]
+    with pytest.raises(DataError, match="missing"):
+        tally(Foreign(["yes", "no", None]))
 
 
 def test_records_that_are_not_computed_yet():
