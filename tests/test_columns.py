@@ -405,7 +405,7 @@ def test_other_categories_do_not(given):
 
 def test_there_is_one_warning_for_each_call():
     records = pd.DataFrame({"a": YES, "b": YES})
-    categories = {"a": records["a"], "b": records["b"].unique(), "class": YES}
+    categories = {"a": records["a"], "b": records["b"], "class": YES}
     for _ in range(2):
         with pytest.warns(CategoriesFromDataWarning, match=r"categories\['a'\] is a Series, as are 1 more") as caught:
             pmd.naive_bayes(records, YES, categories=categories)
