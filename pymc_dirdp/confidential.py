@@ -1,22 +1,132 @@
 """Numbers that were computed from the data: no guarantee covers them."""
 
-from typing import final
+import operator
+from collections.abc import Callable
+from typing import Any, final
 
-__all__ = ["Confidential"]
+import numpy as np
+
+__all__ = ["DO_NOT_PUBLISH", "Confidential"]
+
+DO_NOT_PUBLISH = "do not publish: computed from the data themselves, so the guarantee does not cover it"
+
+_NUMBER = int | float | np.integer | np.floating
+
+
+def _marked_left(operation: Callable[..., Any]) -> Callable[["Confidential", Any], "Confidential"]:
+    """An operation of numbers as one whose result is marked, with the mark on the left."""
+
+    def on_the_left(self: "Confidential", other: Any) -> "Confidential":
+        number = _number(other)
+        return NotImplemented if number is None else Confidential(operation(self.value, number))
+
+    return on_the_left
+
+
+def _marked_right(operation: Callable[..., Any]) -> Callable[["Confidential", Any], "Confidential"]:
+    """The same with the mark on the right."""
+
+    def on_the_right(self: "Confidential", other: Any) -> "Confidential":
+        number = _number(other)
+        return NotImplemented if number is None else Confidential(operation(number, self.value))
+
+    return on_the_right
+
+
+def _compared(operation: Callable[..., bool]) -> Callable[["Confidential", Any], bool]:
+    """A comparison of numbers. Its answer is not marked."""
+
+    def compare(self: "Confidential", other: Any) -> bool:
+        number = _number(other)
+        return NotImplemented if number is None else operation(self.value, number)
+
+    return compare
+
+
+def _number(other: Any) -> float | None:
+    if isinstance(other, Confidential):
+        return other.value
+    return float(other) if isinstance(other, _NUMBER) else None
 
 
 @final
-class Confidential(float):
-    """A number that says of itself that it must not be published. A calculation with it gives a plain float.
+class Confidential:
+    """A number that says of itself that it must not be published.
+
+    It is no `float`, so that nothing takes the number without the mark in silence: a result of arithmetic with it is
+    marked, a text made of it says so, an array of NumPy holds it as an object, and `json.dumps`, `math.sqrt`, `float`
+    and `"%.3f" %` refuse it. The number itself is `value`.
+
+    Parameters
+    ----------
+    value : float
+
+    Attributes
+    ----------
+    value : float
+        The plain number, without the mark.
 
     Examples
     --------
-    >>> Confidential(0.25)
+    >>> loss = Confidential(0.25)
+    >>> loss
     0.25 (confidential: computed from the data)
+    >>> f"{2 * loss:.3f} nats"
+    '0.500 (confidential) nats'
+    >>> loss.value
+    0.25
     """
 
-    def __repr__(self) -> str:
-        return f"{float(self)!r} (confidential: computed from the data)"
+    __slots__ = ("_value",)
 
-    def __str__(self) -> str:
-        return repr(self)
+    # NumPy leaves arithmetic to this class, and does not make an array of it.
+    __array_ufunc__ = None
+
+    _value: float
+
+    def __init__(self, value: "float | np.floating[Any] | Confidential") -> None:
+        object.__setattr__(self, "_value", value.value if isinstance(value, Confidential) else float(value))
+
+    @property
+    def value(self) -> float:
+        """The plain number, without the mark."""
+        return self._value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"A Confidential cannot be changed, so {name!r} cannot be set.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Confidential, (self.value,)
+
+    def __repr__(self) -> str:
+        return f"{self.value!r} (confidential: computed from the data)"
+
+    def __format__(self, spec: str) -> str:
+        return f"{self.value:{spec}} (confidential)" if spec else repr(self)
+
+    def __float__(self) -> float:
+        raise TypeError("A confidential number loses its mark as a float. Where that is meant, take its .value.")
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __neg__(self) -> "Confidential":
+        return Confidential(-self.value)
+
+    def __abs__(self) -> "Confidential":
+        return Confidential(abs(self.value))
+
+    def __round__(self, digits: int = 0) -> "Confidential":
+        return Confidential(round(self.value, digits))
+
+    __add__, __radd__ = _marked_left(operator.add), _marked_right(operator.add)
+    __sub__, __rsub__ = _marked_left(operator.sub), _marked_right(operator.sub)
+    __mul__, __rmul__ = _marked_left(operator.mul), _marked_right(operator.mul)
+    __truediv__, __rtruediv__ = _marked_left(operator.truediv), _marked_right(operator.truediv)
+    __pow__, __rpow__ = _marked_left(operator.pow), _marked_right(operator.pow)
+    __lt__, __le__ = _compared(operator.lt), _compared(operator.le)
+    __gt__, __ge__ = _compared(operator.gt), _compared(operator.ge)
+    __eq__, __ne__ = _compared(operator.eq), _compared(operator.ne)

@@ -1,13 +1,18 @@
 """From records to counts over a declared domain: what a cell is, the user says, never the data."""
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from numbers import Number
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.columns import NOTHING, column_of, exact_below, index_of, of_data_frame, scalar, values_of, without_dims
+from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError
 
 __all__ = ["Categories", "Frame", "checked_categories", "coded", "count", "table_shape", "tabulate"]
 
@@ -34,22 +39,34 @@ def count(frame: Frame, variables: Sequence[str], *, categories: Categories) -> 
     variables : sequence of str
         Columns to count, each once, in the order of the result's axes.
     categories : mapping of str to sequence
-        All values that each variable could take, in order; at least two. They are public, so they must not be read off
-        the data. As in Python, 1, 1.0 and True are one label; "1" is another. A missing value is no label: where it
-        is a category of its own, write one in its place, such as "unknown".
+        All values that each variable could take, in order; at least two: texts, numbers or members of an Enum. They are
+        public, so they must not be read off the data. As in Python, 1, 1.0 and True are one label; "1" is another. A
+        missing value is no label: where it is a category of its own, write one in its place, such as "unknown".
 
     Returns
     -------
     counts : ndarray of int64, shape ``tuple(len(categories[v]) for v in variables)``
         With a 0 for cells that no record is in.
 
+    Warns
+    -----
+    CategoriesFromDataWarning
+        If categories are an object of pandas, polars or Arrow: those are made of data.
+
     Raises
     ------
     ArgumentError
-        If a variable has no column or no categories or is named twice, or the domain is too large.
+        If a variable has no column or no categories or is named twice, or the domain is too large, or the columns are
+        pandas objects with different indexes.
     DataError
         If a column holds a value that was not declared, or a missing one (None, NaN, NA, NaT, masked), or the columns
         are not of one length. The message names the column, and no value, position or number of records.
+
+    Notes
+    -----
+    Values are compared, whatever the engine: dictionaries and categoricals of pandas, polars and Arrow are decoded.
+    Dates, durations and intervals are no labels, because engines differ in what they make of them; nor is a
+    floating-point number that may have been rounded, where labels are whole numbers of that size.
 
     Examples
     --------
@@ -97,7 +114,22 @@ def checked_categories(names: Sequence[str], categories: Categories) -> dict[str
                 f"Expected categories[{name!r}]: declare all values that {name!r} could take, in order."
             )
         checked[name] = _checked_labels(name, categories[name])
+    _warn_of_data(names, categories)
     return checked
+
+
+def _warn_of_data(names: Sequence[str], categories: Categories) -> None:
+    """Once a call, whatever the number of variables: the values of a data frame are those that were in the data."""
+    found = [name for name in names if of_data_frame(categories[name])]
+    if found:
+        warnings.warn(
+            f"categories[{found[0]!r}] is a {type(categories[found[0]]).__name__}"
+            + (f", as are {len(found) - 1} more" if len(found) > 1 else "")
+            + ". Which values are in the data is secret, so categories must be declared without looking at them: "
+            "write them as a list.",
+            CategoriesFromDataWarning,
+            skip_file_prefixes=(str(Path(__file__).parent),),
+        )
 
 
 def _checked_labels(name: str, given: Any) -> list[Any]:
@@ -107,51 +139,75 @@ def _checked_labels(name: str, given: Any) -> list[Any]:
     if isinstance(given, set | frozenset) or not isinstance(given, Iterable):
         # The order of a set is not the user's, and that of texts differs from one process to the next.
         raise ArgumentError(f"{expected} in order, got a {type(given).__name__}.")
-    labels = [label.item() if isinstance(label, np.generic) else label for label in given]
+    labels = [_plain_label(label) for label in without_dims(given)]
     if len(labels) < 2:
         raise ArgumentError(f"Expected categories[{name!r}] to hold at least two labels, got {len(labels)}.")
-    try:
-        distinct = len(set(labels))
-    except TypeError:
-        raise ArgumentError(f"{expected} that are texts or numbers, not lists or arrays.") from None
     if any(map(_is_missing, labels)):
         raise ArgumentError(f"{expected}, none of them a missing value; write one, such as 'unknown', in its place.")
-    if distinct < len(labels):
+    if not all(isinstance(label, str | bytes | Number | Enum) for label in labels):
+        # Dates and intervals are not what they were in every engine: some count in nanoseconds, some cut them off.
+        raise ArgumentError(
+            f"{expected} that are texts or numbers, not lists or dates. Write dates and intervals as texts, there and "
+            "in the records."
+        )
+    if any("\0" in label for label in labels if isinstance(label, str)) or any(
+        b"\0" in label for label in labels if isinstance(label, bytes)
+    ):
+        raise ArgumentError(f"{expected} without the character NUL, which NumPy leaves out at the end of a text.")
+    if len(set(labels)) < len(labels):
         raise ArgumentError(f"Expected the labels of categories[{name!r}] to differ; 1, 1.0 and True are the same.")
     return labels
+
+
+def _plain_label(label: Any) -> Any:
+    """A label of Python: of a member of StrEnum or IntEnum its text or number."""
+    plain = scalar(label)
+    return plain.value if isinstance(plain, Enum) and isinstance(plain, str | Number) else plain
 
 
 def _is_missing(label: Any) -> bool:
     try:
         return label is None or bool(label != label)
-    except TypeError:
-        # The NA of pandas: whether it equals itself is neither true nor false.
+    except (TypeError, ArithmeticError):
+        # The NA of pandas, and a signalling NaN: whether they equal themselves is neither true nor false.
         return True
+    except ValueError:
+        # An array, which is another mistake.
+        return False
 
 
 def coded(frame: Frame, names: Sequence[str], labels: Categories) -> dict[str, Counts]:
     """Each column as the positions of its values among the labels: shape ``(n,)``, of one length. **Secret**."""
-    columns = {name: _codes(frame, name, labels[name]) for name in names}
-    if len({len(column) for column in columns.values()}) > 1:
+    columns = {name: column_of(frame, name) for name in names}
+    _refuse_other_indexes(columns)
+    found = {name: _codes(column, name, labels[name]) for name, column in columns.items()}
+    if len({len(codes) for codes in found.values()}) > 1:
         raise DataError(f"The columns {', '.join(names)} are not of one length.")
-    return columns
+    return found
 
 
-def _codes(frame: Frame, name: str, labels: Sequence[Any]) -> Counts:
-    try:
-        column = frame[name]
-    except Exception:
-        # Outside of the handler: what a frame says of a missing column may hold its data.
-        column = None
-    if column is None:
-        raise ArgumentError(f"The records have no column {name!r}.")
-    values = _values(column)
-    if values is None or values.ndim != 1:
-        raise DataError(f"The column {name!r} is not one-dimensional.")
+def _refuse_other_indexes(columns: Mapping[str, Any]) -> None:
+    """Columns of several objects of pandas, whose entries it would match by index and this library by position."""
+    indexed = [(name, index) for name, column in columns.items() if (index := index_of(column)) is not None]
+    for name, index in indexed[1:]:
+        if not index.equals(indexed[0][1]):
+            raise ArgumentError(
+                f"The pandas objects {indexed[0][0]!r} and {name!r} have different indexes, and records are matched "
+                "by position. Align them, as in y.loc[X.index], or call reset_index(drop=True) on each if they are in "
+                "the same order."
+            )
+
+
+def _codes(column: Any, name: str, labels: Sequence[Any]) -> Counts:
+    values = values_of(column, name)
+    exact = exact_below(column)
+    if any(isinstance(label, int) and abs(label) >= exact for label in labels):
+        # Floating-point numbers of this size may stand for the whole number beside them.
+        values = [NOTHING if isinstance(value, float) and abs(value) >= exact else value for value in values]
     position = {label: i for i, label in enumerate(labels)}
     try:
-        # Missing values are no labels, so they are found by the same look-up; the masked ones are None in the list.
-        found = np.fromiter((position.get(value, -1) for value in values.tolist()), dtype=np.int64, count=len(values))
+        # Missing values are no labels, so they are found by the same look-up.
+        found = np.fromiter((position.get(value, -1) for value in values), dtype=np.int64, count=len(values))
     except Exception:
         # A value that has no hash is no label. What an unusual one says of itself may hold it.
         found = np.array([-1])
@@ -161,15 +217,3 @@ def _codes(frame: Frame, name: str, labels: Sequence[Any]) -> Counts:
             "declare a category for them; do not read the categories off the data."
         )
     return found
-
-
-def _values(column: Any) -> NDArray[Any] | None:
-    """The column as an array that keeps masks and types, or None if it is none."""
-    try:
-        if hasattr(column, "__array__"):
-            values: NDArray[Any] = np.asanyarray(column)
-            return values
-        # Without dtype=object NumPy makes one text "1" of 1 and "1", and "nan" of a missing value among texts.
-        return np.array(column, dtype=object)
-    except Exception:
-        return None

@@ -3,6 +3,7 @@
 __all__ = [
     "ArgumentError",
     "BudgetError",
+    "CategoriesFromDataWarning",
     "DataError",
     "DirdpError",
     "LedgerError",
@@ -44,6 +45,10 @@ class SeededReleaseWarning(UserWarning):
 
 class RepeatedReleaseWarning(UserWarning):
     """The same model is released again without a ledger; the losses of the same people add up."""
+
+
+class CategoriesFromDataWarning(UserWarning):
+    """Categories were given as an object of a data frame, so they may have been read off the data."""
 
 
 class BudgetError(DirdpError, ValueError):

@@ -218,12 +218,12 @@ def test_realised_losses_are_confidential_and_the_closed_forms():
         assert "confidential" in repr(number)
         assert "confidential" in f"{number}"
     assert repr(loss) == "RealisedLoss (confidential)"
-    assert float(loss.mean) == pytest.approx(realised_kl(COUNTS, MECHANISM.alpha, MECHANISM.r), rel=1e-12)
-    assert float(loss.kl_posterior) == pytest.approx(dirichlet_kl(COUNTS + 1.0, 0.2 * COUNTS + 2.0))
+    assert loss.mean.value == pytest.approx(realised_kl(COUNTS, MECHANISM.alpha, MECHANISM.r).value, rel=1e-12)
+    assert loss.kl_posterior.value == pytest.approx(dirichlet_kl(COUNTS + 1.0, 0.2 * COUNTS + 2.0))
     y = MECHANISM.sample(COUNTS, draws=20_000, random_seed=1)
-    of_draws = np.array([loss.of_draw(draw) for draw in y])
-    assert of_draws.mean() == pytest.approx(float(loss.mean), abs=5 * of_draws.std() / math.sqrt(len(y)))
-    assert of_draws.var() == pytest.approx(float(loss.variance), rel=0.1)
+    of_draws = np.array([loss.of_draw(draw).value for draw in y])
+    assert of_draws.mean() == pytest.approx(loss.mean.value, abs=5 * of_draws.std() / math.sqrt(len(y)))
+    assert of_draws.var() == pytest.approx(loss.variance.value, rel=0.1)
     by_hand = (
         592 * divergences([COUNTS[0] / 592], y[:1, 0])[0] + 4 * divergences([[0.75, 0, 0.25, 0]], y[:1, 2])[0]
     ) / 596

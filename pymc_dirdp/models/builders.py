@@ -9,8 +9,10 @@ import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive_array
+from pymc_dirdp.columns import column_of
 from pymc_dirdp.counting import Categories, Frame, checked_categories, coded, table_shape, tabulate
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.names import is_one_line, is_path_name
 
 __all__ = ["bayesian_network", "naive_bayes"]
 
@@ -71,7 +73,7 @@ def naive_bayes(
     features = [name for name in categories if name != named]
     if not features:
         raise ArgumentError("Expected categories to declare at least one feature.")
-    columns = {name: _column(X, name) for name in features} | {named: y}
+    columns = {name: column_of(X, name) for name in features} | {named: y}
     return bayesian_network(
         columns, {named: []} | {name: [named] for name in features}, categories=categories, alpha=alpha
     )
@@ -116,10 +118,10 @@ def bayesian_network(
     ----------
     P1 section 5.2.
     """
-    parents = _parents(structure, categories)
+    parents = _parents(structure)
     labels = checked_categories(list(parents), categories)
     for name, values in labels.items():
-        _refuse_mixed(name, values)
+        _refuse_labels(name, values)
     if isinstance(alpha, Mapping) and (unknown := [name for name in alpha if name not in parents]):
         raise ArgumentError(f"alpha has {unknown[0]!r}, which is no variable of the model.")
     shapes = {name: table_shape([*given, name], labels) for name, given in parents.items()}
@@ -135,17 +137,7 @@ def bayesian_network(
     return model
 
 
-def _column(X: Frame, name: str) -> Any:
-    try:
-        return X[name]
-    except Exception:
-        pass
-    raise ArgumentError(f"The records have no column {name!r}.")
-
-
-def _parents(
-    structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]], categories: Categories
-) -> dict[str, tuple[str, ...]]:
+def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     """The parents of each variable, every variable after its parents."""
     undirected = callable(getattr(structure, "is_directed", None)) and not structure.is_directed()  # type: ignore[union-attr]
     # A graph of networkx says its nodes and edges; a list of edges is the edges.
@@ -180,7 +172,6 @@ def _parents(
     except CycleError as error:
         cycle = " -> ".join(reversed(error.args[1]))
         raise ArgumentError(f"The structure has a cycle: {cycle}. Take one of its arrows out.") from None
-    checked_categories(order, categories)
     return {name: parents[name] for name in order}
 
 
@@ -194,9 +185,10 @@ def _refuse_names(names: Iterable[str]) -> None:
     """Names that can't be those of dims, or that would stand for two things in the model."""
     taken = tuple(names)
     for name in taken:
-        if not isinstance(name, str) or not name or "/" in name:
+        if not isinstance(name, str) or not is_path_name(name):
             raise ArgumentError(
-                f"Expected names of variables to be texts without '/', got {name!r}. Rename the column."
+                "Expected names of variables to be texts without '/', '\\' and control characters, such as line "
+                f"breaks, got {name!r}. Rename the column."
             )
         if name in _RESERVED:
             raise ArgumentError(f"{name!r} is a name that PyMC keeps for itself. Rename the column.")
@@ -205,16 +197,21 @@ def _refuse_names(names: Iterable[str]) -> None:
                 raise ArgumentError(f"{own!r} is a variable, and the name of a table of {name!r}. Rename a column.")
 
 
-def _refuse_mixed(name: str, labels: list[Any]) -> None:
+def _refuse_labels(name: str, labels: list[Any]) -> None:
     """Labels that are not the same once they are an array: of 1 and "1" it makes one text."""
     try:
-        kept = np.asarray(labels).tolist()
+        array = np.asarray(labels)
     except ValueError:
-        kept = []
-    if kept != labels:
+        array = np.empty(0)
+    if array.dtype.kind not in "biufU" or array.tolist() != labels:
         raise ArgumentError(
             f"Expected the labels of categories[{name!r}] to be all texts or all numbers: they become coords, which "
             "hold one kind. Write the numbers as texts, there and in the records."
+        )
+    if not all(is_one_line(label) for label in labels if isinstance(label, str)):
+        raise ArgumentError(
+            f"Expected the labels of categories[{name!r}] to be without control characters, such as line breaks. Leave "
+            "them out, there and in the records."
         )
 
 

@@ -63,7 +63,7 @@ def _losses(own: Law, private: Law, release: xr.DataTree, rng: np.random.Generat
     some = bool(sizes.sum() > 0)
     return {
         "kl_release": released,
-        "kl_release_mean": realised_kl(counts, private.prior, private.power) if some else np.nan,
+        "kl_release_mean": realised_kl(counts, private.prior, private.power).value if some else np.nan,
         "kl_release_rank": (fresh < released[:, None]).mean(axis=-1) if some else np.full(released.shape, np.nan),
         "kl_posterior": loss,
         "kl_posterior_rank": float(np.mean(reference < loss)),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import integer
+from pymc_dirdp.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.models.cost import realised, realised_by_row
@@ -27,8 +28,6 @@ from pymc_dirdp.stored_table import mechanism_of_table
 __all__ = ["diagnose"]
 
 Array = NDArray[np.float64]
-
-CONFIDENTIAL = "do not publish: computed from the data themselves, so the guarantee does not cover it"
 
 # Variables and dims of results by cell and by row, which may not have the names of a table's own dims.
 _RESULTS = ("draw", "elpd", "elpd_exact", "kl_posterior", "kl_release", "p", "pareto_k", "posterior", "records")
@@ -69,8 +68,9 @@ def diagnose(
     Returns
     -------
     diagnosis : xarray.DataTree
-        Marked by an attribute `confidential` of every group. Three of its children are trees as ArviZ wants them, with
-        the groups `posterior`, `prior`, `log_prior`, `log_likelihood`, `posterior_predictive` and `observed_data`:
+        Marked by an attribute `confidential` of every group and variable. Three of its children are trees as ArviZ
+        wants them, with the groups `posterior`, `prior`, `log_prior`, `log_likelihood`, `posterior_predictive` and
+        `observed_data`:
 
         * `non_private`: independent draws of the model's own posterior, `Dirichlet(x + prior)`.
         * `private`: the same of the law behind the release, `Dirichlet(r x + alpha)`.
@@ -149,7 +149,8 @@ def diagnose(
     groups["/realised"] = realised(own, private, release, rng)
     for mine, theirs in zip(own, private, strict=True):
         groups[f"/realised_by_row/{mine.table.name}"] = realised_by_row(mine, theirs, release)
-    return _marked(xr.DataTree.from_dict(groups, name="confidential"))
+    marked = {path: _marked_variables(dataset) for path, dataset in groups.items()}
+    return _marked(xr.DataTree.from_dict(marked, name="confidential"))
 
 
 def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple[Law, ...]]:
@@ -248,9 +249,17 @@ def _scaled(tree: xr.DataTree, component: str) -> xr.Dataset:
     return sensitivity
 
 
+def _marked_variables(dataset: xr.Dataset) -> xr.Dataset:
+    """The mark on every variable, so that one that is printed by itself shows it. What was given is not changed."""
+    own = dataset.copy()
+    for values in own.data_vars.values():
+        values.attrs = {**values.attrs, "confidential": DO_NOT_PUBLISH}
+    return own
+
+
 def _marked(tree: xr.DataTree) -> xr.DataTree:
     """The mark on every group, so that one that is taken out of the tree keeps it."""
     for node in tree.subtree:
         kept: dict[Any, Any] = {key: value for key, value in node.attrs.items() if isinstance(value, str | int | float)}
-        node.attrs = {"confidential": CONFIDENTIAL} | kept
+        node.attrs = {"confidential": DO_NOT_PUBLISH} | kept
     return tree

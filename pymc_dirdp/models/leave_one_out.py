@@ -1,19 +1,36 @@
 """Expected log predictive density of one more record, by ArviZ's PSIS-LOO and in closed form. Secret."""
 
 import warnings
-from functools import partial
+from typing import Any
 
 import arviz as az
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from pymc_dirdp.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.laws import Law
 
 __all__ = ["elpd", "elpd_by_cell", "elpd_by_table"]
 
 Array = NDArray[np.float64]
+
+# Before ArviZ 1.2 there was one class for all kinds, which was told the kind.
+_LOO: Any = getattr(az, "ELPDDataLOO", None)
+_KIND = {} if _LOO else {"kind": "loo"}
+
+
+class _ConfidentialELPD(_LOO or az.ELPDData):  # type: ignore[misc]  # which of the two, the version of ArviZ decides
+    """A result of ArviZ whose print says that it is confidential."""
+
+    confidential = DO_NOT_PUBLISH
+
+    def __str__(self) -> str:
+        return f"Confidential: {self.confidential}.\n\n{super().__str__()}"
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDData]:
@@ -31,7 +48,8 @@ def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDData]:
     -------
     dict of str to ELPDData
         By posterior. The records of one cell have the same value; those of several tables follow each other, so that
-        the sum is that of whole persons and the standard error is not.
+        the sum is that of whole persons and the standard error is not. Their prints say that they are confidential;
+        the table that `arviz.compare` makes of them is so too, and does not say it.
 
     Examples
     --------
@@ -124,14 +142,14 @@ def _expanded(tables: list[xr.Dataset], n_samples: int) -> az.ELPDData:
 
     def records(what: str) -> xr.DataArray:
         values = [np.repeat(data[what].values.ravel(), n) for data, n in zip(tables, repeats, strict=True)]
-        return xr.DataArray(np.concatenate(values), dims="record", name=what)
+        marked = {"confidential": DO_NOT_PUBLISH}
+        return xr.DataArray(np.concatenate(values), dims="record", name=what, attrs=marked)
 
     pointwise, pareto_k = records("elpd"), records("pareto_k")
     n = pointwise.size
     good_k = min(1 - 1 / np.log10(n_samples), 0.7)
-    # Before ArviZ 1.2 there was one class for all kinds.
-    made = getattr(az, "ELPDDataLOO", None) or partial(az.ELPDData, kind="loo")
-    found: az.ELPDData = made(
+    return _ConfidentialELPD(
+        **_KIND,
         elpd=float(pointwise.sum()),
         se=float(np.sqrt(n * pointwise.var())),
         p=float(records("p").sum()),
@@ -144,4 +162,3 @@ def _expanded(tables: list[xr.Dataset], n_samples: int) -> az.ELPDData:
         pareto_k=pareto_k,
         approx_posterior=False,
     )
-    return found

@@ -7,7 +7,7 @@ from pymc_dirdp.errors import ArgumentError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "DASHES", "MARKERS", "axes_or_new", "tidy"]
+__all__ = ["COLOURS", "DASHES", "MARKERS", "axes_or_new", "marked", "tidy"]
 
 # Of falling lightness, so that a grey print keeps them apart; with them go dashes and markers.
 COLOURS = ("#0b1f4d", "#c8452d", "#2a8c82", "#e0a526", "#8a8a8a")
@@ -30,4 +30,23 @@ def axes_or_new(ax: "Axes | None", **figure: Any) -> "Axes":
 def tidy(ax: "Axes") -> "Axes":
     """Without the frame's upper and right side."""
     ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def marked(ax: "Axes") -> "Axes":
+    """With the word "confidential" across the picture, where cutting off a margin does not remove it."""
+    ax.text(
+        *(0.5, 0.5, "confidential"),
+        transform=ax.transAxes,
+        rotation=25,
+        ha="center",
+        va="center",
+        fontsize="xx-large",
+        fontweight="bold",
+        color=COLOURS[1],
+        alpha=0.4,
+        # Upon the picture: clouds and filled areas would hide what is below them.
+        zorder=10,
+        in_layout=False,
+    )
     return ax

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.plots.axes import COLOURS, axes_or_new, tidy
+from pymc_dirdp.plots.axes import COLOURS, axes_or_new, marked, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ _SHOWN = 1500
 def plot_posteriors(
     diagnosis: xr.DataTree, *, var_name: str | None = None, axes: ArrayLike | None = None
 ) -> NDArray[np.object_]:
-    """Marginals of both posteriors and the released draw. **Confidential**.
+    """Marginals of both posteriors and the released draw. **Confidential**, and so it is written across each of them.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def plot_posteriors(
     )
     for ax, value, title in zip(found.ravel(), _released(diagnosis, name).ravel(), _titles(first), strict=True):
         ax.axvline(float(value), color=COLOURS[1], linestyle=":")
-        ax.set_title(title, fontsize="medium")
+        marked(ax).set_title(title, fontsize="medium")
     first = found.flat[0]
     # Room for the legend above the curves.
     first.set_ylim(0, 1.6 * first.get_ylim()[1])
@@ -113,6 +113,8 @@ def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:
 def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: "Axes | None" = None) -> "Axes":
     """Both posteriors of three categories as clouds of draws in a triangle, with the released draw. **Confidential**.
 
+    The word is written across the picture.
+
     Parameters
     ----------
     diagnosis : xarray.DataTree
@@ -156,7 +158,7 @@ def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: "Ax
     ax.legend(frameon=False, fontsize="small", loc="upper right", markerscale=1)
     ax.set(aspect="equal", xlim=(-0.08, 1.12), ylim=(-0.1, 1.0))
     ax.set_axis_off()
-    return tidy(ax)
+    return tidy(marked(ax))
 
 
 def _checked(diagnosis: xr.DataTree, var_name: str | None) -> str:

@@ -133,6 +133,12 @@ def test_large_counts_are_kept(monkeypatch):
         ("n_class", "'n_class' is a variable, and the name of a table of 'class'"),
         ("a/b", "without '/'"),
         ("", "without '/'"),
+        ("..", "without '/'"),
+        ("a\\b", "without '/'"),
+        ("a\nb", "control characters"),
+        ("\x1b[2Ja", "control characters"),
+        ("a\0", "control characters"),
+        ("\ud800", "control characters"),
         (1, "without '/'"),
     ],
 )
@@ -141,11 +147,19 @@ def test_names_that_a_model_cannot_hold(name, message):
         pmd.naive_bayes({name: [0, 1]}, ["cat", "dog"], categories={"class": ["cat", "dog"], name: [0, 1]})
 
 
-@pytest.mark.parametrize("labels", [[1, "1"], ["a", 1], ["True", True], [(0, 1), (1, 2)], [(0,), (0, 1)]])
+@pytest.mark.parametrize(
+    "labels", [[1, "1"], ["a", 1], ["True", True], [(0, 1), (1, 2)], [(0,), (0, 1)], [2**64, 1], [1j, 2]]
+)
 def test_labels_that_coords_cannot_keep(labels):
     """As coords 1 and "1" would be one text, and no record would be found in the release."""
-    with pytest.raises(pmd.ArgumentError, match=r"categories\['x'\] to be all texts or all numbers"):
+    with pytest.raises(pmd.ArgumentError, match=r"categories\['x'\] to be .*texts or"):
         pmd.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
+
+
+@pytest.mark.parametrize("label", ["a\nb", "a\x1b[2J", "\ud800", "a\tb", "a\x9b"])
+def test_labels_that_a_terminal_obeys(label):
+    with pytest.raises(pmd.ArgumentError, match=r"categories\['x'\] to be without control characters"):
+        pmd.bayesian_network({"x": [label]}, {"x": []}, categories={"x": [label, "b"]})
 
 
 @pytest.mark.parametrize("labels", [[1, 2.5], [False, True], [0.5, 1.5], ["1", "2"], [2, 1]])

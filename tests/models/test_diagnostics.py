@@ -1,5 +1,7 @@
 """The curator's diagnostics: closed forms, NUTS, ArviZ, and the mark that none of it may be published."""
 
+import copy
+import pickle
 import warnings
 
 import arviz as az
@@ -325,7 +327,7 @@ def test_realised_losses_are_the_formulas(which, request):
         np.testing.assert_allclose(diagnosis["realised_by_row"][table.name]["kl_posterior"], posterior, rtol=1e-8)
         assert float(own["kl_posterior"]) == pytest.approx(posterior.sum(), rel=1e-8)
         mean = realised_kl(x, release["mechanism"][table.name]["alpha"], float(release["mechanism"][table.name]["r"]))
-        assert float(own["kl_release_mean"]) == mean
+        assert float(own["kl_release_mean"]) == mean.value
         for what in ("posterior", "estimate"):
             ours = "kl_posterior_expected" if what == "posterior" else "kl_release_expected"
             planned = release["utility"][f"expected_kl_{what}"].sel(table=table.name)
@@ -363,12 +365,34 @@ def test_everything_is_marked(hair, whole):
         for name in POSTERIORS[:2]:
             assert "do not publish" in repr(diagnosis[name])
         assert "do not publish" in repr(diagnosis["private/posterior"].to_dataset())
+        # Taken out one by one they still say so, as text and as HTML.
+        for node in diagnosis.subtree:
+            for variable in node.data_vars.values():
+                assert "do not publish" in str(variable)
+                assert "do not publish" in variable._repr_html_()
     assert "**Confidential**" in diagnose.__doc__
+
+
+def test_leave_one_out_results_say_that_they_are_confidential(hair):
+    """At 0.1.0 neither their print nor their attributes did."""
+    results = elpd(hair[2])
+    assert "do not publish" in repr(results)
+    for result in results.values():
+        for shown in (str(result), repr(result), f"{result}", result.confidential):
+            assert "do not publish" in shown
+        assert f"{result.elpd:.2f}" in str(result)
+        assert result.kind == "loo"
+        for pointwise in (result.elpd_i, result.pareto_k):
+            assert "do not publish" in repr(pointwise)
+        again = copy.deepcopy(result)
+        assert "do not publish" in str(again)
+        assert "do not publish" in str(pickle.loads(pickle.dumps(result)))
 
 
 def test_the_release_is_neither_changed_nor_marked(hair):
     _, release, diagnosis = hair
     assert "confidential" not in repr(release)
+    assert not any("confidential" in variable.attrs for variable in release["posterior"].data_vars.values())
     xr.testing.assert_equal(release["posterior"].to_dataset(), diagnosis["release"].to_dataset())
 
 

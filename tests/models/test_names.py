@@ -1,5 +1,7 @@
 """Odd names: those that a release can hold work to the end, the others are refused before anything is spent."""
 
+import datetime
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -11,10 +13,10 @@ from pymc_dirdp.errors import UnsupportedModelError
 TARGET = pmd.RenyiDP(order=3, epsilon=0.2)
 
 
-def model_of(name="p", dim="k", labels=("a", "b", "c")):
+def model_of(name="p", dim="k", labels=("a", "b", "c"), seen="seen"):
     with pm.Model(coords={dim: labels}) as model:
         p = pm.Dirichlet(name, a=np.ones(3), dims=dim)
-        pm.Multinomial("seen", n=6, p=p, observed=[1, 2, 3])
+        pm.Multinomial(seen, n=6, p=p, observed=[1, 2, 3])
     return model
 
 
@@ -26,11 +28,20 @@ def model_of(name="p", dim="k", labels=("a", "b", "c")):
         ({"dim": "."}, "dim"),
         ({"name": "."}, "name of a group"),
         ({"name": ".."}, "name of a group"),
-        ({"name": "a\\b"}, "backslash"),
-        ({"name": "a\nb"}, "cannot be seen"),
-        ({"name": "a\0b"}, "cannot be seen"),
-        ({"dim": "a\x1b[2Jb"}, "cannot be seen"),
+        ({"dim": "a\\b"}, "control characters"),
+        ({"dim": "a\nb"}, "control characters"),
+        ({"dim": "a\ud800"}, "control characters"),
+        ({"name": "a\\b"}, "name of a group"),
+        ({"name": "a\nb"}, "name of a group"),
+        ({"name": "a\0b"}, "name of a group"),
+        ({"name": "a\x1b[2Jb"}, "name of a group"),
+        ({"seen": "a\nb"}, "control characters"),
+        ({"labels": ["a\nb", "b", "c"]}, "labels .* control characters"),
+        ({"labels": ["a\0", "b", "c"]}, "labels .* control characters"),
+        ({"labels": ["a\ud800", "b", "c"]}, "labels .* control characters"),
         ({"labels": [(1, 2), (3, 4), (5, 6)]}, "tuples"),
+        ({"labels": [2**64, 1, 2]}, "no file can hold"),
+        ({"labels": [datetime.date(2020, 1, day) for day in (1, 2, 3)]}, "no file can hold"),
     ],
 )
 def test_what_no_release_can_hold_is_refused_before_it_is_paid_for(options, word):
@@ -38,6 +49,16 @@ def test_what_no_release_can_hold_is_refused_before_it_is_paid_for(options, word
     with pytest.raises(UnsupportedModelError, match=word):
         pmd.sample(TARGET, model_of(**options), ledger=ledger)
     assert ledger.entries() == ()
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array(["2020", "2021", "2022"], "M8[ns]"), [1, 2.5, 3], [True, False, 2], ["a b", "ä\u200b", "a/b"]]
+)
+def test_other_labels_are_in_the_file_as_they_were(labels, tmp_path):
+    release = pmd.sample(TARGET, model_of(labels=labels))
+    release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
+        np.testing.assert_array_equal(back["posterior"]["k"].values, np.asarray(labels))
 
 
 def test_a_dim_may_be_called_sample():

@@ -39,7 +39,10 @@ def made(structure, draws=1, chains=1, categories=CATEGORIES):
         values = rng.dirichlet(np.ones(len(categories[name])), (chains, draws, *(len(categories[v]) for v in parents)))
         tables[f"p_{name}"] = (("chain", "draw", *dims), values)
     coords = {"chain": range(chains), "draw": range(draws)} | {name: categories[name] for name in structure}
-    groups = {f"/mechanism/{table}": xr.Dataset(attrs={"family": "dirichlet"}) for table in tables}
+    groups = {
+        f"/mechanism/{table}": xr.Dataset(attrs={"family": "dirichlet", "observed": f'["n{table[1:]}"]'})
+        for table in tables
+    }
     return xr.DataTree.from_dict({"/posterior": xr.Dataset(tables, coords), **groups})
 
 
@@ -200,3 +203,85 @@ def test_what_cannot_be_predicted():
     del orphan["mechanism"]["p_class"]
     with pytest.raises(pmd.ArgumentError, match="no table of 'class'"):
         pmd.predict_log_proba(orphan, FRAME)
+
+
+def changed(change, structure=NAIVE):
+    """A release after something was done to its posterior or its attributes."""
+    release = made(structure)
+    posterior, attributes = release["posterior"].to_dataset().copy(deep=True), dict(release["mechanism/p_size"].attrs)
+    posterior, attributes = change(posterior, attributes) or (posterior, attributes)
+    groups = {f"/mechanism/{name}": node.to_dataset() for name, node in release["mechanism"].children.items()}
+    groups["/mechanism/p_size"] = xr.Dataset(attrs=attributes)
+    return xr.DataTree.from_dict({"/posterior": posterior, **groups})
+
+
+def put(value, place=(0, 0, 1, 2)):
+    def change(posterior, attributes):
+        posterior["p_size"].values[place] = value
+
+    return change
+
+
+def scaled(by):
+    def change(posterior, attributes):
+        posterior["p_size"] = posterior["p_size"] * by
+
+    return change
+
+
+DAMAGES = {
+    "negative": (put(-0.2), "between 0 and 1"),
+    "negative, adding up": (put([1.5, -0.5, 0.0], (0, 0, 1)), "between 0 and 1"),
+    "NaN": (put(np.nan), "finite"),
+    "infinite": (put(np.inf), "finite"),
+    "scaled": (scaled(0.5), "add up to 1"),
+    "scaled a little": (scaled(1 + 2e-6), "between|add up to 1"),
+    "zeros": (scaled(0.0), "add up to 1"),
+    "texts": (lambda p, a: (p.assign(p_size=p["p_size"].astype(str)), a), "finite"),
+    "no draws": (lambda p, a: (p.isel(draw=slice(0)), a), "no draws"),
+    "no such dims": (lambda p, a: (p.rename(chain="c"), a), "no draws of them"),
+    "another shape": (lambda p, a: (p.assign(p_size=p["p_size"].isel(size=0, **{"class": 0})), a), "no categories"),
+    "a category less": (lambda p, a: (p.isel(size=slice(2)), a), "add up to 1"),
+    "not there": (lambda p, a: (p.drop_vars("p_size"), a), "no draws of them"),
+    "no family": (lambda p, a: (p, {}), "family"),
+    "no labels": (lambda p, a: (p.drop_vars("size"), a), "no labels for 'size'"),
+    "steps of 0": (lambda p, a: (p, a | {"steps": 0}), "steps"),
+    "steps below 0": (lambda p, a: (p, a | {"steps": -3}), "steps"),
+    "steps of text": (lambda p, a: (p, a | {"steps": "many"}), "steps"),
+    "steps without end": (lambda p, a: (p, a | {"steps": float("inf")}), "steps"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_holds_no_probabilities_is_refused(damage):
+    """At 0.1.0 negative, scaled and missing ones were predicted with, or were a KeyError."""
+    change, message = DAMAGES[damage]
+    release = changed(change)
+    for predict in (pmd.predict_log_proba, pmd.log_likelihood):
+        with pytest.raises(pmd.ArgumentError, match=message) as caught:
+            predict(release, FRAME[:5])
+        assert caught.value.__cause__ is None
+    if "labels" in damage or "steps" in damage:
+        return
+    with pytest.raises(pmd.ArgumentError, match=message):
+        pmd.sample_posterior_predictive(release, n_records=3)
+
+
+@pytest.mark.parametrize("observed", [None, 3, "[", '"n_size"', "[1]", "[" * 100_000])
+def test_names_of_what_was_observed_are_read_or_refused(observed):
+    def change(posterior, attributes):
+        return posterior, {"family": "dirichlet"} | ({} if observed is None else {"observed": observed})
+
+    release = changed(change, {"size": []})
+    with pytest.raises(pmd.ArgumentError, match="'p_size' was observed by cannot be read"):
+        pmd.sample_posterior_predictive(release, n_records=3)
+
+
+def test_rounded_sums_and_rare_categories_are_probabilities():
+    """Sums that are 1 up to rounding pass, and a 0 of a sampler without a grid gives no NaN."""
+    plain = pmd.log_likelihood(made(NAIVE), FRAME[:5])
+    np.testing.assert_allclose(pmd.log_likelihood(changed(scaled(1 + 1e-9)), FRAME[:5]), plain, rtol=1e-6)
+    release = changed(lambda p, a: (p.assign(p_size=xr.zeros_like(p["p_size"]) + [1.0, 0.0, 0.0]), a))
+    found = pmd.predict_log_proba(release, FRAME.assign(size="huge"))
+    assert np.all(np.isfinite(found))
+    np.testing.assert_allclose(np.exp(found).sum(axis=1), 1.0, rtol=1e-12)

@@ -138,7 +138,42 @@ def test_the_triangle_holds_all_draws(diagnosis):
     for label in ("posterior", "private posterior", "released draw"):
         x, y = line(ax, label).get_xydata().T
         assert np.all((y >= 0) & (y <= np.sqrt(3) * np.minimum(x, 1 - x) + 1e-12))
-    assert [text.get_text() for text in ax.texts] == ["yes", "no", "abstain"]
+    assert [text.get_text() for text in ax.texts if text.get_text() != "confidential"] == ["yes", "no", "abstain"]
+
+
+def darkened(ax, mark):
+    """How many points of the picture the mark changes, inside of the axes."""
+    figure = ax.figure
+    figure.set_dpi(50)
+    box = ax.get_window_extent()
+    drawn = []
+    for visible in (True, False):
+        mark.set_visible(visible)
+        figure.canvas.draw()
+        whole = np.asarray(figure.canvas.buffer_rgba())[::-1, :, :3].astype(int)
+        drawn.append(whole[int(box.y0) : int(box.y1), int(box.x0) : int(box.x1)])
+    mark.set_visible(True)
+    return int((np.abs(drawn[0] - drawn[1]).max(axis=-1) > 40).sum())
+
+
+def test_pictures_of_the_curator_say_that_they_are_confidential(diagnosis):
+    """In every one of the axes and not in a margin, upon what is drawn: at 0.1.0 nothing said so."""
+    _, given = plt.subplots(1, 3, figsize=(6, 2))
+    pictures = [
+        *pmd.plot_posteriors(diagnosis),
+        *pmd.plot_posteriors(diagnosis, axes=given),
+        pmd.plot_ternary(diagnosis),
+        pmd.plot_ternary(diagnosis, ax=plt.subplots()[1]),
+    ]
+    for ax in pictures:
+        (mark,) = [text for text in ax.texts if text.get_text() == "confidential"]
+        assert darkened(ax, mark) > 100
+
+
+def test_public_pictures_do_not(release):
+    ledger = pmd.Ledger(TARGET)
+    for ax in (pmd.plot_draw(release), pmd.plot_privacy(release), pmd.plot_ledger(ledger)):
+        assert "confidential" not in [text.get_text() for text in ax.texts]
 
 
 def test_triangles_are_for_three():
