@@ -12,7 +12,6 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.models.plan import Plan, PlannedTable
 from pymc_dirdp.models.tables import Table
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.scoring import losses, predicted_data
 from pymc_dirdp.utility import PriorExpectedKL, effective_records
@@ -25,8 +24,9 @@ _EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 
 _DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
 # What is proved of a draw, by sampler.
 _ARITHMETIC = {
-    "fast": "floating point: the guarantee is proved for the ideal law, from which such draws differ by rounding",
-    "exact": "whole numbers: the draw has the proved law, and nothing was rounded on the way from the counts",
+    "exact": "whole numbers: the release has the proved law, and nothing was rounded on the way from the counts",
+    "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal law, and nothing is "
+    "proved of the last bits of this draw",
 }
 # What the group of a mechanism holds.
 _FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
@@ -81,7 +81,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, seeded: bool) -> 
         "sampler": sampler,
         "arithmetic": _ARITHMETIC.get(sampler, ""),
         "randomness": "seed" if seeded else "operating system",
-        "contribution": Contribution.of(chosen.contribution).to_json(),
+        "contribution": mechanism.contribution.to_json(),
     }
     variables: dict[str, Any] = {"prior": (dims, table.prior)}
     if isinstance(mechanism, DirichletMechanism):
@@ -112,7 +112,10 @@ def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
             **asdict(chosen.guarantee),
             "statement": str(chosen.guarantee),
             "adjacency": relation.name,
-            "neighbours": relation.statement,
+            "neighbours": chosen.reading.neighbours,
+            "unit": chosen.unit_label,
+            "protected": chosen.protected,
+            "assumptions": json.dumps(chosen.assumptions),
             "min_count": chosen.min_count,
             "contribution": chosen.contribution,
             "groups": json.dumps(chosen.groups),
@@ -129,6 +132,7 @@ def _utility(chosen: Plan) -> xr.Dataset:
         {name: ("table", np.array([row[name] for row in rows.values()])) for name in names},
         coords={"table": list(rows)},
     )
+    dataset.attrs["records"] = "public" if chosen.reading.sizes_are_public else "planned for"
     if any(part.n_records is None for part in chosen.parts):
         dataset.attrs["note"] = "no a priori loss without n_records, the size to plan for"
     return dataset
@@ -145,15 +149,16 @@ def _expected(part: PlannedTable, strategy: str) -> dict[str, float]:
         s = float((mechanism.alpha - keep * part.table.prior).flat[0])
         expected = PriorExpectedKL(part.table.prior, n_records)
         posterior = expected.posterior(mechanism.r, s, keep=keep)
-        # Nothing has no frequencies.
+        # Frequencies are undefined without records.
         estimate = expected.estimate(mechanism.r, s, keep=keep) if n_records else np.nan
     else:
         simulated = losses(mechanism, part.table.prior, predicted_data(part.table.prior, n_records))
         posterior, estimate = simulated.posterior, simulated.estimate if n_records else np.nan
-    r = mechanism.r if isinstance(mechanism, DirichletMechanism) else 1.0
+    effective = effective_records(mechanism.r, n_records) if isinstance(mechanism, DirichletMechanism) else np.nan
     return {
         "n_records": float(n_records),
-        "effective_records": effective_records(r, n_records),
+        # Noise leaves every record its weight.
+        "effective_records": effective,
         "expected_kl_posterior": posterior,
         "expected_kl_estimate": estimate,
     }

@@ -108,7 +108,7 @@ def report(release: xr.DataTree | Plan) -> Report:
         *_promised(privacy, stored, verification),
         ("Mechanism", _mechanism(mechanisms.values())),
         ("Tables", tuple((name, _table(mechanism)) for name, mechanism in mechanisms.items())),
-        ("A priori, without the data", _utility(utility, str(privacy.attrs["adjacency"]))),
+        ("A priori, without the data", _utility(utility)),
     )
     title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {', '.join(mechanisms)}"
     notes = _notes(release)
@@ -133,7 +133,8 @@ def _promise(privacy: xr.Dataset, stored: Stored) -> tuple[tuple[str, str], ...]
     attrs = privacy.attrs
     lines = [
         ("guarantee", str(attrs["statement"])),
-        ("adjacency", f"{attrs['adjacency']}: {attrs['neighbours']}"),
+        ("protected", str(attrs.get("protected", "every record"))),
+        ("adjacency", str(attrs["adjacency"])),
         ("assumptions", _assumptions(attrs)),
         ("draws", f"{attrs['draws']}, all of them covered"),
         ("to whom", _to_whom(privacy, stored)),
@@ -142,12 +143,11 @@ def _promise(privacy: xr.Dataset, stored: Stored) -> tuple[tuple[str, str], ...]
 
 
 def _assumptions(attrs: dict[str, Any]) -> str:
-    many = int(attrs["contribution"])
-    each = "is one record" if many == 1 else f"holds at most {many} records of a table"
-    parts = [f"each person {each}; the prior and the categories were chosen without the data"]
+    parts = ["the prior and the categories were chosen without the data"]
     groups = json.loads(attrs["groups"])
     if len(groups) > 1:
         parts.append(f"different people feed the groups {' | '.join(map(', '.join, groups))} (not checkable)")
+    parts += [f"{sentence} (not checkable)" for sentence in json.loads(attrs.get("assumptions", "[]"))]
     if float(attrs["min_count"]) > 0:
         least = float(attrs["min_count"])
         parts.append(f"every cell of every data set that could occur holds at least {least:g} records (not checkable)")
@@ -192,20 +192,28 @@ def _equivalents(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
 
 
 def _mechanism(mechanisms: Iterable[xr.Dataset]) -> tuple[tuple[str, str], ...]:
+    mechanisms = tuple(mechanisms)
     laws = dict.fromkeys(_law(mechanism) for mechanism in mechanisms)
-    attrs = next(iter(mechanisms)).attrs
-    how = f"{attrs['strategy']}, for the {attrs['objective']}" if attrs["strategy"] == "optimal" else attrs["strategy"]
-    return (
-        ("law", "; ".join(laws)),
-        ("strategy", str(how)),
-        ("sampler", f"{attrs['sampler']}{_arithmetic(attrs)}"),
-    )
+    lines = [("law", "; ".join(laws))]
+    for attrs in (mechanism.attrs for mechanism in mechanisms if "r" in mechanism):
+        # Noise has no strategy: there is one setting of it.
+        optimal = attrs["strategy"] == "optimal"
+        lines.append(
+            ("strategy", f"{attrs['strategy']}, for the {attrs['objective']}" if optimal else attrs["strategy"])
+        )
+        break
+    samplers = dict.fromkeys(f"{mechanism.attrs['sampler']}{_arithmetic(mechanism.attrs)}" for mechanism in mechanisms)
+    sources = dict.fromkeys(str(mechanism.attrs.get("randomness", "")) for mechanism in mechanisms)
+    lines.append(("sampler", "; ".join(samplers)))
+    if any(sources):
+        lines.append(("randomness", "; ".join(filter(None, sources))))
+    return tuple(lines)
 
 
 def _arithmetic(attrs: dict[str, Any]) -> str:
     if not attrs.get("arithmetic"):
         return ""
-    grid = f"; on a grid of 1 / {attrs['steps']}" if "steps" in attrs else ""
+    grid = f"; on a grid of {attrs['steps']} steps" if "steps" in attrs else ""
     return f"; {attrs['arithmetic']}{grid}"
 
 
@@ -214,7 +222,7 @@ def _law(mechanism: xr.Dataset) -> str:
     if "r" in mechanism:
         return f"{kind}: Dirichlet(r x + alpha), x the counts"
     how = mechanism.attrs["postprocess"]
-    return f"{kind}: Dirichlet(z + prior), z the noisy counts, mended by {how!r}"
+    return f"{kind}: Dirichlet(z + prior), z the noisy counts, post-processed with {how!r}"
 
 
 def _table(mechanism: xr.Dataset) -> str:
@@ -246,18 +254,20 @@ def _times(loss: float, least: float) -> str:
     return f"{loss / least:.3g} times" if least > 0 else "more than"
 
 
-def _utility(utility: xr.Dataset, adjacency: str) -> tuple[tuple[str, str], ...]:
+def _utility(utility: xr.Dataset) -> tuple[tuple[str, str], ...]:
     if "note" in utility.attrs:
         return (("expected loss", str(utility.attrs["note"])),)
     n, effective = utility["n_records"].values, utility["effective_records"].values
-    planned = "planned for" if adjacency == "add-remove" else "public"
+    planned = str(utility.attrs.get("records", "planned for"))
     several = len(n) > 1
     posterior, estimate = utility["expected_kl_posterior"].values, utility["expected_kl_estimate"].values
     lines = [
         ("records", f"{_range(n)} ({planned})"),
-        ("effective records", f"r N = {_range(effective)}"),
         ("KL of posteriors", f"{posterior.sum():.4g} nats expected, private from yours{', all tables' * several}"),
     ]
+    drawn = effective[np.isfinite(effective)]
+    if drawn.size:
+        lines.insert(1, ("effective records", f"r N = {_range(drawn)}"))
     if np.all(np.isfinite(estimate)):
         lines.append(
             ("KL of the draw", f"{_range(estimate)} nats expected, from the frequencies{', by table' * several}")
@@ -275,8 +285,19 @@ def _notes(release: xr.DataTree) -> tuple[tuple[str, str], ...]:
     if "reproducible" in release.attrs:
         notes.append(("reproducible", f"{release.attrs['reproducible']}: drawn with a seed, do not publish"))
     if "left_out" in release.attrs:
-        notes.append(("left out", str(release.attrs["left_out"])))
+        notes += [(f"{name} is left out", reason) for name, reason in _left_out(str(release.attrs["left_out"]))]
     return tuple(notes)
+
+
+def _left_out(text: str) -> Iterator[tuple[str, str]]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        yield from ((str(name), str(reason)) for name, reason in found.items())
+    else:
+        yield "some Deterministics", text
 
 
 def _advice(stored: Stored, utility: xr.Dataset, mechanisms: dict[str, xr.Dataset]) -> Iterator[tuple[str, str]]:
