@@ -10,7 +10,7 @@ from pymc_dirdp.conversion import epsilon_at
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.spending import Bounded, balances, cost_of, exact, kept_ways
+from pymc_dirdp.spending import Bounded, Totals, balances, cost_of, exact, kept_ways
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 MECHANISM = DirichletMechanism([1.0, 1.0], 0.02)
@@ -19,7 +19,7 @@ PROMISE = ApproxDP(epsilon=MECHANISM.epsilon(1e-8), delta=1e-8)
 
 def spent(limit, *releases, adaptive=True):
     costs = [cost_of(limit, guarantee, mechanism, adaptive=adaptive) for guarantee, mechanism in releases]
-    return balances(limit, costs, adaptive=adaptive)
+    return dict(balances(limit, Totals().plus(costs, adaptive=adaptive), adaptive=adaptive))
 
 
 def test_decimal_numbers_add_up_as_they_are_written():
