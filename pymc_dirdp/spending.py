@@ -7,31 +7,25 @@ release, which nobody chose after seeing anything.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from decimal import Clamped, Context, Decimal, Inexact, Overflow, Rounded, Underflow
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.amounts import EXACT, Amount, Totals, exact
 from pymc_dirdp.composition import Composition
 from pymc_dirdp.conversion import epsilon_at
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
 from pymc_dirdp.privacy.curves import PrivacyCurves
 
-__all__ = ["Amount", "Cost", "Totals", "balances", "cost_of", "kept_ways"]
+__all__ = ["Bounded", "balances", "cost_of", "kept_ways", "tightest"]
 
 Array = NDArray[np.float64]
-
-# A sum of doubles as they are written has at most 309 digits before the point and 344 behind it, and a few for the carry.
-_EXACT = Context(prec=1000, traps=[Clamped, Inexact, Overflow, Rounded, Underflow])
-
-# One release's cost: numbers by name. A name is absent where the number does not follow from what is known.
-Cost = Mapping[str, float]
 
 # Orders at which divergences are kept for a ledger whose releases are fixed in advance.
 _ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 19))
@@ -39,74 +33,6 @@ _ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 19))
 _CONVERTED = 0.5
 # At which share of the limit's delta a release without a delta of its own is stated.
 _STATED = 0.1
-
-
-@final
-@dataclass(frozen=True)
-class Amount:
-    """One number that must not pass its limit.
-
-    Attributes
-    ----------
-    label : str
-        What is added up.
-    spent, limit : Decimal
-        Exact decimal numbers, so that ten times 0.1 is 1.
-    """
-
-    label: str
-    spent: Decimal
-    limit: Decimal
-
-    @property
-    def left(self) -> Decimal:
-        """What may still be spent; below 0 where the limit does not hold."""
-        return _EXACT.subtract(self.limit, self.spent)
-
-    @property
-    def within(self) -> bool:
-        """Whether the limit holds."""
-        return self.spent <= self.limit
-
-    @property
-    def share(self) -> Fraction:
-        """The part of the limit that is spent."""
-        return Fraction(self.spent) / Fraction(self.limit) if self.limit > 0 else Fraction(int(self.spent > 0))
-
-
-@final
-@dataclass(frozen=True)
-class Totals:
-    """What some releases cost together. It grows with the kinds of their costs and not with their number.
-
-    Attributes
-    ----------
-    releases : int
-        How many there are.
-    sums : mapping of str to Decimal
-        The exact sum of each number that every one of them has.
-    promises : mapping of (float, float) to int
-        How many of them cost this epsilon and delta; only for releases that are fixed in advance.
-    """
-
-    releases: int = 0
-    sums: Mapping[str, Decimal] = field(default_factory=dict)
-    promises: Mapping[tuple[float, float], int] = field(default_factory=dict)
-
-    def plus(self, costs: Iterable[Cost], *, adaptive: bool) -> "Totals":
-        """These releases and some more."""
-        releases, sums, promises = self.releases, dict(self.sums), Counter(self.promises)
-        for cost in costs:
-            names = set(cost) if releases == 0 else set(cost) & set(sums)
-            sums = {name: _EXACT.add(sums.get(name, Decimal(0)), exact(cost[name])) for name in sorted(names)}
-            releases += 1
-            if not adaptive and {"epsilon", "delta"} <= set(cost):
-                promises[cost["epsilon"], cost["delta"]] += 1
-        return Totals(releases, sums, promises)
-
-    def sum(self, name: str) -> Decimal | None:
-        """The sum of one number; None if some release does not have it."""
-        return self.sums.get(name, None if self.releases else Decimal(0))
 
 
 def kept_ways(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
@@ -172,9 +98,13 @@ def balances(limit: Guarantee, totals: Totals, *, adaptive: bool) -> Iterator[tu
             yield way, amounts
 
 
-def exact(value: float) -> Decimal:
-    """The number as it is written: limits and costs are decimal, and their sums are compared without rounding."""
-    return Decimal(repr(float(value)))
+def tightest(found: Mapping[str, Sequence[Amount]]) -> str:
+    """The way by which the largest share of a limit is least; one by which all limits hold, if there is one."""
+
+    def order(way: str) -> tuple[bool, Fraction]:
+        return not all(amount.within for amount in found[way]), max(amount.share for amount in found[way])
+
+    return min(found, key=order)
 
 
 def _single(name: str, label: str, limit: float, totals: Totals) -> tuple[Amount, ...] | None:
@@ -193,7 +123,7 @@ def _divergences(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
         return None
     return (
         Amount(f"Rényi divergence at order {order:.4g}", spent, exact(budget)),
-        Amount("delta outside of it", leaked, _EXACT.multiply(exact(limit.delta), 1 - exact(_CONVERTED))),
+        Amount("delta outside of it", leaked, EXACT.multiply(exact(limit.delta), 1 - exact(_CONVERTED))),
     )
 
 
@@ -215,7 +145,7 @@ def _best_order(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
         if spent is None or leaked is None:
             continue
         # Rounded down, and the divergence up: an epsilon is a promise.
-        delta = math.nextafter(float(_EXACT.subtract(exact(limit.delta), leaked)), -math.inf)
+        delta = math.nextafter(float(EXACT.subtract(exact(limit.delta), leaked)), -math.inf)
         if delta > 0:
             divergence = math.nextafter(float(spent), math.inf)
             least = min(least, _converted(order, divergence, delta)) if spent > 0 else 0.0
@@ -231,7 +161,7 @@ def _optimal(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
     largest = exact(limit.epsilon)
     if composition._delta(limit.epsilon) > limit.delta:
         # The amount past the limit is of no use, and an epsilon need not exist.
-        return (Amount("epsilon", max(_EXACT.multiply(largest, Decimal(2)), exact(math.ulp(0))), largest),)
+        return (Amount("epsilon", max(EXACT.multiply(largest, Decimal(2)), exact(math.ulp(0))), largest),)
     return (Amount("epsilon", min(exact(composition._epsilon(limit.delta)), largest), largest),)
 
 

@@ -5,12 +5,13 @@ from fractions import Fraction
 
 import pytest
 
+from pymc_dirdp.amounts import Totals, exact
 from pymc_dirdp.composition import Composition
 from pymc_dirdp.conversion import epsilon_at
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.spending import Bounded, Totals, balances, cost_of, exact, kept_ways
+from pymc_dirdp.spending import Bounded, balances, cost_of, kept_ways
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 MECHANISM = DirichletMechanism([1.0, 1.0], 0.02)
