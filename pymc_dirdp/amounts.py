@@ -9,7 +9,7 @@ from typing import final
 
 __all__ = ["EXACT", "Amount", "Cost", "Totals", "exact"]
 
-# A sum of doubles as they are written has at most 309 digits before the point and 344 behind it, and a few for the carry.
+# A sum of doubles as they are written has at most 309 digits before the point, a few for the carry, and 344 behind.
 EXACT = Context(prec=1000, traps=[Clamped, Inexact, Overflow, Rounded, Underflow])
 
 # One release's cost: numbers by name. A name is absent where the number does not follow from what is known.

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, final
 
 from pymc_dirdp.adjacency import adjacency_named
-from pymc_dirdp.amounts import Amount, Cost
-from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
+from pymc_dirdp.amounts import Amount
+from pymc_dirdp.errors import ArgumentError, LedgerError
 from pymc_dirdp.guarantees import Guarantee
-from pymc_dirdp.ledger_chain import Position
 from pymc_dirdp.ledger_entries import Entry, Header, Terms, one_line
+from pymc_dirdp.ledger_rules import admitted, agreed_unit, balance, unit_at
 from pymc_dirdp.ledger_store import Store
-from pymc_dirdp.ledger_text import as_html, as_text, footing, heading, refusal, rows
+from pymc_dirdp.ledger_text import as_html, as_text, footing, heading, rows
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.spending import balances, cost_of, kept_ways, tightest
+from pymc_dirdp.spending import cost_of, kept_ways
 
 __all__ = ["Entry", "Ledger", "Terms"]
 
@@ -90,7 +90,9 @@ class Ledger:
         unit: str | None = None,
     ) -> None:
         kept_ways(limit, adaptive=adaptive)
-        header = Header(limit, bool(adaptive), adjacency_named(adjacency).name, unit and one_line(unit=unit))
+        header = Header(
+            limit, bool(adaptive), adjacency_named(adjacency).name, None if unit is None else one_line(unit=unit)
+        )
         self._store = Store(None if path is None else Path(path), header)
 
     @property
@@ -117,7 +119,7 @@ class Ledger:
     def unit(self) -> str | None:
         """Whom the promises are about; None while nobody has said it."""
         with self._store.transaction() as now:
-            return self._unit_at(now.position)
+            return unit_at(self._store.header, now.position)
 
     @property
     def way(self) -> str | None:
@@ -255,78 +257,19 @@ class Ledger:
             raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
         cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
         with self._store.transaction(writing=True) as now:
-            terms = replace(terms, unit=self._agreed_unit(now.position, unit))
-            way = self._admitted(now.position, cost, guarantee)
+            place, header = self._store.place, self._store.header
+            terms = replace(terms, unit=agreed_unit(place, header, now.position, unit))
+            way = admitted(place, header, now.position, cost, guarantee)
             recorded = datetime.now(UTC).isoformat(timespec="seconds")
             entry = Entry(now.position.number + 1, recorded, what, guarantee, cost, terms, way)
             now.append(entry)
         return entry
 
-    def _unit_at(self, position: Position) -> str | None:
-        return self._store.header.unit if position.first is None else position.first.terms.unit
-
-    def _agreed_unit(self, position: Position, unit: str | None) -> str | None:
-        """The unit of a release, which has to be that of all others."""
-        fixed = self._unit_at(position)
-        wanted = unit or self._store.header.unit or fixed
-        if wanted == fixed or (position.first is None and fixed is None):
-            return wanted
-        if fixed is None:
-            raise ArgumentError(
-                f"{self._store.place} holds releases that do not say their unit, so nobody knows whether they add up "
-                f"with one about unit={wanted!r}. Keep another ledger for it: Ledger(limit, unit={wanted!r})."
-            )
-        raise ArgumentError(
-            f"{self._store.place} adds promises about unit={fixed!r}; keep one ledger for each unit. The release is "
-            f"about unit={wanted!r}."
-        )
-
-    def _admitted(self, position: Position, cost: Cost, guarantee: Guarantee) -> str | None:
-        """The way by which a release fits, if it stays fixed from now on; an error if the release does not fit."""
-        fixed = self._fixed_way(position)
-        totals = position.totals.plus([cost], adaptive=self.adaptive)
-        found = {}
-        for way, amounts in balances(self.limit, totals, adaptive=self.adaptive):
-            # The tightest of many ways is looked for only if an easy one is not enough.
-            if not self.adaptive and all(amount.within for amount in amounts):
-                return None
-            found[way] = amounts
-        if not found:
-            raise ArgumentError("The promise of this release says nothing about what the limit adds up.")
-        if fixed is not None and fixed not in found:
-            raise BudgetError(
-                f"This ledger adds up by the way {fixed!r}, and the release has no finite cost there. State it as the "
-                "ledger's own kind of guarantee, or pass the mechanism."
-            )
-        way = fixed or tightest(found)
-        if not all(amount.within for amount in found[way]):
-            before = dict(balances(self.limit, position.totals, adaptive=self.adaptive))
-            raise BudgetError(refusal(before.get(way, ()), found[way], guarantee, way))
-        return way
-
-    def _fixed_way(self, position: Position) -> str | None:
-        """The way of adding up that the first release fixed."""
-        ways = kept_ways(self.limit, adaptive=self.adaptive)
-        if position.first is None:
-            return ways[0] if len(ways) == 1 else None
-        way = position.first.way
-        allowed = ways if self.adaptive else (None,)
-        if way not in allowed or (
-            way is not None and way not in dict(balances(self.limit, position.totals, adaptive=True))
-        ):
-            raise LedgerError(
-                f"{self._store.place} is damaged: its entries cannot be added up. Restore it from a copy. Nothing may "
-                "be released."
-            )
-        return way
-
     def _balance(self) -> tuple[str | None, tuple[Amount, ...]]:
         """The way that adds up all entries, and what they come to: the one that is fixed, or the tightest."""
         with self._store.transaction() as now:
-            fixed, totals = self._fixed_way(now.position), now.position.totals
-        found = dict(balances(self.limit, totals, adaptive=self.adaptive))
-        way = fixed or tightest(found)
-        return (way if totals.releases else fixed), found[way]
+            position = now.position
+        return balance(self._store.place, self._store.header, position)
 
     def __repr__(self) -> str:
         header = self._store.header

@@ -184,6 +184,8 @@ def one_line(**named: object) -> str:
     ((name, value),) = named.items()
     if not isinstance(value, str):
         raise ArgumentError(f"Expected {name} to be a text, got a {type(value).__name__}.")
+    if not value.strip():
+        raise ArgumentError(f"Expected {name} to be a text, got an empty one.")
     if not value.isprintable():
         raise ArgumentError(
             f"Expected {name} to be a line of printable text, got control characters or others that cannot be seen: "

@@ -3,9 +3,9 @@
 import html
 from collections.abc import Sequence
 
+from pymc_dirdp.amounts import Amount
 from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.ledger_entries import Entry, Header, visible
-from pymc_dirdp.spending import Amount
 
 __all__ = ["as_html", "as_text", "footing", "heading", "refusal", "rows"]
 

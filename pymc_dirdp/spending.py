@@ -223,7 +223,7 @@ class Bounded(PrivacyCurves):
         deltas = self._deltas(step * np.arange(points))
         return deltas, deltas
 
-    def _deltas(self, epsilon: Array | np.float64) -> Array:
+    def _deltas(self, epsilon: NDArray[np.floating] | np.float64) -> Array:
         over: Array = -np.expm1(np.minimum(epsilon - self.at_epsilon, 0.0)) / (1 + math.exp(-self.at_epsilon))
         return self.at_delta + (1 - self.at_delta) * over
 
