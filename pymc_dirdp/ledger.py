@@ -134,7 +134,7 @@ class Ledger:
 
     def entries(self) -> tuple[Entry, ...]:
         """All releases that were recorded, in order."""
-        return self._store.entries()
+        return self._store.verified()[1]
 
     def verify(self, head: str | None = None) -> str:
         """Compare all entries with their hashes, and an earlier state with what became of it.
@@ -172,9 +172,7 @@ class Ledger:
         """
         if head is not None and not (isinstance(head, str) and re.fullmatch("[0-9]+:[0-9a-f]{64}", head)):
             raise ArgumentError("Expected head to be a text such as ledger.head gives: a number, a colon and a hash.")
-        with self._store.transaction() as now:
-            now.entries(self._store.start, *([] if head is None else [head]))
-            return now.position.head
+        return self._store.verified(*([] if head is None else [head]))[0].head
 
     @property
     def spent(self) -> dict[str, float]:

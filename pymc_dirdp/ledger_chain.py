@@ -72,6 +72,10 @@ class Transaction:
 
     Attributes
     ----------
+    entries : list of Entry
+        Those that came after what was seen before.
+    heads : set of str
+        What was seen before, and all states after it.
     position : Position
         That of the last entry.
     """
@@ -81,28 +85,12 @@ class Transaction:
         self._header = header
         self._place = place
         self._compare_last(seen)
-        self.position = seen
-        for reached, _ in self._following(seen):
+        self.entries, self.heads, self.position = list[Entry](), {seen.head}, seen
+        for reached, entry in self._following(seen):
+            self.entries.append(entry)
+            self.heads.add(reached.head)
             self.position = reached
         self._compare_header()
-
-    def entries(self, start: Position, *heads: str) -> tuple[Entry, ...]:
-        """All entries, each compared with its hash, and the heads of earlier states with those of now."""
-        entries, found, reached = [], {start.head}, start
-        for reached, entry in self._following(start):
-            entries.append(entry)
-            found.add(reached.head)
-        if reached != self.position:
-            raise self._damaged(reached.number + 1, "it is missing")
-        for head in heads:
-            if head not in found:
-                number = head.partition(":")[0]
-                raise LedgerError(
-                    f"{self._place} does not lead to entry {number} as it was noted: that entry or an earlier one was "
-                    "changed or removed, or the whole ledger was written again. Restore it from a copy. Nothing may "
-                    "be released."
-                )
-        return tuple(entries)
 
     def append(self, entry: Entry) -> None:
         """Write one more entry, and read it back: a trigger may have changed it, or something else."""
@@ -120,11 +108,13 @@ class Transaction:
 
     def _following(self, position: Position) -> Iterator[tuple[Position, Entry]]:
         """The entries that come after a position, each with its own."""
-        rows = self._connection.execute("SELECT * FROM entries WHERE number > ? ORDER BY number", (position.number,))
+        # Numbers below 1 are looked for as well: no entry has one.
+        least = position.number + 1 if position.number else -(2**63)
+        rows = self._connection.execute("SELECT * FROM entries WHERE number >= ? ORDER BY number", (least,))
         for *content, stored in rows:
             number = position.number + 1
             if content[0] != number:
-                raise self._damaged(number, "it is missing")
+                raise self._damaged(number, f"there is entry {content[0]} in its place")
             try:
                 entry = Entry.from_row(tuple(content))
                 position = position.after(entry, adaptive=self._header.adaptive)

@@ -77,7 +77,7 @@ class Store:
         self._refuse_another_unit()
         if known is not None:
             self._refuse_another_identity(known[0])
-            self.entries(known[1])
+            self.verified(known[1])
 
     @property
     def place(self) -> str:
@@ -90,10 +90,11 @@ class Store:
         return str(self._facts[1])
 
     @contextmanager
-    def transaction(self, *, writing: bool = False) -> Iterator[Transaction]:
+    def transaction(self, *, writing: bool = False, whole: bool = False) -> Iterator[Transaction]:
         """One state of the ledger, which nobody else changes if it is for writing.
 
-        All that is done with it becomes durable at the end, or nothing.
+        All that is done with it becomes durable at the end, or nothing. It holds the entries that were added since the
+        last one, or the whole ledger.
         """
         with _LOCK:
             with self._opened(writing=writing) as connection:
@@ -101,15 +102,29 @@ class Store:
                 self._refuse_another_identity(str(facts[1]))
                 if facts != self._facts:
                     raise LedgerError(f"{self.place} is damaged: what it is for was changed. Nothing may be released.")
-                now = Transaction(connection, self.header, self._position, self.place)
+                seen = self.start if whole else self._position
+                now = Transaction(connection, self.header, seen, self.place)
                 yield now
             # Durable now, and not before.
             self._position = now.position
 
-    def entries(self, *heads: str) -> tuple[Entry, ...]:
-        """All entries, each compared with its hash, and the heads of earlier states with those of now."""
-        with self.transaction() as now:
-            return now.entries(self.start, *heads)
+    def verified(self, *heads: str) -> tuple[Position, tuple[Entry, ...]]:
+        """The last position and all entries, each compared with its hash.
+
+        Earlier states, which this ledger or somebody else has noted, have to be on the way.
+        """
+        with _LOCK:
+            heads = (*heads, self._position.head)
+            with self.transaction(whole=True) as now:
+                for head in heads:
+                    if head not in now.heads:
+                        number = head.partition(":")[0]
+                        raise LedgerError(
+                            f"{self.place} does not lead to entry {number} as it was noted: that entry or an earlier "
+                            "one was changed or removed, or the whole ledger was written again. Restore it from a "
+                            "copy. Nothing may be released."
+                        )
+        return now.position, tuple(now.entries)
 
     @contextmanager
     def _opened(self, *, writing: bool) -> Iterator[sqlite3.Connection]:
