@@ -236,8 +236,8 @@ def _orders(limit: ApproxDP, *, adaptive: bool) -> dict[str, float]:
 
 
 def _converted(order: float, divergence: float, delta: float) -> float:
-    """The epsilon that a divergence implies, with room for the rounding of the conversion, in nats."""
-    return epsilon_at(order, divergence, delta) + 1e-13
+    """The epsilon that a divergence implies, with room for the rounding of the conversion."""
+    return epsilon_at(order, divergence, delta) * (1 + 1e-14) + 1e-13
 
 
 def _order(limit: ApproxDP) -> tuple[float, float]:
