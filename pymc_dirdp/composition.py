@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -18,6 +18,8 @@ _WIDENING = 1e-3
 # A loss whose delta is below this counts as infinite from there on.
 _CUT = 1e-22
 _MOST_POINTS = 2**15
+# Squares of standard deviations within these bounds are doubles; outside of them simpler bounds serve.
+_GRID_SPREADS = (1e-100, 1e100)
 
 
 @final
@@ -60,11 +62,11 @@ class Composition(PrivacyCurves):
     @property
     def pure_epsilon(self) -> float:
         """The epsilons of pure differential privacy add."""
-        return math.fsum(times * mechanism.pure_epsilon for mechanism, times in self._distinct)
+        return _added(times * mechanism.pure_epsilon for mechanism, times in self._distinct)
 
     def _renyi(self, order: float) -> float:
         if order not in self._divergences:
-            self._divergences[order] = math.fsum(times * mechanism._renyi(order) for mechanism, times in self._distinct)
+            self._divergences[order] = _added(times * mechanism._renyi(order) for mechanism, times in self._distinct)
         return self._divergences[order]
 
     @cached_property
@@ -73,7 +75,7 @@ class Composition(PrivacyCurves):
         return {}
 
     def _rho(self, omega: float) -> float:
-        return math.fsum(times * mechanism._rho(omega) for mechanism, times in self._distinct)
+        return _added(times * mechanism._rho(omega) for mechanism, times in self._distinct)
 
     def _delta(self, epsilon: float) -> float:
         if self._single is not None:
@@ -81,11 +83,11 @@ class Composition(PrivacyCurves):
         # Beyond the sum of the largest losses nothing is left; the grid would not know.
         if epsilon >= self.pure_epsilon:
             return 0.0
-        delta = max(loss.delta(epsilon) for loss in self._losses)
-        if delta > 2 * max(loss.infinite for loss in self._losses):
+        delta = min(self._total_variation, max((loss.delta(epsilon) for loss in self._losses), default=1.0))
+        if delta > 2 * max((loss.infinite for loss in self._losses), default=1.0):
             return delta
 
-        # Below the cut of the grid the Rényi divergences know more.
+        # Below the cut of the grid, and where there is none, the Rényi divergences know more.
         def log_delta(order: float) -> float:
             return log_delta_at(order, self._renyi(order), epsilon)
 
@@ -97,15 +99,50 @@ class Composition(PrivacyCurves):
         return min(super()._epsilon(delta), self.pure_epsilon)
 
     @cached_property
+    def _total_variation(self) -> float:
+        """No delta is above the total variation distance; each release can be coupled with its neighbour's."""
+        distances = [(mechanism._delta(0.0), times) for mechanism, times in self._distinct]
+        if any(distance >= 1 for distance, _ in distances):
+            return 1.0
+        differ = -math.expm1(math.fsum(times * math.log1p(-distance) for distance, times in distances))
+        # Covers the rounding of the three functions.
+        return min(1.0, differ * (1 + 1e-14))
+
+    @cached_property
     def _losses(self) -> tuple[ComposedLoss, ...]:
-        """The composed loss, once if neighbours come in both orders, else for removing and for adding."""
-        spreads = {mechanism.curve: math.sqrt(2 * mechanism._renyi(1.0)) for mechanism, _ in self._distinct}
+        """The composed loss, once if neighbours come in both orders, else for removing and for adding.
+
+        Empty where the losses are too small or too large for a grid.
+        """
+        spreads = {mechanism.curve: _spread(mechanism) for mechanism, _ in self._distinct}
+        together = math.hypot(*(math.sqrt(times) * spreads[mechanism.curve] for mechanism, times in self._distinct))
+        if not _GRID_SPREADS[0] <= together <= _GRID_SPREADS[1]:
+            return ()
         step = _grid_step([(spreads[mechanism.curve], times) for mechanism, times in self._distinct])
         pairs = [(_on_grid(mechanism, step, spreads[mechanism.curve]), times) for mechanism, times in self._distinct]
         forward = ComposedLoss(tuple((there, times) for (there, _), times in pairs))
         if all(there is back for (there, back), _ in pairs):
             return (forward,)
         return forward, ComposedLoss(tuple((back, times) for (_, back), times in pairs))
+
+
+def _added(losses: Iterable[float]) -> float:
+    """The sum of numbers that are not negative; infinite where it is no double."""
+    try:
+        return math.fsum(losses)
+    except OverflowError:
+        return math.inf
+
+
+def _spread(mechanism: PrivacyCurves) -> float:
+    """About the standard deviation of the finite losses. It decides on the grid only, so any value is safe."""
+    divergence = mechanism._renyi(1.0)
+    if math.isfinite(divergence):
+        return math.sqrt(2 * divergence)
+    # Some loss is infinite. The finite ones end where the hockey-stick curve has come half way down.
+    scales = [2.0**k for k in range(-20, 21)]
+    half = (mechanism._delta(0.0) + mechanism._delta(scales[-1])) / 2
+    return next(scale for scale in scales if mechanism._delta(scale) <= half or scale == scales[-1])
 
 
 def _grid_step(spreads: list[tuple[float, int]]) -> float:
@@ -123,8 +160,9 @@ def _grid_step(spreads: list[tuple[float, int]]) -> float:
 
 def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[LossDistribution, LossDistribution]:
     """The loss of one mechanism, for removing and for adding; the same object where there is no difference."""
-    top = 4 * spread
-    while mechanism._delta(top) > _CUT and top < _MOST_POINTS * step:
+    # A loss of a smaller scale than the others' lies within a step of 0; what is beyond it counts as infinite.
+    top = max(4 * spread, step)
+    while spread > 0 and top < _MOST_POINTS * step and mechanism._delta(top) > _CUT:
         top *= 1.3
     points = min(math.ceil(top / step), _MOST_POINTS) + 2
     there, back = mechanism.hockey_sticks(step, points)

@@ -217,6 +217,11 @@ def _does_not_follow(guarantee: Guarantee, wanted: str) -> ArgumentError:
     )
 
 
+def _half_square(epsilon: float) -> float:
+    """Half of `epsilon**2`: never 0, which would be no bound, and infinite where it is no double."""
+    return max(epsilon * epsilon / 2, 5e-324)
+
+
 def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
     match guarantee:
         # The divergence grows with the order, so a bound at a higher order serves.
@@ -228,7 +233,7 @@ def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
         case ZeroCDP(rho=rho):
             return order * rho
         case PureDP(epsilon=epsilon):
-            return min(epsilon, order * epsilon**2 / 2)
+            return min(epsilon, order * _half_square(epsilon))
     raise _does_not_follow(guarantee, f"Rényi differential privacy at order {order:g}")
 
 
@@ -239,7 +244,7 @@ def _rho(guarantee: Guarantee, omega: float) -> float:
         case ZeroCDP(rho=rho):
             return rho
         case PureDP(epsilon=epsilon):
-            return epsilon**2 / 2
+            return _half_square(epsilon)
         # D_lam <= D_order for lam <= order, and lam > 1; so D_lam <= lam * epsilon on (1, order).
         case RenyiDP(order=order, epsilon=epsilon) if omega <= order:
             return epsilon

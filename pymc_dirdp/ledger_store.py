@@ -1,79 +1,38 @@
 """Where a ledger is kept: one SQLite file, or memory. It knows no rules, only what is durable and what is damaged."""
 
-import json
-import math
 import os
+import secrets
 import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import final
 
 from pymc_dirdp.errors import LedgerError
-from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.ledger_chain import NONSENSE, Position, Transaction
+from pymc_dirdp.ledger_entries import Entry, Header, chained, understood, written
 
-__all__ = ["Entry", "Header", "Store"]
+__all__ = ["Store"]
 
-_VERSION = 1
-_KINDS = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}
+_VERSION = 2
 # How long to wait for other processes that are writing, in seconds.
 _PATIENCE = 60.0
-_SCHEMA = (
-    "CREATE TABLE ledger (version INTEGER NOT NULL, spending_limit TEXT NOT NULL, adaptive INTEGER NOT NULL,"
-    " adjacency TEXT NOT NULL, way TEXT)",
-    "CREATE TABLE entries (number INTEGER PRIMARY KEY, recorded TEXT NOT NULL, what TEXT NOT NULL,"
-    " guarantee TEXT NOT NULL, cost TEXT NOT NULL)",
-)
-
-
-@final
-@dataclass(frozen=True)
-class Header:
-    """What a ledger is for; it never changes.
-
-    Attributes
-    ----------
-    limit : Guarantee
-        What all releases together promise.
-    adaptive : bool
-        Whether a release may be chosen after seeing earlier ones.
-    adjacency : str
-        What one person can change.
-    """
-
-    limit: Guarantee
-    adaptive: bool
-    adjacency: str
-
-
-@final
-@dataclass(frozen=True)
-class Entry:
-    """One release that was recorded.
-
-    Attributes
-    ----------
-    number : int
-        From 1 on.
-    recorded : str
-        When, in UTC, ISO 8601.
-    what : str
-        What was released: a public text, such as the names of the variables.
-    guarantee : Guarantee
-        What was promised.
-    cost : mapping of str to float
-        The numbers that are added up, in nats or as probabilities.
-    """
-
-    number: int
-    recorded: str
-    what: str
-    guarantee: Guarantee
-    cost: Mapping[str, float]
+_SCHEMA = {
+    "ledger": "CREATE TABLE ledger (version INTEGER NOT NULL, identity TEXT NOT NULL, spending_limit TEXT NOT NULL,"
+    " adaptive INTEGER NOT NULL, adjacency TEXT NOT NULL, unit TEXT,"
+    " number INTEGER NOT NULL, hash TEXT NOT NULL, totals TEXT NOT NULL)",
+    "entries": "CREATE TABLE entries (number INTEGER PRIMARY KEY, recorded TEXT NOT NULL, what TEXT NOT NULL,"
+    " guarantee TEXT NOT NULL, cost TEXT NOT NULL, terms TEXT NOT NULL, way TEXT, hash TEXT NOT NULL)",
+}
+# One use at a time in a process: the threads of a ledger in memory share its connection, and SQLite must not be in use
+# while the process is copied.
+_LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 @final
@@ -86,35 +45,96 @@ class Store:
         Of the file, which is made if there is none; None for memory.
     header : Header
         What the ledger is for. A file with another one is refused.
-    way : str or None
-        The way of adding up that a new ledger starts with.
+    known : (str, str), optional
+        Identity and head of the ledger as it was seen before. Then no file is made.
+
+    Attributes
+    ----------
+    path : Path or None
+        The absolute path.
+    header : Header
+        With the unit of the file, if it has one.
     """
 
-    def __init__(self, path: Path | None, header: Header, way: str | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, header: Header, known: tuple[str, str] | None = None) -> None:
+        # Once: whoever changes the directory later does not come to another ledger.
+        self.path = None if path is None else path.resolve()
         self.header = header
-        self._start = way
-        # Threads share the connection of a ledger in memory; files have a connection for each use.
-        self._lock = threading.Lock()
+        self._process = os.getpid()
         self._memory: sqlite3.Connection | None = None
-        if path is None:
+        if self.path is None:
             self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
             weakref.finalize(self, self._memory.close)
             self._fill(self._memory)
-        else:
-            if not path.exists():
-                self._make(path)
-            with self.transaction() as connection:
-                self.read(connection)
+        elif known is None and not self.path.exists():
+            self._make(self.path)
+        self._facts: tuple[object, ...] = ()
+        with self._opened(writing=False) as connection:
+            self._facts = self._read_facts(connection)
+            self.header = self._understood_header()
+            self.start = Position(0, chained("", *self._facts))
+            self._position = Transaction(connection, self.header, self.start, self.place).position
+        self._refuse_another_unit()
+        if known is not None:
+            self._refuse_another_identity(known[0])
+            self.verified(known[1])
+
+    @property
+    def place(self) -> str:
+        """Where the ledger is, as the subject of a sentence."""
+        return "The ledger in memory" if self.path is None else f"The ledger at {self.path}"
+
+    @property
+    def identity(self) -> str:
+        """A random text that was made with the file."""
+        return str(self._facts[1])
 
     @contextmanager
-    def transaction(self, *, writing: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection to one state of the ledger, which nobody else changes if it is for writing.
+    def transaction(self, *, writing: bool = False, whole: bool = False) -> Iterator[Transaction]:
+        """One state of the ledger, which nobody else changes if it is for writing.
 
-        All that is done with it becomes durable at the end, or nothing.
+        All that is done with it becomes durable at the end, or nothing. It holds the entries that were added since the
+        last one, or the whole ledger.
         """
+        with _LOCK:
+            with self._opened(writing=writing) as connection:
+                facts = self._read_facts(connection)
+                self._refuse_another_identity(str(facts[1]))
+                if facts != self._facts:
+                    raise LedgerError(f"{self.place} is damaged: what it is for was changed. Nothing may be released.")
+                seen = self.start if whole else self._position
+                now = Transaction(connection, self.header, seen, self.place)
+                yield now
+            # Durable now, and not before.
+            self._position = now.position
+
+    def verified(self, *heads: str) -> tuple[Position, tuple[Entry, ...]]:
+        """The last position and all entries, each compared with its hash.
+
+        Earlier states, which this ledger or somebody else has noted, have to be on the way.
+        """
+        with _LOCK:
+            heads = (*heads, self._position.head)
+            with self.transaction(whole=True) as now:
+                for head in heads:
+                    if head not in now.heads:
+                        number = head.partition(":")[0]
+                        raise LedgerError(
+                            f"{self.place} does not lead to entry {number} as it was noted: that entry or an earlier "
+                            "one was changed or removed, or the whole ledger was written again. Restore it from a "
+                            "copy. Nothing may be released."
+                        )
+        return now.position, tuple(now.entries)
+
+    @contextmanager
+    def _opened(self, *, writing: bool) -> Iterator[sqlite3.Connection]:
+        if self._memory is not None and os.getpid() != self._process:
+            raise LedgerError(
+                "A ledger in memory cannot be used after os.fork(): both processes would spend it. Give it a path: "
+                "Ledger(limit, 'budget.db')."
+            )
         try:
-            with self._lock:
+            with _LOCK:
                 connection = self._memory or self._connected()
                 try:
                     # On the disk when it is committed, not only with the operating system.
@@ -133,44 +153,54 @@ class Store:
                         connection.close()
         except sqlite3.Error as error:
             raise LedgerError(
-                f"The ledger {self.path} cannot be used ({error}). Nothing was recorded, so nothing may be released. "
+                f"{self.place} cannot be used ({error}). Nothing was recorded, so nothing may be released. "
                 "See that the file and its folder can be written, that the disk has room, and that it is a ledger; "
                 "restore a damaged one from a copy."
             ) from error
 
-    def read(self, connection: sqlite3.Connection) -> tuple[str | None, tuple[Entry, ...]]:
-        """The way that is fixed, if one is, and all entries; an error if they are not those of this ledger."""
-        try:
-            ((version, limit, adaptive, adjacency, way),) = connection.execute("SELECT * FROM ledger").fetchall()
-            rows = connection.execute("SELECT * FROM entries ORDER BY number").fetchall()
-            stored = _understood(limit)
-            entries = tuple(
-                Entry(number, recorded, what, _understood(guarantee), dict(json.loads(cost)))
-                for number, recorded, what, guarantee, cost in rows
-            )
-            whole = [entry.number for entry in entries] == list(range(1, len(entries) + 1))
-            # A cost that is no number could be added up to anything.
-            whole &= all(math.isfinite(value) and value >= 0 for entry in entries for value in entry.cost.values())
-        except (ValueError, TypeError, KeyError, AttributeError):
-            whole = False
-        if not whole:
-            raise LedgerError(f"The ledger {self.path} is damaged: restore it from a copy. Nothing may be released.")
+    def _read_facts(self, connection: sqlite3.Connection) -> tuple[object, ...]:
+        """Version, identity and what the ledger is for, as they are written."""
+        (version,) = connection.execute("SELECT version FROM ledger").fetchone() or (None,)
         if version != _VERSION:
-            raise LedgerError(f"The ledger {self.path} has version {version}, expected {_VERSION}.")
-        found = Header(stored, bool(adaptive), adjacency)
-        if found != self.header:
             raise LedgerError(
-                f"The ledger {self.path} is for {found}, not {self.header}. Give another path, or open it so."
+                f"{self.place} has version {version!r} of the format, and this library reads version {_VERSION} only. "
+                "Keep it as a record, and begin a new ledger whose limit is what the old one has left."
             )
-        return way, entries
+        schema = connection.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
+        rows = connection.execute("SELECT * FROM ledger LIMIT 2").fetchall()
+        if dict(schema) != _SCHEMA or len(rows) != 1:
+            raise LedgerError(
+                f"{self.place} holds something else than a ledger, such as a trigger. Restore it from a copy. Nothing "
+                "may be released."
+            )
+        return tuple(rows[0][:6])
 
-    def append(self, connection: sqlite3.Connection, entry: Entry, way: str | None) -> None:
-        """Write one more entry, and the way of adding up that it fixes."""
-        connection.execute(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, ?)",
-            (entry.number, entry.recorded, entry.what, _written(entry.guarantee), json.dumps(dict(entry.cost))),
-        )
-        connection.execute("UPDATE ledger SET way = ?", (way,))
+    def _understood_header(self) -> Header:
+        try:
+            _, _, limit, adaptive, adjacency, unit = self._facts
+            found = Header(understood(str(limit)), bool(adaptive), str(adjacency), None if unit is None else str(unit))
+        except NONSENSE:
+            raise LedgerError(f"{self.place} is damaged: what it is for cannot be understood.") from None
+        wanted = self.header if self.header.unit is not None else replace(self.header, unit=found.unit)
+        if wanted != (found if found.unit is not None else replace(found, unit=wanted.unit)):
+            raise LedgerError(f"{self.place} is for {found}, not {self.header}. Give another path, or open it so.")
+        return wanted
+
+    def _refuse_another_unit(self) -> None:
+        first = self._position.first
+        if first is not None and self.header.unit not in (None, first.terms.unit):
+            raise LedgerError(
+                f"{self.place} adds promises about unit={first.terms.unit!r}, not {self.header.unit!r}; keep one "
+                "ledger for each unit."
+            )
+
+    def _refuse_another_identity(self, identity: str) -> None:
+        if identity != self.identity:
+            raise LedgerError(
+                f"{self.place} is not the one that was opened: the file was removed and made again, and does not know "
+                "what was spent before. Restore the old file, or open the new one if nothing was released under the "
+                "old one."
+            )
 
     def _connected(self) -> sqlite3.Connection:
         assert self.path is not None
@@ -201,21 +231,14 @@ class Store:
                 os.unlink(aside)
 
     def _fill(self, connection: sqlite3.Connection) -> None:
+        header = self.header
+        facts = (_VERSION, secrets.token_hex(16), written(header.limit), int(header.adaptive), header.adjacency)
+        start = Position(0, chained("", *facts, header.unit))
         connection.execute("BEGIN IMMEDIATE")
-        for statement in _SCHEMA:
+        for statement in _SCHEMA.values():
             connection.execute(statement)
         connection.execute(
-            "INSERT INTO ledger VALUES (?, ?, ?, ?, ?)",
-            (_VERSION, _written(self.header.limit), self.header.adaptive, self.header.adjacency, self._start),
+            "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*facts, header.unit, start.number, start.hash, start.sums),
         )
         connection.execute("COMMIT")
-
-
-def _written(guarantee: Guarantee) -> str:
-    return json.dumps({"kind": type(guarantee).__name__, **asdict(guarantee)})
-
-
-def _understood(text: str) -> Guarantee:
-    facts = json.loads(text)
-    guarantee: Guarantee = _KINDS[facts.pop("kind")](**facts)
-    return guarantee

@@ -88,8 +88,9 @@ def discretised(step: float, forward: Array, backward: Array) -> LossDistributio
 def _positive_masses(step: float, deltas: Array) -> tuple[Array, float]:
     """Masses at `step, 2 step, ...` and at infinity of the law whose curve joins the dots and is flat beyond them."""
     falls = np.append(deltas[:-1] - deltas[1:], 0.0)
-    # The slope in exp(epsilon) jumps at each dot by the mass there over exp(epsilon).
-    masses = (math.exp(step) * falls[:-1] - falls[1:]) / math.expm1(step)
+    # The slope in exp(epsilon) jumps at each dot by the mass there over exp(epsilon). Divided by exp(step), which may
+    # be no double.
+    masses = (falls[:-1] - math.exp(-step) * falls[1:]) / -math.expm1(-step)
     return np.maximum(masses, 0.0), float(deltas[-1])
 
 

@@ -62,7 +62,10 @@ def largest_safe(excess: Callable[[float], float]) -> float:
 
 
 def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
-    """Least `epsilon >= 0` (from above, within 1e-9 relative) with `curve(epsilon) <= delta`, for a falling curve."""
+    """Least `epsilon >= 0` (from above, within 1e-9 relative) with `curve(epsilon) <= delta`, for a falling curve.
+
+    It is `inf` where the curve is above `delta` at every double.
+    """
     if curve(0.0) <= delta:
         return 0.0
 
@@ -72,6 +75,8 @@ def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
     high = 1.0
     while excess(high) > 0:
         high *= 2.0
+        if math.isinf(high):
+            return math.inf
     low = high / 2.0
     while excess(low) <= 0 and low > 1e-300:
         low /= 2.0

@@ -1,14 +1,19 @@
 """Composition of mechanisms: sums of divergences, composed losses, and people who are disjoint."""
 
 import math
+from dataclasses import dataclass
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
 from pymc_dirdp.composition import Composition, Parallel
 from pymc_dirdp.conversion import epsilon_at
-from pymc_dirdp.guarantees import ApproxDP, RenyiDP
+from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.spending import Bounded
 
 SMALL = DirichletMechanism([1.0, 1.0, 1.0], 0.05)
 UNEVEN = DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
@@ -120,3 +125,74 @@ def test_losses_of_thousands_of_nats_compose(alpha, r):
     twice = Composition(((mechanism, 2),))
     for epsilon in (0.0, 10.0, 600.0, 2000.0):
         assert mechanism.delta(epsilon) <= twice.delta(epsilon) <= 1
+
+
+@dataclass(frozen=True)
+class Fixed(PrivacyCurves):
+    """A release that tells nothing (0) or everything (1)."""
+
+    told: float
+
+    @property
+    def pure_epsilon(self):
+        return math.inf if self.told else 0.0
+
+    def _renyi(self, order):
+        return math.inf if self.told else 0.0
+
+    _rho = _renyi
+
+    def _delta(self, epsilon):
+        return self.told
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_release_that_tells_nothing_adds_nothing(times):
+    nothing = Composition(((Fixed(0.0), times),))
+    assert nothing.delta(0.0) == 0
+    assert nothing.epsilon(1e-12) == 0
+    with_more = Composition(((Fixed(0.0), times), (SMALL, 2)))
+    alone = Composition(((SMALL, 2),))
+    for epsilon in (0.0, 0.2, 1.0):
+        assert with_more.delta(epsilon) == pytest.approx(alone.delta(epsilon), rel=1e-6)
+    assert nothing.satisfies(ApproxDP(epsilon=0, delta=1e-300))
+    assert nothing.satisfies(PureDP(epsilon=1e-300))
+
+
+@pytest.mark.parametrize("others", [(), ((Fixed(0.0), 1),), ((SMALL, 3), (Bounded(0.1, 1e-9), 2))])
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_release_that_tells_everything_keeps_no_promise(others, times):
+    everything = Composition(((Fixed(1.0), times), *others))
+    assert everything.delta(3.0) == 1
+    assert everything.epsilon(0.999) == math.inf
+    assert not everything.satisfies(ApproxDP(epsilon=1e300, delta=0.999))
+    assert not everything.satisfies(PureDP(epsilon=1e300))
+    assert not everything.satisfies(RenyiDP(order=2, epsilon=1e300))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-300, 1e-110, 1e-90, 1e-9, 1.0, 1000.0, 1e6, 1e90, 1e110, 1e300])
+@pytest.mark.parametrize("delta", [0.0, 1e-9, 0.5])
+@pytest.mark.parametrize("times", [2, 3])
+def test_the_worst_of_every_size_composes(epsilon, delta, times):
+    """Oracle: the law of the sum by hand, without rounding (Kairouz, Oh and Viswanath, Theorem 3.3)."""
+    composed = Composition(((Bounded(epsilon, delta), times),))
+    leaked = 1 - (1 - Fraction(delta)) ** times
+    with mpmath.workdps(1000 if epsilon < 1 else 50):
+        e = mpmath.mpf(epsilon)
+        for at in (0.0, epsilon / 2, epsilon, 1.5 * epsilon):
+            finite = mpmath.mpf(0)
+            for wins in range(times + 1):
+                loss = (2 * wins - times) * e
+                if loss > at:
+                    log_p = wins * e - times * (e + mpmath.log1p(mpmath.exp(-e)))
+                    finite += math.comb(times, wins) * mpmath.exp(log_p) * -mpmath.expm1(at - loss)
+            exact = mpmath.mpf(leaked.numerator) / leaked.denominator + (1 - mpmath.mpf(delta)) ** times * finite
+            claimed = composed.delta(at)
+            assert claimed >= exact * (1 - mpmath.mpf(10) ** -14)
+            # Tight to the grid where there is one.
+            if 1e-80 < epsilon < 1e7:
+                assert claimed <= 1.05 * exact + 1e-12
+    assert composed.satisfies(ApproxDP(epsilon=1.7e308, delta=0.999)) or epsilon > 1e7
+    bound = composed.epsilon(0.9)
+    # The grid ends a little above the largest loss, and there is none beyond 1e7 nats.
+    assert bound <= 1.01 * times * epsilon or (delta > 0 and epsilon > 1e7 and bound == math.inf)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pymc_dirdp.ledger import Ledger
+from pymc_dirdp.ledger_entries import visible
 from pymc_dirdp.plots.axes import COLOURS, axes_or_new, tidy
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ __all__ = ["plot_ledger"]
 
 def plot_ledger(ledger: Ledger, *, ax: "Axes | None" = None) -> "Axes":
     """A bar for each amount that the ledger limits: spent, left, and the limit as 100 per cent.
+
+    The title says the limit, the number of releases, and whom they are about.
 
     Parameters
     ----------
@@ -47,7 +50,9 @@ def plot_ledger(ledger: Ledger, *, ax: "Axes | None" = None) -> "Axes":
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlim(0, 1)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
-    many = len(ledger.entries())
-    ax.set(title=f"{ledger.limit}: {many} release{'s' * (many != 1)}")
+    many, unit = len(ledger.entries()), ledger.unit
+    about = "" if unit is None else f", unit {visible(unit)}"
+    # A dollar in the name of a unit is no formula.
+    ax.set_title(f"{ledger.limit}: {many} release{'s' * (many != 1)}{about}", parse_math=False)
     ax.tick_params(axis="y", length=0)
     return tidy(ax)

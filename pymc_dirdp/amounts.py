@@ -1,0 +1,89 @@
+"""Numbers that are added up exactly, as they are written: what a release costs, and what many of them cost together."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Clamped, Context, Decimal, Inexact, Overflow, Rounded, Underflow
+from fractions import Fraction
+from typing import final
+
+__all__ = ["EXACT", "Amount", "Cost", "Totals", "exact"]
+
+# A sum of doubles as they are written has at most 309 digits before the point, a few for the carry, and 344 behind.
+EXACT = Context(prec=1000, traps=[Clamped, Inexact, Overflow, Rounded, Underflow])
+
+# One release's cost: numbers by name. A name is absent where the number does not follow from what is known.
+Cost = Mapping[str, float]
+
+
+def exact(value: float) -> Decimal:
+    """The number as it is written: limits and costs are decimal, and their sums are compared without rounding."""
+    return Decimal(repr(float(value)))
+
+
+@final
+@dataclass(frozen=True)
+class Amount:
+    """One number that must not pass its limit.
+
+    Attributes
+    ----------
+    label : str
+        What is added up.
+    spent, limit : Decimal
+        Exact decimal numbers, so that ten times 0.1 is 1.
+    """
+
+    label: str
+    spent: Decimal
+    limit: Decimal
+
+    @property
+    def left(self) -> Decimal:
+        """What may still be spent; below 0 where the limit does not hold."""
+        return EXACT.subtract(self.limit, self.spent)
+
+    @property
+    def within(self) -> bool:
+        """Whether the limit holds."""
+        return self.spent <= self.limit
+
+    @property
+    def share(self) -> Fraction:
+        """The part of the limit that is spent."""
+        return Fraction(self.spent) / Fraction(self.limit) if self.limit > 0 else Fraction(int(self.spent > 0))
+
+
+@final
+@dataclass(frozen=True)
+class Totals:
+    """What some releases cost together. It grows with the kinds of their costs and not with their number.
+
+    Attributes
+    ----------
+    releases : int
+        How many there are.
+    sums : mapping of str to Decimal
+        The exact sum of each number that every one of them has.
+    promises : mapping of (float, float) to int
+        How many of them cost this epsilon and delta; only for releases that are fixed in advance.
+    """
+
+    releases: int = 0
+    sums: Mapping[str, Decimal] = field(default_factory=dict)
+    promises: Mapping[tuple[float, float], int] = field(default_factory=dict)
+
+    def plus(self, costs: Iterable[Cost], *, adaptive: bool) -> "Totals":
+        """These releases and some more."""
+        releases, sums, promises = self.releases, dict(self.sums), Counter(self.promises)
+        for cost in costs:
+            names = set(cost) if releases == 0 else set(cost) & set(sums)
+            sums = {name: EXACT.add(sums.get(name, Decimal(0)), exact(cost[name])) for name in sorted(names)}
+            releases += 1
+            if not adaptive and {"epsilon", "delta"} <= set(cost):
+                promises[cost["epsilon"], cost["delta"]] += 1
+        return Totals(releases, sums, promises)
+
+    def sum(self, name: str) -> Decimal | None:
+        """The sum of one number; None if some release does not have it."""
+        return self.sums.get(name, None if self.releases else Decimal(0))

@@ -1,0 +1,58 @@
+"""The likelihood ratio is that of the densities."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from scipy.stats import dirichlet, laplace, norm
+
+import pymc_dirdp as pmd
+from pymc_dirdp.auditing.likelihood import likelihood_ratio
+from pymc_dirdp.auditing.neighbours import worst_pair
+from pymc_dirdp.auditing.seen import seen
+
+X, Y = np.array([2.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0])
+
+
+def test_dirichlet_ratios_are_those_of_the_densities():
+    mechanism = pmd.DirichletMechanism([0.5, 1.0, 2.0], 0.3)
+    draws = mechanism.sample(X, draws=20, sampler="fast", random_seed=1)
+    expected = [
+        dirichlet.logpdf(p / p.sum(), mechanism.concentration(X))
+        - dirichlet.logpdf(p / p.sum(), mechanism.concentration(Y))
+        for p in draws
+    ]
+    np.testing.assert_allclose(likelihood_ratio(mechanism, X, Y)(seen(draws, (3,))), expected, rtol=1e-7, atol=1e-9)
+    # A component that is zero on a grid counts as half a step.
+    on_grid = seen(np.array([[0.0, 0.25, 0.75]]), (3,))
+    assert np.isfinite(likelihood_ratio(mechanism, X, Y, floor=0.125)(on_grid)).all()
+
+
+def test_noise_ratios_are_those_of_the_densities_up_to_a_constant():
+    outputs = np.random.default_rng(1).normal(size=(20, 3)) * 3 + X
+    for mechanism, law in (
+        (pmd.GaussianMechanism(np.ones(3), 2.0), norm(scale=2.0)),
+        (pmd.LaplaceMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
+        (pmd.GeometricMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
+    ):
+        expected = (law.logpdf(outputs - X) - law.logpdf(outputs - Y)).sum(axis=1)
+        found = likelihood_ratio(mechanism, X, Y)(seen(outputs, (3,)))
+        np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+def test_ratios_of_finite_mechanisms_are_those_of_their_laws():
+    mechanism = pmd.TruncatedNoiseMechanism([1.0, 1.0], 5, 1.0)
+    x, y = worst_pair(mechanism)
+    outcomes, p = mechanism.law(x)
+    _, q = mechanism.law(y)
+    found = likelihood_ratio(mechanism, x, y)(seen(outcomes.astype(float), (2,)))
+    np.testing.assert_allclose(found, np.log(p) - np.log(q), rtol=1e-9)
+
+
+def test_what_has_no_likelihood_has_none():
+    assert likelihood_ratio(SimpleNamespace(), X, Y) is None
+
+
+def test_outputs_that_no_mechanism_gives_do_no_harm():
+    mechanism = pmd.DirichletMechanism([0.5, 1.0, 2.0], 0.3)
+    strange = seen(np.array([[-1.0, np.nan, np.inf], [0.0, 0.0, 0.0]]), (3,))
+    assert np.isfinite(likelihood_ratio(mechanism, X, Y)(strange)).all()
