@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.allocation import composed
 from pymc_dirdp.checks import positive
-from pymc_dirdp.choosing import NOISES
+from pymc_dirdp.choosing import BASELINES, NOISES
 from pymc_dirdp.composition import Composition
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -51,7 +51,7 @@ def mechanism_of_table(table: Any) -> Mechanism:
     """How one table was released, from its group of a release."""
     attrs, adjacency = table.attrs, str(table.attrs["adjacency"])
     if attrs["mechanism"] != DirichletMechanism.__name__:
-        (kind,) = (kind for kind in NOISES.values() if kind.__name__ == attrs["mechanism"])
+        (kind,) = (kind for kind in (NOISES | BASELINES).values() if kind.__name__ == attrs["mechanism"])
         amount = float(table["noise_parameter"])
         return kind(table["prior"].values, amount, adjacency=adjacency, postprocess=str(attrs["postprocess"]))
     return DirichletMechanism(

@@ -60,5 +60,7 @@ def releases(mechanism: Mechanism | BlackBox, counts: Array, n: int, rng: np.ran
 
 def _noisy(mechanism: NoisyCounts, counts: Array, size: int, rng: np.random.Generator) -> Array:
     """Noise is independent in every cell, so one table of many copies is as good as many tables, and faster."""
-    tall = dataclasses.replace(mechanism, prior=np.broadcast_to(mechanism.prior, (size, *mechanism.prior.shape)))  # type: ignore[type-var]
-    return tall.release(np.broadcast_to(counts, (size, *counts.shape)), random_seed=rng)
+    copies = np.broadcast_to(mechanism.prior, (size, *mechanism.prior.shape))
+    tall = dataclasses.replace(mechanism, prior=copies, contribution=1)  # type: ignore[type-var]
+    many = np.broadcast_to(counts, (size, *counts.shape))
+    return tall.release(many, sampler=mechanism.samplers[0], random_seed=rng)

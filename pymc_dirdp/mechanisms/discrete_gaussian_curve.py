@@ -176,4 +176,3 @@ def log_theta_ratio(variance: float, x: float) -> float:
     weights = np.exp(-2 * (math.pi * k) ** 2 * variance)
     less = 4 * float(weights @ np.sin(math.pi * k * x) ** 2)
     return math.log1p(-less / (1 + 2 * float(weights.sum())))
-

@@ -48,8 +48,9 @@ class GaussianMechanism(NoisyCounts):
     -----
     All curves are exact for the ideal law. The loss is normal with standard deviation `Delta_2 / sigma`. With m records
     in each of R blocks `Delta_2**2` is `2 R m**2` under replace-one and `R m**2` under add-remove: of whole numbers
-    that add up to m the squares add up to `m**2` at most, where all m are in one cell. The noise is rounded to a grid that holds all whole numbers, so the last bits of
-    a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`).
+    that add up to m the squares add up to `m**2` at most, where all m are in one cell. The
+    noise is rounded to a grid that holds all whole numbers, so the last bits of a sum tell nothing
+    (:mod:`pymc_dirdp.sampling.grid`).
 
     References
     ----------

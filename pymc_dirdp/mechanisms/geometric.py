@@ -52,8 +52,8 @@ class GeometricMechanism(NoisyCounts):
     References
     ----------
     Canonne, Kamath and Steinke (2020), The discrete Gaussian for differential privacy, Algorithm 2. Kairouz, Oh and
-    Viswanath (2015), Theorem 3.3. Ghosh, Roughgarden and Sundararajan (2012), Universally utility-maximizing privacy mechanisms,
-    https://doi.org/10.1137/09076828X. Theory, section 13.
+    Viswanath (2015), Theorem 3.3. Ghosh, Roughgarden and Sundararajan (2012), Universally utility-maximizing
+    privacy mechanisms, https://doi.org/10.1137/09076828X. Theory, section 13.
 
     Examples
     --------

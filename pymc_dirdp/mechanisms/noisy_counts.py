@@ -229,7 +229,7 @@ class NoisyCounts(Mechanism):
         draws : int, default 1
             Number of draws, at least 1.
         sampler : {"exact", "fast"}, default "exact"
-            How the noise is drawn, see :meth:`release`. The draws that follow it are post-processing, in floating point.
+            How the noise is drawn, see :meth:`release`. The draws that follow are post-processing, in floating point.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -243,9 +243,7 @@ class NoisyCounts(Mechanism):
         """
         # One generator, which moves on; without a seed the exact noise takes the operating system's own bits.
         rng = None if random_seed is None else generator(random_seed)
-        return self.sample_from(
-            self.release(counts, sampler=sampler, random_seed=rng), draws=draws, random_seed=rng
-        )
+        return self.sample_from(self.release(counts, sampler=sampler, random_seed=rng), draws=draws, random_seed=rng)
 
     def sample_from(self, noisy: Array, *, draws: int = 1, random_seed: Seed = None) -> Array:
         """Posterior draws given one release: post-processing, which anybody may do as often as they like.

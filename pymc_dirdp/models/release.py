@@ -153,7 +153,7 @@ def sample(
             )
         else:
             # The guarantee is about the noisy counts, so they are published, and every draw is made from them.
-            noisy = part.mechanism.release(counts[name], random_seed=rng)
+            noisy = part.mechanism.release(counts[name], sampler=sampler, random_seed=rng)
             frame[f"/mechanism/{name}"]["noisy_counts"] = (cell_dims(part.table), noisy)
             values = part.mechanism.sample_from(noisy, draws=chosen.draws, random_seed=rng)
         drawn[name] = _released(part.table, values)
