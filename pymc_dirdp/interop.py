@@ -14,6 +14,7 @@ from pymc_dirdp.composition import Composition
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 
 __all__ = ["as_mechanism", "mechanism_of_table", "to_dp_accounting", "to_opendp"]
@@ -53,7 +54,13 @@ def mechanism_of_table(table: Any) -> Mechanism:
     if attrs["mechanism"] != DirichletMechanism.__name__:
         (kind,) = (kind for kind in (NOISES | BASELINES).values() if kind.__name__ == attrs["mechanism"])
         amount = float(table["noise_parameter"])
-        return kind(table["prior"].values, amount, adjacency=adjacency, postprocess=str(attrs["postprocess"]))
+        return kind(
+            table["prior"].values,
+            amount,
+            adjacency=adjacency,
+            postprocess=str(attrs["postprocess"]),
+            contribution=Contribution.from_json(str(attrs["contribution"])),
+        )
     return DirichletMechanism(
         table["alpha"].values,
         float(table["r"]),

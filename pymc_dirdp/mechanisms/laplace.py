@@ -97,8 +97,9 @@ class LaplaceMechanism(NoisyCounts):
     def _curves(self) -> PrivacyCurves | RandomisedResponse:
         if self._records > 1:
             return RandomisedResponse(math.nextafter(self._records / self.scale, math.inf), self._groups)
-        block = _Block(1 / self.scale, round(self._relation.delta_1))
-        return Composition(((block, self._blocks),))
+        if self._groups <= 2:
+            return _Block(1 / self.scale, self._groups)
+        return Composition(((_Block(1 / self.scale, round(self._relation.delta_1)), self._blocks),))
 
     @property
     @override

@@ -19,7 +19,7 @@ _LABELS = {
     "l_inf": "expected largest error of a frequency",
     "hellinger": "expected Hellinger distance of frequencies",
 }
-_KINDS = ("Dirichlet", "Gaussian", "Continuous Laplace", "Geometric", "Continuous Gaussian")
+_KINDS = ("Dirichlet", "Gaussian", "Continuous Laplace", "Geometric")
 
 
 def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: "Axes | None" = None) -> "Axes":
