@@ -56,12 +56,13 @@ def delta(variance: float, cells: int, records: int, epsilon: float) -> float:
     """
     v = cells * variance
     up, down = variance * epsilon / records, cells * records / 2
-    # Moved down by more than its rounding, which moves the result up.
-    t = up - down - 1e-15 * (up + down)
-    log_bound = -t * t / (2 * v) if t > 0 else 0.0
+    # Chernoff's bound: the noise is subgaussian with its parameter. Rounding moves it up.
+    nearest = up - down - 1e-15 * (up + down)
+    log_bound = -nearest * nearest / (2 * v) if nearest > 0 else 0.0
     if log_bound < -700:
-        # Chernoff's bound: the noise is subgaussian with its parameter.
         return max(math.exp(log_bound), _LEAST)
+    # Exactly, because whether an outcome counts must not be decided by rounding.
+    t = Fraction(variance) * Fraction(epsilon) / records - Fraction(cells * records, 2)
     closeness = _closeness(variance, cells)
     if closeness > _CLOSE and cells > _MOST_CONVOLVED:
         return converted(cells * records**2 / (2 * variance), epsilon)
@@ -93,12 +94,13 @@ def _closeness(variance: float, cells: int) -> float:
     return 2 * tau / (1 - tau) if tau < 0.5 else math.inf
 
 
-def _summed(v: float, slope: float, t: float, masses: Array | None = None) -> float:
+def _summed(v: float, slope: float, t: Fraction, masses: Array | None = None) -> float:
     """The sum, term by term. Without masses they are those of one discrete Gaussian variable of variance v."""
-    reach = math.ceil(math.sqrt(max(t, 0.0) ** 2 + _REACH * v)) + 2
+    reach = math.ceil(math.sqrt(max(float(t), 0.0) ** 2 + _REACH * v)) + 2
     first = max(math.floor(t) + 1, -reach)
-    j = np.arange(first, reach + 1, dtype=np.float64)
-    terms = -np.expm1(-slope * (j - t))
+    steps = np.arange(reach + 1 - first, dtype=np.float64)
+    j = first + steps
+    terms = -np.expm1(-slope * (float(first - t) + steps))
     if masses is not None:
         index = np.abs(j).astype(np.int64)
         inside = index < len(masses)
@@ -109,10 +111,10 @@ def _summed(v: float, slope: float, t: float, masses: Array | None = None) -> fl
     return (float(np.exp(-(j**2) / (2 * v)) @ terms) + 2 * beyond) / math.sqrt(2 * math.pi * v)
 
 
-def _integrated(v: float, slope: float, t: float) -> float:
+def _integrated(v: float, slope: float, t: Fraction) -> float:
     """The integral in place of the sum: they differ by at most an eighth of the total variation of the derivative."""
     deviation = math.sqrt(v)
-    excess = gaussian_excess(slope * deviation, t / deviation)
+    excess = gaussian_excess(slope * deviation, float(t) / deviation)
     return excess.integral + excess.variation / (8 * v)
 
 

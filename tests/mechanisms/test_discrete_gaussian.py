@@ -1,5 +1,6 @@
 """Discrete Gaussian noise: curves against 40-digit sums, calibration, exact draws, several records of a person."""
 
+import functools
 import itertools
 import math
 import pickle
@@ -28,6 +29,7 @@ def theta(s, x=0):
     return mp.fsum(mp.exp(-((k - x) ** 2) / (2 * s)) for k in range(centre - reach, centre + reach + 1))
 
 
+@functools.cache
 def masses(s, cells):
     """Of the sum of the noises of one cell or two: a single sum, by the identity k**2 + (j - k)**2 = ..."""
     s = mp.mpf(s)
@@ -52,15 +54,16 @@ def exact_delta(s, cells, records, epsilon):
 
 def within(found, exact, above):
     """Not below the exact value, and above it by so much at most, relative."""
-    assert found >= exact * (1 - mp.mpf(10) ** -30) or found == 1
+    # The oracle leaves out less than this; a result of 1 needs no oracle.
+    assert found >= exact * (1 - mp.mpf(10) ** -25) or found == 1
     assert found <= float(exact) * (1 + above) + 1e-300
 
 
-@pytest.mark.parametrize("sigma", [0.05, 0.1, 0.3, 0.7, 1.0, 1.9, 2.5, 7.0, 40.0])
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 0.7, 1.9, 2.5, 20.0])
 @pytest.mark.parametrize("cells", [1, 2])
 def test_delta_with_forty_digits(sigma, cells):
     s = float(Fraction(sigma) ** 2)
-    for records, deviations in itertools.product((1, 3), (-2.0, -0.5, 0.0, 1.0, 3.0, 6.0, 9.0, 20.0, 36.0)):
+    for records, deviations in itertools.product((1, 3), (-2.0, 0.0, 1.0, 4.0, 9.0, 36.0)):
         ratio = records * math.sqrt(cells / s)
         epsilon = max(0.0, ratio * (ratio / 2 + deviations))
         within(curve.delta(s, cells, records, epsilon), exact_delta(s, cells, records, epsilon), 1e-11)
@@ -76,14 +79,14 @@ def test_two_cells_by_the_double_sum():
                 assert abs(mass - double) < mp.mpf(10) ** -38
 
 
-@pytest.mark.parametrize("sigma", [0.2, 0.9, 1.5, 1.7, 1.8, 3.0])
-@pytest.mark.parametrize("cells", [3, 4, 10])
+@pytest.mark.parametrize("sigma", [0.3, 1.6, 1.8])
+@pytest.mark.parametrize("cells", [3, 5])
 def test_many_cells_by_exact_convolution(sigma, cells):
     """With 40 digits, on either side of where the sum is taken for one discrete Gaussian variable."""
     s = float(Fraction(sigma) ** 2)
     with mp.workdps(DIGITS):
         one = masses(s, 1)
-        reach = int(14 * sigma) + 6
+        reach = int(10 * sigma) + 5
         law = {0: mp.mpf(1)}
         for _ in range(cells):
             summed = {}
