@@ -10,23 +10,30 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.scoring import losses, predicted_data
 
-__all__ = ["KINDS", "NOISES", "Choice", "noise", "rank"]
+__all__ = ["BASELINES", "KINDS", "NOISES", "Choice", "noise", "rank"]
 
 Array = NDArray[np.float64]
 
-_Noise = GaussianMechanism | LaplaceMechanism | GeometricMechanism
+_Noise = DiscreteGaussianMechanism | GeometricMechanism | GaussianMechanism | LaplaceMechanism
 
+# Whole noise that is drawn exactly; `auto` chooses among these and the Dirichlet mechanism.
 NOISES: dict[str, type[_Noise]] = {
-    "gaussian": GaussianMechanism,
-    "laplace": LaplaceMechanism,
+    "gaussian": DiscreteGaussianMechanism,
     "geometric": GeometricMechanism,
 }
-KINDS = ("dirichlet", *NOISES, "auto")
+# The papers' continuous noise, for comparison; it is released with sampler="fast" alone, and never chosen.
+BASELINES: dict[str, type[_Noise]] = {
+    "continuous-gaussian": GaussianMechanism,
+    "laplace": LaplaceMechanism,
+}
+KINDS = ("dirichlet", *NOISES, *BASELINES, "auto")
 
 
 @final
@@ -56,14 +63,10 @@ class Choice:
         return found[kind] / max(self.losses[0][1], 1e-300) if kind in found else np.inf
 
 
-def noise(kind: str, share: Guarantee, prior: Array, adjacency: str, contribution: int) -> _Noise:
+def noise(kind: str, share: Guarantee, prior: Array, adjacency: str, contribution: Contribution | int) -> _Noise:
     """Counts with the least noise of a kind that keeps a promise."""
-    if contribution > 1:
-        raise UnattainableError(
-            f"mechanism={kind!r} is proved for one record of a person in each table, got contribution={contribution}. "
-            "Use mechanism='dirichlet'."
-        )
-    return NOISES[kind].for_guarantee(share, prior=prior, adjacency=adjacency)
+    chosen = (NOISES | BASELINES)[kind]
+    return chosen.for_guarantee(share, prior=prior, adjacency=adjacency, contribution=contribution)
 
 
 def rank(
@@ -74,6 +77,7 @@ def rank(
     n_records: int | None,
     adjacency: str,
     objective: str,
+    contribution: Contribution | int = 1,
     cells: int = 200_000,
 ) -> Choice:
     """Mechanisms for one table by their a priori loss, on the same simulated data sets.
@@ -90,6 +94,8 @@ def rank(
     adjacency : str
     objective : {"posterior", "estimate"}
         Which loss decides, see :class:`pymc_dirdp.scoring.Losses`.
+    contribution : int or Contribution
+        What one person adds to the table.
     cells : int
         How many counts to simulate.
     """
@@ -101,7 +107,7 @@ def rank(
     if share is not None:
         for kind in NOISES:
             with suppress(UnattainableError):
-                made[kind] = noise(kind, share, prior, adjacency, 1)
+                made[kind] = noise(kind, share, prior, adjacency, contribution)
     data = predicted_data(prior, n_records, max(100, min(5_000, cells // prior.size)))
     scores = {kind: getattr(losses(mechanism, prior, data), objective) for kind, mechanism in made.items()}
     # Of equal losses the first kind has the precedence: Dirichlet.

@@ -16,6 +16,7 @@ from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.guarantees import Guarantee, PureDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
@@ -178,9 +179,15 @@ def _candidates(guarantee: Guarantee, prior: Array, n_records: int, adjacency: s
     }
     for name, options in dirichlets.items():
         yield name, partial(calibrate, guarantee, prior=prior, n_records=n_records, adjacency=adjacency, **options)
-    for cls in (GaussianMechanism, LaplaceMechanism, GeometricMechanism):
+    noises: dict[str, type[NoisyCounts]] = {
+        "Gaussian": DiscreteGaussianMechanism,
+        "Geometric": GeometricMechanism,
+        "Continuous Gaussian": GaussianMechanism,
+        "Continuous Laplace": LaplaceMechanism,
+    }
+    for kind, cls in noises.items():
         for how in POSTPROCESSES:
-            name = f"{cls.__name__.removesuffix('Mechanism')}, {how}"
+            name = f"{kind}, {how}"
             yield name, partial(cls.for_guarantee, guarantee, prior=prior, adjacency=adjacency, postprocess=how)
     if adjacency == "replace-one" and prior.ndim == 1:
         # The number of records is public, and so are all posteriors there can be.

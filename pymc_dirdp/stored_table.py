@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.adjacency import ADJACENCIES
 from pymc_dirdp.calibration import OBJECTIVES, STRATEGIES
-from pymc_dirdp.choosing import NOISES
+from pymc_dirdp.choosing import BASELINES, NOISES
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 _MOST_STEPS = 2**53
 # Every mechanism that a release may name, by the name of its class.
 _MECHANISMS: dict[str, Callable[..., Mechanism]] = {
-    kind.__name__: kind for kind in (DirichletMechanism, *NOISES.values())
+    kind.__name__: kind for kind in (DirichletMechanism, *NOISES.values(), *BASELINES.values())
 }
 
 

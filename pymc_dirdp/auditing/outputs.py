@@ -112,9 +112,7 @@ def _parameters(door: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 def _noisy(mechanism: NoisyCounts, counts: Array, size: int, options: dict[str, Any]) -> Array:
     """Noise is independent in every cell, so one table of many copies is as good as many tables, and faster."""
-    changes: dict[str, Any] = {"prior": np.broadcast_to(mechanism.prior, (size, *mechanism.prior.shape))}
-    if hasattr(mechanism, "contribution"):
-        # It decides the curves, and not the noise, and it may not fit to the shape of the tall table.
-        changes["contribution"] = 1
-    tall = dataclasses.replace(mechanism, **changes)  # type: ignore[type-var]
+    # What a person adds decides the curves, and not the noise, and may not fit to the shape of the tall table.
+    copies = np.broadcast_to(mechanism.prior, (size, *mechanism.prior.shape))
+    tall = dataclasses.replace(mechanism, prior=copies, contribution=1)  # type: ignore[type-var]
     return tall.release(np.broadcast_to(counts, (size, *counts.shape)), **options)

@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import final, override
+from typing import ClassVar, final, override
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from pymc_dirdp.checks import positive
+from pymc_dirdp.mechanisms.gaussian_excess import gaussian_excess
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.roots import least_epsilon
 from pymc_dirdp.sampling.grid import on_grid
 
@@ -17,11 +19,17 @@ __all__ = ["GaussianMechanism"]
 
 Array = NDArray[np.float64]
 
+# Where two logarithms are this close their difference has lost digits, and an integral is used in its place.
+_CLOSE = 0.01
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class GaussianMechanism(NoisyCounts):
-    """Release `counts + Normal(0, sigma**2)`, independent in every cell, on a fine grid.
+    """Release `counts + Normal(0, sigma**2)`, independent in every cell, on a fine grid: the papers' baseline.
+
+    Continuous noise cannot be drawn exactly, so a release takes `sampler="fast"`. For data use
+    :class:`pymc_dirdp.mechanisms.discrete_gaussian.DiscreteGaussianMechanism`.
 
     Parameters
     ----------
@@ -33,12 +41,16 @@ class GaussianMechanism(NoisyCounts):
         What one person can change. A record that moves changes two cells, also if they are in two rows.
     postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
         How noisy counts are made nonnegative.
+    contribution : int or Contribution, default 1
+        What one person adds to the table; all of that person's records may change together.
 
     Notes
     -----
-    All curves are exact. The loss is normal with standard deviation `Delta_2 / sigma`, `Delta_2**2` being 2 under
-    replace-one and 1 under add-remove. The noise is rounded to a grid that holds all whole numbers, so the last bits of
-    a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`).
+    All curves are exact for the ideal law. The loss is normal with standard deviation `Delta_2 / sigma`. With m records
+    in each of R blocks `Delta_2**2` is `2 R m**2` under replace-one and `R m**2` under add-remove: of whole numbers
+    that add up to m the squares add up to `m**2` at most, where all m are in one cell. The
+    noise is rounded to a grid that holds all whole numbers, so the last bits of a sum tell nothing
+    (:mod:`pymc_dirdp.sampling.grid`).
 
     References
     ----------
@@ -56,6 +68,10 @@ class GaussianMechanism(NoisyCounts):
     _: KW_ONLY
     adjacency: str = "replace-one"
     postprocess: str = "clip-and-smooth"
+    contribution: Contribution | int = 1
+
+    samplers: ClassVar[tuple[str, ...]] = ("fast",)
+    exact_form: ClassVar[str] = "DiscreteGaussianMechanism"
 
     def __post_init__(self) -> None:
         self._check()
@@ -77,7 +93,7 @@ class GaussianMechanism(NoisyCounts):
 
     @property
     def _ratio(self) -> float:
-        return math.sqrt(self._relation.delta_2_squared) / self.sigma
+        return self._records * math.sqrt(self._groups) / self.sigma
 
     @override
     def _renyi(self, order: float) -> float:
@@ -100,5 +116,7 @@ def _delta(ratio: float, epsilon: float) -> float:
     """Hockey-stick divergence of `Normal(ratio**2 / 2, ratio**2)`-distributed losses, without cancellation."""
     first = float(log_ndtr(ratio / 2 - epsilon / ratio))
     second = epsilon + float(log_ndtr(-ratio / 2 - epsilon / ratio))
+    if first - second < _CLOSE:
+        return gaussian_excess(ratio, epsilon / ratio - ratio / 2).integral
     # exp(first) - exp(second), with second < first.
-    return math.exp(first) * -math.expm1(min(second - first, 0.0))
+    return math.exp(first) * -math.expm1(second - first)

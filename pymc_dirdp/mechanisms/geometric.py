@@ -2,14 +2,20 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import final, override
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, final, override
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import positive
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.randomised_response import RandomisedResponse
+from pymc_dirdp.rounding import not_below
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 
 __all__ = ["GeometricMechanism"]
 
@@ -26,21 +32,28 @@ class GeometricMechanism(NoisyCounts):
     prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
     scale : float
-        Scale of the noise, positive: that of the Laplace law of which this is the discrete form.
+        Scale of the noise, positive: that of the Laplace law of which this is the discrete form. It is rounded up to
+        41 binary digits, and the attribute is the number that is used.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. A record that moves changes two cells by 1, also if they are in two rows.
     postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
         How noisy counts are made nonnegative.
+    contribution : int or Contribution, default 1
+        What one person adds to the table; all of that person's records may change together.
 
     Notes
     -----
-    The noise consists of whole numbers, so floating point leaks nothing through it. The loss of one cell is
-    `1 / scale` or `-1 / scale`, as that of randomised response; all curves are exact.
+    The noise consists of whole numbers and is drawn as such (`sampler="exact"`), for scales of any size. The loss of
+    one cell is `1 / scale` or `-1 / scale`, as that of randomised response. With one record in each of R blocks the
+    curves are exact. With m records in a block the counts that grow, wherever they lie, keep `m / scale`-differential
+    privacy, and so do those that fall: the curves are those of randomised response at `m / scale`, of which no pair
+    with that promise is worse. The pure epsilon is exact in all cases.
 
     References
     ----------
-    Ghosh, Roughgarden and Sundararajan (2012), Universally utility-maximizing privacy mechanisms,
-    https://doi.org/10.1137/09076828X. Theory, section 13.
+    Canonne, Kamath and Steinke (2020), The discrete Gaussian for differential privacy, Algorithm 2. Kairouz, Oh and
+    Viswanath (2015), Theorem 3.3. Ghosh, Roughgarden and Sundararajan (2012), Universally utility-maximizing
+    privacy mechanisms, https://doi.org/10.1137/09076828X. Theory, section 13.
 
     Examples
     --------
@@ -56,10 +69,11 @@ class GeometricMechanism(NoisyCounts):
     _: KW_ONLY
     adjacency: str = "replace-one"
     postprocess: str = "clip-and-smooth"
+    contribution: Contribution | int = 1
 
     def __post_init__(self) -> None:
         self._check()
-        object.__setattr__(self, "scale", positive(scale=self.scale))
+        object.__setattr__(self, "scale", used_scale(self.scale))
 
     @property
     @override
@@ -74,24 +88,26 @@ class GeometricMechanism(NoisyCounts):
 
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        # The difference of two geometric variables; with p = 1 - exp(-1 / scale) each.
-        p = -math.expm1(-1 / self.scale)
-        return (rng.geometric(p, size=shape) - rng.geometric(p, size=shape)).astype(np.float64)
+        return geometric_noise(self.scale, shape, rng)
 
-    @property
+    @override
+    def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> NDArray[Any]:
+        return discrete_laplace(Fraction(self.scale), shape, bits)
+
+    @cached_property
     def _response(self) -> RandomisedResponse:
-        """As many answers as one record changes cells."""
-        return RandomisedResponse(1 / self.scale, round(self._relation.delta_1))
+        """As many answers as groups of cells change. One over the scale is rounded up."""
+        return RandomisedResponse(not_below(self._records / Fraction(self.scale)), self._groups)
 
     @property
     @override
     def pure_epsilon(self) -> float:
-        """One over the scale, for each cell that a record changes."""
-        return self._response.pure_epsilon
+        """The records of one person over the scale, for each group of cells that they change."""
+        return not_below(self._groups * self._records / Fraction(self.scale))
 
     @override
     def _renyi(self, order: float) -> float:
-        return self._response.renyi(order)
+        return min(self._response.renyi(order), self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:
@@ -99,8 +115,8 @@ class GeometricMechanism(NoisyCounts):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return self._response.delta(epsilon)
+        return 0.0 if epsilon >= self.pure_epsilon else self._response.delta(epsilon)
 
     @override
     def _epsilon(self, delta: float) -> float:
-        return self._response.epsilon(delta)
+        return min(self._response.epsilon(delta), self.pure_epsilon)

@@ -2,13 +2,18 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import final, override
+from functools import cached_property
+from typing import ClassVar, final, override
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.checks import positive
+from pymc_dirdp.composition import Composition
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.randomised_response import RandomisedResponse
 from pymc_dirdp.roots import least_epsilon
 from pymc_dirdp.sampling.grid import on_grid
 
@@ -20,7 +25,10 @@ Array = NDArray[np.float64]
 @final
 @dataclass(frozen=True, eq=False)
 class LaplaceMechanism(NoisyCounts):
-    """Release `counts + Laplace(scale)`, independent in every cell, on a fine grid.
+    """Release `counts + Laplace(scale)`, independent in every cell, on a fine grid: the papers' baseline.
+
+    Continuous noise cannot be drawn exactly, so a release takes `sampler="fast"`. For data use
+    :class:`pymc_dirdp.GeometricMechanism`, its discrete form, which is less noisy at the same promise.
 
     Parameters
     ----------
@@ -32,13 +40,17 @@ class LaplaceMechanism(NoisyCounts):
         What one person can change. A record that moves changes two cells by 1, also if they are in two rows.
     postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
         How noisy counts are made nonnegative.
+    contribution : int or Contribution, default 1
+        What one person adds to the table; all of that person's records may change together.
 
     Notes
     -----
-    All curves are exact for the ideal law. The noise is rounded to a grid that holds all whole numbers, so the last
-    bits of a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`). Under replace-one the loss is the sum of the losses of
-    two cells, so its Rényi divergence is
-    twice the scalar one at sensitivity 1, not the scalar one at sensitivity 2 (ERRATA P1.11).
+    All curves are exact for the ideal law; with one record in each of several blocks the hockey stick is that of a
+    composition, on a grid that errs towards more loss, and with m records in a block all curves are those of
+    randomised response at `m / scale`, as for :class:`pymc_dirdp.GeometricMechanism`. The noise is rounded to a
+    grid that holds all whole numbers, so the last bits of a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`).
+    Under replace-one the loss is the sum of the losses of two cells, so its Rényi divergence is twice the scalar
+    one at sensitivity 1, not the scalar one at sensitivity 2 (ERRATA P1.11).
 
     References
     ----------
@@ -58,6 +70,10 @@ class LaplaceMechanism(NoisyCounts):
     _: KW_ONLY
     adjacency: str = "replace-one"
     postprocess: str = "clip-and-smooth"
+    contribution: Contribution | int = 1
+
+    samplers: ClassVar[tuple[str, ...]] = ("fast",)
+    exact_form: ClassVar[str] = "GeometricMechanism"
 
     def __post_init__(self) -> None:
         self._check()
@@ -77,20 +93,23 @@ class LaplaceMechanism(NoisyCounts):
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return on_grid(rng.laplace(0.0, self.scale, size=shape), self.noise)
 
-    @property
-    def _cells(self) -> int:
-        """How many cells one record changes."""
-        return round(self._relation.delta_1)
+    @cached_property
+    def _curves(self) -> PrivacyCurves | RandomisedResponse:
+        if self._records > 1:
+            return RandomisedResponse(math.nextafter(self._records / self.scale, math.inf), self._groups)
+        if self._groups <= 2:
+            return _Block(1 / self.scale, self._groups)
+        return Composition(((_Block(1 / self.scale, round(self._relation.delta_1)), self._blocks),))
 
     @property
     @override
     def pure_epsilon(self) -> float:
-        """One over the scale, for each cell that a record changes."""
-        return self._cells / self.scale
+        """The records of one person over the scale, for each group of cells that they change."""
+        return self._groups * self._records / self.scale
 
     @override
     def _renyi(self, order: float) -> float:
-        return self._cells * _renyi(1 / self.scale, order)
+        return self._curves.renyi(order)
 
     @override
     def _rho(self, omega: float) -> float:
@@ -99,7 +118,37 @@ class LaplaceMechanism(NoisyCounts):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return _delta(1 / self.scale, self._cells, epsilon)
+        return self._curves.delta(epsilon)
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return self._curves.epsilon(delta)
+
+
+@final
+@dataclass(frozen=True)
+class _Block(PrivacyCurves):
+    """Noise of scale `1 / u` on one count or two that move by 1."""
+
+    u: float
+    cells: int
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        return self.cells * self.u
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return self.cells * _renyi(self.u, order)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return self._renyi(1.0)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return _delta(self.u, self.cells, epsilon)
 
     @override
     def _epsilon(self, delta: float) -> float:

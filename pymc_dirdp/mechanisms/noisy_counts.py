@@ -2,24 +2,31 @@
 
 import abc
 import math
-from typing import Any, Self, override
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.adjacency import Adjacency, adjacency_named
 from pymc_dirdp.checks import integer, one_of, positive_array
-from pymc_dirdp.errors import UnattainableError
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import Guarantee, PureDP
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.roots import largest_safe, log_excess
+from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = ["NoisyCounts"]
 
 Array = NDArray[np.float64]
+Whole = NDArray[Any]
+
+# A released number is at most this, which leaves room for sums of a table.
+_LARGEST = 2.0**1000
 
 
 class NoisyCounts(Mechanism):
@@ -33,19 +40,28 @@ class NoisyCounts(Mechanism):
         What one person can change.
     postprocess : {"clip-and-smooth", "clip", "project"}
         How noisy counts are made nonnegative, see :func:`pymc_dirdp.mechanisms.postprocess.postprocessed`.
+    contribution : Contribution
+        What one person adds to the table. In every block of cells the records may gain and lose `records` in all, so
+        the counts that grow and those that fall make two groups of cells, or one under add-remove.
     """
 
     covers_all_draws = True
+    samplers: ClassVar[tuple[str, ...]] = ("exact", "fast")
+    """What :meth:`release` can draw with; the first is the best one."""
+    exact_form: ClassVar[str] = ""
+    """The mechanism to use in the place of one that cannot be drawn exactly."""
 
     prior: Array
     adjacency: str
     postprocess: str
+    contribution: Contribution | int
 
     def _check(self) -> None:
         """To be called once the fields are set."""
         object.__setattr__(self, "prior", positive_array(prior=self.prior))
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         one_of(POSTPROCESSES, postprocess=self.postprocess)
+        object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.prior.shape))
 
     @classmethod
     def for_guarantee(
@@ -55,6 +71,7 @@ class NoisyCounts(Mechanism):
         prior: ArrayLike,
         adjacency: str = "replace-one",
         postprocess: str = "clip-and-smooth",
+        contribution: Contribution | int = 1,
     ) -> Self:
         """The mechanism with the least noise that keeps `guarantee`.
 
@@ -62,13 +79,14 @@ class NoisyCounts(Mechanism):
         ----------
         guarantee : Guarantee
             The target.
-        prior, adjacency, postprocess
+        prior, adjacency, postprocess, contribution
             As for the mechanism itself.
 
         Returns
         -------
         mechanism : instance of this class
-            `mechanism.satisfies(guarantee)` is True, and a scale smaller by 1e-9 relative does not keep it.
+            `mechanism.satisfies(guarantee)` is True, for the noise that is really drawn. A scale smaller by 1e-9
+            relative does not keep it, except for discrete Gaussian noise, whose delta does not fall everywhere.
 
         Raises
         ------
@@ -76,18 +94,28 @@ class NoisyCounts(Mechanism):
             If noise of this law keeps no guarantee of this kind.
         """
 
-        def made(inverse: float, table: ArrayLike) -> Any:
-            return cls(table, 1 / inverse, adjacency=adjacency, postprocess=postprocess)  # type: ignore[call-arg]
+        def made(parameter: float, table: ArrayLike, unit: Contribution | int) -> Any:
+            return cls(table, parameter, adjacency=adjacency, postprocess=postprocess, contribution=unit)  # type: ignore[call-arg]
 
-        # The curves do not depend on the table, so the search is made for a small one.
-        small = np.ones(2)
-        if isinstance(guarantee, PureDP) and not math.isfinite(made(1.0, small).pure_epsilon):
+        # The curves depend on the number of blocks and not on the table, so the search is made for a small one.
+        whole: Self = made(1.0, prior, contribution)
+        small, unit = np.ones((whole._blocks, 2)), Contribution(whole._records, ("each",))
+        if isinstance(guarantee, PureDP) and not math.isfinite(whole.pure_epsilon):
             raise UnattainableError(
                 f"{cls.__name__} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
-                "ZeroCDP or TruncatedCDP, or use LaplaceMechanism or GeometricMechanism."
+                "ZeroCDP or TruncatedCDP, or use GeometricMechanism."
             )
-        mechanism: Self = made(largest_safe(lambda inverse: log_excess(*made(inverse, small).loss(guarantee))), prior)
+
+        def excess(parameter: float) -> float:
+            return log_excess(*made(parameter, small, unit).loss(guarantee))
+
+        mechanism: Self = made(cls._least(excess), prior, contribution)
         return mechanism
+
+    @classmethod
+    def _least(cls, excess: Callable[[float], float]) -> float:
+        """The least parameter at which a promise is kept, that is, `excess` is at most 0."""
+        return 1 / largest_safe(lambda inverse: excess(1 / inverse))
 
     @property
     @abc.abstractmethod
@@ -101,7 +129,18 @@ class NoisyCounts(Mechanism):
 
     @abc.abstractmethod
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Independent noise of this shape."""
+        """Independent noise of this shape in floating point: for simulations, and for `sampler="fast"`."""
+
+    def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> Whole:
+        """Independent noise of this shape as Python's whole numbers, with exactly the law that the curves are about."""
+        raise ArgumentError(self._no_exact_noise)
+
+    @property
+    def _no_exact_noise(self) -> str:
+        return (
+            f"{type(self).__name__} has continuous noise, which no computer draws exactly, so sampler='exact' is not "
+            f"for it. Use {self.exact_form}, whose noise is whole and exact, or sampler='fast'."
+        )
 
     def mended(self, noisy: Array) -> Array:
         """Noisy counts made nonnegative by `postprocess`. Shape (..., *prior.shape)."""
@@ -112,8 +151,27 @@ class NoisyCounts(Mechanism):
         return adjacency_named(self.adjacency)
 
     @property
+    def _unit(self) -> Contribution:
+        return Contribution.of(self.contribution)
+
+    @property
+    def _records(self) -> int:
+        """How many records one person holds in a block, at most."""
+        return self._unit.records
+
+    @property
+    def _blocks(self) -> int:
+        return self._unit.blocks(self.prior.shape)
+
+    @property
+    def _groups(self) -> int:
+        """How many groups of cells change: in every block those that grow and, under replace-one, those that fall."""
+        return self._blocks * round(self._relation.delta_1)
+
+    @property
     def _public(self) -> tuple[object, ...]:
-        return type(self), self.prior.shape, self.prior.tobytes(), self.noise, self.adjacency, self.postprocess
+        kind = type(self), self.parameter, self.adjacency, self.postprocess, self.contribution
+        return *kind, self.prior.shape, self.prior.tobytes()
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -123,19 +181,42 @@ class NoisyCounts(Mechanism):
     def __hash__(self) -> int:
         return hash(self._public)
 
-    def release(self, counts: ArrayLike, *, random_seed: Seed = None) -> Array:
+    def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """The counts with noise: what the guarantee is about. Shape of `prior`; entries may be negative.
 
         Parameters
         ----------
         counts : array_like of whole numbers, shape of `prior`
             The secret. Errors never show it.
+        sampler : {"exact", "fast"}, default "exact"
+            `"exact"` draws whole noise with integer arithmetic and bits of the operating system, adds it to the counts
+            as whole numbers, and rounds the sum to a double once. `"fast"` draws in floating point with NumPy: nearly
+            the law that the curves are about, and how nearly is not proved. Continuous noise has only that.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
-        """
-        return checked_counts(counts, self.prior.shape) + self.noise_for(self.prior.shape, generator(random_seed))
 
-    def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "fast", random_seed: Seed = None) -> Array:
+        Notes
+        -----
+        The running time of the exact sampler depends on the noise, and not on the counts.
+        """
+        table = checked_counts(counts, self.prior.shape)
+        if self.checked_sampler(sampler) == "fast":
+            return np.clip(table + self.noise_for(table.shape, generator(random_seed)), -_LARGEST, _LARGEST)
+        noise = self.exact_noise(table.shape, Bits(random_seed))
+        largest = int(_LARGEST)
+        sums = [
+            max(-largest, min(int(count) + extra, largest))
+            for count, extra in zip(table.ravel().tolist(), noise.ravel().tolist(), strict=True)
+        ]
+        return np.array([float(value) for value in sums]).reshape(table.shape)
+
+    def checked_sampler(self, sampler: str) -> str:
+        """The same name, if this mechanism can draw so."""
+        if one_of(("exact", "fast"), sampler=sampler) not in self.samplers:
+            raise ArgumentError(self._no_exact_noise)
+        return sampler
+
+    def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """Posterior draws given the noisy counts: `Dirichlet(noisy + prior)`.
 
         All draws come from **one** noisy table, so the guarantee covers any number of them, and they vary less than
@@ -147,8 +228,8 @@ class NoisyCounts(Mechanism):
             The secret. Errors never show it.
         draws : int, default 1
             Number of draws, at least 1.
-        sampler : {"fast"}, default "fast"
-            `"fast"` draws in floating point with NumPy.
+        sampler : {"exact", "fast"}, default "exact"
+            How the noise is drawn, see :meth:`release`. The draws that follow are post-processing, in floating point.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -160,9 +241,9 @@ class NoisyCounts(Mechanism):
         ----------
         P2 Appendix C.
         """
-        one_of(("fast",), sampler=sampler)
-        rng = generator(random_seed)
-        return self.sample_from(self.release(counts, random_seed=rng), draws=draws, random_seed=rng)
+        # One generator, which moves on; without a seed the exact noise takes the operating system's own bits.
+        rng = None if random_seed is None else generator(random_seed)
+        return self.sample_from(self.release(counts, sampler=sampler, random_seed=rng), draws=draws, random_seed=rng)
 
     def sample_from(self, noisy: Array, *, draws: int = 1, random_seed: Seed = None) -> Array:
         """Posterior draws given one release: post-processing, which anybody may do as often as they like.
@@ -180,11 +261,11 @@ class NoisyCounts(Mechanism):
         """
         return dirichlet(self.mended(noisy) + self.prior, integer(1, draws=draws), generator(random_seed))
 
-    def estimate(self, counts: ArrayLike, *, random_seed: Seed = None) -> Array:
+    def estimate(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """Frequencies from the noisy counts, without the prior: shape of `prior`, rows add up to 1.
 
-        A row of which nothing is left is uniform.
+        A row of which nothing is left is uniform. Arguments as for :meth:`release`.
         """
-        noisy = self.mended(self.release(counts, random_seed=random_seed))
+        noisy = self.mended(self.release(counts, sampler=sampler, random_seed=random_seed))
         total = noisy.sum(axis=-1, keepdims=True)
         return np.where(total > 0, noisy / np.where(total > 0, total, 1.0), 1.0 / noisy.shape[-1])

@@ -2,17 +2,22 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Protocol, Self, final, override
+from fractions import Fraction
+from typing import Any, Protocol, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import one_of, positive
+from pymc_dirdp.checks import integer, one_of, positive
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.guarantees import Guarantee
+from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.randomised_response import RandomisedResponse
 from pymc_dirdp.roots import largest_safe, least_epsilon, log_excess
+from pymc_dirdp.rounding import not_below
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 
 __all__ = ["TruncatedNoiseMechanism"]
 
@@ -37,15 +42,24 @@ class TruncatedNoiseMechanism(WholePosterior):
     n_records : int
         Number of records, public, at least 1.
     scale : float
-        Scale of the noise, positive.
+        Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the number that is
+        used.
     noise : {"geometric", "laplace"}, default "geometric"
         `"geometric"`: `P[G = g]` proportional to `exp(-|g| / scale)`. `"laplace"`: Laplace noise rounded down (P4).
     total : {"kept", "printed"}, default "kept"
         `"kept"`: no cell takes more than the cells before it have left, so that the counts add up to `n_records`
         (P4, section 7.2.2). `"printed"`: as P4, section 4.1 has it; the total may be larger (ERRATA P4.11).
+    contribution : int, default 1
+        How many records one person holds at most; all of them may move together.
 
     Notes
     -----
+    Both kinds of noise are whole numbers, drawn as such. Laplace noise rounded down is a geometric number with a fair
+    sign: `floor(x)` is g or `-1 - g` with the same probability.
+
+    With several records of one person the curves are those of randomised response at `contribution / scale`, as for
+    :class:`pymc_dirdp.GeometricMechanism`.
+
     With two categories one record changes one noisy cell, with more it changes two. So pure differential privacy needs
     a scale of `1 / epsilon` or `2 / epsilon`: that is P4's `ilapMech`. Its `lapMech` takes the number of categories in
     the place of both, which is more noise than it needs. The curves are those without truncation: exact as an upper
@@ -69,10 +83,12 @@ class TruncatedNoiseMechanism(WholePosterior):
     _: KW_ONLY
     noise: str = "geometric"
     total: str = "kept"
+    contribution: int = 1
 
     def __post_init__(self) -> None:
         self._check()
-        object.__setattr__(self, "scale", positive(scale=self.scale))
+        object.__setattr__(self, "scale", used_scale(self.scale))
+        object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
         one_of(_NOISES, noise=self.noise)
         one_of(_TOTALS, total=self.total)
 
@@ -96,33 +112,42 @@ class TruncatedNoiseMechanism(WholePosterior):
         n_records: int,
         noise: str = "geometric",
         total: str = "kept",
+        contribution: int = 1,
     ) -> Self:
         """The mechanism with the least noise that keeps `guarantee`, of any kind. Arguments as for the mechanism."""
 
         def made(inverse: float) -> Self:
-            return cls(prior, n_records, 1 / inverse, noise=noise, total=total)  # type: ignore[arg-type]
+            return cls(prior, n_records, 1 / inverse, noise=noise, total=total, contribution=contribution)  # type: ignore[arg-type]
 
         return made(largest_safe(lambda inverse: log_excess(*made(inverse).loss(guarantee))))
 
     @property
+    def _cells(self) -> int:
+        """How many groups of noisy cells one person changes."""
+        return 1 if len(self.prior) == 2 else 2
+
+    @property
     def _curves(self) -> "_Curves":
-        cells = 1 if len(self.prior) == 2 else 2
-        return (RandomisedResponse if self.noise == "geometric" else _FlooredLaplace)(1 / self.scale, cells)
+        u = not_below(self.contribution / Fraction(self.scale))
+        if self.noise == "geometric" or self.contribution > 1:
+            return RandomisedResponse(u, self._cells)
+        return _FlooredLaplace(u, self._cells)
 
     @property
     @override
     def _public(self) -> tuple[object, ...]:
-        return type(self), tuple(self.prior.tolist()), self.n_records, self.scale, self.noise, self.total
+        kind = self.noise, self.total, self.contribution
+        return type(self), tuple(self.prior.tolist()), self.n_records, self.scale, *kind
 
     @property
     @override
     def pure_epsilon(self) -> float:
-        """One over the scale for two categories, twice that for more."""
-        return self._curves.pure_epsilon
+        """The records of one person over the scale for two categories, twice that for more."""
+        return not_below(self._cells * self.contribution / Fraction(self.scale))
 
     @override
     def _renyi(self, order: float) -> float:
-        return self._curves.renyi(order)
+        return min(self._curves.renyi(order), self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:
@@ -130,21 +155,34 @@ class TruncatedNoiseMechanism(WholePosterior):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return self._curves.delta(epsilon)
+        return 0.0 if epsilon >= self.pure_epsilon else self._curves.delta(epsilon)
 
     @override
     def _epsilon(self, delta: float) -> float:
-        return self._curves.epsilon(delta)
+        return min(self._curves.epsilon(delta), self.pure_epsilon)
 
     @override
     def _draw(self, counts: Integers, rng: np.random.Generator) -> Integers:
+        size = (len(counts) - 1,)
         if self.noise == "geometric":
-            # The difference of two geometric variables.
-            p = -math.expm1(-1 / self.scale)
-            noise = rng.geometric(p, size=len(counts) - 1) - rng.geometric(p, size=len(counts) - 1)
+            noise = geometric_noise(self.scale, size, rng)
         else:
-            noise = np.floor(rng.laplace(0.0, self.scale, size=len(counts) - 1)).astype(np.int64)
-        released: Integers = self._completed((counts[:-1] + noise)[None])[0]
+            noise = np.floor(rng.laplace(0.0, self.scale, size=size))
+        return self._released(counts, noise.tolist())
+
+    @override
+    def _exact_draw(self, counts: Integers, bits: Bits) -> Integers:
+        drawn = discrete_laplace(Fraction(self.scale), (len(counts) - 1,), bits).tolist()
+        if self.noise == "laplace":
+            # Of a two-sided geometric number x, x itself or -1 - x, whichever is not negative, is a one-sided one.
+            sizes = [max(x, -1 - x) for x in drawn]
+            drawn = [size if bits.uniform(2) else -1 - size for size in sizes]
+        return self._released(counts, drawn)
+
+    def _released(self, counts: Integers, noise: list[Any]) -> Integers:
+        """The sums are truncated as Python's numbers: the noise may be larger than any machine integer."""
+        noisy = [min(max(count + x, 0), self.n_records) for count, x in zip(counts[:-1].tolist(), noise, strict=True)]
+        released: Integers = self._completed(np.array([noisy], dtype=np.int64))[0]
         return released
 
     @override

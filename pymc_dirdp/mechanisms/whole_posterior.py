@@ -1,7 +1,7 @@
 """What mechanisms share that release the parameters of a whole posterior: counts of the public number of records."""
 
 import abc
-from typing import override
+from typing import ClassVar, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
+from pymc_dirdp.mechanisms.finite_choice import drawn_from
 from pymc_dirdp.posteriors.distance import hellinger_distance
+from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
 
@@ -34,6 +36,8 @@ class WholePosterior(Mechanism):
 
     adjacency = "replace-one"
     covers_all_draws = True
+    samplers: ClassVar[tuple[str, ...]] = ("exact", "fast")
+    """What :meth:`release` can draw with; the first is the best one."""
 
     prior: Array
     n_records: int
@@ -77,24 +81,39 @@ class WholePosterior(Mechanism):
         outcomes, probabilities = self.law(counts)
         return float(probabilities @ hellinger_distance(self._checked(counts) + self.prior, outcomes + self.prior))
 
-    def release(self, counts: ArrayLike, *, random_seed: Seed = None) -> Integers:
+    def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Integers:
         """Counts z of the released posterior `Dirichlet(prior + z)`: what the guarantee is about. Shape of `prior`.
 
         Parameters
         ----------
         counts : array_like of whole numbers, shape of `prior`
             The secret; they add up to `n_records`. Errors never show it.
+        sampler : {"exact", "fast"}, default "exact"
+            `"exact"` draws in whole numbers with bits of the operating system. `"fast"` draws in floating point with
+            NumPy: nearly the law that the curves are about, and how nearly is not proved.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
         """
-        return self._draw(self._checked(counts), generator(random_seed))
+        whole = self._checked(counts)
+        if self.checked_sampler(sampler) == "exact":
+            return self._exact_draw(whole, Bits(random_seed))
+        return self._draw(whole, generator(random_seed))
+
+    def checked_sampler(self, sampler: str) -> str:
+        """The same name, if this mechanism can draw so."""
+        return one_of(self.samplers, sampler=sampler)
 
     def _draw(self, counts: Integers, rng: np.random.Generator) -> Integers:
         outcomes, probabilities = self._law(counts)
         chosen: Integers = outcomes[rng.choice(len(outcomes), p=probabilities / probabilities.sum())]
         return chosen
 
-    def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "fast", random_seed: Seed = None) -> Array:
+    def _exact_draw(self, counts: Integers, bits: Bits) -> Integers:
+        outcomes, probabilities = self._law(counts)
+        chosen: Integers = outcomes[drawn_from(probabilities, bits)]
+        return chosen
+
+    def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """Draws from the released posterior.
 
         All draws come from **one** release, so the guarantee covers any number of them.
@@ -105,8 +124,9 @@ class WholePosterior(Mechanism):
             The secret; they add up to `n_records`. Errors never show it.
         draws : int, default 1
             Number of draws, at least 1.
-        sampler : {"fast"}, default "fast"
-            `"fast"` draws in floating point with NumPy.
+        sampler : {"exact", "fast"}, default "exact"
+            How the counts are released, see :meth:`release`. The draws that follow are post-processing, in floating
+            point.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -114,13 +134,17 @@ class WholePosterior(Mechanism):
         -------
         y : array, shape ``(draws, *prior.shape)``
         """
-        one_of(("fast",), sampler=sampler)
-        rng = generator(random_seed)
-        return dirichlet(self.release(counts, random_seed=rng) + self.prior, integer(1, draws=draws), rng)
+        # One generator, which moves on; without a seed the exact release takes the operating system's own bits.
+        rng = None if random_seed is None else generator(random_seed)
+        released = self.release(counts, sampler=sampler, random_seed=rng)
+        return dirichlet(released + self.prior, integer(1, draws=draws), generator(rng))
 
-    def estimate(self, counts: ArrayLike, *, random_seed: Seed = None) -> Array:
-        """Frequencies from the released counts, without the prior: shape of `prior`, adds up to 1."""
-        released = self.release(counts, random_seed=random_seed)
+    def estimate(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
+        """Frequencies from the released counts, without the prior: shape of `prior`, adds up to 1.
+
+        Arguments as for :meth:`release`.
+        """
+        released = self.release(counts, sampler=sampler, random_seed=random_seed)
         total = released.sum()
         return released / total if total else np.full(len(released), 1 / len(released))
 

@@ -12,6 +12,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.models.plan import Plan, PlannedTable
 from pymc_dirdp.models.tables import Table
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.scoring import losses, predicted_data
 from pymc_dirdp.utility import PriorExpectedKL, effective_records
@@ -91,7 +92,8 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, seeded: bool) -> 
             attrs |= {"steps": exact_steps(part)}
     else:
         variables |= {"noise_parameter": ((), mechanism.parameter), "noise_sd": ((), mechanism.noise)}
-        attrs |= {"postprocess": mechanism.postprocess}
+        contribution = Contribution.of(mechanism.contribution).to_json()
+        attrs |= {"postprocess": mechanism.postprocess, "contribution": contribution}
     if part.choice is not None:
         attrs |= {"chosen_from": json.dumps(part.choice.losses)}
     return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)

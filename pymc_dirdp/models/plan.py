@@ -169,12 +169,13 @@ def plan(
         What `"optimal"` keeps small, see :func:`pymc_dirdp.calibrate`.
     draws : int, default 1
         Number of posterior draws. They compose: more draws from the same data lose more.
-    mechanism : {"dirichlet", "gaussian", "laplace", "geometric", "auto"}, default "dirichlet"
-        `"dirichlet"` draws from a tempered and smoothed posterior. The others add noise to the counts and draw from the
-        posterior given the noisy counts, which are published too: one release serves any number of draws, and other
-        guarantees than a Dirichlet draw has can be kept. `"auto"` takes, for each table, the one with the least a
-        priori loss for `objective`; no data decides. The counts of a table with noise are proved for one record of
-        each person.
+    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "continuous-gaussian", "laplace"}, default "dirichlet"
+        `"dirichlet"` draws from a tempered and smoothed posterior. `"gaussian"` (discrete Gaussian) and `"geometric"`
+        (discrete Laplace) add whole noise to the counts and draw from the posterior given the noisy counts, which are
+        published too: one release serves any number of draws, and other guarantees than a Dirichlet draw has can be
+        kept. `"auto"` takes, for each table, the one of these with the least a priori loss for `objective`; no data
+        decides. `"continuous-gaussian"` and `"laplace"` are the papers' baselines, which `sampler="fast"` alone can
+        draw.
     n_records : int or mapping of str to int, optional
         Planning size where the number of records is private: under add-remove, and with `max_records_per_person`. One
         for all tables, or by table. Refused elsewhere, because the model says it.
@@ -250,7 +251,7 @@ def plan(
     groups = reading.groups
 
     def calibrated(kind: str, name: str, share: Guarantee) -> DirichletMechanism | NoisyCounts:
-        prior, adds = found[name].prior, _plain(reading.contribution(name))
+        prior, adds = found[name].prior, reading.contribution(name)
         # Features with as many categories have the same problem.
         problem = kind, share, prior.shape, prior.tobytes(), sizes[name], adds
         if problem not in known:
@@ -314,19 +315,14 @@ def _choices(
     allocated: Callable[[Mapping[str, str]], dict[str, DirichletMechanism | NoisyCounts]],
 ) -> dict[str, Choice]:
     """The best mechanism for each table, at what the Dirichlet mechanism would lose for it."""
-    if any(reading.contribution(name).total(table.shape) > 1 for name, table in found.items()):
-        # Noise is not proved there, so there is nothing to choose from.
+    try:
         dirichlet = allocated(dict.fromkeys(found, "dirichlet"))
-        shares: dict[str, Guarantee] = {}
-    else:
-        try:
-            dirichlet = allocated(dict.fromkeys(found, "dirichlet"))
-            shares = {name: whole_share(made, guarantee, draws) for name, made in dirichlet.items()}
-        except UnattainableError:
-            # No Dirichlet draw keeps it: then geometric noise is the measure.
-            dirichlet = {}
-            other = allocated(dict.fromkeys(found, "geometric"))
-            shares = {name: whole_share(made, guarantee, 1) for name, made in other.items()}
+        shares = {name: whole_share(made, guarantee, draws) for name, made in dirichlet.items()}
+    except UnattainableError:
+        # No Dirichlet draw keeps it: then geometric noise is the measure.
+        dirichlet = {}
+        other = allocated(dict.fromkeys(found, "geometric"))
+        shares = {name: whole_share(made, guarantee, 1) for name, made in other.items()}
     if len(found) == 1:
         # One release serves all draws, so noise may lose what all draws together may.
         shares = dict.fromkeys(shares, guarantee)
@@ -338,6 +334,7 @@ def _choices(
             n_records=sizes[name],
             adjacency=adjacency,
             objective=objective,
+            contribution=reading.contribution(name),
             cells=_CELLS // len(found),
         )
         for name, table in found.items()
@@ -349,11 +346,6 @@ def _assumptions(reading: Reading, public: bool) -> tuple[str, ...]:
     owns = any("own" in contribution.axes for _, contribution in reading.contributions)
     fixed = {_FIXED_GROUPS: len(reading.groups) > 1, _FIXED_ROWS: owns}
     return tuple(sentence for sentence, needed in fixed.items() if needed and public)
-
-
-def _plain(contribution: Contribution) -> Any:
-    """A whole number where a person's records may lie anywhere in the table, which is what a number means."""
-    return contribution if set(contribution.axes) - {"any"} else contribution.records
 
 
 def _weights(weights: Mapping[str, float] | None, found: Iterable[str]) -> dict[str, float]:

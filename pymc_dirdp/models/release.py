@@ -23,6 +23,7 @@ from pymc_dirdp.errors import (
 )
 from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.models.description import cell_dims, described, dim_name, exact_steps, labels
 from pymc_dirdp.models.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.models.observations import read_counts, total_records
@@ -229,13 +230,10 @@ def _warn(chosen: Plan, *, seeded: bool, ledger: "Ledger | None") -> None:
 
 
 def _check_sampler(sampler: str, chosen: Plan) -> None:
-    if one_of(SAMPLERS, sampler=sampler) == "exact":
-        noisy = [part.table.name for part in chosen.parts if not isinstance(part.mechanism, DirichletMechanism)]
-        if noisy:
-            raise ArgumentError(
-                f"sampler='exact' is for the Dirichlet mechanism; {', '.join(map(repr, noisy))} would be released by "
-                "noise. Use mechanism='dirichlet', or mechanism='geometric' with sampler='fast', whose noise is whole."
-            )
+    one_of(SAMPLERS, sampler=sampler)
+    for part in chosen.parts:
+        if isinstance(part.mechanism, NoisyCounts):
+            part.mechanism.checked_sampler(sampler)
 
 
 def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:

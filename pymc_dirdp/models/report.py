@@ -18,6 +18,7 @@ from pymc_dirdp.display import visible
 from pymc_dirdp.guarantees import ApproxDP, PureDP
 from pymc_dirdp.models.description import described
 from pymc_dirdp.models.plan import Plan
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.models.verification import Verification, verified
 from pymc_dirdp.stored import Stored, read
 
@@ -303,8 +304,6 @@ def _left_out(text: str) -> Iterator[tuple[str, str]]:
 def _advice(stored: Stored, utility: xr.Dataset, mechanisms: dict[str, xr.Dataset]) -> Iterator[tuple[str, str]]:
     """Which tables noise on counts would serve clearly better, for the same promise; by public numbers."""
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
-    if stored.contribution > 1:
-        return
     guarantee = stored.guarantee
     for name, table in mechanisms.items():
         if "r" not in table or "chosen_from" in table.attrs or not sizes[name] > 0:
@@ -318,6 +317,7 @@ def _advice(stored: Stored, utility: xr.Dataset, mechanisms: dict[str, xr.Datase
             n_records=int(sizes[name]),
             adjacency=str(table.attrs["adjacency"]),
             objective=str(table.attrs["objective"]),
+            contribution=Contribution.from_json(str(table.attrs["contribution"])),
             cells=_CELLS // len(mechanisms),
         )
         if choice.margin("dirichlet") > _CLEARLY:

@@ -19,7 +19,7 @@ _LABELS = {
     "l_inf": "expected largest error of a frequency",
     "hellinger": "expected Hellinger distance of frequencies",
 }
-_KINDS = ("Dirichlet", "Gaussian", "Laplace", "Geometric", "other")
+_KINDS = ("Dirichlet", "Gaussian", "Continuous Laplace", "Geometric")
 
 
 def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: "Axes | None" = None) -> "Axes":
@@ -45,7 +45,8 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     names = []
     for place, score in enumerate(scores):
         value = getattr(score, column)
-        kind = _KINDS.index(score.mechanism.split(",")[0]) if score.mechanism.split(",")[0] in _KINDS else 4
+        family = score.mechanism.split(",")[0]
+        kind = _KINDS.index(family) if family in _KINDS else len(_KINDS)
         if math.isfinite(value):
             ax.hlines(place, min(finite) / 1.5, value, color="0.85", linewidth=1, zorder=1)
             ax.plot(value, place, MARKERS[kind], color=COLOURS[kind], markersize=6)

@@ -48,5 +48,20 @@ class Bits:
         """Never hand out the first `used` words of :meth:`ahead` again."""
         self._words = self._words[used:]
 
+    def uniform(self, n: int) -> int:
+        """A whole number from 0 to `n - 1`, each as likely as the others; no word is drawn where `n` is 1."""
+        if n == 1:
+            return 0
+        length = (n - 1).bit_length()
+        words = -(-length // 64)
+        while True:
+            value = 0
+            for _ in range(words):
+                value = value << 64 | int(self.ahead()[0])
+                self.spend(1)
+            value >>= 64 * words - length
+            if value < n:
+                return value
+
     def __reduce__(self) -> str:
         raise TypeError("Bits cannot be copied or pickled: the copy would hand out the same random words again.")

@@ -17,11 +17,14 @@ from pymc_dirdp.composition import Composition
 from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.privacy.contribution import Contribution
 
 # The oracles: the divergence of the outputs at two given data sets. A `Part` is one row or cell in which they differ,
 # seen through the one number z on which its likelihood ratio depends.
@@ -139,25 +142,35 @@ def laplace_parts(mechanism, x, y):
         )
 
 
-def geometric_laws(mechanism, x, y):
-    """Both laws of each cell that changes, on whole numbers that hold all but 1e-16."""
-    g = np.arange(-400, 402)
-    for shift in np.abs(x - y)[x != y]:
-        p, q = (np.exp(-np.abs(g - at) / mechanism.scale) for at in (0, shift))
-        yield p / p.sum(), q / q.sum()
+def whole_law(mechanism, shift):
+    """Probabilities of the losses `unit * t` of one cell of whole noise, for t = -n, ..., n, and the unit."""
+    k = np.arange(-400, 401)
+    if isinstance(mechanism, GeometricMechanism):
+        mass, t, unit = np.exp(-np.abs(k) / mechanism.scale), np.abs(k - shift) - np.abs(k), 1 / mechanism.scale
+    else:
+        s = float(mechanism.variance)
+        mass, t, unit = np.exp(-(k**2) / (2 * s)), shift**2 - 2 * shift * k, 1 / (2 * s)
+    n = int(np.abs(t).max())
+    return np.bincount(t + n, weights=mass / mass.sum(), minlength=2 * n + 1), unit
 
 
-def geometric_renyi(mechanism, order, x, y):
-    return sum(math.log(math.fsum(p**order * q ** (1 - order))) for p, q in geometric_laws(mechanism, x, y)) / (
-        order - 1
-    )
+def whole_renyi(mechanism, order, x, y):
+    total = 0.0
+    for shift in (x - y)[x != y]:
+        law, unit = whole_law(mechanism, int(shift))
+        losses = unit * (np.arange(len(law)) - len(law) // 2)
+        kept = law > 0
+        total += math.log(math.fsum(np.exp(np.log(law[kept]) + (order - 1) * losses[kept]))) / (order - 1)
+    return total
 
 
-def geometric_delta(mechanism, epsilon, x, y):
-    p, q = np.ones(1), np.ones(1)
-    for first, second in geometric_laws(mechanism, x, y):
-        p, q = np.outer(p, first).ravel(), np.outer(q, second).ravel()
-    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+def whole_delta(mechanism, epsilon, x, y):
+    law, unit = np.ones(1), 1.0
+    for shift in (x - y)[x != y]:
+        other, unit = whole_law(mechanism, int(shift))
+        law = np.convolve(law, other)
+    losses = unit * (np.arange(len(law)) - len(law) // 2)
+    return math.fsum(law * np.maximum(-np.expm1(np.minimum(epsilon - losses, 700)), 0))
 
 
 @dataclass(frozen=True)
@@ -191,13 +204,14 @@ def dirichlet(alpha, r, **options):
 
 
 def noise(mechanism, renyi, delta):
-    kind, prior, adjacency = type(mechanism), mechanism.prior, mechanism.adjacency
+    kind, prior, adjacency, unit = type(mechanism), mechanism.prior, mechanism.adjacency, mechanism.contribution
     return Subject(
         mechanism,
         prior.shape,
         renyi,
         delta,
-        lambda target: kind.for_guarantee(target, prior=prior, adjacency=adjacency),
+        lambda target: kind.for_guarantee(target, prior=prior, adjacency=adjacency, contribution=unit),
+        sizes=(1,),
     )
 
 
@@ -212,7 +226,11 @@ def laplacian(shape, scale, **options):
 
 
 def geometric(shape, scale, **options):
-    return noise(GeometricMechanism(np.ones(shape), scale, **options), geometric_renyi, geometric_delta)
+    return noise(GeometricMechanism(np.ones(shape), scale, **options), whole_renyi, whole_delta)
+
+
+def discrete_gaussian(shape, sigma, **options):
+    return noise(DiscreteGaussianMechanism(np.ones(shape), sigma, **options), whole_renyi, whole_delta)
 
 
 def outcome_laws(mechanism, x, y):
@@ -250,6 +268,9 @@ def whole(kind, prior, n_records, number, **options):
     )
 
 
+# One record, or two, in each of several rows.
+SURVEY, TWICE = Contribution(1, ("each",)), Contribution(2, ("each",))
+
 SUBJECTS = {
     "hellinger": whole(HellingerMechanism, [1.0, 1.0], 5, 0.6, smoothness=0.4),
     "hellinger of three": whole(HellingerMechanism, [1.0, 0.4, 2.0], 3, 0.6, smoothness=0.4),
@@ -262,7 +283,21 @@ SUBJECTS = {
         TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5, noise="laplace", total="printed"
     ),
     "geometric": geometric((3,), 3.0),
+    "geometric survey": geometric((2, 2), 2.0, contribution=SURVEY),
+    "geometric two records": geometric((3,), 4.0, contribution=2),
+    "geometric survey of two add-remove": geometric((2, 2), 4.0, contribution=TWICE, adjacency="add-remove"),
+    "discrete gaussian": discrete_gaussian((3,), 1.3),
+    "discrete gaussian small": discrete_gaussian((2, 2), 0.6),
+    "discrete gaussian add-remove": discrete_gaussian((2, 2), 0.8, adjacency="add-remove"),
+    "discrete gaussian survey": discrete_gaussian((2, 2), 2.5, contribution=SURVEY),
+    "discrete gaussian survey add-remove": discrete_gaussian((2, 2), 1.1, contribution=SURVEY, adjacency="add-remove"),
+    "discrete gaussian two records": discrete_gaussian((3,), 2.2, contribution=2),
+    "discrete gaussian three records": discrete_gaussian((4,), 0.7, contribution=3),
+    "discrete gaussian survey of two": discrete_gaussian((2, 2), 4.0, contribution=TWICE),
     "gaussian": gaussian((3,), 4.0),
+    "gaussian survey of two": gaussian((2, 2), 9.0, contribution=TWICE),
+    "gaussian three records": gaussian((4,), 8.0, contribution=3, adjacency="add-remove"),
+    "laplace survey add-remove": laplacian((2, 2), 2.0, contribution=SURVEY, adjacency="add-remove"),
     "gaussian add-remove": gaussian((2, 2), 2.0, adjacency="add-remove"),
     "laplace": laplacian((2, 2), 3.0),
     "laplace add-remove": laplacian((3,), 1.5, adjacency="add-remove"),
@@ -291,9 +326,30 @@ ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-6, 50, 25)])
 EPSILONS = np.linspace(0, 6, 25)
 
 
+def changes(mechanism):
+    """All that one person can change: in every block gains and losses of at most so many records, anywhere."""
+    unit, shape = mechanism.contribution, mechanism.prior.shape
+    blocks = unit.blocks(shape)
+    cells = math.prod(shape) // blocks
+    held = [
+        np.bincount(data, minlength=cells)
+        for m in range(unit.records + 1)
+        for data in itertools.combinations_with_replacement(range(cells), m)
+    ]
+    lost = held if mechanism.adjacency == "replace-one" else [np.zeros(cells, dtype=int)]
+    in_a_block = {tuple(gained - gone) for gained in held for gone in lost}
+    # Every cell has the same noise, so a change is as good as any permutation of it.
+    whole = {tuple(sorted(np.concatenate(change).tolist())) for change in itertools.product(in_a_block, repeat=blocks)}
+    yield from (np.array(change) for change in whole if any(change))
+
+
 def neighbours(subject, n):
     """All neighbouring data sets of n records over the cells, on top of what every cell holds."""
     cells = math.prod(subject.shape)
+    if isinstance(subject.mechanism, NoisyCounts):
+        # The law of the noise is the same for all data, so only what changes matters.
+        yield from ((np.zeros(cells, dtype=int), change) for change in changes(subject.mechanism))
+        return
     for data in itertools.combinations_with_replacement(range(cells), n):
         x = np.bincount(data, minlength=cells) + subject.least
         if subject.adjacency == "add-remove":

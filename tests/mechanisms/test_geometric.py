@@ -24,7 +24,7 @@ def pair(scale):
 @pytest.mark.parametrize(("adjacency", "cells"), [("add-remove", 1), ("replace-one", 2)])
 def test_curves_by_summation(scale, adjacency, cells):
     mechanism = GeometricMechanism(np.ones(3), scale, adjacency=adjacency)
-    p, q = pair(scale)
+    p, q = pair(mechanism.scale)
     if cells == 2:
         # The other cell moves the other way; by symmetry its laws are the same pair.
         p, q = np.multiply.outer(p, p).ravel(), np.multiply.outer(q, q).ravel()

@@ -9,11 +9,13 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
+from pymc_dirdp.composition import Composition
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.postprocess import postprocessed
+from pymc_dirdp.privacy.contribution import Contribution
 
 COUNTS = [108, 286, 71, 127]
 BOTH = [GaussianMechanism(np.ones(4), 5.0), LaplaceMechanism(np.ones(4), 3.0)]
@@ -92,7 +94,7 @@ def test_the_least_rho_of_laplace_noise_is_its_kl():
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_calibration_is_safe_and_tight(cls, target, adjacency):
     if cls is GaussianMechanism and isinstance(target, PureDP):
-        with pytest.raises(UnattainableError, match="LaplaceMechanism"):
+        with pytest.raises(UnattainableError, match="GeometricMechanism"):
             cls.for_guarantee(target, prior=np.ones(4), adjacency=adjacency)
         return
     mechanism = cls.for_guarantee(target, prior=np.ones(4), adjacency=adjacency)
@@ -105,7 +107,7 @@ def test_calibration_is_safe_and_tight(cls, target, adjacency):
 def test_noise_has_the_stated_law(mechanism):
     """The threshold is 1e-6, and noise that is 30 % off is rejected at it."""
     table = type(mechanism)(np.ones((200, 200)), mechanism.noise / type(mechanism)(np.ones(2), 1.0).noise)
-    noise = table.release(np.zeros((200, 200), dtype=int), random_seed=3).ravel()
+    noise = table.release(np.zeros((200, 200), dtype=int), sampler="fast", random_seed=3).ravel()
     law = stats.norm if isinstance(mechanism, GaussianMechanism) else stats.laplace
     scale = table.sigma if isinstance(mechanism, GaussianMechanism) else table.scale
     assert stats.kstest(noise, law(0, scale).cdf).pvalue > 1e-6
@@ -115,9 +117,9 @@ def test_noise_has_the_stated_law(mechanism):
 
 @pytest.mark.parametrize("mechanism", BOTH)
 def test_draws_come_from_one_noisy_table(mechanism):
-    draws = mechanism.sample(COUNTS, draws=20_000, random_seed=4)
+    draws = mechanism.sample(COUNTS, draws=20_000, sampler="fast", random_seed=4)
     assert draws.shape == (20_000, 4)
-    noisy = np.maximum(mechanism.release(COUNTS, random_seed=4), 0) + mechanism.noise / 4 + 1
+    noisy = np.maximum(mechanism.release(COUNTS, sampler="fast", random_seed=4), 0) + mechanism.noise / 4 + 1
     law = stats.beta(noisy[0], noisy[1:].sum())
     assert stats.kstest(draws[:, 0], law.cdf).pvalue > 1e-6
     assert stats.kstest(draws[:, 0], stats.beta(108 + 1, 484 + 3).cdf).pvalue < 1e-6
@@ -125,19 +127,19 @@ def test_draws_come_from_one_noisy_table(mechanism):
 
 def test_the_prior_is_part_of_the_draw_and_not_of_the_estimate():
     mechanism = GaussianMechanism([500.0, 100.0], 0.1)
-    draws = mechanism.sample([0, 0], draws=2000, random_seed=8)
+    draws = mechanism.sample([0, 0], draws=2000, sampler="fast", random_seed=8)
     assert draws[:, 0].mean() == pytest.approx(5 / 6, abs=0.005)
-    assert mechanism.estimate([300, 700], random_seed=8)[0] == pytest.approx(0.3, abs=0.005)
+    assert mechanism.estimate([300, 700], sampler="fast", random_seed=8)[0] == pytest.approx(0.3, abs=0.005)
 
 
 @pytest.mark.parametrize("how", ["clip-and-smooth", "clip", "project"])
 def test_estimates_are_frequencies_in_every_row(how):
     mechanism = GaussianMechanism(np.ones((50, 3)), 3.0, postprocess=how)
     counts = np.tile([0, 5, 1], (50, 1))
-    estimate = mechanism.estimate(counts, random_seed=2)
+    estimate = mechanism.estimate(counts, sampler="fast", random_seed=2)
     assert np.all(estimate >= 0)
     np.testing.assert_allclose(estimate.sum(axis=-1), 1)
-    np.testing.assert_allclose(mechanism.estimate(0 * counts, random_seed=2).sum(axis=-1), 1)
+    np.testing.assert_allclose(mechanism.estimate(0 * counts, sampler="fast", random_seed=2).sum(axis=-1), 1)
 
 
 def test_projection_is_the_nearest_point():
@@ -182,7 +184,7 @@ def test_smoothing_is_near_the_best_and_clipping_explodes():
 
 def test_objects_are_frozen_comparable_and_public():
     for mechanism in BOTH:
-        mechanism.sample([7654321, 1, 1, 1])
+        mechanism.sample([7654321, 1, 1, 1], sampler="fast")
         assert "7654321" not in repr(mechanism)
         assert pickle.loads(pickle.dumps(mechanism)) == mechanism
         assert hash(mechanism) == hash(pickle.loads(pickle.dumps(mechanism)))
@@ -195,4 +197,45 @@ def test_objects_are_frozen_comparable_and_public():
     with pytest.raises(ArgumentError, match="scale > 0"):
         LaplaceMechanism(np.ones(2), math.inf)
     with pytest.raises(DataError, match="whole numbers"):
-        BOTH[0].sample([1.5, 1, 1, 1])
+        BOTH[0].sample([1.5, 1, 1, 1], sampler="fast")
+
+
+@pytest.mark.parametrize("mechanism", BOTH)
+def test_continuous_noise_is_not_exact_and_says_what_is(mechanism):
+    with pytest.raises(ArgumentError, match=mechanism.exact_form):
+        mechanism.release(COUNTS)
+    with pytest.raises(ArgumentError, match="sampler='fast'"):
+        mechanism.sample(COUNTS, sampler="exact")
+    with pytest.raises(ArgumentError, match="Did you mean 'fast'"):
+        mechanism.sample(COUNTS, sampler="fats")
+
+
+@pytest.mark.parametrize("ratio", [1e-9, 1e-5, 3e-3, 0.2, 3.0, 40.0])
+@pytest.mark.parametrize("deviations", [-3.0, 0.0, 3.0, 9.0, 25.0])
+def test_gaussian_delta_keeps_its_digits(ratio, deviations):
+    """THEORY 20: the difference of two tails lost up to nine digits, on either side. Neither is allowed here."""
+    epsilon = max(0.0, ratio * (deviations + ratio / 2))
+    with mp.workdps(60):
+        r, e = mp.mpf(ratio), mp.mpf(epsilon)
+        exact = mp.ncdf(r / 2 - e / r) - mp.exp(e) * mp.ncdf(-r / 2 - e / r)
+    mechanism = GaussianMechanism(np.ones(2), 1 / ratio, adjacency="add-remove")
+    assert mechanism.delta(epsilon) == pytest.approx(float(exact), rel=2e-11)
+
+
+def test_continuous_noise_for_several_records():
+    """The l2 distance of m records in each of R rows is m sqrt(2 R); for Laplace noise rows compose."""
+    each = Contribution(3, ("each",))
+    wide = GaussianMechanism(np.ones((5, 2)), 30.0, contribution=each)
+    assert wide.rho(math.inf) == pytest.approx(2 * 5 * 9 / (2 * 30.0**2), rel=1e-14)
+    assert wide.delta(0.7) == GaussianMechanism(np.ones(2), 30 / (3 * math.sqrt(5))).delta(0.7)
+    rows = LaplaceMechanism(np.ones((5, 2)), 8.0, contribution=Contribution(1, ("each",)))
+    one = LaplaceMechanism(np.ones(2), 8.0)
+    assert rows.renyi(3.0) == pytest.approx(5 * one.renyi(3.0), rel=1e-14)
+    assert rows.pure_epsilon == pytest.approx(5 * one.pure_epsilon)
+    assert rows.delta(0.5) == pytest.approx(Composition(((one, 5),)).delta(0.5), rel=1e-12)
+    several = LaplaceMechanism(np.ones(2), 8.0, contribution=3)
+    assert several.pure_epsilon == pytest.approx(6 / 8, rel=1e-15)
+    # Where all records lie in one cell, the noise of a third of the scale would lose as much.
+    alone = LaplaceMechanism(np.ones(2), 8 / 3)
+    for order in (1.0, 2.0, 10.0):
+        assert alone.renyi(order) <= several.renyi(order) <= 1.2 * alone.renyi(order)

@@ -89,7 +89,7 @@ def noise_laws(noise, scale):
 @pytest.mark.parametrize("d", [2, 3])
 def test_curves_by_summation(noise, scale, d):
     mechanism = TruncatedNoiseMechanism(np.ones(d), 100, scale, noise=noise)
-    p, q = noise_laws(noise, scale)
+    p, q = noise_laws(noise, mechanism.scale)
     kept = (p > 1e-60) & (q > 1e-60)
     p, q = p[kept], q[kept]
     if d == 3:

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as pmd
-from pymc_dirdp.choosing import NOISES, Choice, rank
+from pymc_dirdp.choosing import BASELINES, NOISES, Choice, rank
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.interop import as_mechanism
 from pymc_dirdp.scoring import losses, predicted_data
@@ -41,7 +41,7 @@ def sample(*args, **options):
     return pmd.sample(*args, **options)
 
 
-@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize("kind", [*NOISES, *BASELINES])
 @pytest.mark.parametrize(
     "target",
     [TARGET, pmd.RenyiDP(order=3, epsilon=0.3), pmd.TruncatedCDP(rho=0.1, omega=5), pmd.ZeroCDP(rho=0.1)],
@@ -49,7 +49,7 @@ def sample(*args, **options):
 )
 def test_noise_keeps_the_guarantee_of_the_release(kind, target):
     chosen = pmd.plan(target, hair(), mechanism=kind, draws=7)
-    assert isinstance(chosen.parts[0].mechanism, NOISES[kind])
+    assert isinstance(chosen.parts[0].mechanism, (NOISES | BASELINES)[kind])
     loss, allowed = chosen.composition.loss(target)
     # One release serves all draws. The delta of Laplace noise goes to 0 within a millionth of its epsilon.
     assert allowed * (1 - 1e-4) < loss <= allowed
@@ -174,9 +174,17 @@ def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():
         assert "would lose" not in str(pmd.report(quiet))
 
 
-def test_what_noise_is_not_proved_for_is_refused():
-    with pytest.raises(UnattainableError, match="contribution=2"):
-        pmd.plan(TARGET, hair(), mechanism="laplace", contribution=2)
+@pytest.mark.parametrize("kind", [*NOISES, *BASELINES])
+def test_noise_is_planned_for_several_records_of_a_person(kind):
+    one, two = (pmd.plan(TARGET, hair(), mechanism=kind, contribution=m).parts[0].mechanism for m in (1, 2))
+    assert two.contribution.records == 2
+    assert two.satisfies(TARGET)
+    assert 1.8 < two.noise / one.noise < 2.2
+    release = pmd.sample(pmd.plan(TARGET, hair(), mechanism=kind, contribution=2), hair())
+    assert as_mechanism(release).delta(1.0) == two.delta(1.0)
+
+
+def test_what_cannot_be_planned_is_refused():
     with pytest.raises(ArgumentError, match="n_records"):
         pmd.plan(TARGET, hair(), mechanism="auto", adjacency="add-remove", strategy="temper")
     with pytest.raises(ArgumentError, match="Did you mean 'gaussian'"):
@@ -190,7 +198,7 @@ def test_ranking_leaves_out_what_cannot_be_kept():
     choice = rank(
         None, pmd.PureDP(epsilon=1), prior=np.ones(3), n_records=50, adjacency="replace-one", objective="posterior"
     )
-    assert {kind for kind, _ in choice.losses} == {"laplace", "geometric"}
+    assert {kind for kind, _ in choice.losses} == {"geometric"}
     assert choice.margin("dirichlet") == math.inf
     assert Choice("posterior", (("laplace", 0.0),)).margin("laplace") == 0
 

@@ -1,0 +1,351 @@
+"""Discrete Gaussian noise: curves against 40-digit sums, calibration, exact draws, several records of a person."""
+
+import functools
+import itertools
+import math
+import pickle
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from pymc_dirdp.composition import Composition
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.mechanisms import discrete_gaussian_curve as curve
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.privacy.contribution import Contribution
+
+DIGITS = 40
+
+
+def theta(s, x=0):
+    """Sum over whole k of exp(-(k - x)**2 / (2 s)); what is left out is below 1e-400 of it."""
+    reach = int(45 * math.sqrt(s)) + 25
+    centre = round(float(x))
+    return mp.fsum(mp.exp(-((k - x) ** 2) / (2 * s)) for k in range(centre - reach, centre + reach + 1))
+
+
+@functools.cache
+def masses(s, cells):
+    """Of the sum of the noises of one cell or two: a single sum, by the identity k**2 + (j - k)**2 = ..."""
+    s = mp.mpf(s)
+    reach = int(45 * math.sqrt(s * cells)) + 25
+    whole = theta(s)
+    if cells == 1:
+        return {j: mp.exp(-(mp.mpf(j) ** 2) / (2 * s)) / whole for j in range(-reach, reach + 1)}
+    parity = [theta(s / 2), theta(s / 2, mp.mpf(1) / 2)]
+    square = whole**2
+    return {j: mp.exp(-(mp.mpf(j) ** 2) / (4 * s)) * parity[j % 2] / square for j in range(-reach, reach + 1)}
+
+
+def exact_delta(s, cells, records, epsilon):
+    """By its definition, with 40 digits."""
+    with mp.workdps(DIGITS):
+        terms = []
+        for j, mass in masses(s, cells).items():
+            loss = (cells * mp.mpf(records) ** 2 + 2 * records * j) / (2 * mp.mpf(s))
+            if loss > epsilon:
+                terms.append(mass * (1 - mp.exp(epsilon - loss)))
+        return mp.fsum(terms)
+
+
+def within(found, exact, above):
+    """Not below the exact value, and above it by so much at most, relative."""
+    # The oracle leaves out less than this; a result of 1 needs no oracle.
+    assert found >= exact * (1 - mp.mpf(10) ** -25) or found == 1
+    assert found <= float(exact) * (1 + above) + 1e-300
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 0.7, 1.9, 2.5, 20.0])
+@pytest.mark.parametrize("cells", [1, 2])
+def test_delta_with_forty_digits(sigma, cells):
+    s = float(Fraction(sigma) ** 2)
+    for records, deviations in itertools.product((1, 3), (-2.0, 0.0, 1.0, 4.0, 9.0, 36.0)):
+        ratio = records * math.sqrt(cells / s)
+        epsilon = max(0.0, ratio * (ratio / 2 + deviations))
+        within(curve.delta(s, cells, records, epsilon), exact_delta(s, cells, records, epsilon), 1e-11)
+
+
+def test_two_cells_by_the_double_sum():
+    """The oracle's own identity, against the sum over both cells."""
+    for s in (0.3, 2.0):
+        with mp.workdps(DIGITS):
+            one = masses(s, 1)
+            for j, mass in list(masses(s, 2).items())[20:-20:7]:
+                double = mp.fsum(p * one.get(j - k, 0) for k, p in one.items())
+                assert abs(mass - double) < mp.mpf(10) ** -38
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.6, 1.8])
+@pytest.mark.parametrize("cells", [3, 5])
+def test_many_cells_by_exact_convolution(sigma, cells):
+    """With 40 digits, on either side of where the sum is taken for one discrete Gaussian variable."""
+    s = float(Fraction(sigma) ** 2)
+    with mp.workdps(DIGITS):
+        one = masses(s, 1)
+        reach = int(10 * sigma) + 5
+        law = {0: mp.mpf(1)}
+        for _ in range(cells):
+            summed = {}
+            for (i, p), k in itertools.product(law.items(), range(-reach, reach + 1)):
+                summed[i + k] = summed.get(i + k, 0) + p * one[k]
+            law = summed
+        for deviations in (-1.0, 1.0, 4.0, 6.0):
+            ratio = math.sqrt(cells / s)
+            epsilon = max(0.0, ratio * (ratio / 2 + deviations))
+            exact = mp.fsum(
+                p * (1 - mp.exp(min(epsilon - (cells + 2 * j) / (2 * mp.mpf(s)), 0))) for j, p in law.items()
+            )
+            within(curve.delta(s, cells, 1, epsilon), exact, 1e-10)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 20])
+@pytest.mark.parametrize("sigma", [5e3, 1e5, 1e9, 1e15])
+def test_large_sigma_is_above_the_continuous_law_and_near_it(sigma, cells):
+    """There both laws agree to 1e-6 and better: by Poisson's formula the difference is of second order in 1 / sigma."""
+    ratio = math.sqrt(cells) / sigma
+    with mp.workdps(60):
+        for deviations in (0.0, 1.0, 4.0, 8.0):
+            epsilon = ratio * (ratio / 2 + deviations)
+            r, e = mp.sqrt(cells) / mp.mpf(sigma), mp.mpf(epsilon)
+            exact = mp.ncdf(r / 2 - e / r) - mp.exp(e) * mp.ncdf(-r / 2 - e / r)
+            found = curve.delta(sigma**2, cells, 1, epsilon)
+            assert exact * (1 - (1 + deviations) / sigma**1.5) < found
+            assert found < exact * (1 + 1e-11 + (9 + deviations**2) / sigma**2)
+
+
+def test_sums_and_integrals_agree_where_they_meet():
+    """With a variance just below and just above where the integral takes over; it must not fall."""
+    just = 2.0**24
+    for deviations in (0.0, 2.0, 5.0):
+        epsilon = deviations / math.sqrt(just)
+        summed, integrated = (curve.delta(s, 1, 1, epsilon) for s in (just, math.nextafter(just, math.inf)))
+        assert summed < integrated < summed * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("s", [0.0025, 0.05, 0.29, 0.31, 1.0, 4.0, 50.0])
+def test_renyi_with_forty_digits(s):
+    for order in (1 + 1e-9, 1 + 1e-4, 1.2, 1.5, 2.0, 2.9999, 3.0, 7.25, 40.5):
+        with mp.workdps(DIGITS):
+            at = mp.mpf(order)
+            exact = at / (2 * mp.mpf(s)) + mp.log(theta(mp.mpf(s), at) / theta(mp.mpf(s))) / (at - 1)
+        within(curve.renyi(Fraction(s), 1, order), exact, 1e-11)
+    assert curve.renyi(Fraction(s), 3, 1.0) == pytest.approx(1.5 / s, rel=1e-15)
+
+
+def test_renyi_is_below_the_continuous_one_between_whole_orders():
+    mechanism = DiscreteGaussianMechanism(np.ones(2), math.sqrt(0.05), adjacency="add-remove")
+    bound = 1.5 / (2 * float(mechanism.variance))
+    assert mechanism.renyi(1.5) == pytest.approx(0.759 * bound, rel=1e-3)
+    assert mechanism.renyi(3.0) == pytest.approx(2 * bound, rel=1e-12)
+    assert mechanism.rho(math.inf) == mechanism.rho(1.5)
+
+
+def test_the_continuous_curve_is_unsafe_for_discrete_noise():
+    """At (8, 1e-6) noise that is calibrated for the continuous law has three times the delta."""
+    target = ApproxDP(epsilon=8, delta=1e-6)
+    sigma = GaussianMechanism.for_guarantee(target, prior=[1, 1], adjacency="add-remove").sigma
+    mechanism = DiscreteGaussianMechanism([1, 1], sigma, adjacency="add-remove")
+    assert mechanism.delta(8) == pytest.approx(3.01e-6, rel=0.01)
+
+
+def test_the_variance_that_is_used_is_a_double_and_not_below_the_one_asked_for():
+    rng = np.random.default_rng(3)
+    for sigma in 10 ** rng.uniform(-30, 30, 300):
+        used = DiscreteGaussianMechanism([1, 1], sigma).variance
+        assert Fraction(float(used)) == used
+        assert 1 - 2**-52 <= used / Fraction(sigma) ** 2 <= 1 + 2.0**-39
+    assert DiscreteGaussianMechanism([1, 1], 5.0).variance == 25
+
+
+def random_targets(n, seed):
+    """Epsilon from 1e-4 to 100 and delta from 1e-12 to 0.5, half of them under either adjacency."""
+    rng = np.random.default_rng(seed)
+    for i in range(n):
+        epsilon, delta = 10 ** rng.uniform(-4, 2), 10 ** rng.uniform(-12, -0.3)
+        yield ApproxDP(epsilon=epsilon, delta=delta), ("replace-one", "add-remove")[i % 2]
+
+
+def long_delta(s, cells, epsilon):
+    """An oracle for many targets: 64 bits of mantissa, by the difference of both tails over all of both cells."""
+    wide = np.longdouble
+    reach = int(14 * math.sqrt(cells * s)) + 4
+    j = np.arange(-reach, reach + 1)
+    if cells == 1:
+        weights = np.exp(-(j.astype(wide) ** 2) / (2 * wide(s)))
+    else:
+        k = np.arange(-40, 41)
+        parity = [np.exp(-((k.astype(wide) - b) ** 2) / wide(s)).sum() for b in (wide(0), wide(0.5))]
+        # From s = 8 on the two differ by less than exp(-80).
+        weights = np.exp(-(j.astype(wide) ** 2) / (4 * wide(s))) * (np.where(j % 2 == 0, *parity) if s < 8 else wide(1))
+    weights /= weights.sum()
+    excess = np.maximum((cells + 2 * j.astype(wide)) / (2 * wide(s)) - wide(epsilon), 0)
+    return float((weights * -np.expm1(-excess)).sum())
+
+
+def check_random_targets(n, seed, largest=200.0):
+    checked = 0
+    for target, adjacency in random_targets(n, seed):
+        mechanism = DiscreteGaussianMechanism.for_guarantee(target, prior=[1, 1], adjacency=adjacency)
+        assert mechanism.satisfies(target)
+        s, cells = float(mechanism.variance), 1 if adjacency == "add-remove" else 2
+        if s < largest**2:
+            assert long_delta(s, cells, target.epsilon) <= target.delta
+            # In terms of sigma, because beside an atom of the loss delta changes by factors within 1e-9 of it.
+            assert long_delta(s * (1 - 1e-8), cells, target.epsilon) > target.delta
+            checked += 1
+        else:
+            # The true value lies within a few 1e-6 of the continuous one.
+            assert mechanism.delta(target.epsilon) > target.delta * (1 - 1e-8)
+    return checked
+
+
+def test_random_targets_are_calibrated_on_the_safe_side():
+    assert check_random_targets(300, 1) > 200
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_random_targets_are_calibrated_on_the_safe_side():
+    assert check_random_targets(100_000, 2) > 60_000
+
+
+def test_delta_rises_with_sigma_somewhere_and_calibration_knows():
+    """One cell at epsilon 1: less noise may lose less. The noise that is returned is on the safe side of a failure."""
+    at = [curve.delta(s**2, 1, 1, 1.0) for s in np.geomspace(0.3, 1.2, 200)]
+    assert np.any(np.diff(at) > 0)
+    for delta in (0.3, 0.5, 0.6, 0.7, 0.72, 0.74, 0.76):
+        target = ApproxDP(epsilon=1, delta=delta)
+        mechanism = DiscreteGaussianMechanism.for_guarantee(target, prior=[1, 1], adjacency="add-remove")
+        for more in (1.0, 1.001, 1.01, 1.1, 1.5):
+            larger = DiscreteGaussianMechanism([1, 1], more * mechanism.sigma, adjacency="add-remove")
+            assert larger.satisfies(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [RenyiDP(order=1.5, epsilon=20), RenyiDP(order=8, epsilon=0.5), TruncatedCDP(rho=0.1, omega=5), ZeroCDP(rho=0.02)],
+)
+@pytest.mark.parametrize("unit", [1, 3, Contribution(2, ("each",))])
+def test_calibration_of_divergences(target, unit):
+    mechanism = DiscreteGaussianMechanism.for_guarantee(target, prior=np.ones((5, 3)), contribution=unit)
+    loss, allowed = mechanism.loss(target)
+    assert allowed * (1 - 1e-8) < loss <= allowed
+
+
+def test_what_no_sigma_keeps():
+    with pytest.raises(UnattainableError, match="GeometricMechanism"):
+        DiscreteGaussianMechanism.for_guarantee(PureDP(epsilon=1), prior=[1, 1])
+    with pytest.raises(UnattainableError, match="so tight"):
+        DiscreteGaussianMechanism.for_guarantee(ZeroCDP(rho=1e-300), prior=[1, 1])
+    for sigma in (1e-70, 1e70):
+        with pytest.raises(ArgumentError, match="between"):
+            DiscreteGaussianMechanism([1, 1], sigma)
+    for loose in (ApproxDP(epsilon=1e300, delta=1e-6), ApproxDP(epsilon=0, delta=1 - 1e-12), ZeroCDP(rho=1e100)):
+        assert DiscreteGaussianMechanism.for_guarantee(loose, prior=[1, 1]).satisfies(loose)
+    tiny = ApproxDP(epsilon=1e-25, delta=1e-300)
+    assert DiscreteGaussianMechanism.for_guarantee(tiny, prior=[1, 1]).satisfies(tiny)
+
+
+@pytest.mark.parametrize(("rows", "shape"), [(1, (2,)), (3, (3, 2)), (7, (7, 4))])
+def test_records_in_several_rows_are_a_composition(rows, shape):
+    """Never above the composition on a grid, and within its widening."""
+    each = Contribution(1, ("each",) * (len(shape) - 1))
+    mechanism = DiscreteGaussianMechanism(np.ones(shape), 9.0, contribution=each)
+    one = DiscreteGaussianMechanism(np.ones(2), 9.0)
+    composed = Composition(((one, rows),))
+    assert mechanism.rho(3) == pytest.approx(rows * one.rho(3), rel=1e-15)
+    assert mechanism.renyi(2.5) == pytest.approx(rows * one.renyi(2.5), rel=1e-14)
+    for epsilon in (0.0, 0.3, 1.0, 2.0):
+        assert mechanism.delta(epsilon) <= composed.delta(epsilon) * (1 + 1e-9)
+        assert mechanism.delta(epsilon) > 0.95 * composed.delta(epsilon)
+
+
+def partitions(m, largest=None):
+    if m == 0:
+        yield ()
+        return
+    for first in range(min(m, largest or m), 0, -1):
+        for rest in partitions(m - first, first):
+            yield (first, *rest)
+
+
+@pytest.mark.parametrize("records", [2, 3, 4])
+@pytest.mark.parametrize("sigma", [0.4, 1.0, 3.0, 10.0])
+def test_several_records_against_all_partitions_of_gains_and_losses(records, sigma):
+    mechanism = DiscreteGaussianMechanism(np.ones(2 * records), sigma, contribution=records)
+    s = float(mechanism.variance)
+    k = np.arange(-math.ceil(14 * sigma) - 3, math.ceil(14 * sigma) + 4)
+    p = np.exp(-(k**2) / (2 * s))
+    worst = dict.fromkeys((0.0, 0.5, 2.0, 5.0), 0.0)
+    for gains, losses in itertools.product(partitions(records), repeat=2):
+        shifts = [*gains, *losses]
+        law = np.ones(1)
+        for shift in shifts:
+            spread = np.zeros(shift * (len(k) - 1) + 1)
+            spread[::shift] = p / p.sum()
+            law = np.convolve(law, spread)
+        t = np.arange(len(law)) - len(law) // 2
+        loss = (sum(shift**2 for shift in shifts) + 2 * t) / (2 * s)
+        for epsilon in worst:
+            delta = math.fsum(law * -np.expm1(-np.maximum(loss - epsilon, 0)))
+            worst[epsilon] = max(worst[epsilon], delta)
+    for epsilon, reached in worst.items():
+        assert reached <= mechanism.delta(epsilon) * (1 + 1e-11)
+        assert mechanism.delta(epsilon) <= max(4 * reached, 1e-20)
+        # If all records in one cell were not counted as such, the claim would be false.
+        assert reached > DiscreteGaussianMechanism(np.ones(2), sigma).delta(epsilon) or reached > 0.999
+
+
+def frequencies(values, reach):
+    return np.bincount(np.clip(values, -reach, reach).astype(int) + reach, minlength=2 * reach + 1)
+
+
+@pytest.mark.parametrize(("sigma", "wrong"), [(0.4, 0.415), (3.0, 3.1), (40.0, 41.5)])
+def test_releases_have_exactly_the_law_of_the_curves(sigma, wrong):
+    """Chi-square at 1e-6 with 80,000 draws; a sigma that is 3 to 4 % off is rejected."""
+    mechanism = DiscreteGaussianMechanism(np.ones((200, 400)), sigma)
+    noise = mechanism.release(np.full((200, 400), 10**15), random_seed=2).ravel() - 10**15
+    reach = math.ceil(2.5 * sigma)
+    seen = frequencies(noise, reach)
+
+    def p_value(assumed):
+        k = np.arange(-math.ceil(12 * assumed) - 2, math.ceil(12 * assumed) + 3)
+        law = np.exp(-(k**2) / (2 * assumed**2))
+        expected = np.bincount(np.clip(k, -reach, reach) + reach, weights=law / law.sum())
+        return chisquare(seen, expected * noise.size / expected.sum()).pvalue
+
+    assert p_value(sigma) > 1e-6
+    assert p_value(wrong) < 1e-6
+    assert noise.std() == pytest.approx(mechanism.noise, rel=0.02)
+
+
+def test_simulated_noise_has_the_same_law():
+    for sigma in (0.4, 3.0, 2e3):
+        mechanism = DiscreteGaussianMechanism([1, 1], sigma)
+        noise = mechanism.noise_for((200, 1000), np.random.default_rng(5))
+        assert np.all(noise == np.round(noise))
+        assert noise.std() == pytest.approx(mechanism.noise, rel=0.01)
+
+
+def test_noise_of_any_size_is_added_to_whole_counts_and_rounded_once():
+    counts = np.array([0, 2**53])
+    for sigma in (1e12, 1e18, 1e40):
+        mechanism = DiscreteGaussianMechanism([1, 1], sigma)
+        released = np.array([mechanism.release(counts, random_seed=seed) for seed in range(300)])
+        assert np.all(released == np.round(released))
+        assert len(np.unique(released)) == 600
+        assert released[:, 0].std() == pytest.approx(sigma, rel=0.2)
+
+
+def test_objects_are_frozen_comparable_and_public():
+    mechanism = DiscreteGaussianMechanism([1, 1], 2.0, contribution=2)
+    mechanism.sample([7654321, 1])
+    assert "7654321" not in repr(mechanism)
+    assert pickle.loads(pickle.dumps(mechanism)) == mechanism
+    assert hash(pickle.loads(pickle.dumps(mechanism))) == hash(mechanism)
+    assert mechanism != DiscreteGaussianMechanism([1, 1], 2.0)
+    assert mechanism != GaussianMechanism([1, 1], 2.0, contribution=2)

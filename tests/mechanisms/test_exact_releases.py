@@ -1,0 +1,194 @@
+"""Exact releases of whole noise: extreme scales, reachable outputs, and the laws of finite mechanisms."""
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.guarantees import ApproxDP, PureDP
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.finite_choice import drawn_from, whole_weights
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
+from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.randomised_response import RandomisedResponse
+from pymc_dirdp.sampling.bits import Bits
+
+
+@pytest.mark.parametrize("sampler", ["exact", "fast"])
+@pytest.mark.parametrize("epsilon", [1e-20, 1e-21, 1e-250])
+def test_a_tight_promise_adds_huge_noise(epsilon, sampler):
+    """Finding 8: at 0.1.0 `PureDP(1e-20)` published the exact counts."""
+    mechanism = GeometricMechanism.for_guarantee(PureDP(epsilon=epsilon), prior=np.ones(50))
+    counts = np.arange(50)
+    released = mechanism.release(counts, sampler=sampler)
+    assert not np.any(released == counts)
+    assert 0.2 / epsilon < np.abs(released).mean() < 20 / epsilon
+    assert mechanism.pure_epsilon <= epsilon
+    drawn = mechanism.sample(counts, draws=3, sampler=sampler)
+    assert np.all(np.isfinite(drawn))
+
+
+@pytest.mark.parametrize("noise", ["geometric", "laplace"])
+def test_tight_truncated_noise_hides_the_table(noise):
+    """Finding 17: with so much noise the noisy cell is 0 or n, whatever it was."""
+    mechanism = TruncatedNoiseMechanism.for_guarantee(PureDP(epsilon=1e-20), prior=[1, 1], n_records=9, noise=noise)
+    for sampler in ("exact", "fast"):
+        released = {tuple(mechanism.release([4, 5], sampler=sampler).tolist()) for _ in range(60)}
+        assert released == {(0, 9), (9, 0)}
+
+
+@pytest.mark.parametrize("epsilon", [80.0, 500.0, 1e5])
+def test_a_loose_promise_is_finite_and_true(epsilon):
+    """At 0.1.0 the noise was exactly 0 from epsilon 80 on: an infinite loss under a finite claim."""
+    mechanism = GeometricMechanism.for_guarantee(PureDP(epsilon=epsilon), prior=[1, 1])
+    assert epsilon * (1 - 1e-9) < mechanism.pure_epsilon <= epsilon
+    assert Fraction(mechanism.pure_epsilon) >= 2 / Fraction(mechanism.scale)
+
+
+def test_scales_that_no_double_holds_are_refused():
+    for scale in (1e-305, 1e305):
+        with pytest.raises(ArgumentError, match="between"):
+            GeometricMechanism([1, 1], scale)
+
+
+def test_curves_are_those_of_the_scale_that_is_used():
+    """With fractions: no pure epsilon is below the true one, and the scale is not below the one asked for."""
+    for scale in np.random.default_rng(4).uniform(0.01, 50, 200):
+        unit = Contribution(3, ("each",))
+        mechanism = GeometricMechanism(np.ones((7, 2)), scale, contribution=unit)
+        assert scale <= mechanism.scale <= scale * (1 + 2.0**-40)
+        assert Fraction(mechanism.pure_epsilon) >= 42 / Fraction(mechanism.scale)
+        assert Fraction(mechanism._response.u) * Fraction(mechanism.scale) >= 3
+
+
+@pytest.mark.parametrize("cells", [3, 4, 10, 60])
+@pytest.mark.parametrize("u", [0.01, 0.4, 3.0])
+def test_many_responses_by_fractions(cells, u):
+    q = Fraction(math.exp(-u))
+    response = RandomisedResponse(u, cells)
+    for share in (0.0, 0.1, 0.5, 0.99):
+        epsilon = share * cells * u
+        exact = sum(
+            math.comb(cells, i) * q**i / (1 + q) ** cells * Fraction(max(-math.expm1(epsilon - (cells - 2 * i) * u), 0))
+            for i in range(cells + 1)
+        )
+        assert response.delta(epsilon) == pytest.approx(float(exact), rel=1e-10)
+        assert response.delta(epsilon) >= float(exact) * (1 - 1e-14)
+    assert response.delta(cells * u * (1 + 1e-12)) == 0
+    assert response.renyi(3.0) == pytest.approx(cells * RandomisedResponse(u).renyi(3.0), rel=1e-13)
+
+
+EXACT = [
+    GeometricMechanism(np.ones((2, 2)), 0.7),
+    DiscreteGaussianMechanism(np.ones((2, 2)), 0.8),
+    DiscreteGaussianMechanism(np.ones((2, 2)), 1e6),
+]
+
+
+@pytest.mark.parametrize("mechanism", EXACT, ids=str)
+def test_last_bits_do_not_tell_neighbours_apart(mechanism):
+    """Every sum of a count and the noise is whole: 100,000 cells of crossing pairs hold whole numbers alone."""
+    tall = type(mechanism)(np.ones((25_000, 2)), mechanism.parameter)
+    rng = np.random.default_rng(6)
+    for counts in ([0, 1], [1, 0]):
+        released = tall.release(np.tile(counts, (25_000, 1)), random_seed=rng)
+        assert np.all(released == np.floor(released))
+        # Neither parity is left out.
+        assert 0.05 < np.mean(released % 2) < 0.95
+
+
+FINITE = {
+    "hellinger": HellingerMechanism([1.0, 0.3], 6, 2.0),
+    "hellinger of three": HellingerMechanism([1.0, 0.4, 2.0], 3, 0.6, smoothness=0.4),
+    "hellinger steep": HellingerMechanism([1.0, 1.0], 5, 400.0),
+    "truncated geometric": TruncatedNoiseMechanism([1.0, 1.0], 5, 1.5),
+    "truncated geometric of three": TruncatedNoiseMechanism([1.0, 1.0, 1.0], 4, 1.2),
+    "truncated laplace": TruncatedNoiseMechanism([1.0, 1.0], 5, 1.5, noise="laplace"),
+    "truncated laplace of three": TruncatedNoiseMechanism([1.0, 1.0, 1.0], 4, 1.2, noise="laplace"),
+}
+
+
+def tables(mechanism):
+    d, n = len(mechanism.prior), mechanism.n_records
+    return [x for x in itertools.product(range(n + 1), repeat=d) if sum(x) == n]
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_every_data_set_reaches_the_same_outputs(name):
+    """Exhaustive: an output that is possible for one table is possible for all."""
+    mechanism = FINITE[name]
+    reachable = set()
+    for counts in tables(mechanism):
+        outcomes, law = mechanism.law(counts)
+        if isinstance(mechanism, HellingerMechanism):
+            assert min(whole_weights(law)) >= 2**50
+            law = np.ones(len(law))
+        reachable.add(frozenset(tuple(row) for row, p in zip(outcomes.tolist(), law, strict=True) if p > 0))
+    assert len(reachable) == 1
+    assert len(reachable.pop()) > 1
+
+
+@pytest.mark.parametrize("name", [name for name in FINITE if "steep" not in name])
+def test_exact_releases_follow_the_law(name):
+    """Chi-square at 1e-6; the law at a neighbour is rejected."""
+    mechanism, times = FINITE[name], 6000
+    counts = tables(mechanism)[1]
+    rng = np.random.default_rng(8)
+    seen = Counter(tuple(mechanism.release(counts, random_seed=rng).tolist()) for _ in range(times))
+
+    def p_value(table):
+        law = Counter()
+        for outcome, p in zip(*mechanism.law(table), strict=True):
+            law[tuple(outcome.tolist())] += p
+        assert set(seen) <= set(law)
+        expected = np.array([times * p for p in law.values()])
+        found = np.array([seen[outcome] for outcome in law])
+        rare = expected < 5
+        pooled = [np.append(values[~rare], values[rare].sum()) for values in (found, expected)]
+        kept = pooled[1] > 0
+        return chisquare(pooled[0][kept], pooled[1][kept] * times / pooled[1][kept].sum()).pvalue
+
+    assert p_value(counts) > 1e-6
+    assert p_value(tables(mechanism)[0]) < 1e-6
+
+
+def test_weights_keep_the_loss_and_hide_what_is_impossible():
+    p, q = np.array([0.7, 0.3 - 1e-25, 1e-25, 0.0]), np.array([0.3, 0.7 - 1e-25, 0.0, 1e-25])
+    first, second = whole_weights(p), whole_weights(q)
+    losses = [math.log(Fraction(a, sum(first)) / Fraction(b, sum(second))) for a, b in zip(first, second, strict=True)]
+    assert max(map(abs, losses)) <= math.log(7 / 3) + 1e-12
+    assert first[2] == second[3] > 0
+    drawn = Counter(drawn_from(p, bits) for bits in [Bits(3)] for _ in range(4000))
+    assert abs(drawn[0] - 2800) < 200
+    assert set(drawn) == {0, 1}
+
+
+def test_truncated_noise_for_several_records():
+    """Brute force over all tables and all moves of up to two records."""
+    for noise, prior in itertools.product(("geometric", "laplace"), ([1.0, 1.0], [1.0, 1.0, 1.0])):
+        mechanism = TruncatedNoiseMechanism(prior, 5, 2.0, noise=noise, contribution=2)
+        assert mechanism.pure_epsilon == (1.0 if len(prior) == 2 else 2.0)
+        laws = {}
+        for table in tables(mechanism):
+            law = Counter()
+            for outcome, p in zip(*mechanism.law(table), strict=True):
+                law[tuple(outcome.tolist())] += p
+            laws[table] = law
+        largest = 0.0
+        for x, y in itertools.permutations(laws, 2):
+            if np.abs(np.subtract(x, y)).sum() <= 4:
+                for epsilon in (0.0, 0.4, 0.9):
+                    apart = math.fsum(max(laws[x][z] - math.exp(epsilon) * laws[y][z], 0) for z in laws[x])
+                    assert apart <= mechanism.delta(epsilon) * (1 + 1e-12) + 1e-15
+                    largest = max(largest, apart / max(mechanism.delta(epsilon), 1e-300))
+        assert largest > 0.5
+        target = ApproxDP(epsilon=0.5, delta=1e-4)
+        made = TruncatedNoiseMechanism.for_guarantee(target, prior=prior, n_records=50, noise=noise, contribution=2)
+        assert made.satisfies(target)
