@@ -2,10 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.conversion import best_order, log_delta_at
 from pymc_dirdp.loss import ComposedLoss, LossDistribution, discretised
@@ -47,7 +50,7 @@ class Composition(PrivacyCurves):
         """The parts, with those of equal curves counted together."""
         times: Counter[Hashable] = Counter()
         representative: dict[Hashable, PrivacyCurves] = {}
-        for mechanism, count in self.parts:
+        for mechanism, count in _flat(self.parts):
             times[mechanism.curve] += count
             representative.setdefault(mechanism.curve, mechanism)
         return tuple((representative[curve], count) for curve, count in times.items())
@@ -82,14 +85,18 @@ class Composition(PrivacyCurves):
         if epsilon >= self.pure_epsilon:
             return 0.0
         delta = max(loss.delta(epsilon) for loss in self._losses)
-        if delta > 2 * max(loss.infinite for loss in self._losses):
+        if delta > 2 * max(loss.infinite for loss in self._losses) and not self._from_divergences:
             return delta
 
-        # Below the cut of the grid the Rényi divergences know more.
+        # Below the cut of the grid, and where a part's own curve comes from them, the Rényi divergences know more.
         def log_delta(order: float) -> float:
             return log_delta_at(order, self._renyi(order), epsilon)
 
         return min(delta, math.exp(log_delta(best_order(log_delta))))
+
+    @cached_property
+    def _from_divergences(self) -> bool:
+        return any(getattr(mechanism.curve, "from_divergences", False) for mechanism, _ in self._distinct)
 
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
@@ -106,6 +113,16 @@ class Composition(PrivacyCurves):
         if all(there is back for (there, back), _ in pairs):
             return (forward,)
         return forward, ComposedLoss(tuple((back, times) for (_, back), times in pairs))
+
+
+def _flat(parts: Iterable[tuple[PrivacyCurves, int]]) -> Iterator[tuple[PrivacyCurves, int]]:
+    """The parts, with those of a part that is itself a composition."""
+    for mechanism, count in parts:
+        inner = mechanism.curve
+        if isinstance(inner, Composition):
+            yield from _flat((part, times * count) for part, times in inner.parts)
+        else:
+            yield mechanism, count
 
 
 def _grid_step(spreads: list[tuple[float, int]]) -> float:
@@ -161,3 +178,11 @@ class Parallel(PrivacyCurves):
 
     def _epsilon(self, delta: float) -> float:
         return max(member._epsilon(delta) for member in self.members)
+
+    def hockey_sticks(self, step: float, points: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The largest of the members', for removing and for adding."""
+        there, back = zip(*(member.hockey_sticks(step, points) for member in self.members), strict=True)
+        removing, adding = np.max(there, axis=0), np.max(back, axis=0)
+        # The same object says that neighbours come in both orders.
+        both_ways = all(one is other for one, other in zip(there, back, strict=True))
+        return removing, removing if both_ways else adding
