@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.bounds import p1_theorem_1_concentration
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
-from pymc_dirdp.curves import LEAST_SHARED, pair_of_cells
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.unit import personal_cells
 from pymc_dirdp.roots import log_excess, safe_root
 from pymc_dirdp.utility import PriorExpectedKL
 
@@ -37,7 +38,7 @@ def calibrate(
     strategy: str = "optimal",
     objective: str = "posterior",
     min_count: float = 0.0,
-    contribution: int = 1,
+    contribution: Contribution | int = 1,
 ) -> DirichletMechanism:
     """The Dirichlet mechanism that keeps `guarantee` and wastes nothing of it.
 
@@ -68,9 +69,8 @@ def calibrate(
         from the data's frequencies (P1's loss).
     min_count : float, default 0.0
         The public promise that every cell of every data set that could occur holds at least so many records.
-    contribution : int, default 1
-        How many records of the table one person may hold at most. Above 1, `"optimal"` and `"inflate"` raise every
-        `alpha` to 1/2 at least, and `"temper"` needs a prior that is.
+    contribution : Contribution or int, default 1
+        What one person can add to the table. A whole number means so many records at most, anywhere in the table.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def calibrate(
     shared: dict[str, Any] = {
         "adjacency": adjacency_named(adjacency).name,
         "min_count": at_least(0, min_count=min_count),
-        "contribution": integer(1, contribution=contribution),
+        "contribution": Contribution.of(contribution).fitted(parameters.shape),
     }
     one_of(STRATEGIES, strategy=strategy)
     one_of(OBJECTIVES, objective=objective)
@@ -160,36 +160,31 @@ def _expected_kl(prior: Array, n_records: int | None, objective: str) -> Callabl
 class _Boundary:
     """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`."""
 
-    def __init__(self, guarantee: Guarantee, prior: Array, adjacency: str, min_count: float, contribution: int) -> None:
+    def __init__(
+        self, guarantee: Guarantee, prior: Array, adjacency: str, min_count: float, contribution: Contribution
+    ) -> None:
         self.guarantee = guarantee
         self.adjacency = adjacency
         self.min_count = min_count
-        self.contribution = contribution
-        # Only the two smallest cells matter, and adding s does not change which they are.
-        self.cells: tuple[float, float] = tuple(np.partition(prior, 1, axis=None)[:2].tolist())
-        # Several records of one person need a prior of 1/2; min_count could provide it, but only for large r.
-        self.floor = 0.0
-        while contribution > 1 and self.cells[0] + self.floor < LEAST_SHARED:
-            # The difference is rounded, so the sum may end just below.
-            self.floor = math.nextafter(max(self.floor, LEAST_SHARED - self.cells[0]), math.inf)
+        # Only the smallest cells of each block matter, and adding s does not change which they are.
+        self.cells = personal_cells(prior, contribution)
 
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
-        first, second = self.cells
-        pair = pair_of_cells((first + s, second + s), r, self.adjacency, self.min_count, self.contribution)
-        return log_excess(*pair.loss(self.guarantee))
+        curves = self.cells.curves(r, self.adjacency, more=s + r * self.min_count)
+        return log_excess(*curves.loss(self.guarantee))
 
     def largest_r(self, s: float) -> float:
         """The largest concentration that keeps the guarantee with `alpha = prior + s`."""
         return _outermost(lambda r: self.excess(r, s), start=1.0)
 
     def least_s(self, r: float, *, near: float = 1.0, rtol: float = 2e-12) -> float:
-        """The least `s >= floor` that keeps the guarantee at this `r`; the search starts `near` above the floor."""
-        if self.excess(r, self.floor) <= 0:
-            return self.floor
-        # In terms of 1 / (s - floor) the promise holds up to the root, as it does in terms of r.
-        return self.floor + 1.0 / _outermost(
-            lambda inverse: self.excess(r, self.floor + 1.0 / inverse), start=1 / near, rtol=rtol, least=1 / _MOST_ADDED
+        """The least `s >= 0` that keeps the guarantee at this `r`; the search starts at `near`."""
+        if self.excess(r, 0.0) <= 0:
+            return 0.0
+        # In terms of 1 / s the promise holds up to the root, as it does in terms of r.
+        return 1.0 / _outermost(
+            lambda inverse: self.excess(r, 1.0 / inverse), start=1 / near, rtol=rtol, least=1 / _MOST_ADDED
         )
 
 
@@ -219,28 +214,28 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
     """
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
-    r_temper, s_temper = boundary.largest_r(boundary.floor), boundary.floor
+    r_temper = boundary.largest_r(0.0)
     if cap_r and r_temper >= 1:
-        return 1.0, s_temper
+        return 1.0, 0.0
 
-    s_last = boundary.floor + 1.0
+    s_last = 1.0
 
     def loss_at(log_r: float) -> float:
         nonlocal s_last
         r = math.exp(log_r)
         # Neighbouring points have similar s. A minimum is flat, so the search needs no more digits than these.
-        s_last = boundary.least_s(r, near=max(s_last - boundary.floor, 1e-6), rtol=1e-7)
+        s_last = boundary.least_s(r, near=max(s_last, 1e-6), rtol=1e-7)
         return loss(r, s_last)
 
     start = math.log(r_temper)
     end = 0.0 if cap_r else start + math.log(1e4)
     grid = np.linspace(start, end, 9 if cap_r else 19)
-    losses = [loss(r_temper, s_temper), *(loss_at(log_r) for log_r in grid[1:])]
+    losses = [loss(r_temper, 0.0), *(loss_at(log_r) for log_r in grid[1:])]
     best = int(np.argmin(losses))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     found = minimize_scalar(loss_at, bounds=(low, high), method="bounded", options={"xatol": 1e-4})
     if best == 0 and losses[0] <= found.fun:
-        return r_temper, s_temper
+        return r_temper, 0.0
     if best == len(grid) - 1 and losses[-1] <= found.fun:
         r = math.exp(grid[-1])
         return r, boundary.least_s(r)
@@ -250,21 +245,21 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
 
 
 def _algorithm_1(
-    guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float, contribution: int
+    guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float, contribution: Contribution
 ) -> DirichletMechanism:
     if not isinstance(guarantee, RenyiDP):
         raise UnattainableError(
             f"strategy='algorithm-1' is P1's calibration for RenyiDP targets, got {guarantee}. "
             "Use strategy='optimal', which knows the exact curves, or state a RenyiDP target."
         )
-    relation = adjacency_named(adjacency)
+    relation, records = adjacency_named(adjacency), contribution.records
     r = p1_theorem_1_concentration(
         order=guarantee.order,
         epsilon=guarantee.epsilon,
-        delta_2_squared=contribution**2 * relation.delta_2_squared,
-        delta_inf=contribution * relation.delta_inf,
+        delta_2_squared=contribution.blocks(shape) * records**2 * relation.delta_2_squared,
+        delta_inf=records * relation.delta_inf,
         min_count=min_count,
     )
-    alpha = np.full(shape, 1 + 4 * (guarantee.order - 1) * r * contribution * relation.delta_inf)
+    alpha = np.full(shape, 1 + 4 * (guarantee.order - 1) * r * records * relation.delta_inf)
     mechanism = DirichletMechanism(alpha, r, adjacency=adjacency, min_count=min_count, contribution=contribution)
     return _verified(mechanism, guarantee)

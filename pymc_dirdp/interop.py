@@ -14,6 +14,7 @@ from pymc_dirdp.composition import Composition
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 
 __all__ = ["as_mechanism", "mechanism_of_table", "to_dp_accounting", "to_opendp"]
@@ -59,7 +60,7 @@ def mechanism_of_table(table: Any) -> Mechanism:
         float(table["r"]),
         adjacency=adjacency,
         min_count=float(attrs["min_count"]),
-        contribution=int(attrs["contribution"]),
+        contribution=Contribution.from_json(str(attrs["contribution"])),
     )
 
 

@@ -13,6 +13,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
+from pymc_dirdp.privacy.contribution import Contribution
 
 __all__ = ["aggregated_laws", "worst_pair"]
 
@@ -48,7 +49,7 @@ def worst_pair(mechanism: Mechanism) -> Pair:
         case SimplexMechanism():
             return _simplex(mechanism)
         case NoisyCounts():
-            return _moved(np.zeros(mechanism.prior.shape), 0, 1, 1, mechanism.adjacency)
+            return _moved(np.zeros(mechanism.prior.shape), [(0, 1)], 1, mechanism.adjacency)
         case WholePosterior():
             return _finite(mechanism)
     raise ArgumentError(
@@ -57,31 +58,55 @@ def worst_pair(mechanism: Mechanism) -> Pair:
     )
 
 
-def _moved(base: Array, a: int, b: int, records: int, adjacency: str) -> Pair:
-    """One person's records in cell a; in cell b, or nowhere."""
+def _moved(base: Array, moves: list[tuple[int, int]], records: int, adjacency: str) -> Pair:
+    """One person's records in the first cell of each move; in the second, or nowhere."""
     x, y = base.copy(), base.copy()
-    x.flat[a] += records
-    if adjacency_named(adjacency).records_are_public:
-        y.flat[b] += records
+    for a, b in moves:
+        x.flat[a] += records
+        if adjacency_named(adjacency).records_are_public:
+            y.flat[b] += records
     return x, y
 
 
 def _dirichlet(mechanism: DirichletMechanism) -> Pair:
-    alpha = mechanism.alpha.reshape(-1, mechanism.alpha.shape[-1])
-    d = alpha.shape[1]
-    a, b = (int(i) for i in np.argsort(alpha, axis=None, kind="stable")[:2])
-    # Equal priors leave a choice; two cells of one row attain the supremum.
-    least_in_row = np.sort(alpha, axis=1)[:, :2]
-    rows = np.flatnonzero(np.all(least_in_row == [alpha.flat[a], alpha.flat[b]], axis=1))
-    if rows.size:
-        a, b = (int(rows[0]) * d + int(i) for i in np.argsort(alpha[rows[0]], kind="stable")[:2])
+    d, records = mechanism.alpha.shape[-1], Contribution.of(mechanism.contribution).records
     base = np.full(mechanism.alpha.shape, math.ceil(mechanism.min_count), dtype=np.float64)
-    if mechanism.adjacency == "add-remove":
-        _fill(base, a, d)
-    elif a // d != b // d:
-        _fill(base, a, d)
-        _fill(base, b, d)
-    return _moved(base, a, b, mechanism.contribution, mechanism.adjacency)
+    moves = [_two_cells(mechanism.alpha.ravel(), block) for block in _blocks(mechanism)]
+    for a, b in moves:
+        if mechanism.adjacency == "add-remove":
+            _fill(base, a, d)
+        elif a // d != b // d:
+            _fill(base, a, d)
+            _fill(base, b, d)
+    return _moved(base, moves, records, mechanism.adjacency)
+
+
+def _blocks(mechanism: DirichletMechanism) -> Array:
+    """The cells of every block of the person with the smallest prior parameter, shape ``(blocks, rows, d)``."""
+    shape = mechanism.alpha.shape
+    axes = Contribution.of(mechanism.contribution).fitted(shape).axes
+    smallest = np.unravel_index(int(mechanism.alpha.argmin()), shape)
+    fixed = tuple(
+        slice(int(i), int(i) + 1) if axis == "own" else slice(None) for i, axis in zip(smallest, axes, strict=False)
+    )
+    cells = np.arange(mechanism.alpha.size).reshape(shape)[fixed]
+    each = [i for i, axis in enumerate(axes) if axis == "each"]
+    rest = [i for i in range(len(shape)) if i not in each]
+    n_blocks = math.prod(shape[i] for i in each)
+    return cells.transpose([*each, *rest]).reshape(n_blocks, -1, shape[-1])
+
+
+def _two_cells(alpha: Array, block: Array) -> tuple[int, int]:
+    """The cells of a block with the two smallest prior parameters."""
+    order = np.argsort(alpha[block], axis=None, kind="stable")[:2]
+    a, b = (int(cell) for cell in block.flat[order])
+    # Equal priors leave a choice; two cells of one row attain the supremum.
+    least_in_row = np.sort(alpha[block], axis=1)[:, :2]
+    rows = np.flatnonzero(np.all(least_in_row == [alpha[a], alpha[b]], axis=1))
+    if rows.size:
+        row = block[rows[0]]
+        a, b = (int(row[i]) for i in np.argsort(alpha[row], kind="stable")[:2])
+    return a, b
 
 
 def _fill(base: Array, cell: int, d: int) -> None:

@@ -12,6 +12,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.models.plan import Plan, PlannedTable
 from pymc_dirdp.models.tables import Table
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.scoring import losses, predicted_data
 from pymc_dirdp.utility import PriorExpectedKL, effective_records
@@ -83,7 +84,10 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str) -> xr.Dataset:
     variables: dict[str, Any] = {"prior": (dims, table.prior)}
     if isinstance(mechanism, DirichletMechanism):
         variables |= {"alpha": (dims, mechanism.alpha), "r": ((), mechanism.r)}
-        attrs |= {"min_count": mechanism.min_count, "contribution": mechanism.contribution}
+        attrs |= {
+            "min_count": mechanism.min_count,
+            "contribution": Contribution.of(mechanism.contribution).to_json(),
+        }
         if sampler == "exact":
             attrs |= {"steps": exact_steps(part)}
     else:

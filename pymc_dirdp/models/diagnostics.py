@@ -22,6 +22,7 @@ from pymc_dirdp.models.pointwise import observed
 from pymc_dirdp.models.posterior_tree import posterior_groups
 from pymc_dirdp.models.private_model import nuts as nuts_draws
 from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["diagnose"]
@@ -186,7 +187,7 @@ def _mechanism(table: Table, group: xr.Dataset) -> DirichletMechanism:
         float(group["r"]),
         adjacency=str(group.attrs["adjacency"]),
         min_count=float(group.attrs["min_count"]),
-        contribution=int(group.attrs["contribution"]),
+        contribution=Contribution.from_json(str(group.attrs["contribution"])),
     )
 
 
