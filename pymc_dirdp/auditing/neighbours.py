@@ -81,7 +81,7 @@ def _dirichlet(mechanism: DirichletMechanism) -> Pair:
     return _moved(base, moves, records, mechanism.adjacency)
 
 
-def _blocks(mechanism: DirichletMechanism) -> Array:
+def _blocks(mechanism: DirichletMechanism) -> NDArray[np.int64]:
     """The cells of every block of the person with the smallest prior parameter, shape ``(blocks, rows, d)``."""
     shape = mechanism.alpha.shape
     axes = Contribution.of(mechanism.contribution).fitted(shape).axes
@@ -89,14 +89,14 @@ def _blocks(mechanism: DirichletMechanism) -> Array:
     fixed = tuple(
         slice(int(i), int(i) + 1) if axis == "own" else slice(None) for i, axis in zip(smallest, axes, strict=False)
     )
-    cells = np.arange(mechanism.alpha.size).reshape(shape)[fixed]
+    cells = np.arange(mechanism.alpha.size, dtype=np.int64).reshape(shape)[fixed]
     each = [i for i, axis in enumerate(axes) if axis == "each"]
     rest = [i for i in range(len(shape)) if i not in each]
     n_blocks = math.prod(shape[i] for i in each)
     return cells.transpose([*each, *rest]).reshape(n_blocks, -1, shape[-1])
 
 
-def _two_cells(alpha: Array, block: Array) -> tuple[int, int]:
+def _two_cells(alpha: Array, block: NDArray[np.int64]) -> tuple[int, int]:
     """The cells of a block with the two smallest prior parameters."""
     order = np.argsort(alpha[block], axis=None, kind="stable")[:2]
     a, b = (int(cell) for cell in block.flat[order])

@@ -5,6 +5,7 @@ them (Theory, Theorems 5 and 9). Otherwise they may do more when they are spread
 are the largest over all ways to spread them.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ _MOST_SPREAD, _MOST_COMPOSED = 12, 6
 _ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
 
 
-def records_in_cells(cells: tuple[float, ...], n_cells: int, r: float, records: int, adjacency: str) -> DominatingPair:
+def records_in_cells(
+    cells: tuple[float, ...], n_cells: int, r: float, records: int, adjacency: str, *, spread: bool = True
+) -> DominatingPair:
     """What up to `records` records of one person change in a block of cells where they may lie anywhere.
 
     Parameters
@@ -50,8 +53,10 @@ def records_in_cells(cells: tuple[float, ...], n_cells: int, r: float, records: 
         The most records of a person, at least 1.
     adjacency : {"replace-one", "add-remove"}
         Whether the records are replaced, or appear and disappear.
+    spread : bool
+        False for the records in one cell where they might do more elsewhere: less than the curves of the block.
     """
-    if not lie_in_one_cell(cells[0], r, records):
+    if spread and not lie_in_one_cell(cells[0], r, records):
         return SpreadRecords(cells[: cells_needed(cells, records)], n_cells, r, records, adjacency)
     if adjacency_named(adjacency).records_are_public:
         return ReplaceOnePair(cells[0], cells[1], records * r)
@@ -68,9 +73,14 @@ def lie_in_one_cell(smallest: float, r: float, records: int) -> bool:
     """Whether every f-divergence is largest with all records of a person in one cell (Theory, Theorems 5 and 9)."""
     if records == 1 or smallest >= _ALWAYS_TOGETHER:
         return True
-    most, fewer = mean_digamma(smallest, records * r), mean_digamma(smallest, (records - 1) * r)
+    return _join(smallest, r, records - 1, 1)
+
+
+def _join(a: float, r: float, larger: int, smaller: int) -> bool:
+    """Whether every f-divergence rises if records in two cells, with parameters of at least `a`, come together."""
+    both, one = mean_digamma(a, (larger + smaller) * r), mean_digamma(a, larger * r)
     # What rounding could hide decides for the other, larger curves.
-    return most - fewer <= math.log1p(1 / (records - 1)) - 1e-12 * (1 + abs(most))
+    return both - one <= math.log1p(smaller / larger) - 1e-12 * (1 + abs(both))
 
 
 @lru_cache(maxsize=128)
@@ -210,9 +220,15 @@ class SpreadRecords(DominatingPair):
 
     def _ways(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         """The records that cells lose and gain, but for all in one cell. No cell does both."""
-        for losing in partitions(self.records, self.n_cells):
-            others = partitions(self.records, self.n_cells - len(losing)) if self._replaced else ()
-            for gaining in others or ((),):
+        # Two parts that lose more when they come together need no look of their own, nor does what they belong to.
+        apart = [
+            parts
+            for parts in partitions(self.records, self.n_cells)
+            if not any(_join(self.cells[0], self.r, *two) for two in itertools.combinations(parts, 2))
+        ]
+        for losing in apart:
+            room = self.n_cells - len(losing) if self._replaced else 0
+            for gaining in [parts for parts in apart if len(parts) <= room] or [()]:
                 if max(len(losing), len(gaining)) > 1:
                     yield losing, gaining
 
