@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.bounds import p1_theorem_1_concentration
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
+from pymc_dirdp.composition import Composition, Parallel
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.unit import personal_cells
 from pymc_dirdp.roots import log_excess, safe_root
 from pymc_dirdp.utility import PriorExpectedKL
@@ -111,7 +114,8 @@ def calibrate(
     elif strategy == "inflate":
         r, s = 1.0, boundary.least_s(1.0)
     else:
-        r, s = _optimal(boundary, _expected_kl(parameters, n_records, objective), cap_r=objective == "posterior")
+        search = _optimal_of_blocks if boundary.composed else _optimal
+        r, s = search(boundary, _expected_kl(parameters, n_records, objective), cap_r=objective == "posterior")
     mechanism = DirichletMechanism(parameters + s, r, **shared)
     if not mechanism.satisfies(guarantee):
         # Several records of a person lose a little more when they are spread.
@@ -183,15 +187,28 @@ class _Boundary:
         # Only the smallest cells of each block matter, and adding s does not change which they are.
         self.cells = personal_cells(prior, contribution)
 
+    def promising(self, guarantee: Guarantee) -> "_Boundary":
+        """The same for another guarantee."""
+        other = copy(self)
+        other.guarantee = guarantee
+        return other
+
+    @property
+    def composed(self) -> bool:
+        """Whether every point of the boundary takes a composition."""
+        return isinstance(self.guarantee, ApproxDP) and isinstance(self.curves(1.0, 0.0), (Composition, Parallel))
+
+    def curves(self, r: float, s: float) -> PrivacyCurves:
+        """What a person loses at this point, or a little less."""
+        return self.cells.curves(r, self.adjacency, more=s + r * self.min_count, spread=False)
+
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
-        more = s + r * self.min_count
-        together = self.cells.curves(r, self.adjacency, more=more, spread=False)
-        excess = log_excess(*together.loss(self.guarantee))
+        excess = log_excess(*self.curves(r, s).loss(self.guarantee))
         # What is lost in one cell is quick to know, and enough to refuse.
         if excess > 0 or not self.spread:
             return excess
-        return log_excess(*self.cells.curves(r, self.adjacency, more=more).loss(self.guarantee))
+        return log_excess(*self.cells.curves(r, self.adjacency, more=s + r * self.min_count).loss(self.guarantee))
 
     def largest_r(self, s: float, *, near: float = 1.0) -> float:
         """The largest concentration that keeps the guarantee with `alpha = prior + s`; the search starts at `near`."""
@@ -261,6 +278,25 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
     s = boundary.least_s(math.exp(found.x))
     # s was rounded up to the safe side; r takes up what that left.
     return min(boundary.largest_r(s), 1.0 if cap_r else math.inf), s
+
+
+def _optimal_of_blocks(
+    boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool
+) -> tuple[float, float]:
+    """The same for an (epsilon, delta) of a person with many blocks, where each point of the boundary costs much.
+
+    The search follows the boundary of a Rényi divergence that meets the other one at tempering, and ends on the true
+    one. The minimum is flat, so this costs less than 1e-3 of the loss.
+    """
+    r = boundary.largest_r(0.0)
+    if cap_r and r >= 1:
+        return 1.0, 0.0
+    assert isinstance(boundary.guarantee, ApproxDP)
+    curves = boundary.curves(r, 0.0)
+    order = curves.best_order(boundary.guarantee.delta)
+    _, s = _optimal(boundary.promising(RenyiDP(order=order, epsilon=curves.renyi(order))), loss, cap_r=cap_r)
+    r = boundary.largest_r(s, near=r)
+    return (1.0, boundary.least_s(1.0, near=max(s, 1e-6))) if cap_r and r > 1 else (r, s)
 
 
 def _algorithm_1(

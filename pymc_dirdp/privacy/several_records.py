@@ -24,7 +24,15 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.renyi import renyi_add, renyi_remove
 from pymc_dirdp.tails import mean_digamma
 
-__all__ = ["SpreadRecords", "cells_needed", "gains", "lie_in_one_cell", "partitions", "records_in_cells"]
+__all__ = [
+    "SpreadRecords",
+    "cells_needed",
+    "converted_deltas",
+    "gains",
+    "lie_in_one_cell",
+    "partitions",
+    "records_in_cells",
+]
 
 Array = NDArray[np.float64]
 
@@ -166,8 +174,7 @@ class SpreadRecords(DominatingPair):
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
         """Bounds from the divergences: this class has no exact curve on a whole grid in a short time."""
-        divergences = np.array([self._renyi(order) for order in _ORDERS.tolist()])
-        larger = np.exp([_log_delta(divergences, i * step) for i in range(points)])
+        larger = converted_deltas(self._renyi, step, points)
         for pair in self._weaker:
             larger = np.minimum(larger, pair.hockey_sticks(step, points)[0])
         return larger, larger
@@ -231,6 +238,12 @@ class SpreadRecords(DominatingPair):
             for gaining in [parts for parts in apart if len(parts) <= room] or [()]:
                 if max(len(losing), len(gaining)) > 1:
                     yield losing, gaining
+
+
+def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:
+    """Upper bounds on the deltas at `0, step, ..., step * (points - 1)`, from Rényi divergences at some orders."""
+    divergences = np.array([renyi(order) for order in _ORDERS.tolist()])
+    return np.exp([_log_delta(divergences, i * step) for i in range(points)])
 
 
 def _log_delta(divergences: Array, epsilon: float) -> float:
