@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.bounds import p1_theorem_1_concentration
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
-from pymc_dirdp.curves import LEAST_SHARED, pair_of_cells
+from pymc_dirdp.composition import Composition, Parallel
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.unit import personal_cells
 from pymc_dirdp.roots import log_excess, safe_root
 from pymc_dirdp.utility import PriorExpectedKL
 
@@ -37,7 +41,7 @@ def calibrate(
     strategy: str = "optimal",
     objective: str = "posterior",
     min_count: float = 0.0,
-    contribution: int = 1,
+    contribution: Contribution | int = 1,
 ) -> DirichletMechanism:
     """The Dirichlet mechanism that keeps `guarantee` and wastes nothing of it.
 
@@ -68,9 +72,8 @@ def calibrate(
         from the data's frequencies (P1's loss).
     min_count : float, default 0.0
         The public promise that every cell of every data set that could occur holds at least so many records.
-    contribution : int, default 1
-        How many records of the table one person may hold at most. Above 1, `"optimal"` and `"inflate"` raise every
-        `alpha` to 1/2 at least, and `"temper"` needs a prior that is.
+    contribution : Contribution or int, default 1
+        What one person can add to the table. A whole number means so many records at most, anywhere in the table.
 
     Returns
     -------
@@ -98,21 +101,31 @@ def calibrate(
     shared: dict[str, Any] = {
         "adjacency": adjacency_named(adjacency).name,
         "min_count": at_least(0, min_count=min_count),
-        "contribution": integer(1, contribution=contribution),
+        "contribution": Contribution.of(contribution).fitted(parameters.shape),
     }
     one_of(STRATEGIES, strategy=strategy)
     one_of(OBJECTIVES, objective=objective)
     _refuse_unattainable(guarantee)
+    if strategy == "algorithm-1":
+        return _algorithm_1(guarantee, parameters.shape, **shared)
     boundary = _Boundary(guarantee, parameters, **shared)
     if strategy == "temper":
         r, s = boundary.largest_r(0.0), 0.0
     elif strategy == "inflate":
         r, s = 1.0, boundary.least_s(1.0)
-    elif strategy == "optimal":
-        r, s = _optimal(boundary, _expected_kl(parameters, n_records, objective), cap_r=objective == "posterior")
     else:
-        return _algorithm_1(guarantee, parameters.shape, **shared)
-    return _verified(DirichletMechanism(parameters + s, r, **shared), guarantee)
+        search = _optimal_of_blocks if boundary.composed else _optimal
+        r, s = search(boundary, _expected_kl(parameters, n_records, objective), cap_r=objective == "posterior")
+    mechanism = DirichletMechanism(parameters + s, r, **shared)
+    if not mechanism.satisfies(guarantee):
+        # Several records of a person lose a little more when they are spread.
+        boundary.spread = True
+        if strategy == "inflate":
+            s = boundary.least_s(1.0, near=max(s, 1e-6))
+        else:
+            r = boundary.largest_r(s, near=r)
+        mechanism = DirichletMechanism(parameters + s, r, **shared)
+    return _verified(mechanism, guarantee)
 
 
 def _refuse_unattainable(guarantee: Guarantee) -> None:
@@ -158,38 +171,56 @@ def _expected_kl(prior: Array, n_records: int | None, objective: str) -> Callabl
 
 
 class _Boundary:
-    """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`."""
+    """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`.
 
-    def __init__(self, guarantee: Guarantee, prior: Array, adjacency: str, min_count: float, contribution: int) -> None:
+    At first as if several records of a person always lay in one cell of a block, which is quick and nearly always the
+    worst. With `spread` they may lie anywhere.
+    """
+
+    def __init__(
+        self, guarantee: Guarantee, prior: Array, adjacency: str, min_count: float, contribution: Contribution
+    ) -> None:
         self.guarantee = guarantee
         self.adjacency = adjacency
         self.min_count = min_count
-        self.contribution = contribution
-        # Only the two smallest cells matter, and adding s does not change which they are.
-        self.cells: tuple[float, float] = tuple(np.partition(prior, 1, axis=None)[:2].tolist())
-        # Several records of one person need a prior of 1/2; min_count could provide it, but only for large r.
-        self.floor = 0.0
-        while contribution > 1 and self.cells[0] + self.floor < LEAST_SHARED:
-            # The difference is rounded, so the sum may end just below.
-            self.floor = math.nextafter(max(self.floor, LEAST_SHARED - self.cells[0]), math.inf)
+        self.spread = False
+        # Only the smallest cells of each block matter, and adding s does not change which they are.
+        self.cells = personal_cells(prior, contribution)
+
+    def promising(self, guarantee: Guarantee) -> "_Boundary":
+        """The same for another guarantee."""
+        other = copy(self)
+        other.guarantee = guarantee
+        return other
+
+    @property
+    def composed(self) -> bool:
+        """Whether every point of the boundary takes a composition."""
+        return isinstance(self.guarantee, ApproxDP) and isinstance(self.curves(1.0, 0.0), (Composition, Parallel))
+
+    def curves(self, r: float, s: float) -> PrivacyCurves:
+        """What a person loses at this point, or a little less."""
+        return self.cells.curves(r, self.adjacency, more=s + r * self.min_count, spread=False)
 
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
-        first, second = self.cells
-        pair = pair_of_cells((first + s, second + s), r, self.adjacency, self.min_count, self.contribution)
-        return log_excess(*pair.loss(self.guarantee))
+        excess = log_excess(*self.curves(r, s).loss(self.guarantee))
+        # What is lost in one cell is quick to know, and enough to refuse.
+        if excess > 0 or not self.spread:
+            return excess
+        return log_excess(*self.cells.curves(r, self.adjacency, more=s + r * self.min_count).loss(self.guarantee))
 
-    def largest_r(self, s: float) -> float:
-        """The largest concentration that keeps the guarantee with `alpha = prior + s`."""
-        return _outermost(lambda r: self.excess(r, s), start=1.0)
+    def largest_r(self, s: float, *, near: float = 1.0) -> float:
+        """The largest concentration that keeps the guarantee with `alpha = prior + s`; the search starts at `near`."""
+        return _outermost(lambda r: self.excess(r, s), start=near)
 
     def least_s(self, r: float, *, near: float = 1.0, rtol: float = 2e-12) -> float:
-        """The least `s >= floor` that keeps the guarantee at this `r`; the search starts `near` above the floor."""
-        if self.excess(r, self.floor) <= 0:
-            return self.floor
-        # In terms of 1 / (s - floor) the promise holds up to the root, as it does in terms of r.
-        return self.floor + 1.0 / _outermost(
-            lambda inverse: self.excess(r, self.floor + 1.0 / inverse), start=1 / near, rtol=rtol, least=1 / _MOST_ADDED
+        """The least `s >= 0` that keeps the guarantee at this `r`; the search starts at `near`."""
+        if self.excess(r, 0.0) <= 0:
+            return 0.0
+        # In terms of 1 / s the promise holds up to the root, as it does in terms of r.
+        return 1.0 / _outermost(
+            lambda inverse: self.excess(r, 1.0 / inverse), start=1 / near, rtol=rtol, least=1 / _MOST_ADDED
         )
 
 
@@ -219,28 +250,28 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
     """
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
-    r_temper, s_temper = boundary.largest_r(boundary.floor), boundary.floor
+    r_temper = boundary.largest_r(0.0)
     if cap_r and r_temper >= 1:
-        return 1.0, s_temper
+        return 1.0, 0.0
 
-    s_last = boundary.floor + 1.0
+    s_last = 1.0
 
     def loss_at(log_r: float) -> float:
         nonlocal s_last
         r = math.exp(log_r)
         # Neighbouring points have similar s. A minimum is flat, so the search needs no more digits than these.
-        s_last = boundary.least_s(r, near=max(s_last - boundary.floor, 1e-6), rtol=1e-7)
+        s_last = boundary.least_s(r, near=max(s_last, 1e-6), rtol=1e-7)
         return loss(r, s_last)
 
     start = math.log(r_temper)
     end = 0.0 if cap_r else start + math.log(1e4)
     grid = np.linspace(start, end, 9 if cap_r else 19)
-    losses = [loss(r_temper, s_temper), *(loss_at(log_r) for log_r in grid[1:])]
+    losses = [loss(r_temper, 0.0), *(loss_at(log_r) for log_r in grid[1:])]
     best = int(np.argmin(losses))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     found = minimize_scalar(loss_at, bounds=(low, high), method="bounded", options={"xatol": 1e-4})
     if best == 0 and losses[0] <= found.fun:
-        return r_temper, s_temper
+        return r_temper, 0.0
     if best == len(grid) - 1 and losses[-1] <= found.fun:
         r = math.exp(grid[-1])
         return r, boundary.least_s(r)
@@ -249,22 +280,41 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
     return min(boundary.largest_r(s), 1.0 if cap_r else math.inf), s
 
 
+def _optimal_of_blocks(
+    boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool
+) -> tuple[float, float]:
+    """The same for an (epsilon, delta) of a person with many blocks, where each point of the boundary costs much.
+
+    The search follows the boundary of a Rényi divergence that meets the other one at tempering, and ends on the true
+    one. The minimum is flat, so this costs less than 1e-3 of the loss.
+    """
+    r = boundary.largest_r(0.0)
+    if cap_r and r >= 1:
+        return 1.0, 0.0
+    assert isinstance(boundary.guarantee, ApproxDP)
+    curves = boundary.curves(r, 0.0)
+    order = curves.best_order(boundary.guarantee.delta)
+    _, s = _optimal(boundary.promising(RenyiDP(order=order, epsilon=curves.renyi(order))), loss, cap_r=cap_r)
+    r = boundary.largest_r(s, near=r)
+    return (1.0, boundary.least_s(1.0, near=max(s, 1e-6))) if cap_r and r > 1 else (r, s)
+
+
 def _algorithm_1(
-    guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float, contribution: int
+    guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float, contribution: Contribution
 ) -> DirichletMechanism:
     if not isinstance(guarantee, RenyiDP):
         raise UnattainableError(
             f"strategy='algorithm-1' is P1's calibration for RenyiDP targets, got {guarantee}. "
             "Use strategy='optimal', which knows the exact curves, or state a RenyiDP target."
         )
-    relation = adjacency_named(adjacency)
+    relation, records = adjacency_named(adjacency), contribution.records
     r = p1_theorem_1_concentration(
         order=guarantee.order,
         epsilon=guarantee.epsilon,
-        delta_2_squared=contribution**2 * relation.delta_2_squared,
-        delta_inf=contribution * relation.delta_inf,
+        delta_2_squared=contribution.blocks(shape) * records**2 * relation.delta_2_squared,
+        delta_inf=records * relation.delta_inf,
         min_count=min_count,
     )
-    alpha = np.full(shape, 1 + 4 * (guarantee.order - 1) * r * contribution * relation.delta_inf)
+    alpha = np.full(shape, 1 + 4 * (guarantee.order - 1) * r * records * relation.delta_inf)
     mechanism = DirichletMechanism(alpha, r, adjacency=adjacency, min_count=min_count, contribution=contribution)
     return _verified(mechanism, guarantee)

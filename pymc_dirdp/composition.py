@@ -2,10 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.conversion import best_order, log_delta_at
 from pymc_dirdp.loss import ComposedLoss, LossDistribution, discretised
@@ -49,7 +52,7 @@ class Composition(PrivacyCurves):
         """The parts, with those of equal curves counted together."""
         times: Counter[Hashable] = Counter()
         representative: dict[Hashable, PrivacyCurves] = {}
-        for mechanism, count in self.parts:
+        for mechanism, count in _flat(self.parts):
             times[mechanism.curve] += count
             representative.setdefault(mechanism.curve, mechanism)
         return tuple((representative[curve], count) for curve, count in times.items())
@@ -84,14 +87,19 @@ class Composition(PrivacyCurves):
         if epsilon >= self.pure_epsilon:
             return 0.0
         delta = min(self._total_variation, max((loss.delta(epsilon) for loss in self._losses), default=1.0))
-        if delta > 2 * max((loss.infinite for loss in self._losses), default=1.0):
+        if delta > 2 * max((loss.infinite for loss in self._losses), default=1.0) and not self._from_divergences:
             return delta
 
-        # Below the cut of the grid, and where there is none, the Rényi divergences know more.
+        # Below the cut of the grid, where there is no grid, and where a part's own curve comes from them, the Rényi
+        # divergences know more.
         def log_delta(order: float) -> float:
             return log_delta_at(order, self._renyi(order), epsilon)
 
         return min(delta, math.exp(log_delta(best_order(log_delta))))
+
+    @cached_property
+    def _from_divergences(self) -> bool:
+        return any(getattr(mechanism.curve, "from_divergences", False) for mechanism, _ in self._distinct)
 
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
@@ -143,6 +151,16 @@ def _spread(mechanism: PrivacyCurves) -> float:
     scales = [2.0**k for k in range(-20, 21)]
     half = (mechanism._delta(0.0) + mechanism._delta(scales[-1])) / 2
     return next(scale for scale in scales if mechanism._delta(scale) <= half or scale == scales[-1])
+
+
+def _flat(parts: Iterable[tuple[PrivacyCurves, int]]) -> Iterator[tuple[PrivacyCurves, int]]:
+    """The parts, with those of a part that is itself a composition."""
+    for mechanism, count in parts:
+        inner = mechanism.curve
+        if isinstance(inner, Composition):
+            yield from _flat((part, times * count) for part, times in inner.parts)
+        else:
+            yield mechanism, count
 
 
 def _grid_step(spreads: list[tuple[float, int]]) -> float:
@@ -199,3 +217,11 @@ class Parallel(PrivacyCurves):
 
     def _epsilon(self, delta: float) -> float:
         return max(member._epsilon(delta) for member in self.members)
+
+    def hockey_sticks(self, step: float, points: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The largest of the members', for removing and for adding."""
+        there, back = zip(*(member.hockey_sticks(step, points) for member in self.members), strict=True)
+        removing, adding = np.max(there, axis=0), np.max(back, axis=0)
+        # The same object says that neighbours come in both orders.
+        both_ways = all(one is other for one, other in zip(there, back, strict=True))
+        return removing, removing if both_ways else adding

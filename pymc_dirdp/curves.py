@@ -2,7 +2,8 @@
 
 For every pair of neighbouring data sets and every f-divergence, the output laws are no further apart than one fixed
 pair of laws, which depends only on the two smallest prior parameters and on `r` (Theory, section 2). A pair knows its
-curves; a mechanism asks its pair. The proofs are in the documentation under "Theory".
+curves. What one person with many records can change is made of such pairs in :mod:`pymc_dirdp.privacy.unit`. The
+proofs are in the documentation under "Theory".
 """
 
 import math
@@ -14,19 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import polygamma
 
-from pymc_dirdp.adjacency import adjacency_named
-from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.hockey_stick import Loss
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.renyi import renyi_add, renyi_remove
 from pymc_dirdp.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
 
-__all__ = ["LEAST_SHARED", "AddRemovePair", "DominatingPair", "ReplaceOnePair", "dominating_pair", "pair_of_cells"]
+__all__ = ["AddRemovePair", "AddingPair", "DominatingPair", "ReplaceOnePair"]
 
 Array = NDArray[np.float64]
-
-# Several records of one person count like one of their joint weight from this prior on (Theory, section 6).
-LEAST_SHARED = 0.5
 
 
 class DominatingPair(PrivacyCurves):
@@ -165,47 +161,50 @@ class AddRemovePair(DominatingPair):
         )
 
 
-def dominating_pair(
-    alpha: Array, r: float, adjacency: str, min_count: float = 0.0, contribution: int = 1
-) -> DominatingPair:
-    """The dominating pair of the Dirichlet mechanism over a whole table.
+@final
+@dataclass(frozen=True)
+class AddingPair(DominatingPair):
+    """`Gamma(a + r)` from `Gamma(a)` in this order alone: a record appears, and it is known that none disappears.
+
+    It is the smaller direction of :class:`AddRemovePair` at every Rényi order. In a composition it stands for a cell
+    that gains records while another loses some.
 
     Parameters
     ----------
-    alpha : array, shape (..., d)
-        Prior parameters, positive. Rows of a table compose in parallel at no cost.
+    a : float
+        The smallest prior parameter, positive.
     r : float
         The concentration, positive.
-    adjacency : {"replace-one", "add-remove"}
-        The neighbouring relation.
-    min_count : float
-        The public promise that every cell of every possible data set holds at least this many records.
-    contribution : int
-        How many records of the table one person may hold at most.
 
-    Raises
-    ------
-    ArgumentError
-        If `contribution > 1` and some entry of `alpha + r * min_count` is below 1/2, where no exact curve is proved.
+    References
+    ----------
+    Theory, section 2 to 5.
     """
-    smallest, second = np.partition(alpha, 1, axis=None)[:2].tolist()
-    return pair_of_cells((smallest, second), r, adjacency, min_count, contribution)
 
+    a: float
+    r: float
 
-def pair_of_cells(
-    cells: tuple[float, float], r: float, adjacency: str, min_count: float, contribution: int
-) -> DominatingPair:
-    """As :func:`dominating_pair`, from the two smallest prior parameters."""
-    smallest, second = cells[0] + r * min_count, cells[1] + r * min_count
-    if contribution > 1 and smallest < LEAST_SHARED:
-        raise ArgumentError(
-            f"Expected every alpha + r * min_count >= {LEAST_SHARED} for contribution={contribution}, got "
-            f"{smallest:g}: below it no curve is proved for several records of one person (Theory, section 6). "
-            "Raise the prior, or pass contribution=1 and let each person hold one record."
-        )
-    if adjacency_named(adjacency).name == "replace-one":
-        return ReplaceOnePair(smallest, second, contribution * r)
-    return AddRemovePair(smallest, contribution * r)
+    @override
+    def _renyi(self, order: float) -> float:
+        return renyi_add(order, self.a, self.r)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        # The divergence over its order falls (Theory, section 5), and stays finite.
+        return self._renyi(1.0)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self._both._adding.delta(epsilon)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        removing, adding = self._both.hockey_sticks(step, points)
+        return adding, removing
+
+    @cached_property
+    def _both(self) -> AddRemovePair:
+        return AddRemovePair(self.a, self.r)
 
 
 def _gamma_above_minus[Real: (float, Array)](v: Real, a: float) -> Real:

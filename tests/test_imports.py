@@ -13,13 +13,13 @@ import pymc_dirdp
 HEAVY = ["pymc", "pytensor", "xarray", "arviz", "pandas", "matplotlib", "dp_accounting", "opendp"]
 # The rooms from the foundation up; a module may know those of its own floor and below.
 FLOORS = [
-    ["errors", "checks", "adjacency", "guarantees", "curves", "bounds"],
+    ["errors", "checks", "adjacency", "guarantees", "curves", "bounds", "composition", "privacy.unit"],
     ["sampling.entropy", "sampling.fast", "mechanisms.base", "mechanisms.dirichlet", "mechanisms.gaussian"],
-    ["calibration", "utility", "composition", "comparison", "allocation", "ledger", "interop"],
+    ["calibration", "utility", "comparison", "allocation", "ledger", "interop"],
 ]
 ABOVE = [
-    ["mechanisms", "sampling", "calibration", "utility", "composition", "ledger", "counting", "models"],
-    ["calibration", "utility", "composition", "ledger", "counting", "models"],
+    ["mechanisms", "sampling", "calibration", "utility", "ledger", "counting", "models"],
+    ["calibration", "utility", "ledger", "counting", "models"],
     ["counting", "models"],
 ]
 # What is right of `counting` in the import rule.

@@ -1,6 +1,6 @@
 """The Dirichlet mechanism: one draw from a tempered and smoothed posterior."""
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import final
 
@@ -9,9 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array
-from pymc_dirdp.curves import DominatingPair, dominating_pair
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.unit import dominating_pair
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet
@@ -35,8 +37,9 @@ _MOST_PRIVATE_RECORDS = 2**34
 class DirichletMechanism(Mechanism):
     """Release `y ~ Dirichlet(r * counts + alpha)`, one draw for every row of a table.
 
-    The privacy curves are exact: they are the suprema over all neighbouring data sets. They depend on `r` and on the
-    two smallest entries of `alpha` only, and not on the data, the number of records, categories or rows.
+    The privacy curves are exact: they are the suprema over all neighbouring data sets. Where a person has one record
+    they depend on `r` and on the two smallest entries of `alpha` only, and not on the data, the number of records,
+    categories or rows. With many records of a person, or blocks of them, they may be upper bounds (Theory, section 6).
 
     Parameters
     ----------
@@ -49,9 +52,10 @@ class DirichletMechanism(Mechanism):
     min_count : float, default 0.0
         The public promise that every cell of every data set that could occur holds at least so many records. It is an
         assumption about the world, not about these data, and it is part of the guarantee.
-    contribution : int, default 1
-        How many records of the table one person may hold at most; one person's records may all change together. Above
-        1 every entry of `alpha + r * min_count` has to be 1/2 or more.
+    contribution : Contribution or int, default 1
+        What one person can add to the table; one person's records may all change together. A whole number means so
+        many records at most, anywhere in the table. The attribute is always a
+        :class:`~pymc_dirdp.privacy.contribution.Contribution` with one entry for each row axis.
 
     Notes
     -----
@@ -60,13 +64,19 @@ class DirichletMechanism(Mechanism):
 
     References
     ----------
-    P1 section 3, P2 section 3, Theory, section 1 to 5.
+    P1 section 3, P2 section 3, Theory, section 1 to 6.
 
     Examples
     --------
     >>> mechanism = DirichletMechanism([1, 1, 1, 1], 0.1)
     >>> mechanism.epsilon(1e-6)
     1.15...
+
+    A survey of 10 items with 3 answers each, to which every person gives one answer to each item:
+
+    >>> survey = DirichletMechanism([[1, 1, 1]] * 10, 0.03, contribution=Contribution(1, ("each",)))
+    >>> survey.epsilon(1e-6)
+    1.0...
     >>> mechanism.sample([108, 286, 71, 127]).shape
     (1, 4)
     """
@@ -76,16 +86,14 @@ class DirichletMechanism(Mechanism):
     _: KW_ONLY
     adjacency: str = "replace-one"
     min_count: float = 0.0
-    contribution: int = 1
+    contribution: Contribution | int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", positive_array(alpha=self.alpha))
         object.__setattr__(self, "r", positive(r=self.r))
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
-        object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
-        # Here, so that a mechanism without a proved curve cannot be made.
-        _ = self._pair
+        object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DirichletMechanism):
@@ -100,12 +108,12 @@ class DirichletMechanism(Mechanism):
         return self.alpha.shape, self.alpha.tobytes(), self.r, self.adjacency, self.min_count, self.contribution
 
     @cached_property
-    def _pair(self) -> DominatingPair:
+    def _pair(self) -> PrivacyCurves:
         return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution)
 
     @property
-    def curve(self) -> DominatingPair:
-        """The dominating pair of laws."""
+    def curve(self) -> PrivacyCurves:
+        """The dominating pair of laws, or a composition of such pairs where a person has records in many blocks."""
         return self._pair
 
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
@@ -201,9 +209,6 @@ class DirichletMechanism(Mechanism):
         )
         if size is None and table.sum(axis=-1).max() > _MOST_PRIVATE_RECORDS:
             raise DataError(f"Some row holds more than {_MOST_PRIVATE_RECORDS} records. Use sampler='fast'.")
-        if self.contribution > 1:
-            # Rounding r down may leave less than the 1/2 that several records of one person need.
-            replace(self, alpha=rationals.alpha, r=rationals.r)
         return rationals
 
     def default_steps(self, n_records: int | None) -> int:

@@ -82,7 +82,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, seeded: bool) -> 
         "sampler": sampler,
         "arithmetic": _ARITHMETIC.get(sampler, ""),
         "randomness": "seed" if seeded else "operating system",
-        "contribution": mechanism.contribution.to_json(),
+        "contribution": Contribution.of(mechanism.contribution).to_json(),
     }
     variables: dict[str, Any] = {"prior": (dims, table.prior)}
     if isinstance(mechanism, DirichletMechanism):

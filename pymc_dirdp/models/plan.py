@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import pymc as pm
 
@@ -21,7 +21,6 @@ from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.reading import Reading, read
 from pymc_dirdp.models.stated import Unit, stated
 from pymc_dirdp.models.tables import Table, root_model, tables
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 
 __all__ = ["Plan", "PlannedTable", "Planning", "plan"]

@@ -18,8 +18,8 @@ from pymc_dirdp.display import visible
 from pymc_dirdp.guarantees import ApproxDP, PureDP
 from pymc_dirdp.models.description import described
 from pymc_dirdp.models.plan import Plan
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.models.verification import Verification, verified
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.stored import Stored, read
 
 __all__ = ["Report", "report"]

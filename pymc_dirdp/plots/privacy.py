@@ -15,6 +15,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.interop import as_mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.plots.axes import COLOURS, DASHES, axes_or_new, tidy
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _deltas(mechanism: PrivacyCurves, dirichlet: DirichletMechanism | None, ax: 
     deltas = np.asarray(mechanism.delta(epsilons))
     shown = deltas > 1e-12
     ax.plot(epsilons[shown], deltas[shown], DASHES[0], color=COLOURS[0], label="exact")
-    if dirichlet is not None and dirichlet.contribution == 1:
+    if dirichlet is not None and _one_record(dirichlet):
         grid = np.geomspace(1e-10, 0.5, 30).tolist()
         relation = adjacency_named(dirichlet.adjacency)
         bound = [
@@ -102,7 +103,7 @@ def _divergences(
         end = orders[finite][-1]
         orders = np.geomspace(1.01, end, _POINTS)
         exact, finite = np.asarray(mechanism.renyi(orders)), np.ones(_POINTS, dtype=bool)
-        if dirichlet.contribution == 1:
+        if _one_record(dirichlet):
             known = [(order, _published(dirichlet, order)) for order in orders.tolist()]
             known = [(order, value) for order, value in known if value < 30 * exact[-1]]
             ax.plot(*zip(*known, strict=True), DASHES[1], color=COLOURS[1], label="P1 Theorem 1")
@@ -117,6 +118,11 @@ def _divergences(
     ax.set(xscale="log", yscale="log", xlabel="Rényi order", ylabel="divergence (nats)")
     ax.legend(frameon=False, fontsize="small")
     return tidy(ax)
+
+
+def _one_record(mechanism: DirichletMechanism) -> bool:
+    """Whether the published bounds, which are drawn for one record of a person, are about this mechanism."""
+    return Contribution.of(mechanism.contribution).total(mechanism.alpha.shape) == 1
 
 
 def _published(mechanism: DirichletMechanism, order: float) -> float:

@@ -1,0 +1,151 @@
+"""A person who may leave one group of people and join another."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, final, override
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.composition import Composition, Parallel
+from pymc_dirdp.curves import AddingPair, AddRemovePair
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.several_records import SpreadRecords, converted_deltas, gains
+
+__all__ = ["AcrossGroups", "AppearingRecords", "adding"]
+
+Array = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class AcrossGroups(PrivacyCurves):
+    """What a person changes who leaves one group of disjoint people and joins another.
+
+    Where neighbours replace a person, the tables of disjoint groups compose in parallel only if the person stays in the
+    group, that is, if the size of each group is public. Otherwise the records disappear from the tables of one group
+    and appear in those of another. These curves are for such a change; the whole release loses the larger of this and
+    of a replacement within a group, for example `Parallel((within, across))`.
+
+    Parameters
+    ----------
+    groups : tuple of PrivacyCurves
+        For each group the curves of its whole release under **add-remove**; at least two. Dirichlet tables and
+        compositions of them.
+
+    Raises
+    ------
+    ArgumentError
+        If there are fewer than two groups.
+
+    References
+    ----------
+    Theory, section 7.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.curves import AddRemovePair, ReplaceOnePair
+    >>> across = AcrossGroups((AddRemovePair(0.5, 0.1), AddRemovePair(0.5, 0.1)))
+    >>> across.renyi(2) == ReplaceOnePair(0.5, 0.5, 0.1).renyi(2)
+    True
+    """
+
+    groups: tuple[PrivacyCurves, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.groups) < 2:
+            raise ArgumentError(
+                f"Expected at least two groups of people, got {len(self.groups)}. Within one group nobody changes "
+                "groups: use its own curves."
+            )
+
+    @cached_property
+    def _distinct(self) -> tuple[PrivacyCurves, ...]:
+        """Two groups of each kind at most: more of them lose nothing more."""
+        kept: list[PrivacyCurves] = []
+        for group in self.groups:
+            if sum(group.curve == other.curve for other in kept) < 2:
+                kept.append(group)
+        return tuple(kept)
+
+    @override
+    def _renyi(self, order: float) -> float:
+        losses = [(group._renyi(order), adding(group)._renyi(order)) for group in self._distinct]
+        return max(left[0] + joined[1] for left, joined in itertools.permutations(losses, 2))
+
+    @override
+    def _rho(self, omega: float) -> float:
+        # For each pair of groups the divergence over its order is convex in the order.
+        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return max(move._delta(epsilon) for move in self._moves)
+
+    @cached_property
+    def _moves(self) -> tuple[Composition, ...]:
+        """From the first group to the second, and, in the other direction of the composition, back."""
+        pairs = itertools.combinations(self._distinct, 2)
+        return tuple(Composition(((left, 1), (adding(joined), 1))) for left, joined in pairs)
+
+
+@final
+@dataclass(frozen=True)
+class AppearingRecords(PrivacyCurves):
+    """Several records of a person that appear in a block of cells, and it is known that none disappear.
+
+    Parameters
+    ----------
+    block : SpreadRecords
+        The curves of the block under add-remove.
+
+    References
+    ----------
+    Theory, section 6.
+    """
+
+    block: SpreadRecords
+
+    from_divergences: ClassVar[bool] = True
+    """As for :class:`~pymc_dirdp.privacy.several_records.SpreadRecords`."""
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return gains(order, self.block.cells, self.block.n_cells, self.block.r, self.block.records)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        # For every way to spread them the divergence over its order falls (Theory, section 5).
+        return self._renyi(1.0)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self.block._delta(epsilon)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        return converted_deltas(self._renyi, step, points), self.block.hockey_sticks(step, points)[0]
+
+
+def adding(curves: PrivacyCurves) -> PrivacyCurves:
+    """The curves of records that appear, from those of records that appear or disappear.
+
+    Parameters
+    ----------
+    curves : PrivacyCurves
+        Under add-remove: of a Dirichlet table, or of a composition of such tables. Whatever loses the same in both
+        directions, such as noise, is its own answer.
+    """
+    match curves.curve:
+        case AddRemovePair(a=a, r=r):
+            return AddingPair(a, r)
+        case SpreadRecords() as spread:
+            return AppearingRecords(spread)
+        case Composition(parts=parts):
+            return Composition(tuple((adding(part), times) for part, times in parts))
+        case Parallel(members=members):
+            return Parallel(tuple(adding(member) for member in members))
+    return curves

@@ -1,0 +1,311 @@
+"""Several records of one person that may lie anywhere in a block of cells.
+
+All in one cell is the worst place for them where the prior parameters are 1/2 or more, or where `r` is small against
+them (Theory, Theorems 5 and 9). Otherwise they may do more when they are spread over several cells, and the curves here
+are the largest over all ways to spread them.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar, final, override
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma
+
+from pymc_dirdp.adjacency import adjacency_named
+from pymc_dirdp.composition import Composition
+from pymc_dirdp.conversion import best_order, log_delta_at
+from pymc_dirdp.curves import AddingPair, AddRemovePair, DominatingPair, ReplaceOnePair
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.renyi import renyi_add, renyi_remove
+from pymc_dirdp.tails import mean_digamma
+
+__all__ = [
+    "SpreadRecords",
+    "cells_needed",
+    "converted_deltas",
+    "gains",
+    "lie_in_one_cell",
+    "partitions",
+    "records_in_cells",
+]
+
+Array = NDArray[np.float64]
+
+# From this prior parameter on the worst place of several records is one cell, whatever `r` is.
+_ALWAYS_TOGETHER = 0.5
+# Up to here all ways to spread the records are tried, for divergences and for deltas. There are 77 and 11.
+_MOST_SPREAD, _MOST_COMPOSED = 12, 6
+# Orders at which a divergence is turned into a whole curve of deltas; each of them is valid.
+_ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
+
+
+def records_in_cells(
+    cells: tuple[float, ...], n_cells: int, r: float, records: int, adjacency: str, *, spread: bool = True
+) -> DominatingPair:
+    """What up to `records` records of one person change in a block of cells where they may lie anywhere.
+
+    Parameters
+    ----------
+    cells : tuple of float
+        The smallest prior parameters of the block in rising order, :func:`cells_needed` of them at least.
+    n_cells : int
+        How many cells the block has.
+    r : float
+        The concentration.
+    records : int
+        The most records of a person, at least 1.
+    adjacency : {"replace-one", "add-remove"}
+        Whether the records are replaced, or appear and disappear.
+    spread : bool
+        False for the records in one cell where they might do more elsewhere: less than the curves of the block.
+    """
+    if spread and not lie_in_one_cell(cells[0], r, records):
+        return SpreadRecords(cells[: cells_needed(cells, records)], n_cells, r, records, adjacency)
+    if adjacency_named(adjacency).records_are_public:
+        return ReplaceOnePair(cells[0], cells[1], records * r)
+    return AddRemovePair(cells[0], records * r)
+
+
+def cells_needed(cells: tuple[float, ...], records: int) -> int:
+    """How many of the smallest prior parameters of a block, in rising order, can decide its curves."""
+    together = records == 1 or cells[0] >= _ALWAYS_TOGETHER
+    return 2 if together else min(records, _MOST_SPREAD) + 1
+
+
+def lie_in_one_cell(smallest: float, r: float, records: int) -> bool:
+    """Whether every f-divergence is largest with all records of a person in one cell (Theory, Theorems 5 and 9)."""
+    if records == 1 or smallest >= _ALWAYS_TOGETHER:
+        return True
+    return _join(smallest, r, records - 1, 1)
+
+
+def _join(a: float, r: float, larger: int, smaller: int) -> bool:
+    """Whether every f-divergence rises if records in two cells, with parameters of at least `a`, come together."""
+    both, one = mean_digamma(a, (larger + smaller) * r), mean_digamma(a, larger * r)
+    # What rounding could hide decides for the other, larger curves.
+    return both - one <= math.log1p(smaller / larger) - 1e-12 * (1 + abs(both))
+
+
+@lru_cache(maxsize=128)
+def partitions(records: int, parts: int) -> tuple[tuple[int, ...], ...]:
+    """All ways to write a number as a sum of at most so many whole numbers, each in falling order.
+
+    >>> partitions(4, 2)
+    ((4,), (3, 1), (2, 2))
+    """
+
+    def rest(left: int, largest: int, parts: int) -> Iterator[tuple[int, ...]]:
+        if left == 0:
+            yield ()
+        elif parts:
+            for first in range(min(left, largest), 0, -1):
+                for others in rest(left - first, first, parts - 1):
+                    yield first, *others
+
+    return tuple(rest(records, records, parts))
+
+
+@final
+@dataclass(frozen=True)
+class SpreadRecords(DominatingPair):
+    """Several records of one person in a block of cells, where spreading them may do more than one cell.
+
+    The Rényi divergences are exact for up to 12 records, and bounds beyond. The hockey-stick curve is the largest over
+    all ways to spread up to 6 records, and for more the conversion of the Rényi divergences.
+
+    Parameters
+    ----------
+    cells : tuple of float
+        The smallest prior parameters of the block, in rising order; at least two.
+    n_cells : int
+        How many cells the block has.
+    r : float
+        The concentration, positive.
+    records : int
+        The most records of a person, at least 2.
+    adjacency : {"replace-one", "add-remove"}
+
+    References
+    ----------
+    Theory, section 6.
+    """
+
+    cells: tuple[float, ...]
+    n_cells: int
+    r: float
+    records: int
+    adjacency: str
+
+    from_divergences: ClassVar[bool] = True
+    """In a composition the whole curve comes from the divergences, so these are worth a look of their own."""
+
+    @property
+    def _replaced(self) -> bool:
+        return adjacency_named(self.adjacency).records_are_public
+
+    @override
+    def _renyi(self, order: float) -> float:
+        losing = renyi_remove(order, self.cells[0], self.records * self.r)
+        if not self._replaced or not math.isfinite(losing):
+            return losing
+        return losing + gains(order, self.cells[1:], self.n_cells - 1, self.r, self.records)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        # For every way to spread the records the divergence over its order is convex in the order (Theory, section 6).
+        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        worst = self._together._delta(epsilon)
+        if self.records > _MOST_COMPOSED:
+            return max(worst, min([self._converted(epsilon), *(pair._delta(epsilon) for pair in self._weaker)]))
+        for spread, divergences in self._spread:
+            # What cannot be the worst need not be composed.
+            if _log_delta(divergences, epsilon) > math.log(max(worst, 1e-300)):
+                worst = max(worst, spread._delta(epsilon))
+        return worst
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        """Bounds from the divergences: this class has no exact curve on a whole grid in a short time."""
+        larger = converted_deltas(self._renyi, step, points)
+        for pair in self._weaker:
+            larger = np.minimum(larger, pair.hockey_sticks(step, points)[0])
+        return larger, larger
+
+    def _converted(self, epsilon: float) -> float:
+        """The conversion of the divergences at the best order; a bound at any."""
+
+        def log_delta(order: float) -> float:
+            return log_delta_at(order, self._renyi(order), epsilon)
+
+        return math.exp(log_delta(best_order(log_delta)))
+
+    @property
+    def _together(self) -> DominatingPair:
+        """All records in one cell: attained, so no bound is below it."""
+        return self._pair(self.cells[0], self.cells[1])
+
+    @property
+    def _weaker(self) -> tuple[DominatingPair, ...]:
+        """A pair with smaller parameters that bounds every way to spread the records, if there is one."""
+        low, high = (min(a, _ALWAYS_TOGETHER - self.records * (_ALWAYS_TOGETHER - a)) for a in self.cells[:2])
+        return (self._pair(low, high),) if low > 0 else ()
+
+    def _pair(self, low: float, high: float) -> DominatingPair:
+        r = self.records * self.r
+        return ReplaceOnePair(low, high, r) if self._replaced else AddRemovePair(low, r)
+
+    @cached_property
+    def _spread(self) -> tuple[tuple[PrivacyCurves, Array], ...]:
+        """Every other way to spread the records, with its divergences at `_ORDERS`.
+
+        Parts that gain count from the second smallest cell and parts that lose from the smallest; a composition has
+        the other direction too.
+        """
+        low, high = self.cells[:2]
+        lost, won = self._divergences(renyi_remove, low), self._divergences(renyi_add, high)
+        lost_back, won_back = self._divergences(renyi_remove, high), self._divergences(renyi_add, low)
+        found: list[tuple[PrivacyCurves, Array]] = []
+        for losing, gaining in self._ways():
+            parts = [(AddRemovePair(low, k * self.r), 1) for k in losing]
+            also = [(AddingPair(high, k * self.r), 1) for k in gaining]
+            there = sum(lost[k] for k in losing) + sum(won[k] for k in gaining)
+            back = sum(won_back[k] for k in losing) + sum(lost_back[k] for k in gaining)
+            found.append((Composition((*parts, *also)), np.maximum(there, back)))
+        return tuple(found)
+
+    def _divergences(self, divergence: Callable[[float, float, float], float], a: float) -> dict[int, Array]:
+        sizes = range(1, self.records + 1)
+        return {k: np.array([divergence(order, a, k * self.r) for order in _ORDERS.tolist()]) for k in sizes}
+
+    def _ways(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The records that cells lose and gain, but for all in one cell. No cell does both."""
+        # Two parts that lose more when they come together need no look of their own, nor does what they belong to.
+        apart = [
+            parts
+            for parts in partitions(self.records, self.n_cells)
+            if not any(_join(self.cells[0], self.r, *two) for two in itertools.combinations(parts, 2))
+        ]
+        for losing in apart:
+            room = self.n_cells - len(losing) if self._replaced else 0
+            for gaining in [parts for parts in apart if len(parts) <= room] or [()]:
+                if max(len(losing), len(gaining)) > 1:
+                    yield losing, gaining
+
+
+def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:
+    """Upper bounds on the deltas at `0, step, ..., step * (points - 1)`, from Rényi divergences at some orders."""
+    divergences = np.array([renyi(order) for order in _ORDERS.tolist()])
+    return np.exp([_log_delta(divergences, i * step) for i in range(points)])
+
+
+def _log_delta(divergences: Array, epsilon: float) -> float:
+    """The least of :func:`log_delta_at` over `_ORDERS`."""
+    above = _ORDERS - 1
+    return float(np.minimum(above * (divergences - epsilon + np.log(above)) - _ORDERS * np.log(_ORDERS), 0.0).min())
+
+
+def gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, records: int) -> float:
+    """The largest sum of divergences of cells that gain so many records together; a bound for very many.
+
+    Parameters
+    ----------
+    order : float
+    cells : tuple of float
+        The smallest of their prior parameters, in rising order.
+    n_cells : int
+        How many cells there are.
+    r : float
+    records : int
+
+    References
+    ----------
+    Theory, section 6: the larger part of a partition belongs into the cell with the smaller parameter.
+    """
+    if records > _MOST_SPREAD:
+        return _many_gains(order, cells, n_cells, r, records)
+    known = [[renyi_add(order, a, k * r) for k in range(1, records // i + 1)] for i, a in enumerate(cells, 1)]
+    return max(
+        math.fsum(known[i][k - 1] for i, k in enumerate(spread))
+        for spread in partitions(records, min(len(cells), n_cells))
+    )
+
+
+def _many_gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, records: int) -> float:
+    """A bound for any number of records, of any size.
+
+    The divergence of a gain is first convex and then concave in its size. So no way to share is better than equal
+    shares of the real numbers, and no share better than the one with the most divergence for its size.
+    """
+    a, gain = cells[0], records * r
+    if cells[-1] >= _ALWAYS_TOGETHER:
+        # What lies in cells of 1/2 and more does most in one of them.
+        n_cells = min(n_cells, 1 + sum(cell < _ALWAYS_TOGETHER for cell in cells))
+    together, steepest = renyi_add(order, a, gain), _steepest(order, a)
+    if gain <= steepest or n_cells == 1:
+        return together
+    share = max(gain / min(records, n_cells), steepest)
+    return max(together, gain / share * renyi_add(order, a, share))
+
+
+@lru_cache(maxsize=512)
+def _steepest(order: float, a: float) -> float:
+    """The gain that has the most divergence for its size, in a cell with prior parameter below 1/2."""
+
+    def rises(gain: float) -> bool:
+        end = max(order, 1 + 1e-6)
+        slope = end * float(digamma(a + end * gain) - digamma(a + gain)) / (end - 1)
+        return slope * gain > renyi_add(end, a, gain)
+
+    low, high = math.log(a) - 20, math.log(a) + 30
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rises(math.exp(middle)) else (low, middle)
+    return math.exp(high)
