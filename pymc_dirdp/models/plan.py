@@ -152,7 +152,10 @@ def plan(
     weights: Mapping[str, float] | None = None,
     disjoint: Iterable[Iterable[str]] | None = None,
 ) -> Plan:
-    """Calibrate the mechanisms for a model without reading an observation.
+    """Calibrate the mechanisms for a model before any observation is counted.
+
+    Observed values are compared with each other and with numbers of trials, to refuse a model that would publish them
+    or that leaves open whose records it holds. No number of a plan depends on them.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
     # Under add-remove, and where people hold privately many records, no number of trials is used but that of a unit.
     used = stated.max_records_per_person is None and (relation.records_are_public or bool(stated.unit))
     for observed in observations if used else ():
-        source = _source(observed, observations, model, stated, ())
+        source = _source(observed, observations, model, stated)
         if source is not None:
             raise refusal(
                 observed.name,
@@ -59,7 +59,6 @@ def _source(
     observations: Sequence[Observation],
     model: pm.Model,
     stated: Stated,
-    asked: tuple[str, ...],
 ) -> str | None:
     """The observed variable that the number of trials comes from; None if it is public."""
     if observed.trials is None or observed.name in stated.public_n:
@@ -69,12 +68,10 @@ def _source(
         # Counts have to add up to `n`, so however it is written it says no more than the total of the table.
         return None
     source, _ = origin(trials, through_rounding=True)
-    # The total of complete counts is the total of their own number of trials, and that is all that is used of `n`,
-    # unless it says how many records a person holds. It is how naive Bayes on counts is written: the records of a
-    # feature, class by class, are as many as the class counts say.
-    if not stated.unit and any(
-        _is_complete(other, source, observations, model, stated, (*asked, observed.name)) for other in observations
-    ):
+    # Complete counts add up to their own number of trials, which is checked in its turn, and the total is all that is
+    # used of `n`, unless it says how many records a person holds. It is how naive Bayes on counts is written: the
+    # records of a feature, class by class, are as many as the class counts say.
+    if not stated.unit and any(_is_complete(other, source) for other in observations):
         return None
     graph = list(values_read(trials))
     for other in observations:
@@ -124,18 +121,9 @@ def _is_array(variable: Variable) -> bool:  # type: ignore[type-arg]
     return isinstance(variable, Constant | SharedVariable) and isinstance(variable.type, TensorType)
 
 
-def _is_complete(
-    other: Observation,
-    array: Variable,  # type: ignore[type-arg]
-    observations: Sequence[Observation],
-    model: pm.Model,
-    stated: Stated,
-    asked: tuple[str, ...],
-) -> bool:
-    """Whether the array is the counts of all categories of a variable whose own number of trials is public."""
-    if not other.kind.core or other.name in asked or not _is_array(array) or not same_data(array, other.stored):
-        return False
-    return _source(other, observations, model, stated, asked) is None
+def _is_complete(other: Observation, array: Variable) -> bool:  # type: ignore[type-arg]
+    """Whether the array is the counts of all categories of a variable."""
+    return bool(other.kind.core) and _is_array(array) and same_data(array, other.stored)
 
 
 def _refuse_rows_of_records(observations: Sequence[Observation], stated: Stated) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import pymc_dirdp as pmd
 from pymc_dirdp.allocation import shares
+from pymc_dirdp.privacy.contribution import Contribution
 
 RENYI = pmd.RenyiDP(order=4, epsilon=0.6)
 TCDP = pmd.TruncatedCDP(rho=0.05, omega=6.0)
@@ -127,11 +128,11 @@ def test_a_parameter_that_is_used_twice_needs_a_word_about_whose_records():
     with pytest.raises(pmd.UnsupportedModelError, match="'p' is used twice: 'x' and 'y'"):
         twice()
     apart, _ = twice(disjoint=[["x"], ["y"]])
-    assert apart.parts[0].mechanism.contribution == 1
+    assert Contribution.of(apart.parts[0].mechanism.contribution) == Contribution()
     # The whole budget: a person feeds one of the two.
     assert apart.parts[0].mechanism.epsilon(1e-6) > 0.98
     both, model = twice(contribution=2)
-    assert both.parts[0].mechanism.contribution == 2
+    assert Contribution.of(both.parts[0].mechanism.contribution) == Contribution(2)
     assert both.composition.satisfies(APPROX)
     release = pmd.sample(both, model)
     assert "at most 2 records" in str(pmd.report(release))

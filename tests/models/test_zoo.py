@@ -5,6 +5,7 @@ how many records a person holds in a block of cells, the pattern of the table's 
 records. `is_asked` gives words of the question; `is_refused` words of the refusal.
 """
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -707,8 +708,14 @@ def one_array_for_two_groups():
     return model
 
 
+@functools.cache
+def built(build):
+    """Each model once: nothing here changes it."""
+    return build()
+
+
 def reading(animal):
-    model = animal.build()
+    model = built(animal.build)
     nothing = {"unit": None, "contribution": None, "public_n": (), "max_records_per_person": None, "disjoint": None}
     return read(tables(model), model, stated(**nothing | animal.said), adjacency_named(animal.relation)), model
 
