@@ -44,7 +44,7 @@ def releases(mechanism: Mechanism | BlackBox, counts: Array, n: int, rng: np.ran
     """
     match mechanism:
         case DirichletMechanism():
-            return mechanism.sample(counts, draws=n, random_seed=rng)
+            return mechanism.sample(counts, draws=n, sampler="fast", random_seed=rng)
         case SimplexMechanism():
             protected = range(mechanism.domain.n_protected)
             return mechanism.sample(counts, protected=protected, draws=n, random_seed=rng)
