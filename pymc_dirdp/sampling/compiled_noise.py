@@ -43,13 +43,13 @@ def fill(
     drawn = np.empty(noise.size, dtype=np.int64)
     while done < noise.size:
         if fits:
-            start = done
-            done, used, answer = compiled_draws()(*numbers, bits.ahead(least), drawn, done)
+            start, words = done, bits.ahead(least)
+            done, used, answer = compiled_draws()(*numbers, words, drawn, done)
             noise[start:done] = drawn[start:done].tolist()
             bits.spend(used)
             # A draw that ran out of words starts again from its own first one, with more words behind it. To throw
             # them away would favour short draws.
-            least = bits.ahead().size + 1 if answer == _NO_WORDS else 1
+            least = words.size - used + 1 if answer == _NO_WORDS else 1
         if not fits or answer == _TOO_LARGE:
             noise[done] = draw(bits.uniform)
             done += 1
