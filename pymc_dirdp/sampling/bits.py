@@ -92,7 +92,7 @@ class Bits:
 
     def _word(self) -> int:
         if self._spent >= len(self._listed) or self._forks != _forks:
-            self._words, self._spent = self.ahead(), 0
+            self.ahead()
             self._listed = self._words.tolist()
         word = self._listed[self._spent]
         self._spent += 1

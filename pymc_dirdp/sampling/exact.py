@@ -163,7 +163,8 @@ def exact_dirichlet(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int
 def positive_frequencies(synthetic: Integers, steps: int) -> Array:
     """Frequencies `(2 c + 1) / (2 m + d)` of the counts c of an urn of m steps: positive, and a public map of them.
 
-    With 1/2 added to a count the logarithm of a frequency has a bias of the order `1 / (m y)**2` only.
+    With 1/2 added, the mean of `log(c + 1/2)` given y is `log(m y) + 1 / (2 m)` up to the order `1 / (m y)**2`: what
+    remains is the same for all categories and falls out of their ratios.
 
     Parameters
     ----------

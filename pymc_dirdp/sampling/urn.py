@@ -17,8 +17,8 @@ Integers = NDArray[np.int64]
 
 # Up to so many steps in all, half a second, Python is faster than importing a compiler.
 _STEPS_IN_PYTHON = 10**6
-# The compiled walk counts in 64-bit integers, and holds two words of a fraction.
-_MOST_WHOLE, _MOST_DIGITS = 2**62, 128
+# The compiled walk counts in 64-bit integers, and holds numbers of two words.
+_MOST_RECORDS, _TWO_WORDS = 2**62, 128
 
 
 def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, bits: Bits) -> Integers:
@@ -52,8 +52,8 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
     away depends on it too, and so does the running time: the counts are not safe from somebody who can measure these.
 
     Ten thousand steps take about 5 ms in Python. Above a million steps in all the urn is compiled, which takes one to
-    two seconds once; then a million steps take about 0.03 s. From the same words both make the same draws. What does
-    not fit into 64-bit integers, parameters below 1e-22 or above 1e18, stays in Python.
+    two seconds once; then a million steps take about 0.02 s. From the same words both make the same draws. What does
+    not fit into a few words, as when the sum of the parameters is 1e22 times the least of them, stays in Python.
 
     References
     ----------
@@ -63,7 +63,10 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
     large = draws * len(rows) * steps > _STEPS_IN_PYTHON
     for i, row in enumerate(rows):
         cumulative = list(accumulate(row))
-        if large and digits <= _MOST_DIGITS and (cumulative[-1] >> digits) + steps < _MOST_WHOLE:
+        fits = (
+            max(digits, cumulative[-1].bit_length()) < _TWO_WORDS and (cumulative[-1] >> digits) + steps < _MOST_RECORDS
+        )
+        if large and fits:
             _compiled(cumulative, digits, steps, bits, counts[:, i])
         else:
             for draw in range(draws):
@@ -74,10 +77,11 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
 def _in_python(cumulative: list[int], digits: int, steps: int, bits: Bits) -> Integers:
     """Counts of one draw."""
     uniform, total, one = bits.uniform, cumulative[-1], 1 << digits
-    # Every earlier record is a cell of size 1, and the weights lie on the cells behind them, of which the last may be
-    # covered in part. A place there that is not covered is drawn again.
+    # The first record comes from the weights. Later every earlier record is a cell of size 1, and the weights lie on
+    # the cells behind them, of which the last may be covered in part. A place that is not covered is drawn again.
     cells = -(-total // one)
-    records: list[int] = []
+    # The first category whose cumulative weight exceeds the point.
+    records = [bisect_right(cumulative, uniform(total))]
     while len(records) < steps:
         earlier = len(records)
         cell = uniform(earlier + cells)
@@ -86,29 +90,37 @@ def _in_python(cumulative: list[int], digits: int, steps: int, bits: Bits) -> In
         else:
             point = ((cell - earlier) << digits) + uniform(one)
             if point < total:
-                # The first category whose cumulative weight exceeds the point.
                 records.append(bisect_right(cumulative, point))
     return np.bincount(records, minlength=len(cumulative))
 
 
 def _compiled(cumulative: list[int], digits: int, steps: int, bits: Bits, counts: Integers) -> None:
     """Counts of all draws, added to `counts`, shape (draws, d)."""
-    whole = np.array([c >> digits for c in cumulative], dtype=np.int64)
-    words = -(-digits // 64)
-    # The digits behind the point as the leading bits of 128.
-    behind = [(c & (1 << digits) - 1) << 128 - digits for c in cumulative]
-    high, low = (np.array([b >> shift & 2**64 - 1 for b in behind], dtype=np.uint64) for shift in (64, 0))
+    length = (cumulative[-1] - 1).bit_length()
+    # Numbers as the leading bits of three words, as `Bits.uniform` makes them.
+    first = _three_words([c << 192 - length for c in cumulative])
+    later = _three_words([c << 128 - digits for c in cumulative])
+    cells = -(-cumulative[-1] >> digits)
+    first_words, later_words = -(-length // 64), -(-digits // 64)
     walk, records, done = compiled_walk(), np.empty(steps, dtype=np.int32), 0
     while done < len(counts) * steps:
-        done, used = walk(whole, high, low, words, bits.ahead(1 + words), records, counts, done)
+        words = bits.ahead(max(first_words, 1 + later_words))
+        done, used = walk(first, first_words, later, later_words, cells, words, records, counts, done)
         bits.spend(used)
 
 
+def _three_words(numbers: list[int]) -> Words:
+    """Numbers below 2**192, shape (3, n). All that is looked at in the number 2**192 is that it is above all others."""
+    cut = [min(number, 2**192 - 1) for number in numbers]
+    return np.array([[number >> shift & 2**64 - 1 for number in cut] for shift in (128, 64, 0)], dtype=np.uint64)
+
+
 def _walk(
-    whole: Integers,
-    high: Words,
-    low: Words,
-    fraction: int,
+    first: Words,
+    first_words: int,
+    later: Words,
+    later_words: int,
+    cells: int,
     words: Words,
     records: NDArray[np.int32],
     counts: Integers,
@@ -118,10 +130,13 @@ def _walk(
 
     Parameters
     ----------
-    whole, high, low : array of int64, of uint64 and of uint64, shape (d,)
-        Cumulative weights: their whole part, and 128 binary digits behind the point.
-    fraction : int
-        How many words the digits behind the point take: 0, 1 or 2.
+    first, later : array of uint64, shape (3, d)
+        Cumulative weights for the first record, with the first bit of the total in front; and for the later ones, with
+        the whole part in the first word.
+    first_words, later_words : int
+        How many random words they are compared with. For the later ones, behind the cell.
+    cells : int
+        Cells that the weights lie on.
     words : array of uint64, shape (n,)
     records : array of int32, shape (steps,)
         Categories of the records of the draw in progress. Kept between calls.
@@ -136,48 +151,29 @@ def _walk(
     used : int
         Words that were spent. The next step starts with the first that was not.
     """
-    draws, steps, used = counts.shape[0], records.size, 0
-    draw, earlier = done // steps, done % steps
-    cells = whole[-1]
-    if high[-1] != 0 or low[-1] != 0:
-        cells += 1
-    length = 0
-    while draw < draws and used + 1 + fraction <= words.size:
-        last = earlier + cells - 1
-        while last >> length > 0:
-            length += 1
-        cell = np.int64(0)
-        if length > 0:
+    draws, d, steps, used = counts.shape[0], counts.shape[1], records.size, 0
+    draw, earlier, length = done // steps, done % steps, 0
+    need = max(first_words, 1 + later_words)
+    while draw < draws and used + need <= words.size:
+        if earlier == 0:
+            category = _category(first, words, used, first_words, np.uint64(0), 0)
+            used += first_words
+        else:
+            last = earlier + cells - 1
+            while last >> length > 0:
+                length += 1
             cell = np.int64(words[used] >> np.uint64(64 - length))
             used += 1
             if cell > last:
                 continue
-        if cell < earlier:
-            category = np.int64(records[cell])
-        else:
-            cell -= earlier
-            first = second = np.uint64(0)
-            if fraction > 0:
-                first = words[used]
-                used += 1
-            if fraction > 1:
-                second = words[used]
-                used += 1
-            category, end = np.int64(0), np.int64(whole.size)
-            while category < end:
-                middle = (category + end) // 2
-                if whole[middle] != cell:
-                    above = whole[middle] > cell
-                elif high[middle] != first:
-                    above = high[middle] > first
-                else:
-                    above = low[middle] > second
-                if above:
-                    end = middle
-                else:
-                    category = middle + 1
-            if category == whole.size:
-                continue
+            if cell < earlier:
+                category = int(records[cell])
+            else:
+                category = _category(later, words, used, later_words, np.uint64(cell - earlier), 1)
+                used += later_words
+        # No weight covers the place.
+        if category == d:
+            continue
         records[earlier] = category
         counts[draw, category] += 1
         earlier += 1
@@ -186,10 +182,34 @@ def _walk(
     return draw * steps + earlier, used
 
 
+def _category(cumulative: Words, words: Words, at: int, count: int, cell: np.uint64, skip: int) -> int:
+    """The first category whose cumulative weight exceeds the number: the cell, if one is skipped, and the words."""
+    low, high = 0, cumulative.shape[1]
+    while low < high:
+        middle = (low + high) // 2
+        above = False
+        for place in range(3):
+            value = np.uint64(0)
+            if place < skip:
+                value = cell
+            elif place < skip + count:
+                value = words[at + place - skip]
+            if cumulative[place, middle] != value:
+                above = cumulative[place, middle] > value
+                break
+        if above:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 @cache
 def compiled_walk() -> Callable[..., tuple[int, int]]:
     """The walk, compiled at the first call."""
-    words = "Array(uint64, 1, 'C', readonly=True)"
+    words, weights = "Array(uint64, 1, 'C', readonly=True)", "uint64[:, ::1], int64"
     return compiled(
-        f"UniTuple(int64, 2)(int64[::1], {words}, {words}, int64, {words}, int32[::1], int64[:, :], int64)", _walk
+        f"UniTuple(int64, 2)({weights}, {weights}, int64, {words}, int32[::1], int64[:, :], int64)",
+        _walk,
+        _category,
     )

@@ -34,11 +34,14 @@ class Scripted:
     """Answers to `uniform` that are written down."""
 
     def __init__(self, answers, cells):
-        self.answers, self.cells, self.step, self.behind = iter(answers), cells, -1, False
+        self.answers, self.cells, self.step, self.behind = iter(answers), cells, None, False
 
     def uniform(self, n):
         self.n = n
-        if not self.behind:
+        # The first record comes from the weights at once.
+        if self.step is None:
+            self.step = 0
+        elif not self.behind:
             if n - self.cells == self.step:
                 raise AgainError
             self.step = n - self.cells
@@ -46,7 +49,7 @@ class Scripted:
         if answer is None:
             raise EOFError
         # Behind the earlier records lie the weights, and there a second number is asked for.
-        self.behind = not self.behind and answer >= self.step
+        self.behind = not self.behind and 0 < self.step <= answer
         return answer
 
 
@@ -116,9 +119,12 @@ def test_neighbours_reach_the_same_tables():
         ([[1, 1]], 0, 20_000, 2),
         ([[1, 10**6, 3, 1]], 0, 50, 40),
         ([[2**60, 2**61, 5]], 20, 300, 5),
-        ([[2**64 - 1, 1]], 64, 300, 5),
+        ([[2**63 - 1, 1], [1, 2**64 - 1]], 64, 300, 5),
+        ([[2**64, 2**64]], 65, 300, 5),
+        ([[1, 1]], 100, 300, 5),
         ([[2**70, 3, 2**66]], 66, 300, 5),
-        ([[2**128 - 1, 5 * 2**127, 1]], 128, 300, 5),
+        ([[2**126 - 1, 2**126 - 10, 3]], 127, 300, 5),
+        ([[2**126 - 1, 2**126 - 10, 3]], 80, 300, 5),
         # What does not fit into 64 bits, or into two words, stays in Python.
         ([[2**130, 2**131]], 60, 50, 5),
         ([[2**140, 2**139]], 141, 50, 5),
@@ -160,7 +166,8 @@ def test_every_category_can_be_reached(d, monkeypatch):
 
             class Given(Bits):
                 def ahead(self, least=1, word=point << 64 - length):
-                    return np.array([word] * 3, dtype=np.uint64)
+                    self._words = np.array([word] * 3, dtype=np.uint64)
+                    return self._words
 
             for steps_in_python in (10**6, 0):
                 monkeypatch.setattr(module, "_STEPS_IN_PYTHON", steps_in_python)
@@ -187,7 +194,14 @@ def test_the_law_is_that_of_the_doubles_given():
     alpha, r = [0.1, 0.7], 0.0878
     total = Fraction(r) * 1000 + sum(map(Fraction, alpha))
     synthetic_counts(alpha, r, [400, 600], steps=1, draws=1, bits=Recorded(1))
-    assert seen["first"] == math.ceil(total)
+    assert seen["first"] == total * max(Fraction(x).denominator for x in [*alpha, r])
+
+
+def test_tiny_parameters_take_no_longer():
+    """One category takes all; a first record that waited for its place among the cells would wait a billion times."""
+    seen = synthetic_counts(np.full((200, 3), 1e-12), 1.0, np.zeros((200, 3)), steps=20, draws=1, bits=Bits(1))
+    assert np.all(seen.max(axis=-1) == 20)
+    assert len(set(seen.argmax(axis=-1).ravel())) == 3
 
 
 def test_draws_and_rows_are_independent():
