@@ -4,12 +4,12 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import final
 
-from numpy import float64
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -17,19 +17,16 @@ from pymc_dirdp.privacy.unit import dominating_pair
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet
-from pymc_dirdp.sampling.fast import dirichlet
-from pymc_dirdp.sampling.rationals import Rationals, rounded
+from pymc_dirdp.sampling.fast import fast_dirichlet
 
 __all__ = ["SAMPLERS", "DirichletMechanism"]
 
-Array = NDArray[float64]
+Array = NDArray[np.float64]
 
-SAMPLERS = ("fast", "exact")
+SAMPLERS = ("exact", "fast")
 
 # Of the exact sampler, for a table: more would take a minute. And where the number of records is private.
-_MOST_STEPS, _FEWEST_STEPS, _UNKNOWN_STEPS = 100_000_000, 10_000, 1_000_000
-# Where the number of records is private no bound may depend on it; no table of people is larger.
-_MOST_PRIVATE_RECORDS = 2**34
+_MOST_STEPS, _UNKNOWN_STEPS = 100_000_000, 1_000_000
 
 
 @final
@@ -150,7 +147,7 @@ class DirichletMechanism(Mechanism):
         counts: ArrayLike,
         *,
         draws: int = 1,
-        sampler: str = "fast",
+        sampler: str = "exact",
         random_seed: Seed = None,
         steps: int | None = None,
     ) -> Array:
@@ -162,66 +159,57 @@ class DirichletMechanism(Mechanism):
             The secret. Errors never show it.
         draws : int, default 1
             Number of draws, at least 1.
-        sampler : {"fast", "exact"}, default "fast"
-            `"fast"` draws in floating point with NumPy: nearly the law that the curves are about, and how nearly is not
-            proved. `"exact"` draws whole numbers from a Pólya urn with bits of the operating system; nothing is
-            rounded on the way from the counts. Its output lies on a grid of `1 / steps`; a component may be exactly 0.
+        sampler : {"exact", "fast"}, default "exact"
+            `"exact"` draws whole numbers from a Pólya urn; nothing is rounded on the way from the counts. With c
+            records of `steps` in a category, its component is the public number `(2 c + 1) / (2 steps + d)`.
+            `"fast"` draws in floating point with NumPy and rounds to a public grid of `2**-32`: nearly the law that
+            the curves are about, and how nearly is not proved.
         random_seed : int, SeedSequence, Generator or None
-            None takes entropy from the operating system. Anything else is for tests: the draw can be computed again.
+            None takes the bits of the operating system, for `"fast"` as the key of a generator. Anything else is for
+            tests: the draw can be computed again.
         steps : int, optional
             Of the urn, for `"exact"`: public. By default as :meth:`default_steps` says.
 
         Returns
         -------
         y : array, shape ``(draws, *alpha.shape)``
-            At least 0, and positive for `"fast"`; the last axis sums to 1 up to rounding.
+            Positive; the last axis sums to 1 up to rounding.
 
         References
         ----------
         Theory, section 11, for the exact sampler.
         """
         draws = integer(1, draws=draws)
-        rationals = self.check(counts, sampler=sampler, steps=steps)
-        if rationals is not None:
-            table = checked_counts(counts, self.alpha.shape, self.min_count)
-            return exact_dirichlet(rationals, table, draws=draws, bits=Bits(random_seed))
-        return dirichlet(self.concentration(counts), draws, generator(random_seed))
-
-    def check(self, counts: ArrayLike, *, sampler: str = "fast", steps: int | None = None) -> Rationals | None:
-        """Raise every error that :meth:`sample` would raise, before anything is paid for. Same arguments.
-
-        Returns
-        -------
-        rationals : Rationals or None
-            For `"exact"`: `r` and `alpha` as they are used, public numbers.
-        """
+        self.check(counts, sampler=sampler, steps=steps)
         table = checked_counts(counts, self.alpha.shape, self.min_count)
-        if one_of(SAMPLERS, sampler=sampler) == "fast":
-            if steps is not None:
-                raise ArgumentError("steps is for sampler='exact'.")
-            return None
-        size = int(table.sum()) if adjacency_named(self.adjacency).records_are_public else None
-        rationals = rounded(
-            self.alpha,
-            self.r,
-            steps=integer(1, steps=self.default_steps(size) if steps is None else steps),
-            most_records=_MOST_PRIVATE_RECORDS if size is None else size,
-        )
-        if size is None and table.sum(axis=-1).max() > _MOST_PRIVATE_RECORDS:
-            raise DataError(f"Some row holds more than {_MOST_PRIVATE_RECORDS} records. Use sampler='fast'.")
-        return rationals
+        if sampler == "fast":
+            return fast_dirichlet(self.concentration(counts), draws, generator(random_seed))
+        if steps is None:
+            public = adjacency_named(self.adjacency).records_are_public
+            steps = self.default_steps(int(table.sum()) if public else None)
+        return exact_dirichlet(self.alpha, self.r, table, steps=steps, draws=draws, bits=Bits(random_seed))
+
+    def check(self, counts: ArrayLike, *, sampler: str = "exact", steps: int | None = None) -> None:
+        """Raise every error that :meth:`sample` would raise, before anything is paid for. Same arguments."""
+        checked_counts(counts, self.alpha.shape, self.min_count)
+        if one_of(SAMPLERS, sampler=sampler) == "fast" and steps is not None:
+            raise ArgumentError("steps is for sampler='exact'.")
+        if steps is not None:
+            integer(1, steps=steps)
 
     def default_steps(self, n_records: int | None) -> int:
         """Public number of steps of the exact sampler, so that its grid adds 1 % to the variance of a draw.
 
-        `100 * (r * n_records + largest row sum of alpha)`; at least 10,000, and at most 10,000,000 in a row and
-        100,000,000 in a table. Beyond, the grid adds `u0 / steps` for a row whose parameters add up to `u0`.
+        `100 * (r * n_records + largest row sum of alpha)`, and at most 10,000,000 in a row and 100,000,000 in a table;
+        but 10,000 and `50 * d` at least. What the grid adds in any case is in
+        :func:`pymc_dirdp.sampling.exact.grid_share`.
 
         Parameters
         ----------
         n_records : int or None
             The public number of records; None, where it is private, takes a million steps.
         """
-        wanted = _UNKNOWN_STEPS if n_records is None else default_steps(self.alpha, self.r, n_records)
+        least = default_steps(np.ones(self.alpha.shape[-1]), 1.0, 0)
+        wanted = max(least, _UNKNOWN_STEPS) if n_records is None else default_steps(self.alpha, self.r, n_records)
         n_rows = int(self.alpha.size) // int(self.alpha.shape[-1])
-        return min(wanted, max(_FEWEST_STEPS, _MOST_STEPS // n_rows))
+        return min(wanted, max(least, _MOST_STEPS // n_rows))

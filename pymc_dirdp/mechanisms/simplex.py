@@ -16,7 +16,7 @@ from pymc_dirdp.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.roots import log_excess, safe_root
 from pymc_dirdp.sampling.entropy import Seed, generator
-from pymc_dirdp.sampling.fast import dirichlet
+from pymc_dirdp.sampling.fast import fast_dirichlet
 from pymc_dirdp.simplex_domain import SimplexDomain
 
 __all__ = ["SimplexMechanism"]
@@ -147,7 +147,7 @@ class SimplexMechanism(Mechanism):
         draws : int, default 1
             Number of draws, at least 1.
         sampler : {"fast"}, default "fast"
-            `"fast"` draws in floating point with NumPy.
+            `"fast"` draws in floating point with NumPy and rounds to a public grid of `2**-32`.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -157,7 +157,7 @@ class SimplexMechanism(Mechanism):
         """
         one_of(("fast",), sampler=sampler)
         vector = self._checked(p, protected)
-        return dirichlet(self.k * vector, integer(1, draws=draws), generator(random_seed))
+        return fast_dirichlet(self.k * vector, integer(1, draws=draws), generator(random_seed))
 
     def variance(self, p: float) -> float:
         """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""

@@ -9,11 +9,13 @@ import xarray as xr
 
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
 from pymc_dirdp.models.plan import Plan, PlannedTable
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.sampling.entropy import Seed, randomness
+from pymc_dirdp.sampling.exact import grid_share
 from pymc_dirdp.scoring import losses, predicted_data
 from pymc_dirdp.utility import PriorExpectedKL, effective_records
 
@@ -35,8 +37,8 @@ _FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
 
 def described(chosen: Plan, composition: PrivacyCurves, *, sampler: str, seeded: bool = False) -> dict[str, xr.Dataset]:
     """The groups of a release that follow from its plan, by path."""
-    groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler, seeded) for part in chosen.parts}
-    return groups | {"/privacy": _privacy(chosen, composition), "/utility": _utility(chosen)}
+    groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler, random_seed) for part in chosen.parts}
+    return groups | {"/privacy": _privacy(chosen, composition), "/utility": _utility(chosen, sampler)}
 
 
 def dim_name(name: str, axis: int, dim: str | None) -> str:
@@ -65,7 +67,7 @@ def cell_dims(table: Table) -> list[str]:
     return [*dims, f"{table.name}_outcome"] if table.family == "beta" else dims
 
 
-def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, seeded: bool) -> xr.Dataset:
+def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed) -> xr.Dataset:
     table, mechanism = part.table, part.mechanism
     dims = cell_dims(table)
     coords = {f"{dim}_labels" if dim in _FACTS else dim: values for dim, values in labels(table).items()} | (
@@ -81,7 +83,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, seeded: bool) -> 
         "objective": chosen.objective,
         "sampler": sampler,
         "arithmetic": _ARITHMETIC.get(sampler, ""),
-        "randomness": "seed" if seeded else "operating system",
+        "randomness": randomness(random_seed, sampler=sampler) if sampler in SAMPLERS else "",
         "contribution": Contribution.of(mechanism.contribution).to_json(),
     }
     variables: dict[str, Any] = {"prior": (dims, table.prior)}
@@ -126,9 +128,9 @@ def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
     )
 
 
-def _utility(chosen: Plan) -> xr.Dataset:
+def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
     """A priori numbers only: they use the prior, the mechanism and the number of records that was planned for."""
-    rows = {part.table.name: _expected(part, chosen.strategy) for part in chosen.parts}
+    rows = {part.table.name: _expected(part, chosen.strategy) | _grid(part, sampler) for part in chosen.parts}
     names = list(next(iter(rows.values())))
     dataset = xr.Dataset(
         {name: ("table", np.array([row[name] for row in rows.values()])) for name in names},
@@ -138,6 +140,14 @@ def _utility(chosen: Plan) -> xr.Dataset:
     if any(part.n_records is None for part in chosen.parts):
         dataset.attrs["note"] = "no a priori loss without n_records, the size to plan for"
     return dataset
+
+
+def _grid(part: PlannedTable, sampler: str) -> dict[str, float]:
+    """What the grid of an exact draw adds to its error: the weight of the middle, and the share of the variance."""
+    if sampler != "exact" or part.n_records is None or not isinstance(part.mechanism, DirichletMechanism):
+        return {"grid_weight": np.nan, "grid_variance": np.nan}
+    share = grid_share(part.mechanism.alpha, part.mechanism.r, part.n_records, steps=exact_steps(part))
+    return {"grid_weight": share.weight, "grid_variance": share.variance}
 
 
 def _expected(part: PlannedTable, strategy: str) -> dict[str, float]:

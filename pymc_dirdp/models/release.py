@@ -120,7 +120,7 @@ def sample(
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
     _check_sampler(sampler, chosen)
     # All that can fail without the data comes before the ledger.
-    frame = described(chosen, composition, sampler=sampler, seeded=random_seed is not None)
+    frame = described(chosen, composition, sampler=sampler, random_seed=random_seed)
     released = tuple(part.table for part in chosen.parts)
     public = chosen.reading.sizes_are_public
     derived = derived_quantities(model, released, var_names, records_are_public=public)

@@ -273,7 +273,20 @@ def _utility(utility: xr.Dataset) -> tuple[tuple[str, str], ...]:
         lines.append(
             ("KL of the draw", f"{_range(estimate)} nats expected, from the frequencies{', by table' * several}")
         )
-    return tuple(lines)
+    return (*lines, *_grid(utility))
+
+
+def _grid(utility: xr.Dataset) -> Iterator[tuple[str, str]]:
+    """What the grid of an exact draw adds, where there is one."""
+    if not {"grid_weight", "grid_variance"} <= set(utility):
+        return
+    weight, variance = utility["grid_weight"].values, utility["grid_variance"].values
+    if np.any(np.isfinite(weight)):
+        yield (
+            "grid",
+            f"adds at most {100 * float(np.nanmax(variance)):.2g} % to the variance of a draw, and draws it to the "
+            f"middle by {100 * float(np.nanmax(weight)):.2g} %",
+        )
 
 
 def _range(values: NDArray[np.float64]) -> str:

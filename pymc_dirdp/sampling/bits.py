@@ -1,4 +1,4 @@
-"""Random bits for the exact sampler: raw 64-bit words."""
+"""Random bits for the exact samplers: whole 64-bit words, and uniform whole numbers of any size."""
 
 import os
 
@@ -14,6 +14,9 @@ Words = NDArray[np.uint64]
 # 64 kB at a time: few system calls, and little is fetched for nothing.
 _BLOCK = 2**13
 
+# How many forks lie between this process and the one that imported this module. Cheaper to ask than `os.getpid`.
+_forks = 0
+
 
 class Bits:
     """A stream of uniform 64-bit words that hands out each word once.
@@ -28,40 +31,82 @@ class Bits:
     -----
     Make one for each release. It is not meant to be shared between threads. It can't be copied or pickled, because the
     copy would hand out the same words again.
+
+    Examples
+    --------
+    >>> bits = Bits()
+    >>> 0 <= bits.uniform(10**30) < 10**30
+    True
     """
 
     def __init__(self, random_seed: Seed = None) -> None:
         self._rng = None if random_seed is None else generator(random_seed)
         self._words = np.empty(0, dtype=np.uint64)
-        self._process = os.getpid()
-
-    def ahead(self) -> Words:
-        """The words that come next: at least one, read-only. They stay ahead until they are spent."""
-        # After a fork both processes hold the same block. Using it in both would repeat one draw's randomness.
-        if self._words.size == 0 or self._process != os.getpid():
-            raw = os.urandom(8 * _BLOCK) if self._rng is None else self._rng.bytes(8 * _BLOCK)
-            self._words = np.frombuffer(raw, dtype=np.uint64)
-            self._process = os.getpid()
-        return self._words
-
-    def spend(self, used: int) -> None:
-        """Never hand out the first `used` words of :meth:`ahead` again."""
-        self._words = self._words[used:]
+        self._spent = 0
+        # The same words as Python integers, made when the first of them is wanted.
+        self._listed: list[int] = []
+        self._forks = _forks
 
     def uniform(self, n: int) -> int:
-        """A whole number from 0 to `n - 1`, each as likely as the others; no word is drawn where `n` is 1."""
-        if n == 1:
-            return 0
+        """A whole number, uniform on `0, ..., n - 1`: the leading bits of whole words, until they are below `n`.
+
+        Parameters
+        ----------
+        n : int
+            At least 1, of any size. For 1 no word is spent.
+        """
         length = (n - 1).bit_length()
-        words = -(-length // 64)
+        if length == 0:
+            return 0
+        if length <= 64:
+            shift = 64 - length
+            while (value := self._word() >> shift) >= n:
+                pass
+            return value
+        count = -(-length // 64)
         while True:
             value = 0
-            for _ in range(words):
-                value = value << 64 | int(self.ahead()[0])
-                self.spend(1)
-            value >>= 64 * words - length
+            for _ in range(count):
+                value = value << 64 | self._word()
+            value >>= 64 * count - length
             if value < n:
                 return value
 
+    def ahead(self, least: int = 1) -> Words:
+        """The words that come next: `least` of them or more, read-only. They stay ahead until they are spent."""
+        # After a fork both processes hold the same block. Using it in both would repeat one draw's randomness.
+        if self._forks != _forks:
+            self._spent, self._forks = self._words.size, _forks
+        left = self._words[self._spent :]
+        if left.size < least:
+            size = 8 * max(_BLOCK, least - left.size)
+            raw = os.urandom(size) if self._rng is None else self._rng.bytes(size)
+            left = np.concatenate([left, np.frombuffer(raw, dtype=np.uint64)])
+            left.flags.writeable = False
+            self._words, self._spent, self._listed = left, 0, []
+        return left
+
+    def spend(self, used: int) -> None:
+        """Never hand out the first `used` words of :meth:`ahead` again."""
+        self._spent += used
+
+    def _word(self) -> int:
+        if self._spent >= len(self._listed) or self._forks != _forks:
+            self.ahead()
+            self._listed = self._words.tolist()
+        word = self._listed[self._spent]
+        self._spent += 1
+        return word
+
     def __reduce__(self) -> str:
         raise TypeError("Bits cannot be copied or pickled: the copy would hand out the same random words again.")
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+# Windows has no forks.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

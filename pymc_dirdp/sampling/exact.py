@@ -1,31 +1,85 @@
 """Dirichlet draws on a grid, whose law is exact."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import at_least, integer, positive, positive_array
-from pymc_dirdp.errors import DataError
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.rationals import Rationals
-from pymc_dirdp.sampling.urn import row_totals, urn
+from pymc_dirdp.sampling.rationals import over_one_power
+from pymc_dirdp.sampling.urn import urn
 
-__all__ = ["default_steps", "exact_dirichlet", "synthetic_counts"]
+__all__ = [
+    "GridShare",
+    "default_steps",
+    "exact_dirichlet",
+    "grid_share",
+    "positive_frequencies",
+    "synthetic_counts",
+    "urn_counts",
+]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# The grid adds 1 % to the variance of the draw.
-_STEPS_PER_CONCENTRATION = 100
+# The grid adds 1 % to the variance of the draw, and its pull to the middle weighs 1 %.
+_STEPS_PER_CONCENTRATION, _STEPS_PER_CATEGORY = 100, 50
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 10_000_000
+# How far from a whole number a count that was read off a release may lie. Rounding leaves less than 1e-6.
+_SLACK = 1e-3
+
+
+@dataclass(frozen=True)
+class GridShare:
+    """What the grid of an exact release adds to the error of a Dirichlet draw. Public numbers.
+
+    Attributes
+    ----------
+    weight : float
+        `w = d / (2 m + d)`: the mean of a component is `(1 - w) p + w / d`, where p is that of the Dirichlet law.
+    variance : float
+        At most `u0 / m`: the variance of a component is `(1 - w)**2 (1 + u0 / m)` times that of the Dirichlet law.
+    """
+
+    weight: float
+    variance: float
+
+
+def grid_share(alpha: ArrayLike, r: float, n_records: int, *, steps: int) -> GridShare:
+    """What the grid adds to a Dirichlet draw, for the largest row that `n_records` records can make.
+
+    Parameters
+    ----------
+    alpha : array_like, shape (..., d)
+    r : float
+    n_records : int
+        A **public** number of records.
+    steps : int
+        Of the urn, `m`.
+
+    Returns
+    -------
+    share : GridShare
+
+    References
+    ----------
+    Theory, section 11: the counts of the urn have mean `m p` and variance `m p (1 - p) (u0 + m) / (u0 + 1)`.
+
+    Examples
+    --------
+    >>> grid_share([1, 1], 0.5, 196, steps=10_000).variance
+    0.01
+    """
+    wanted, m = positive_array(alpha=alpha), integer(1, steps=steps)
+    d = wanted.shape[-1]
+    return GridShare(weight=d / (2 * m + d), variance=_largest_concentration(wanted, r, n_records) / m)
 
 
 def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
     """How many synthetic records make a grid that adds at most 1 % to the variance of a Dirichlet draw.
-
-    A component with mean `p` of a row with total concentration `u0` has variance `p (1 - p) / (u0 + 1)`. On a grid of
-    `1 / steps` it is larger by the factor `1 + u0 / steps`.
 
     Parameters
     ----------
@@ -39,24 +93,32 @@ def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
     Returns
     -------
     steps : int
-        `100 * (r * n_records + largest row sum of alpha)`, but 10,000 at least, because steps are cheap, and
-        10,000,000 at most, because they are not free. Where a row's `u0` is above 100,000 the grid adds more than 1 %:
-        the share `u0 / steps`.
+        The largest of 10,000, `50 * d` and `100 * (r * n_records + largest row sum of alpha)`. The last is 10,000,000
+        at most, because steps are not free. Where a row's `u0` is above 100,000 the grid adds more than 1 %: the share
+        `u0 / steps` of :func:`grid_share`.
     """
-    largest = float(positive_array(alpha=alpha).sum(axis=-1).max())
-    largest += positive(r=r) * at_least(0, n_records=n_records)
-    return min(max(math.ceil(_STEPS_PER_CONCENTRATION * largest), _FEWEST_STEPS), _MOST_STEPS)
+    wanted = positive_array(alpha=alpha)
+    finer = min(_MOST_STEPS / _STEPS_PER_CONCENTRATION, _largest_concentration(wanted, r, n_records))
+    fewest = max(_STEPS_PER_CATEGORY * int(wanted.shape[-1]), _FEWEST_STEPS)
+    return max(math.ceil(_STEPS_PER_CONCENTRATION * finer), fewest)
 
 
-def synthetic_counts(rationals: Rationals, counts: ArrayLike, *, draws: int, bits: Bits) -> Integers:
-    """Tables of synthetic records, each row `Multinomial(steps, y)` of its own Dirichlet draw `y`.
+def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int, draws: int, bits: Bits) -> Integers:
+    """Tables of synthetic records, each row a Multinomial of its own draw from `Dirichlet(r * counts + alpha)`.
+
+    The doubles `alpha` and `r` are used as the rational numbers that they are: nothing is rounded on the way, so the
+    law is that of the pair given, to the last bit.
 
     Parameters
     ----------
-    rationals : Rationals
-        `alpha`, `r` and `steps`, from :func:`pymc_dirdp.sampling.rationals.rounded`.
+    alpha : array_like, shape (..., d)
+        Prior parameters, positive.
+    r : float
+        Concentration, positive.
     counts : array_like of whole numbers, shape of `alpha`
         The secret. Errors never show it.
+    steps : int
+        Records in every row of the synthetic table, at least 1. Must be public.
     draws : int
         Number of independent draws. A guarantee is for one of them.
     bits : Bits
@@ -65,50 +127,115 @@ def synthetic_counts(rationals: Rationals, counts: ArrayLike, *, draws: int, bit
     Returns
     -------
     synthetic : array of int, shape (draws, ..., d)
-        Each row adds up to `rationals.steps`. As a function of `y`, a draw has the guarantee of `y`.
+        Each row adds up to `steps`. As a function of `y`, a draw has the guarantee of `y`.
 
     Raises
     ------
     DataError
-        If the counts are not whole numbers of that shape, or a row holds more records than the public bound. Under
-        add-remove the second error tells that much about the data: choose a bound that no data set can reach.
+        If the counts are not whole numbers of that shape. Their size is no reason: it would tell about the data.
 
     References
     ----------
     Theory, section 11.
     """
-    weights = rationals.weights(_records(counts, rationals))
-    return urn(weights, rationals.denominator, steps=rationals.steps, draws=integer(1, draws=draws), bits=bits)
+    wanted = positive_array(alpha=alpha)
+    whole = _records(counts, wanted.shape)
+    (per_record, *prior), digits = over_one_power([positive(r=r), *wanted.ravel().tolist()])
+    weights = [per_record * c + a for c, a in zip(whole, prior, strict=True)]
+    d = wanted.shape[-1]
+    rows = [weights[start : start + d] for start in range(0, len(weights), d)]
+    table = urn(rows, digits, steps=integer(1, steps=steps), draws=integer(1, draws=draws), bits=bits)
+    return table.reshape(-1, *wanted.shape)
 
 
-def exact_dirichlet(rationals: Rationals, counts: ArrayLike, *, draws: int, bits: Bits) -> Array:
-    """Frequencies of :func:`synthetic_counts`: Dirichlet draws on a grid of `1 / steps`. Same arguments.
+def exact_dirichlet(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int, draws: int, bits: Bits) -> Array:
+    """Positive frequencies of :func:`synthetic_counts`: Dirichlet draws on a grid. Same arguments.
 
     Returns
     -------
     y : array, shape (draws, ..., d)
-        Each row sums to 1. The mean is that of the Dirichlet law, and the variance of every component is larger by the
-        factor `1 + u0 / steps`. **A component may be exactly 0.**
+        As :func:`positive_frequencies` says. :func:`grid_share` has its mean and variance beside those of the
+        Dirichlet law.
     """
-    frequencies: Array = synthetic_counts(rationals, counts, draws=draws, bits=bits) / rationals.steps
-    return frequencies
+    return positive_frequencies(synthetic_counts(alpha, r, counts, steps=steps, draws=draws, bits=bits), steps)
 
 
-def _records(counts: ArrayLike, rationals: Rationals) -> Integers:
+def positive_frequencies(synthetic: Integers, steps: int) -> Array:
+    """Frequencies `(2 c + 1) / (2 m + d)` of the counts c of an urn of m steps: positive, and a public map of them.
+
+    With 1/2 added, the mean of `log(c + 1/2)` given y is `log(m y) + 1 / (2 m)` up to the order `1 / (m y)**2`: what
+    remains is the same for all categories and falls out of their ratios.
+
+    Parameters
+    ----------
+    synthetic : array of int, shape (..., d)
+        Each row adds up to `steps`.
+    steps : int
+        Public, as the map is.
+
+    Returns
+    -------
+    y : array, shape (..., d)
+        Positive; each row sums to 1 up to rounding. :func:`urn_counts` is the way back.
+    """
+    y: Array = (2 * synthetic + 1) / (2 * steps + synthetic.shape[-1])
+    return y
+
+
+def urn_counts(y: ArrayLike, steps: int) -> Integers:
+    """The counts of the urn behind an exact release: the way back from :func:`positive_frequencies`.
+
+    Inference from a release uses these: their law given the data is Dirichlet-multinomial, exactly.
+
+    Parameters
+    ----------
+    y : array_like, shape (..., d)
+        All components of the release; those of a Beta variable are its two probabilities.
+    steps : int
+        Of the urn, from the release.
+
+    Returns
+    -------
+    counts : array of int, shape (..., d)
+        Each row adds up to `steps`.
+
+    Raises
+    ------
+    ArgumentError
+        If `y` does not lie on the grid of so many steps.
+
+    Examples
+    --------
+    >>> urn_counts([0.375, 0.625], steps=3)
+    array([1, 2])
+    """
+    released = positive_array(y=y)
+    m = integer(1, steps=steps)
+    places = ((2 * m + released.shape[-1]) * released - 1) / 2
+    counts = np.round(places)
+    if np.any(np.abs(places - counts) > _SLACK) or np.any(counts.sum(axis=-1) != m):
+        raise ArgumentError(
+            f"y is not on the grid of an exact release with steps={m}. Take steps from the release, and all components "
+            "of each row."
+        )
+    whole: Integers = counts.astype(np.int64)
+    return whole
+
+
+def _largest_concentration(alpha: Array, r: float, n_records: int) -> float:
+    return float(alpha.sum(axis=-1).max()) + positive(r=r) * at_least(0, n_records=n_records)
+
+
+def _records(counts: ArrayLike, shape: tuple[int, ...]) -> list[int]:
     """Counts as integers, or an error that says what is wrong with them and never what they are."""
     try:
         array = np.asarray(counts, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError("Expected counts to be an array of whole numbers.") from None
-    if array.shape != rationals.prior.shape:
-        raise DataError(f"Expected counts of shape {rationals.prior.shape}, the shape of alpha, got another shape.")
+    if array.shape != shape:
+        raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
     # Written so that a missing value fails.
     if not np.all((array >= 0) & (array == np.floor(array)) & (array <= 2.0**53)):
         raise DataError("Expected counts to be whole numbers from 0 to 2**53.")
-    whole = array.astype(np.int64)
-    if max(row_totals(whole)) > rationals.most_records:
-        raise DataError(
-            f"Some row holds more than most_records={rationals.most_records} records. The exact sampler needs a public "
-            "bound on them: pass a larger most_records, one that no data set can exceed."
-        )
+    whole: list[int] = array.astype(np.int64).ravel().tolist()
     return whole

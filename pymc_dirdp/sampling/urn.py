@@ -1,155 +1,215 @@
 """The Pólya urn: Dirichlet-multinomial counts from whole numbers and random bits alone."""
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.sampling.bits import Bits, Words
+from pymc_dirdp.sampling.compiling import compiled
 
-__all__ = ["row_totals", "urn"]
+__all__ = ["urn"]
 
 Integers = NDArray[np.int64]
 
-_LARGEST_WORD = np.uint64(2**64 - 1)
-# What a step adds up stays below this, so that no sum of 64-bit integers overflows.
-_LIMIT = 2**63
+# Up to so many steps in all, half a second, Python is faster than importing a compiler.
+_STEPS_IN_PYTHON = 10**6
+# The compiled walk counts in 64-bit integers, and holds numbers of two words.
+_MOST_RECORDS, _TWO_WORDS = 2**62, 128
 
 
-def urn(weights: Integers, denominator: int, *, steps: int, draws: int, bits: Bits) -> Integers:
-    """Counts from the Dirichlet-multinomial law with parameters `weights / denominator`, exactly.
+def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, bits: Bits) -> Integers:
+    """Counts from the Dirichlet-multinomial law with parameters `rows / 2**digits`, exactly.
 
     Step `j` of the urn copies one of the `j - 1` earlier records, or draws a new one from the weights. The counts of
     all steps have the law of a table of `steps` synthetic records, `Multinomial(steps, y)` with
-    `y ~ Dirichlet(weights / denominator)`. No floating-point number takes part.
+    `y ~ Dirichlet(rows / 2**digits)`. No floating-point number takes part, and no size is refused.
 
     Parameters
     ----------
-    weights : array of int, shape (..., d)
-        Whole numbers, at least 1. The secret; errors never show it.
-    denominator : int
-        At least 1.
+    rows : sequence of sequences of int
+        Weights, at least 1: a row for each row of the table. The secret.
+    digits : int
+        Binary digits of the weights behind the point.
     steps : int
         Records in every row, at least 1. Must be public.
     draws : int
         Number of independent draws.
     bits : Bits
-        Where the randomness comes from. Rows and draws take their words one after the other.
+        Where the randomness comes from. Rows take their words one after the other, and so do the draws of a row.
 
     Returns
     -------
-    counts : array of int, shape (draws, ..., d)
+    counts : array of int, shape (draws, rows, d)
         Each row adds up to `steps`.
-
-    Raises
-    ------
-    UnattainableError
-        If the whole numbers would not fit into 63 bits. With weights from :func:`pymc_dirdp.sampling.rationals.rounded`
-        they always do.
 
     Notes
     -----
     The law is exact, but the memory that is touched depends on the secret, the number of random words that are thrown
     away depends on it too, and so does the running time: the counts are not safe from somebody who can measure these.
 
-    The urn is compiled at its first use in a process, which takes one to two seconds. Then a million steps take about
-    0.03 s.
+    Ten thousand steps take about 5 ms in Python. Above a million steps in all the urn is compiled, which takes one to
+    two seconds once; then a million steps take about 0.02 s. From the same words both make the same draws. What does
+    not fit into a few words, as when the sum of the parameters is 1e22 times the least of them, stays in Python.
 
     References
     ----------
-    Theory, Theorem 6.
+    Theory, Theorem 6 and section 11.
     """
-    rows = np.ascontiguousarray(weights, dtype=np.int64).reshape(-1, weights.shape[-1])
-    if max(row_totals(rows), default=0) + denominator * steps >= _LIMIT:
-        raise UnattainableError(
-            f"The urn needs whole numbers of more than 63 bits for {steps} steps. Use a smaller denominator, or fewer "
-            "steps."
-        )
-    walk = compiled()
-    counts = np.zeros((draws, *rows.shape), dtype=np.int64)
-    records = np.empty(steps, dtype=np.int32)
+    counts = np.zeros((draws, len(rows), len(rows[0])), dtype=np.int64)
+    large = draws * len(rows) * steps > _STEPS_IN_PYTHON
     for i, row in enumerate(rows):
-        cumulative = np.cumsum(row).astype(np.uint64)
-        done = 0
-        while done < draws * steps:
-            done, used = walk(cumulative, denominator, bits.ahead(), records, counts[:, i], done, _LARGEST_WORD)
-            bits.spend(used)
-    return counts.reshape(draws, *weights.shape)
+        cumulative = list(accumulate(row))
+        fits = (
+            max(digits, cumulative[-1].bit_length()) < _TWO_WORDS and (cumulative[-1] >> digits) + steps < _MOST_RECORDS
+        )
+        if large and fits:
+            _compiled(cumulative, digits, steps, bits, counts[:, i])
+        else:
+            for draw in range(draws):
+                counts[draw, i] = _in_python(cumulative, digits, steps, bits)
+    return counts
 
 
-def row_totals(table: Integers) -> list[int]:
-    """Sums over the last axis of a table of whole numbers >= 0, as Python integers: nothing overflows."""
-    rows = table.reshape(-1, table.shape[-1])
-    high, low = (rows >> 32).sum(axis=-1), (rows & 0xFFFFFFFF).sum(axis=-1)
-    return [(h << 32) + rest for h, rest in zip(high.tolist(), low.tolist(), strict=True)]
+def _in_python(cumulative: list[int], digits: int, steps: int, bits: Bits) -> Integers:
+    """Counts of one draw."""
+    uniform, total, one = bits.uniform, cumulative[-1], 1 << digits
+    # The first record comes from the weights. Later every earlier record is a cell of size 1, and the weights lie on
+    # the cells behind them, of which the last may be covered in part. A place that is not covered is drawn again.
+    cells = -(-total // one)
+    # The first category whose cumulative weight exceeds the point.
+    records = [bisect_right(cumulative, uniform(total))]
+    while len(records) < steps:
+        earlier = len(records)
+        cell = uniform(earlier + cells)
+        if cell < earlier:
+            records.append(records[cell])
+        else:
+            point = ((cell - earlier) << digits) + uniform(one)
+            if point < total:
+                records.append(bisect_right(cumulative, point))
+    return np.bincount(records, minlength=len(cumulative))
+
+
+def _compiled(cumulative: list[int], digits: int, steps: int, bits: Bits, counts: Integers) -> None:
+    """Counts of all draws, added to `counts`, shape (draws, d)."""
+    length = (cumulative[-1] - 1).bit_length()
+    # Numbers as the leading bits of three words, as `Bits.uniform` makes them.
+    first = _three_words([c << 192 - length for c in cumulative])
+    later = _three_words([c << 128 - digits for c in cumulative])
+    cells = -(-cumulative[-1] >> digits)
+    first_words, later_words = -(-length // 64), -(-digits // 64)
+    walk, records, done = compiled_walk(), np.empty(steps, dtype=np.int32), 0
+    while done < len(counts) * steps:
+        words = bits.ahead(max(first_words, 1 + later_words))
+        done, used = walk(first, first_words, later, later_words, cells, words, records, counts, done)
+        bits.spend(used)
+
+
+def _three_words(numbers: list[int]) -> Words:
+    """Numbers below 2**192, shape (3, n). All that is looked at in the number 2**192 is that it is above all others."""
+    cut = [min(number, 2**192 - 1) for number in numbers]
+    return np.array([[number >> shift & 2**64 - 1 for number in cut] for shift in (128, 64, 0)], dtype=np.uint64)
 
 
 def _walk(
-    cumulative: Words, denominator: int, words: Words, records: NDArray[np.int32], counts: Integers, done: int, top: int
+    first: Words,
+    first_words: int,
+    later: Words,
+    later_words: int,
+    cells: int,
+    words: Words,
+    records: NDArray[np.int32],
+    counts: Integers,
+    done: int,
 ) -> tuple[int, int]:
-    """As many steps as the words are good for. All of them unsigned: mixed with signed ones they would turn to floats.
+    """As many steps as the words are good for.
 
     Parameters
     ----------
-    cumulative : array of uint64, shape (d,)
-        Cumulative weights.
-    denominator : uint64
-        What each earlier record weighs.
+    first, later : array of uint64, shape (3, d)
+        Cumulative weights for the first record, with the first bit of the total in front; and for the later ones, with
+        the whole part in the first word.
+    first_words, later_words : int
+        How many random words they are compared with. For the later ones, behind the cell.
+    cells : int
+        Cells that the weights lie on.
     words : array of uint64, shape (n,)
-        Uniform on 0, ..., top.
     records : array of int32, shape (steps,)
         Categories of the records of the draw in progress. Kept between calls.
     counts : array of int64, shape (draws, d)
         Added to.
     done : int
         Steps done by earlier calls, over all draws.
-    top : uint64
-        The largest word there is: 2**64 - 1, or less in tests.
 
     Returns
     -------
     done : int
     used : int
-        Words that were looked at.
+        Words that were spent. The next step starts with the first that was not.
     """
-    draws, steps = counts.shape[0], records.size
-    draw, earlier, used = done // steps, done % steps, 0
-    one, weight = np.uint64(1), cumulative[-1]
-    while draw < draws and used < words.size:
-        total = weight + denominator * np.uint64(earlier)
-        word = words[used]
-        used += 1
-        point = word % total
-        # The words above the last full round of `total` would favour small remainders: they are thrown away.
-        if word - point > top - (total - one):
-            continue
-        if point < weight:
-            # The first category whose cumulative weight exceeds the point.
-            category, last = 0, cumulative.size - 1
-            while category < last:
-                middle = (category + last) // 2
-                if cumulative[middle] > point:
-                    last = middle
-                else:
-                    category = middle + 1
+    draws, d, steps, used = counts.shape[0], counts.shape[1], records.size, 0
+    draw, earlier, length = done // steps, done % steps, 0
+    need = max(first_words, 1 + later_words)
+    while draw < draws and used + need <= words.size:
+        if earlier == 0:
+            category = _category(first, words, used, first_words, np.uint64(0), 0)
+            used += first_words
         else:
-            category = records[(point - weight) // denominator]
+            last = earlier + cells - 1
+            while last >> length > 0:
+                length += 1
+            cell = np.int64(words[used] >> np.uint64(64 - length))
+            used += 1
+            if cell > last:
+                continue
+            if cell < earlier:
+                category = int(records[cell])
+            else:
+                category = _category(later, words, used, later_words, np.uint64(cell - earlier), 1)
+                used += later_words
+        # No weight covers the place.
+        if category == d:
+            continue
         records[earlier] = category
         counts[draw, category] += 1
         earlier += 1
         if earlier == steps:
-            draw, earlier = draw + 1, 0
+            draw, earlier, length = draw + 1, 0, 0
     return draw * steps + earlier, used
 
 
-@cache
-def compiled() -> Callable[..., tuple[int, int]]:
-    """The compiled walk. Not cached on disk: that would fail where no directory can be written to."""
-    from numba import njit  # Here, because it takes half a second to import.
+def _category(cumulative: Words, words: Words, at: int, count: int, cell: np.uint64, skip: int) -> int:
+    """The first category whose cumulative weight exceeds the number: the cell, if one is skipped, and the words."""
+    low, high = 0, cumulative.shape[1]
+    while low < high:
+        middle = (low + high) // 2
+        above = False
+        for place in range(3):
+            value = np.uint64(0)
+            if place < skip:
+                value = cell
+            elif place < skip + count:
+                value = words[at + place - skip]
+            if cumulative[place, middle] != value:
+                above = cumulative[place, middle] > value
+                break
+        if above:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
-    words = "Array(uint64, 1, 'C', readonly=True)"
-    signature = f"UniTuple(int64, 2)({words}, uint64, {words}, int32[::1], int64[:, :], int64, uint64)"
-    walk: Callable[..., tuple[int, int]] = njit(signature)(_walk)
-    return walk
+
+@cache
+def compiled_walk() -> Callable[..., tuple[int, int]]:
+    """The walk, compiled at the first call."""
+    words, weights = "Array(uint64, 1, 'C', readonly=True)", "uint64[:, ::1], int64"
+    return compiled(
+        f"UniTuple(int64, 2)({weights}, {weights}, int64, {words}, int32[::1], int64[:, :], int64)",
+        _walk,
+        _category,
+    )

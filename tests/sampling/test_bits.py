@@ -1,11 +1,14 @@
 """Random words: where they come from, and that each is handed out once."""
 
 import copy
+import math
 import os
 import pickle
+import random
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.urn import urn
@@ -33,10 +36,10 @@ def test_the_default_source_is_the_operating_system(monkeypatch):
     words = take(Bits(), 30_000)
     assert sum(asked) >= 8 * 30_000
     assert len(set(words)) == len(words)
-    urn(np.array([1, 1]), 1, steps=10, draws=1, bits=Bits(1))
+    urn([[1, 1]], 0, steps=10, draws=1, bits=Bits(1))
     take(Bits(np.random.default_rng(1)), 30_000)
     calls = len(asked)
-    urn(np.array([1, 1]), 1, steps=10, draws=1, bits=Bits())
+    urn([[1, 1]], 0, steps=10, draws=1, bits=Bits())
     assert len(asked) == calls + 1
 
 
@@ -76,9 +79,110 @@ def test_no_second_hand_on_the_same_words():
             duplicate(bits)
 
 
-def test_a_forked_process_takes_fresh_words(monkeypatch):
-    bits = Bits()
-    before = set(bits.ahead().tolist())
-    parent = os.getpid()
-    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
-    assert before.isdisjoint(bits.ahead().tolist())
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks on this system")
+# Other tests of the same run may have started threads; the child here only reads words.
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_forked_process_takes_fresh_words(seed):
+    """Whichever way the parent had begun to take words, a child hands out none that the parent still has."""
+    for begun in (lambda bits: bits.ahead(), lambda bits: bits.uniform(7)):
+        bits = Bits(seed)
+        begun(bits)
+        mine = bits.ahead().tolist()
+        for taken in (lambda bits: take(bits, 100), lambda bits: [bits.uniform(2**64) for _ in range(100)]):
+            reader, writer = os.pipe()
+            child = os.fork()
+            if child == 0:
+                # Whatever happens, the child must not go on with the tests.
+                try:
+                    os.write(writer, b" ".join(b"%d" % word for word in taken(bits)))
+                finally:
+                    os._exit(0)
+            os.close(writer)
+            with open(reader, "rb") as pipe:
+                theirs = [int(word) for word in pipe.read().split()]
+            os.waitpid(child, 0)
+            assert len(theirs) == 100
+            assert set(mine).isdisjoint(theirs)
+        assert bits.ahead().tolist() == mine
+
+
+class Given(Bits):
+    """These words and no others."""
+
+    def __init__(self, words):
+        super().__init__(0)
+        self._words = np.array(words, dtype=np.uint64)
+
+    def ahead(self, least=1):
+        if self._words.size - self._spent < least:
+            raise EOFError
+        return self._words[self._spent :]
+
+
+def uniform_of(words, n):
+    """The number made of these words, and how many of them it took; None if they were not enough."""
+    bits = Given(words)
+    try:
+        value = bits.uniform(n)
+    except EOFError:
+        return None, len(words)
+    return value, bits._spent
+
+
+@pytest.mark.parametrize("n", range(1, 65))
+def test_each_number_has_as_many_words(n):
+    """All words of six bits: each number below n comes from as many of them, and all others are thrown away."""
+    values = [uniform_of([word << 58 | 12345], n)[0] for word in range(64)]
+    share = 64 >> (n - 1).bit_length()
+    assert sorted(v for v in values if v is not None) == sorted(list(range(n)) * share)
+
+
+@pytest.mark.parametrize("n", [2**63, 2**63 + 1, 2**64 - 1, 2**64, 2**64 + 1, 2**65, 3 * 2**100, 2**128, 10**90])
+def test_numbers_of_several_words(n):
+    """The leading bits of the words written one behind the other, by another way of writing them."""
+    length = (n - 1).bit_length()
+    count = math.ceil(length / 64)
+    rng = random.Random(n)
+    for _ in range(50):
+        words = [rng.getrandbits(64) for _ in range(40 * count)]
+        groups = ["".join(f"{w:064b}" for w in words[i : i + count]) for i in range(0, len(words), count)]
+        candidates = [int(group[:length], 2) for group in groups]
+        first = next(i for i, candidate in enumerate(candidates) if candidate < n)
+        assert uniform_of(words, n) == (candidates[first], count * (first + 1))
+
+
+def test_the_ends_are_reached():
+    for n in (2, 3, 2**40 + 1, 2**64, 2**70):
+        count = math.ceil((n - 1).bit_length() / 64)
+        assert uniform_of([0] * count, n)[0] == 0
+    assert uniform_of([2**64 - 1] * 2, 2**128) == (2**128 - 1, 2)
+    assert uniform_of([2**64 - 1, 0], 3) == (0, 2)
+    assert uniform_of([], 1) == (0, 0)
+
+
+def test_both_ways_of_taking_words_share_one_stream():
+    """Words and numbers in turn, with blocks that are asked for in any size: each word comes once, in order."""
+    whole, mixed, seen = take(Bits(5), 40_000), Bits(5), []
+    rng = random.Random(1)
+    while len(seen) < 39_000:
+        if rng.random() < 0.5:
+            seen += [mixed.uniform(2**64) for _ in range(rng.randrange(300))]
+        else:
+            least = rng.randrange(1, 20_000)
+            ahead = mixed.ahead(least)
+            assert ahead.size >= least
+            assert not ahead.flags.writeable
+            used = rng.randrange(300)
+            seen += ahead[:used].tolist()
+            mixed.spend(used)
+    assert seen == whole[: len(seen)]
+
+
+def test_numbers_are_uniform():
+    """Chi-square of 100,000 numbers below 1000 with a threshold of 1e-6; words kept with remainders are rejected."""
+    bits = Bits(8)
+    seen = np.bincount([bits.uniform(1000) for _ in range(100_000)], minlength=1000)
+    assert chisquare(seen).pvalue > 1e-6
+    remainders = np.bincount([bits.uniform(1024) % 1000 for _ in range(100_000)], minlength=1000)
+    assert chisquare(remainders).pvalue < 1e-6

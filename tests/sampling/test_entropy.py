@@ -1,0 +1,74 @@
+"""The generator of fast draws: AES in counter mode, and the words that say so."""
+
+import sys
+from importlib.machinery import PathFinder
+
+import numpy as np
+import pytest
+
+from pymc_dirdp.sampling import entropy
+from pymc_dirdp.sampling.entropy import generator, randomness
+
+
+@pytest.fixture
+def without_randomgen(monkeypatch):
+    """As if the optional package were not installed."""
+    monkeypatch.setattr(PathFinder, "find_spec", lambda name, *rest: None)
+    monkeypatch.delitem(sys.modules, "randomgen", raising=False)
+    entropy._has_aes.cache_clear()
+    yield
+    entropy._has_aes.cache_clear()
+
+
+def test_it_is_aes():
+    """The example of FIPS 197, appendix C.1: the first block of the stream is the encrypted counter."""
+    from randomgen import AESCounter
+
+    key = bytes(range(16))
+    plain = bytes.fromhex("00112233445566778899aabbccddeeff")
+    source = AESCounter(key=int.from_bytes(key, "little"), counter=int.from_bytes(plain, "little"))
+    block = source.random_raw(2).astype("<u8").tobytes()
+    assert block.hex() == "69c4e0d86a7b0430d8cdb78070b4c55a"
+
+
+def test_key_and_counter_come_from_the_operating_system(monkeypatch):
+    asked = []
+    monkeypatch.setattr(entropy.secrets, "randbits", lambda count: asked.append(count) or 2**count - 2 - len(asked))
+    rng = generator()
+    assert asked == [128, 128]
+    state = rng.bit_generator.state["s"]
+    assert state["seed"][:2].tolist() == [2**64 - 3, 2**64 - 1]
+    assert state["counter"][:2].tolist() == [2**64 - 4, 2**64 - 1]
+
+
+def test_two_generators_differ():
+    assert not np.array_equal(generator().random(4), generator().random(4))
+
+
+def test_the_stream_is_uniform():
+    """Mean and variance of 100,000 numbers: five standard errors."""
+    x = generator(generator()).random(100_000)
+    assert abs(x.mean() - 0.5) < 5 * np.sqrt(1 / 12 / 100_000)
+    assert abs(x.var() * 12 - 1) < 5 * np.sqrt(0.8 / 100_000)
+
+
+def test_a_seed_means_what_it_did():
+    assert isinstance(generator(3).bit_generator, np.random.PCG64)
+    assert generator(3).random() == np.random.default_rng(3).random()
+    rng = np.random.default_rng(1)
+    assert generator(rng) is rng
+
+
+def test_what_a_release_says():
+    assert type(generator().bit_generator).__name__ == "AESCounter"
+    assert randomness(None, sampler="fast") == "AES-128-CTR keyed by the operating system"
+    assert randomness(None, sampler="exact") == "operating system"
+    for seed in (0, 5, np.random.SeedSequence(1), np.random.default_rng(1)):
+        assert randomness(seed, sampler="fast") == randomness(seed, sampler="exact") == "seed"
+
+
+def test_without_the_package_a_release_says_that_too(without_randomgen):
+    assert isinstance(generator().bit_generator, np.random.PCG64)
+    assert randomness(None, sampler="fast").startswith("PCG64")
+    assert "can be recovered" in randomness(None, sampler="fast")
+    assert randomness(None, sampler="exact") == "operating system"

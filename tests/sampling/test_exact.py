@@ -1,0 +1,146 @@
+"""The positive grid of exact releases: its law by enumeration, the way back, and how many steps it takes."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import betaln
+from scipy.stats import binom
+
+import pymc_dirdp as pmd
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.exact import (
+    default_steps,
+    exact_dirichlet,
+    grid_share,
+    positive_frequencies,
+    synthetic_counts,
+    urn_counts,
+)
+
+
+def dirichlet_multinomial(counts, u):
+    """Probabilities of tables of counts, shape (n, d)."""
+    m = counts.sum(axis=-1)
+    u0 = u.sum()
+    return np.exp(
+        np.log(m)
+        + betaln(u0, m)
+        - np.sum(np.where(counts > 0, np.log(np.maximum(counts, 1)) + betaln(u, np.maximum(counts, 1)), 0), axis=-1)
+    )
+
+
+@pytest.mark.parametrize(("u", "m"), [([0.3, 1.2, 2.0], 12), ([4.0, 0.1], 60), ([1.0, 1.0, 1.0, 1.0], 9)])
+def test_mean_and_variance_by_enumeration(u, m):
+    """Over all tables there are: the numbers that a report states about the grid."""
+    u, d = np.array(u), len(u)
+    counts = np.array([c for c in itertools.product(range(m + 1), repeat=d) if sum(c) == m])
+    law = dirichlet_multinomial(counts, u)
+    assert abs(law.sum() - 1) < 1e-12
+    y = positive_frequencies(counts, m)
+    p = u / u.sum()
+    share = grid_share(u, 1.0, 0, steps=m)
+    assert share.variance == u.sum() / m
+    assert share.weight == d / (2 * m + d)
+    mean = law @ y
+    np.testing.assert_allclose(mean, (1 - share.weight) * p + share.weight / d, rtol=1e-12)
+    ideal = p * (1 - p) / (u.sum() + 1)
+    factor = (1 - share.weight) ** 2 * (1 + share.variance)
+    np.testing.assert_allclose(law @ (y - mean) ** 2, factor * ideal, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("y", "m"), [(0.3, 1000), (0.01, 2000), (0.002, 10_000), (0.9, 200)])
+def test_the_bias_of_the_logarithm_is_the_same_in_all_categories(y, m):
+    """With half a record added to each, and with no other number of records."""
+    c = np.arange(m + 1)
+    law = binom(m, y).pmf(c)
+
+    def bias(kappa):
+        return abs(law @ np.log(c + kappa) - math.log(m * y) - 1 / (2 * m))
+
+    assert bias(0.5) < 1 / (m * y) ** 2
+    assert min(bias(0.25), bias(0.75), bias(1.0)) > 0.2 / (m * y)
+
+
+@given(st.integers(2, 6), st.integers(1, 10**8), st.integers(0, 2**32))
+def test_the_way_back_is_exact(d, m, seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(m, rng.dirichlet(np.full(d, 0.3)), size=(2, 3))
+    y = positive_frequencies(counts, m)
+    assert np.all(y > 0)
+    np.testing.assert_allclose(y.sum(axis=-1), 1, rtol=1e-12)
+    back = urn_counts(y, m)
+    assert back.dtype == np.int64
+    assert np.array_equal(back, counts)
+    # A Beta variable is released as its first probability.
+    if d == 2:
+        assert np.array_equal(urn_counts(np.stack([y[..., 0], 1 - y[..., 0]], axis=-1), m), counts)
+
+
+def test_the_way_back_at_many_categories_and_at_both_ends():
+    rng = np.random.default_rng(1)
+    counts = rng.multinomial(10**7, rng.dirichlet(np.full(50_000, 0.05)))
+    assert np.array_equal(urn_counts(positive_frequencies(counts, 10**7), 10**7), counts)
+    ends = np.array([[0, 10**12], [10**12, 0], [1, 10**12 - 1]])
+    assert np.array_equal(urn_counts(positive_frequencies(ends, 10**12), 10**12), ends)
+
+
+@pytest.mark.parametrize("y", [[0.5, 0.25, 0.25], [0.2, 0.3, 0.5], [0.3, 0.3], [0.55, 0.45 + 1e-3]])
+def test_what_does_not_lie_on_the_grid(y):
+    with pytest.raises(ArgumentError, match="steps=10"):
+        urn_counts(y, 10)
+    with pytest.raises(ArgumentError):
+        urn_counts([0.0, 1.0], 10)
+
+
+@pytest.mark.parametrize("alpha", [[1.0, 0.3, 2.0], np.full((2, 4), 1e-9)])
+def test_releases_lie_on_the_grid_and_are_positive(alpha):
+    alpha = np.asarray(alpha)
+    counts = np.zeros(alpha.shape)
+    y = exact_dirichlet(alpha, 0.3, counts, steps=500, draws=4, bits=Bits(3))
+    assert y.shape == (4, *alpha.shape)
+    assert np.all(y >= 1 / (2 * 500 + alpha.shape[-1]))
+    assert np.array_equal(urn_counts(y, 500), synthetic_counts(alpha, 0.3, counts, steps=500, draws=4, bits=Bits(3)))
+
+
+def test_default_steps():
+    # 100 * (0.5 * 10**4 + 4)
+    assert default_steps([[1, 1], [1, 3]], 0.5, 10**4) == 500_400
+    assert default_steps([1, 1], 0.5, 0) == 10_000
+    assert default_steps([1, 1], 1.0, 10**9) == 10_000_000
+    assert default_steps([1e300, 1], 1.0, 5) == 10_000_000
+    # 50 for each category, so that the grid weighs less than 1 %.
+    assert default_steps(np.full(1000, 0.01), 0.1, 100) == 50_000
+    with pytest.raises(ArgumentError):
+        default_steps([1, 1], 1.0, -1)
+
+
+@given(st.integers(2, 3000), st.floats(1e-6, 10), st.floats(1e-6, 3), st.integers(0, 10**6))
+def test_the_grid_weighs_less_than_one_per_cent(d, alpha, r, n_records):
+    prior = np.full(d, alpha)
+    share = grid_share(prior, r, n_records, steps=default_steps(prior, r, n_records))
+    assert share.weight < 0.01
+    assert share.variance <= max(0.01, (r * n_records + d * alpha) / 10**7) * (1 + 1e-9)
+
+
+def test_steps_of_a_table():
+    mechanism = pmd.DirichletMechanism(np.full((2, 3), 1.5), 0.5)
+    assert mechanism.default_steps(1000) == math.ceil(100 * (500 + 4.5))
+    assert mechanism.default_steps(10**9) == 10_000_000
+    assert mechanism.default_steps(3) == 10_000
+    assert pmd.DirichletMechanism(np.ones((500, 3)), 1.0).default_steps(10**7) == 100_000_000 // 500
+    assert pmd.DirichletMechanism(np.ones((5000, 3)), 1.0).default_steps(10**7) == 100_000_000 // 5000
+    assert pmd.DirichletMechanism(np.ones((25, 100_000)), 1.0).default_steps(10**7) == 5_000_000
+    private = pmd.DirichletMechanism(np.ones(3), 1.0, adjacency="add-remove")
+    assert private.default_steps(None) == 1_000_000
+
+
+def test_many_records_are_no_error_under_add_remove():
+    """A bound on them would tell about the data."""
+    mechanism = pmd.DirichletMechanism([1.0, 1.0], 0.1, adjacency="add-remove")
+    y = mechanism.sample([2**53, 2**53], steps=100)
+    assert np.all(np.abs(y - 0.5) < 0.25)
