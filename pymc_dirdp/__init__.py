@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from pymc_dirdp.errors import (
         ArgumentError,
         BudgetError,
+        CategoriesFromDataWarning,
         DataError,
         DirdpError,
         LedgerError,
+        ReleaseError,
+        RepeatedReleaseWarning,
         SeededReleaseWarning,
         UnattainableError,
         UnsupportedModelError,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.interop import to_dp_accounting, to_opendp
     from pymc_dirdp.ledger import Ledger
     from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+    from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
     from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
     from pymc_dirdp.mechanisms.geometric import GeometricMechanism
     from pymc_dirdp.mechanisms.hellinger import HellingerMechanism, NonPrivateHellinger
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.release import sample
     from pymc_dirdp.models.report import report
     from pymc_dirdp.models.tables import tables
+    from pymc_dirdp.models.verification import verify
     from pymc_dirdp.plots.comparison import plot_comparison
     from pymc_dirdp.plots.draw import plot_draw
     from pymc_dirdp.plots.frontier import plot_frontier
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.plots.posteriors import plot_posteriors, plot_ternary
     from pymc_dirdp.plots.privacy import plot_privacy
     from pymc_dirdp.posteriors.distance import hellinger_distance
+    from pymc_dirdp.privacy.contribution import Contribution
     from pymc_dirdp.realised import RealisedLoss
     from pymc_dirdp.simplex_domain import SimplexDomain
     from pymc_dirdp.utility import PriorExpectedKL
@@ -60,10 +66,13 @@ __all__ = [
     "ApproxDP",
     "ArgumentError",
     "BudgetError",
+    "CategoriesFromDataWarning",
     "Confidential",
+    "Contribution",
     "DataError",
     "DirdpError",
     "DirichletMechanism",
+    "DiscreteGaussianMechanism",
     "DrawLoss",
     "GaussianMechanism",
     "GeometricMechanism",
@@ -76,7 +85,9 @@ __all__ = [
     "PriorExpectedKL",
     "PureDP",
     "RealisedLoss",
+    "ReleaseError",
     "RenyiDP",
+    "RepeatedReleaseWarning",
     "SeededReleaseWarning",
     "SimplexDomain",
     "SimplexMechanism",
@@ -117,6 +128,7 @@ __all__ = [
     "tables",
     "to_dp_accounting",
     "to_opendp",
+    "verify",
 ]
 
 # Where each name lives. Nothing is imported before it is asked for: SciPy alone takes a third of a second, and the
@@ -132,9 +144,12 @@ _HOMES = {
     "errors": (
         "ArgumentError",
         "BudgetError",
+        "CategoriesFromDataWarning",
         "DataError",
         "DirdpError",
         "LedgerError",
+        "ReleaseError",
+        "RepeatedReleaseWarning",
         "SeededReleaseWarning",
         "UnattainableError",
         "UnsupportedModelError",
@@ -144,6 +159,7 @@ _HOMES = {
     "interop": ("to_dp_accounting", "to_opendp"),
     "ledger": ("Ledger",),
     "mechanisms.dirichlet": ("DirichletMechanism",),
+    "mechanisms.discrete_gaussian": ("DiscreteGaussianMechanism",),
     "mechanisms.gaussian": ("GaussianMechanism",),
     "mechanisms.geometric": ("GeometricMechanism",),
     "mechanisms.hellinger": ("HellingerMechanism", "NonPrivateHellinger"),
@@ -159,6 +175,7 @@ _HOMES = {
     "models.release": ("sample",),
     "models.report": ("report",),
     "models.tables": ("tables",),
+    "models.verification": ("verify",),
     "plots.comparison": ("plot_comparison",),
     "plots.draw": ("plot_draw",),
     "plots.frontier": ("plot_frontier",),
@@ -166,6 +183,7 @@ _HOMES = {
     "plots.posteriors": ("plot_posteriors", "plot_ternary"),
     "plots.privacy": ("plot_privacy",),
     "posteriors.distance": ("hellinger_distance",),
+    "privacy.contribution": ("Contribution",),
     "realised": ("RealisedLoss",),
     "simplex_domain": ("SimplexDomain",),
     "utility": ("PriorExpectedKL",),

@@ -35,7 +35,9 @@ _ARITHMETIC = {
 _FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
 
 
-def described(chosen: Plan, composition: PrivacyCurves, *, sampler: str, seeded: bool = False) -> dict[str, xr.Dataset]:
+def described(
+    chosen: Plan, composition: PrivacyCurves, *, sampler: str, random_seed: Seed = None
+) -> dict[str, xr.Dataset]:
     """The groups of a release that follow from its plan, by path."""
     groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler, random_seed) for part in chosen.parts}
     return groups | {"/privacy": _privacy(chosen, composition), "/utility": _utility(chosen, sampler)}

@@ -171,7 +171,7 @@ def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
     else:
         exception = f", up to a probability of {delta:g}"
     return (
-        f"every person in the data: no conclusion from this release is more than {_factor(epsilon)} times as "
+        f"each of them: no conclusion from this release is more than {_factor(epsilon)} times as "
         f"likely as it would be with {otherwise} from that person{exception}"
     )
 
