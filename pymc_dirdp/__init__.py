@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.builders import bayesian_network, naive_bayes
     from pymc_dirdp.models.diagnostics import diagnose
     from pymc_dirdp.models.leave_one_out import elpd
-    from pymc_dirdp.models.plan import Plan, plan
+    from pymc_dirdp.models.plan import plan
+    from pymc_dirdp.models.planned import Plan
     from pymc_dirdp.models.prediction import log_likelihood, predict_log_proba
     from pymc_dirdp.models.predictive import sample_posterior_predictive
     from pymc_dirdp.models.release import sample
@@ -169,7 +170,8 @@ _HOMES = {
     "models.builders": ("bayesian_network", "naive_bayes"),
     "models.diagnostics": ("diagnose",),
     "models.leave_one_out": ("elpd",),
-    "models.plan": ("Plan", "plan"),
+    "models.plan": ("plan",),
+    "models.planned": ("Plan",),
     "models.prediction": ("log_likelihood", "predict_log_proba"),
     "models.predictive": ("sample_posterior_predictive",),
     "models.release": ("sample",),

@@ -10,7 +10,7 @@ import xarray as xr
 from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
-from pymc_dirdp.models.plan import Plan, PlannedTable
+from pymc_dirdp.models.planned import Plan, PlannedTable
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves

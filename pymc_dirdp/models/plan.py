@@ -1,14 +1,13 @@
 """From a model and a guarantee to mechanisms, by public numbers only: no observed value is read here."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TypedDict
 
 import pymc as pm
 
 from pymc_dirdp.adjacency import adjacency_named
-from pymc_dirdp.allocation import allocate, composed, whole_share
+from pymc_dirdp.allocation import allocate, whole_share
 from pymc_dirdp.calibration import OBJECTIVES, STRATEGIES, calibrate
 from pymc_dirdp.checks import at_least, integer, one_of, positive
 from pymc_dirdp.choosing import KINDS, Choice, noise, rank
@@ -18,12 +17,12 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
+from pymc_dirdp.models.planned import Plan, PlannedTable
 from pymc_dirdp.models.reading import Reading, read
 from pymc_dirdp.models.stated import Unit, stated
 from pymc_dirdp.models.tables import Table, root_model, tables
-from pymc_dirdp.privacy.curves import PrivacyCurves
 
-__all__ = ["Plan", "PlannedTable", "Planning", "plan"]
+__all__ = ["Planning", "plan"]
 
 # How many counts are simulated in all to choose between mechanisms.
 _CELLS = 200_000
@@ -49,89 +48,6 @@ class Planning(TypedDict, total=False):
     min_count: float
     weights: Mapping[str, float] | None
     disjoint: Iterable[Iterable[str]] | None
-
-
-@dataclass(frozen=True)
-class PlannedTable:
-    """One table of a plan.
-
-    Attributes
-    ----------
-    table : Table
-        Its public facts.
-    mechanism : DirichletMechanism or NoisyCounts
-        How it is released.
-    n_records : int or None
-        The public number of records; where it is private, the planning size, if one was given.
-    choice : Choice or None
-        Under `mechanism="auto"`: the a priori losses by which the mechanism was chosen.
-    """
-
-    table: Table
-    mechanism: DirichletMechanism | NoisyCounts
-    n_records: int | None
-    choice: Choice | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What will be done with the data, before any of them is read. Public, and safe to pickle or print.
-
-    Attributes
-    ----------
-    guarantee : RenyiDP, TruncatedCDP or ApproxDP
-        For the whole release, all tables and draws together.
-    parts : tuple of PlannedTable
-        The tables that are released, in the model's order.
-    groups : tuple of tuple of str
-        Names of tables that one person's records may feed together. One group, unless the user stated `disjoint`.
-    strategy, objective : str
-        How the mechanisms were chosen, see :func:`pymc_dirdp.calibrate`.
-    draws : int
-        How many draws the guarantee covers.
-    adjacency : str
-        What one person can change.
-    min_count : float
-        What every cell is promised to hold.
-    reading : Reading
-        Whose records the model holds, and what one person adds to each table.
-    assumptions : tuple of str
-        What the guarantee rests on beside that, in sentences.
-    library_version : str
-        Of pymc_dirdp.
-    """
-
-    guarantee: Guarantee
-    parts: tuple[PlannedTable, ...]
-    groups: tuple[tuple[str, ...], ...]
-    strategy: str
-    objective: str
-    draws: int
-    adjacency: str
-    min_count: float
-    reading: Reading
-    assumptions: tuple[str, ...]
-    library_version: str
-
-    @property
-    def unit_label(self) -> str:
-        """What the unit of privacy is called: "record", "person", "hospital, person", "at most 3 records"."""
-        return self.reading.label
-
-    @property
-    def protected(self) -> str:
-        """Who is protected, and what two neighbouring data sets are, in sentences."""
-        return self.reading.protected
-
-    @property
-    def contribution(self) -> int:
-        """How many records of one table a unit holds at most."""
-        return max(self.reading.contribution(part.table.name).total(part.table.shape) for part in self.parts)
-
-    @property
-    def composition(self) -> PrivacyCurves:
-        """The privacy curves of the whole release."""
-        return composed({part.table.name: part.mechanism for part in self.parts}, self.groups, self.draws)
 
 
 def plan(

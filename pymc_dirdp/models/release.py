@@ -27,7 +27,8 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.models.description import cell_dims, described, dim_name, exact_steps, labels
 from pymc_dirdp.models.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.models.observations import read_counts, total_records
-from pymc_dirdp.models.plan import Plan, Planning, plan
+from pymc_dirdp.models.plan import Planning, plan
+from pymc_dirdp.models.planned import Plan
 from pymc_dirdp.models.reading import check_people, read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.contribution import Contribution
@@ -132,6 +133,11 @@ def sample(
             what=", ".join(table.name for table in released),
             mechanism=composition,
             adjacency=chosen.adjacency,
+            unit=chosen.unit_label,
+            contribution=chosen.contribution,
+            min_count=chosen.min_count,
+            groups=chosen.groups if len(chosen.groups) > 1 else None,
+            digest=chosen.digest,
         )
     counts = _read(chosen, model, sampler, charged=ledger is not None)
     drawn = _drawn(chosen, counts, frame, sampler, random_seed)

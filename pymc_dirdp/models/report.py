@@ -17,7 +17,7 @@ from pymc_dirdp.choosing import rank
 from pymc_dirdp.display import visible
 from pymc_dirdp.guarantees import ApproxDP, PureDP
 from pymc_dirdp.models.description import described
-from pymc_dirdp.models.plan import Plan
+from pymc_dirdp.models.planned import Plan
 from pymc_dirdp.models.verification import Verification, verified
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.stored import Stored, read
