@@ -34,9 +34,8 @@ SUBJECTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["Dirichlet", *(pytest.param(name, marks=pytest.mark.slow) for name in list(SUBJECTS)[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
     """20 repeats with the law of the family at that value: the claim of the honest mechanism is refuted."""
     mechanism, field, power = SUBJECTS[name]
