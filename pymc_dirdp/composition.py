@@ -178,9 +178,9 @@ def _grid_step(spreads: list[tuple[float, int]]) -> float:
 
 def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[LossDistribution, LossDistribution]:
     """The loss of one mechanism, for removing and for adding; the same object where there is no difference."""
-    # A loss of a smaller scale than the others' lies within a step of 0; what is beyond it counts as infinite.
+    # Not from 0, and from no less than a step where the other losses are of a larger scale.
     top = max(4 * spread, step)
-    while spread > 0 and top < _MOST_POINTS * step and mechanism._delta(top) > _CUT:
+    while mechanism._delta(top) > _CUT and top < _MOST_POINTS * step:
         top *= 1.3
     points = min(math.ceil(top / step), _MOST_POINTS) + 2
     there, back = mechanism.hockey_sticks(step, points)

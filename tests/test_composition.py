@@ -196,3 +196,13 @@ def test_the_worst_of_every_size_composes(epsilon, delta, times):
     bound = composed.epsilon(0.9)
     # The grid ends a little above the largest loss, and there is none beyond 1e7 nats.
     assert bound <= 1.01 * times * epsilon or (delta > 0 and epsilon > 1e7 and bound == math.inf)
+
+
+def test_a_promise_of_epsilon_zero_beside_others():
+    """Found by review: the grid of its loss started at 0 and never grew. It leaks, and adds nothing else."""
+    leaking, others = 1 - (1 - 1e-7) ** 2, Composition(((Bounded(0.1, 0.0), 3),))
+    both = Composition(((Bounded(0.0, 1e-7), 2), (Bounded(0.1, 0.0), 3)))
+    for epsilon in (0.0, 0.15, 0.2, 1.0):
+        expected = leaking + (1 - leaking) * others.delta(epsilon)
+        assert both.delta(epsilon) == pytest.approx(expected, rel=1e-6)
+        assert both.delta(epsilon) >= leaking
