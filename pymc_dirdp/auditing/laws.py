@@ -17,6 +17,7 @@ from pymc_dirdp.auditing.neighbours import aggregated_laws
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
@@ -118,6 +119,8 @@ def binned_laws(mechanism: Mechanism, x: Array, y: Array) -> BinnedLaws:
             return _product([_laplace(float(shift) / scale) for shift in shifts])
         case GeometricMechanism(scale=scale):
             return _product([_geometric(round(float(shift)), scale) for shift in np.abs(x - y)[x != y]])
+        case DiscreteGaussianMechanism(variance=variance):
+            return _product([_discrete_gaussian(round(float(x)), float(variance)) for x in np.abs(x - y)[x != y]])
         case WholePosterior():
             _, p, q = aggregated_laws(mechanism, x, y)
             with np.errstate(divide="ignore"):
@@ -193,6 +196,18 @@ def _laplace(shift: float) -> BinnedLaws:
     width = math.log(-math.expm1(-float(edges[1]))) - math.log(2)
     falling = np.concatenate([[-math.log(2)], width - edges[:-1], [-shift - math.log(2)]])
     return BinnedLaws(falling, falling[::-1])
+
+
+def _discrete_gaussian(shift: int, variance: float) -> BinnedLaws:
+    """Whole numbers around both centres, summed over explicitly; a wide law is cut into blocks of them."""
+    reach = math.ceil(math.sqrt(2 * _REACH * variance)) + 2
+    g = np.arange(-reach, reach + shift + 1)
+    log_mass = -(g**2) / (2 * variance)
+    log_mass -= logsumexp(log_mass)
+    width = -(-len(g) // _CELLS_OF_TWO)
+    padding = np.full(-len(g) % width, -np.inf)
+    law, other = (logsumexp(np.append(one, padding).reshape(-1, width), axis=1) for one in (log_mass, log_mass[::-1]))
+    return BinnedLaws(law, other)
 
 
 def _geometric(shift: int, scale: float) -> BinnedLaws:

@@ -16,6 +16,7 @@ from pymc_dirdp.auditing.neighbours import aggregated_laws
 from pymc_dirdp.auditing.outputs import Outputs
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
@@ -44,7 +45,7 @@ def likelihood_ratio(mechanism: Mechanism, x: Array, y: Array) -> Statistic | No
             return _dirichlet_ratio(mechanism.concentration(x), mechanism.concentration(y))
         case SimplexMechanism():
             return _dirichlet_ratio(mechanism.k * x, mechanism.k * y)
-        case GaussianMechanism(sigma=sigma):
+        case GaussianMechanism(sigma=sigma) | DiscreteGaussianMechanism(sigma=sigma):
             return lambda outputs: _summed(((outputs - y) ** 2 - (outputs - x) ** 2) / (2 * sigma**2))
         case LaplaceMechanism(scale=scale) | GeometricMechanism(scale=scale):
             # Unrounded, where it is constant the last bits of this tell how the noise was added, not what the law says.
