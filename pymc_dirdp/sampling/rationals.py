@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import integer, positive, positive_array
 from pymc_dirdp.errors import UnattainableError
 
-__all__ = ["LARGEST_TOTAL", "Rationals", "rounded"]
+__all__ = ["LARGEST_TOTAL", "Rationals", "dyadic_above", "rounded"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -133,3 +134,12 @@ def _largest_exponent(alpha: Array, r: float, steps: int, most_records: int) -> 
     total = (float(alpha.sum(axis=-1).max()) + r * most_records + steps) * (1 + 2.0**-20)
     mantissa, exponent = math.frexp((LARGEST_TOTAL - alpha.shape[-1]) / total)
     return exponent - 1 if mantissa else -1
+
+
+def dyadic_above(value: float | Fraction) -> Fraction:
+    """The least number that is not below `value` and has 41 binary digits or fewer."""
+    exact = Fraction(value)
+    exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
+    exponent -= exact < Fraction(2) ** exponent
+    step = Fraction(2) ** (exponent - 40)
+    return math.ceil(exact / step) * step
