@@ -19,7 +19,8 @@ from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.roots import largest_safe, least_epsilon
 from pymc_dirdp.rounding import not_below
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.discrete_noise import discrete_gaussian, rounded_up
+from pymc_dirdp.sampling.discrete_noise import discrete_gaussian
+from pymc_dirdp.sampling.rationals import dyadic_above
 
 __all__ = ["DiscreteGaussianMechanism"]
 
@@ -94,7 +95,7 @@ class DiscreteGaussianMechanism(NoisyCounts):
     @cached_property
     def variance(self) -> Fraction:
         """The parameter that is really used: the square of `sigma`, rounded up by 2**-40 at most, relative."""
-        return rounded_up(self.sigma**2)
+        return dyadic_above(Fraction(self.sigma) ** 2)
 
     @property
     @override

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.sampling.discrete_noise import rounded_up
+from pymc_dirdp.sampling.rationals import dyadic_above
 
 __all__ = ["gaussian_deviation", "gaussian_noise", "geometric_noise", "used_scale"]
 
@@ -26,7 +26,7 @@ def used_scale(scale: float) -> float:
             f"Expected scale between 2**-1000 and 2**1000, got scale={scale:g}. Ask for a larger epsilon, or a smaller "
             "one: noise of this size is never, or always, more than a double can hold."
         )
-    return float(rounded_up(float(scale)))
+    return float(dyadic_above(float(scale)))
 
 
 def geometric_noise(scale: float, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
