@@ -17,10 +17,10 @@ from pymc_dirdp.auditing.neighbours import aggregated_laws
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 
@@ -147,8 +147,8 @@ def binned_laws(mechanism: Mechanism, x: Array, y: Array, cells: int = _CELLS) -
             return _product([laplace_laws(float(shift) / scale) for shift in shifts])
         case GeometricMechanism(scale=scale):
             return _product([_geometric(round(float(shift)), scale) for shift in np.abs(x - y)[x != y]])
-        case NoisyCounts() if hasattr(mechanism, "sigma"):
-            return _discrete_gaussian((x - y)[x != y], float(mechanism.sigma))
+        case DiscreteGaussianMechanism(variance=variance):
+            return _discrete_gaussian((x - y)[x != y], math.sqrt(variance))
         case WholePosterior():
             _, p, q = aggregated_laws(mechanism, x, y)
             with np.errstate(divide="ignore"):

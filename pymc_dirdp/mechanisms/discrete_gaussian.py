@@ -95,7 +95,7 @@ class DiscreteGaussianMechanism(NoisyCounts):
     @cached_property
     def variance(self) -> Fraction:
         """The parameter that is really used: the square of `sigma`, rounded up by 2**-40 at most, relative."""
-        return dyadic_above(self.sigma**2)
+        return dyadic_above(Fraction(self.sigma) ** 2)
 
     @property
     @override
