@@ -200,7 +200,7 @@ class _Boundary:
 
     def curves(self, r: float, s: float) -> PrivacyCurves:
         """What a person loses at this point, or a little less."""
-        return self.cells.curves(r, self.adjacency, more=s + r * self.min_count, spread=False)
+        return self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=False)
 
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
@@ -208,7 +208,7 @@ class _Boundary:
         # What is lost in one cell is quick to know, and enough to refuse.
         if excess > 0 or not self.spread:
             return excess
-        return log_excess(*self.cells.curves(r, self.adjacency, more=s + r * self.min_count).loss(self.guarantee))
+        return log_excess(*self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count).loss(self.guarantee))
 
     def largest_r(self, s: float, *, near: float = 1.0) -> float:
         """The largest concentration that keeps the guarantee with `alpha = prior + s`; the search starts at `near`."""

@@ -178,9 +178,14 @@ def _grid_step(spreads: list[tuple[float, int]]) -> float:
 
 def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[LossDistribution, LossDistribution]:
     """The loss of one mechanism, for removing and for adding; the same object where there is no difference."""
+
+    def left(top: float) -> float:
+        """What is beyond the end of the grid; either direction may have the longer tail."""
+        return max(float(deltas[1]) for deltas in mechanism.hockey_sticks(top, 2))
+
     # Not from 0, and from no less than a step where the other losses are of a larger scale.
     top = max(4 * spread, step)
-    while mechanism._delta(top) > _CUT and top < _MOST_POINTS * step:
+    while left(top) > _CUT and top < _MOST_POINTS * step:
         top *= 1.3
     points = min(math.ceil(top / step), _MOST_POINTS) + 2
     there, back = mechanism.hockey_sticks(step, points)

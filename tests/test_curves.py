@@ -11,7 +11,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import betaln, gammaln
 
-from pymc_dirdp.curves import AddRemovePair, ReplaceOnePair, dominating_pair
+from pymc_dirdp.curves import AddRemovePair, ReplaceOnePair
+from pymc_dirdp.privacy.unit import dominating_pair
 
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference" / "curves.json"
 

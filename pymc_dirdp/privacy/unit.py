@@ -48,7 +48,9 @@ class PersonalCells:
     records: int
     n_cells: int
 
-    def curves(self, r: float, adjacency: str, *, more: float = 0.0, spread: bool = True) -> PrivacyCurves:
+    def curves(
+        self, r: float, adjacency: str, *, more: float = 0.0, min_count: float = 0.0, spread: bool = True
+    ) -> PrivacyCurves:
         """The privacy curves at the concentration `r`, with `more` added to every prior parameter.
 
         Parameters
@@ -57,7 +59,9 @@ class PersonalCells:
             The concentration, positive.
         adjacency : {"replace-one", "add-remove"}
         more : float
-            At least 0: what a calibration adds, and `r` times what every cell holds for certain.
+            At least 0: what a calibration adds.
+        min_count : float
+            At least 0: how many records every cell holds for certain.
         spread : bool
             False for a bound from below that is quick: all records of each block in one cell.
 
@@ -67,13 +71,18 @@ class PersonalCells:
             A dominating pair of laws where a person has one block; a composition of such pairs otherwise. They are
             equal where `r` and what matters of the prior parameters are.
         """
-        members = dict.fromkeys(self._person(blocks, r, adjacency, more, spread) for blocks in self.people)
+        members = dict.fromkeys(
+            self._person(blocks, r, adjacency, more, r * min_count, spread) for blocks in self.people
+        )
         return next(iter(members)) if len(members) == 1 else Parallel(tuple(members))
 
-    def _person(self, blocks: _Blocks, r: float, adjacency: str, more: float, spread: bool) -> PrivacyCurves:
+    def _person(
+        self, blocks: _Blocks, r: float, adjacency: str, more: float, least: float, spread: bool
+    ) -> PrivacyCurves:
         times: Counter[PrivacyCurves] = Counter()
         for cells, count in blocks:
-            raised = tuple(cell + more for cell in cells)
+            # In this order, as if what is added were the prior: a calibration must see what its result will.
+            raised = tuple(cell + more + least for cell in cells)
             times[records_in_cells(raised, self.n_cells, r, self.records, adjacency, spread=spread)] += count
         ((first, count), *others) = times.items()
         return first if count == 1 and not others else Composition(tuple(times.items()))
@@ -149,4 +158,4 @@ def dominating_pair(
     Theory, section 2 and 6.
     """
     person = personal_cells(alpha, Contribution.of(contribution))
-    return person.curves(r, adjacency, more=r * min_count)
+    return person.curves(r, adjacency, min_count=min_count)
