@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from pymc_dirdp import ApproxDP, ArgumentError, DataError, DirichletMechanism, RenyiDP, TruncatedCDP
+from pymc_dirdp.sampling.fast import dirichlet
 
 COUNTS = np.array([12, 0, 40, 3])
 MECHANISMS = [
@@ -59,7 +60,7 @@ def test_the_law_of_a_component_is_beta(scale):
 def test_the_law_at_a_tiny_prior():
     """P[y_0 < t] of Beta(a, a) is 1/2 + log-uniform: its logit has an Exponential(a) tail on both sides."""
     a = 1e-3
-    y = DirichletMechanism([a, a], 1.0).sample([0, 0], draws=20_000, sampler="fast", random_seed=3)
+    y = dirichlet(np.array([a, a]), 20_000, np.random.default_rng(3))
     assert np.all(y > 0)
     assert np.all(np.isfinite(y))
     # Components that a double can hold follow P[-log y > x] = exp(-a x) / 2; check it at quantiles below 708 nats.
@@ -75,6 +76,25 @@ def test_the_law_at_huge_counts():
     z = (y[:, 0] - 0.25) / np.sqrt(0.25 * 0.75 / 4e9)
     assert stats.kstest(z, "norm").pvalue > 1e-6
     assert stats.kstest(z / 0.85, "norm").pvalue < 1e-6
+
+
+@pytest.mark.parametrize("sampler", ["exact", "fast"])
+def test_a_tiny_prior_ends_on_the_grid(sampler):
+    """The share of draws whose smaller component is the least that there is: 2 P[c = 0], or P[-log y > log 2**33]."""
+    a, steps = 0.02, 200
+    options = {"steps": steps} if sampler == "exact" else {}
+    y = DirichletMechanism([a, a], 1.0).sample([0, 0], draws=5000, sampler=sampler, random_seed=4, **options)
+    least = stats.betabinom(steps, a, a).pmf(0) if sampler == "exact" else stats.beta(a, a).cdf(2.0**-33)
+    share = np.mean(y.min(axis=1) < (1 / (2 * steps + 1) if sampler == "exact" else 2.0**-32))
+    assert abs(share - 2 * least) < 5 * np.sqrt(2 * least * (1 - 2 * least) / 5000)
+    assert np.all(y > 0)
+
+
+def test_exact_is_the_default():
+    given = {"random_seed": 5, "steps": 99}
+    assert np.array_equal(MECHANISMS[0].sample(COUNTS, **given), MECHANISMS[0].sample(COUNTS, sampler="exact", **given))
+    places = (MECHANISMS[0].sample(COUNTS) * (2 * MECHANISMS[0].default_steps(55) + 4) - 1) / 2
+    np.testing.assert_allclose(places, np.round(places), atol=1e-6)
 
 
 def test_rows_and_draws_are_independent():
