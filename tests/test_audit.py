@@ -114,7 +114,9 @@ def test_mutant_alpha_too_small_by_the_setter_bug():
     assert audit_curve(right, claim=claim).verdict == "consistent"
     # A black box says the same, with statistics that are learned.
     rng = np.random.default_rng(3)
-    found = audit(lambda x: mutant.sample(x, random_seed=rng)[0], pair=worst_pair(mutant), claim=claim, n=40_000)
+    found = audit(
+        lambda x: mutant.sample(x, sampler="fast", random_seed=rng)[0], pair=worst_pair(mutant), claim=claim, n=40_000
+    )
     assert found.verdict == "refuted"
 
 
@@ -188,7 +190,9 @@ def test_mutant_domain_read_off_the_data(x, y, zeros):
     def release(counts):
         seen = counts > 0
         if seen.sum() > 1:
-            draw = pmd.DirichletMechanism(np.ones(int(seen.sum())), 0.1).sample(counts[seen], random_seed=rng)[0]
+            draw = pmd.DirichletMechanism(np.ones(int(seen.sum())), 0.1).sample(
+                counts[seen], sampler="fast", random_seed=rng
+            )[0]
         else:
             draw = np.ones(1)
         if not zeros:
@@ -202,7 +206,7 @@ def test_mutant_domain_read_off_the_data(x, y, zeros):
     found = audit(release, pair=(x, y), claim=claim, n=400)
     assert found.verdict == "refuted"
     assert found.bounds[1].lower == found.bounds[1].ceiling
-    right = audit(lambda c: declared.sample(c, random_seed=rng)[0], pair=(x, y), claim=claim, n=400)
+    right = audit(lambda c: declared.sample(c, sampler="fast", random_seed=rng)[0], pair=(x, y), claim=claim, n=400)
     assert right.verdict == "consistent"
 
 
