@@ -220,7 +220,7 @@ def test_realised_losses_are_confidential_and_the_closed_forms():
     assert repr(loss) == "RealisedLoss (confidential)"
     assert loss.mean.value == pytest.approx(realised_kl(COUNTS, MECHANISM.alpha, MECHANISM.r).value, rel=1e-12)
     assert loss.kl_posterior.value == pytest.approx(dirichlet_kl(COUNTS + 1.0, 0.2 * COUNTS + 2.0))
-    y = MECHANISM.sample(COUNTS, draws=20_000, random_seed=1)
+    y = MECHANISM.sample(COUNTS, draws=20_000, sampler="fast", random_seed=1)
     of_draws = np.array([loss.of_draw(draw).value for draw in y])
     assert of_draws.mean() == pytest.approx(loss.mean.value, abs=5 * of_draws.std() / math.sqrt(len(y)))
     assert of_draws.var() == pytest.approx(loss.variance.value, rel=0.1)

@@ -16,7 +16,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.unit import dominating_pair
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
-from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet
+from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps
 from pymc_dirdp.sampling.fast import fast_dirichlet
 
 __all__ = ["SAMPLERS", "DirichletMechanism"]
@@ -209,7 +209,7 @@ class DirichletMechanism(Mechanism):
         n_records : int or None
             The public number of records; None, where it is private, takes a million steps.
         """
-        least = default_steps(np.ones(self.alpha.shape[-1]), 1.0, 0)
+        least = fewest_steps(int(self.alpha.shape[-1]))
         wanted = max(least, _UNKNOWN_STEPS) if n_records is None else default_steps(self.alpha, self.r, n_records)
         n_rows = int(self.alpha.size) // int(self.alpha.shape[-1])
         return min(wanted, max(least, _MOST_STEPS // n_rows))

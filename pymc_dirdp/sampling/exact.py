@@ -16,6 +16,7 @@ __all__ = [
     "GridShare",
     "default_steps",
     "exact_dirichlet",
+    "fewest_steps",
     "grid_share",
     "positive_frequencies",
     "synthetic_counts",
@@ -99,8 +100,12 @@ def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
     """
     wanted = positive_array(alpha=alpha)
     finer = min(_MOST_STEPS / _STEPS_PER_CONCENTRATION, _largest_concentration(wanted, r, n_records))
-    fewest = max(_STEPS_PER_CATEGORY * int(wanted.shape[-1]), _FEWEST_STEPS)
-    return max(math.ceil(_STEPS_PER_CONCENTRATION * finer), fewest)
+    return max(math.ceil(_STEPS_PER_CONCENTRATION * finer), fewest_steps(wanted.shape[-1]))
+
+
+def fewest_steps(d: int) -> int:
+    """The least default for rows of d categories: with fewer the grid would weigh more than 1 %."""
+    return max(_STEPS_PER_CATEGORY * d, _FEWEST_STEPS)
 
 
 def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int, draws: int, bits: Bits) -> Integers:
