@@ -53,7 +53,7 @@ def expected_loss(
     n_records : int
         Number of records in all, at least 1.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-    mechanism : {"dirichlet", "gaussian", "laplace", "geometric", "auto"}, default "dirichlet"
+    mechanism : {"dirichlet", "gaussian", "geometric", "continuous-gaussian", "laplace", "auto"}, default "dirichlet"
         Which mechanism; `"auto"` is the least of all.
     strategy : str, default "optimal"
         Of the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.

@@ -60,6 +60,9 @@ class HellingerMechanism(WholePosterior):
     P4's Definition 4 is `exponent = epsilon / 4, smoothness = 1`. It spends a third to a half of its budget
     (ERRATA P4.2); `for_guarantee` with the exact accounting spends all.
 
+    The exact sampler draws in whole numbers, and no output is possible for one data set alone. The probabilities that
+    it draws with, and the curves, are computed in floating point: a loss is known to about 1e-12.
+
     References
     ----------
     P4, Definitions 3 and 4; ERRATA P4.1 to P4.3; Theory, section 13.
