@@ -19,6 +19,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.sampling.entropy import Seed, generator
 
@@ -172,7 +173,7 @@ def _names(mechanism: Mechanism | BlackBox, sampler: str | None, steps: int | No
 
 
 def _default_draws(mechanism: Mechanism | BlackBox, kind: str) -> int:
-    return _EXACT_DRAWS if isinstance(mechanism, DirichletMechanism) and kind == "exact" else _DRAWS
+    return _EXACT_DRAWS if isinstance(mechanism, DirichletMechanism | SimplexMechanism) and kind == "exact" else _DRAWS
 
 
 def _statistics(model: object, of_x: Seen, of_y: Seen, x: Array, y: Array, last_bits: bool) -> list[Statistic]:

@@ -15,8 +15,12 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.roots import log_excess, safe_root
+from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies
 from pymc_dirdp.sampling.fast import fast_dirichlet
+from pymc_dirdp.sampling.rationals import over_one_power
+from pymc_dirdp.sampling.urn import urn
 from pymc_dirdp.simplex_domain import SimplexDomain
 
 __all__ = ["SimplexMechanism"]
@@ -25,6 +29,8 @@ Array = NDArray[np.float64]
 
 # A concentration above this is more exact than a double of the input.
 _MOST = 1e12
+# Of the urn: more would take minutes.
+_MOST_STEPS = 10_000_000
 
 
 @final
@@ -133,7 +139,8 @@ class SimplexMechanism(Mechanism):
         *,
         protected: Sequence[int],
         draws: int = 1,
-        sampler: str = "fast",
+        sampler: str = "exact",
+        steps: int | None = None,
         random_seed: Seed = None,
     ) -> Array:
         """Independent draws. The curves of this object are for **one** of them.
@@ -146,8 +153,13 @@ class SimplexMechanism(Mechanism):
             Positions of the protected entries; public.
         draws : int, default 1
             Number of draws, at least 1.
-        sampler : {"fast"}, default "fast"
-            `"fast"` draws in floating point with NumPy and rounds to a public grid of `2**-32`.
+        sampler : {"exact", "fast"}, default "exact"
+            `"exact"` draws whole numbers from a Pólya urn, whose weights are `k p` as exact rational numbers, with bits
+            of the operating system; the output is positive and lies on a public grid. `"fast"` draws in floating point:
+            nearly the law that the curves are about, and how nearly is not proved.
+        steps : int, optional
+            Of the urn, for `"exact"`: public. By default the grid adds 1 % to the variance of a draw, with at most
+            10,000,000 steps.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -155,9 +167,20 @@ class SimplexMechanism(Mechanism):
         -------
         x : array, shape (draws, n)
         """
-        one_of(("fast",), sampler=sampler)
-        vector = self._checked(p, protected)
-        return fast_dirichlet(self.k * vector, integer(1, draws=draws), generator(random_seed))
+        draws, vector = integer(1, draws=draws), self._checked(p, protected)
+        if one_of(("exact", "fast"), sampler=sampler) == "fast":
+            if steps is not None:
+                raise ArgumentError("steps is for sampler='exact'.")
+            return fast_dirichlet(self.k * vector, draws, generator(random_seed))
+        steps = integer(1, steps=self._default_steps(len(vector)) if steps is None else steps)
+        (k,), digits_of_k = over_one_power([self.k])
+        weights, digits = over_one_power(vector.tolist())
+        row = [k * weight for weight in weights]
+        counts = urn([row], digits_of_k + digits, steps=steps, draws=draws, bits=Bits(random_seed))
+        return positive_frequencies(counts[:, 0], steps)
+
+    def _default_steps(self, n: int) -> int:
+        return min(max(math.ceil(100 * self.k), fewest_steps(n)), _MOST_STEPS)
 
     def variance(self, p: float) -> float:
         """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""

@@ -170,7 +170,7 @@ def test_what_cannot_be_reached():
 
 def test_moments_are_those_of_proposition_1():
     mechanism = SimplexMechanism(24, domain())
-    draws = mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], draws=100_000, random_seed=7)
+    draws = mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], draws=100_000, sampler="fast", random_seed=7)
     np.testing.assert_allclose(draws.mean(axis=0), [0.2, 0.3, 0.5], atol=0.002)
     for i, p in enumerate((0.2, 0.3, 0.5)):
         assert draws[:, i].var() == pytest.approx(mechanism.variance(p), rel=0.03)
@@ -227,3 +227,20 @@ def test_objects_are_frozen_and_pickle():
     assert pickle.loads(pickle.dumps(mechanism)) == mechanism
     with pytest.raises(ArgumentError, match="SimplexDomain"):
         SimplexMechanism(24, 0.05)
+
+
+def test_exact_draws_have_the_moments_and_every_output_is_positive():
+    mechanism = SimplexMechanism(24, domain())
+    draws = mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], draws=4000, steps=400, random_seed=7)
+    np.testing.assert_allclose(draws.sum(axis=1), 1)
+    # The grid is (2 count + 1) / (2 steps + 3), for any secret.
+    odd = draws * (2 * 400 + 3)
+    np.testing.assert_allclose(odd, np.round(odd), atol=1e-9)
+    assert np.all(np.round(odd) % 2 == 1)
+    for i, p in enumerate((0.2, 0.3, 0.5)):
+        assert draws[:, i].mean() == pytest.approx(p, abs=0.01)
+        assert draws[:, i].var() == pytest.approx(mechanism.variance(p) * (1 + 24 / 400), rel=0.12)
+        assert draws[:, i].var() != pytest.approx(1.5 * mechanism.variance(p), rel=0.12)
+    assert mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1]).shape == (1, 3)
+    with pytest.raises(ArgumentError, match="steps is for"):
+        mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], sampler="fast", steps=3)
