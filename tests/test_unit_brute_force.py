@@ -161,7 +161,7 @@ def test_no_removal_exceeds_the_divergence(name):
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("name", MODELS)
 def test_no_neighbour_exceeds_the_divergence_with_more_people(name, adjacency):
-    renyi_is_kept(name, adjacency, 2, [0.1, 0.2, 0.5, 1.0, 3.0])
+    renyi_is_kept(name, adjacency, 2, [0.2, 1.0, 3.0])
 
 
 def random_case(rng):
