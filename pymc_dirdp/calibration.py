@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.unit import personal_cells
-from pymc_dirdp.roots import log_excess, safe_root
+from pymc_dirdp.roots import log_excess, safe_root, with_margin
 from pymc_dirdp.utility import PriorExpectedKL
 
 __all__ = ["OBJECTIVES", "STRATEGIES", "calibrate"]
@@ -220,11 +220,17 @@ class _Boundary:
             return 0.0
         # In terms of 1 / s the promise holds up to the root, as it does in terms of r.
         return 1.0 / _outermost(
-            lambda inverse: self.excess(r, 1.0 / inverse), start=1 / near, rtol=rtol, least=1 / _MOST_ADDED
+            lambda inverse: self.excess(r, 1.0 / inverse),
+            start=1 / near,
+            rtol=rtol,
+            least=1 / _MOST_ADDED,
+            beyond=f" with s up to {_MOST_ADDED:g}",
         )
 
 
-def _outermost(excess: Callable[[float], float], *, start: float, rtol: float = 2e-12, least: float = 1e-150) -> float:
+def _outermost(
+    excess: Callable[[float], float], *, start: float, rtol: float = 2e-12, least: float = 1e-150, beyond: str = ""
+) -> float:
     """The largest x at which the promise holds, found by factors of 4 from `start` and then by its root."""
     safe = unsafe = start
     if excess(start) <= 0:
@@ -236,10 +242,8 @@ def _outermost(excess: Callable[[float], float], *, start: float, rtol: float = 
         while excess(safe) > 0:
             safe, unsafe = safe / 4, safe
             if safe < least:
-                raise UnattainableError(
-                    f"The guarantee is so tight that no setting above {least:g} keeps it; relax it."
-                )
-    return safe_root(excess, safe=safe, unsafe=unsafe, rtol=rtol)
+                raise UnattainableError(f"The guarantee is so tight that no setting keeps it{beyond}; relax it.")
+    return with_margin(safe_root(excess, safe=safe, unsafe=unsafe, rtol=rtol), excess)
 
 
 def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:

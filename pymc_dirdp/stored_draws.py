@@ -13,9 +13,8 @@ __all__ = ["Drawn", "drawn_tables", "stored_labels"]
 
 Array = NDArray[np.float64]
 
-# Rows that were rounded to a grid of 2**-32 add up to 1 within this, for any number of categories that is in use.
-_ROUNDING = 1e-5
-_MOST_STEPS = 2**53
+# Rows add up to 1 within this, for any number of categories that is in use.
+_ROUNDING = 1e-9
 
 
 @final
@@ -46,12 +45,7 @@ class Drawn:
 
     @property
     def positive(self) -> Array:
-        """The values, none of them 0.
-
-        On the grid of the exact sampler a rare category may be 0. It counts as half a step, or it would veto a class.
-        """
-        if "steps" in self.group:
-            return np.maximum(self.values, 0.5 / self.group.whole("steps", 1, _MOST_STEPS))
+        """The values, none of them 0; every sampler keeps away from it."""
         if not np.all(self.values > 0):
             raise self.group.damaged("some released probability is 0")
         return self.values

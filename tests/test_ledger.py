@@ -110,14 +110,21 @@ def test_releases_are_recorded_before_they_are_drawn(ledger):
     assert len(ledger.entries()) == 1
 
 
-def test_nothing_is_spent_when_nothing_can_be_released(ledger):
-    with model() as broken:
-        pm.Multinomial("wrong", n=5, p=pm.Dirichlet("q", np.ones(2)), observed=[2, 2])
-    with pytest.raises(pmd.DataError):
-        pmd.sample(TENTH, broken, ledger=ledger)
+def test_what_does_not_depend_on_data_is_refused_before_anything_is_spent(ledger):
     with pytest.raises(pmd.ArgumentError):
         pmd.sample(TENTH, model(), ledger=ledger, sampler="slow")
+    with pytest.raises(pmd.ArgumentError):
+        pmd.sample(TENTH, model(), ledger=ledger, var_names=["nothing"])
     assert ledger.entries() == ()
+
+
+def test_what_depends_on_data_is_refused_after_the_charge(ledger):
+    """Otherwise the error is an answer about the data that nobody paid for."""
+    with model() as broken:
+        pm.Multinomial("wrong", n=5, p=pm.Dirichlet("q", np.ones(2)), observed=[2, 2])
+    with pytest.raises(pmd.DataError, match="The ledger has been charged"):
+        pmd.sample(TENTH, broken, ledger=ledger)
+    assert len(ledger.entries()) == 1
 
 
 def test_nothing_is_released_when_nothing_is_recorded(tmp_path, monkeypatch):

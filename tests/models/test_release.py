@@ -2,6 +2,8 @@
 
 import dataclasses
 import pickle
+import subprocess
+import sys
 import warnings
 
 import arviz as az
@@ -355,12 +357,59 @@ def test_a_promise_of_any_size_can_be_reported(epsilon):
     assert (f"exp({epsilon:.4g}) times" in text) == (epsilon > 700)
 
 
-@pytest.mark.parametrize("sampler", ["fast", "exact"])
-def test_a_broken_promise_is_seen_before_it_is_paid_for(sampler):
+def test_an_error_of_the_data_is_no_free_answer():
+    """At 0.1.0 `min_count=k` with an empty ledger told the smallest cell, and nothing was recorded."""
+    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=1.5, delta=1e-5))
+    with pytest.raises(pmd.DataError, match=r"min_count.*The ledger has been charged"):
+        pmd.sample(TARGET, hair_model(), min_count=72, ledger=ledger)
+    assert len(ledger.entries()) == 1
+    # With nothing left the answer is the same whether the promise holds or not.
+    for min_count in (72, 71):
+        with pytest.raises(pmd.BudgetError):
+            pmd.sample(TARGET, hair_model(), min_count=min_count, ledger=ledger)
+    with pytest.raises(pmd.DataError, match=r"must hold for every data set that could have occurred\.$"):
+        pmd.sample(TARGET, hair_model(), min_count=72)
+
+
+def test_an_entry_holds_the_unit_the_assumptions_and_the_plan():
     ledger = pmd.Ledger(pmd.ApproxDP(epsilon=5, delta=1e-5))
-    with pytest.raises(pmd.DataError, match="min_count"):
-        pmd.sample(TARGET, hair_model(), min_count=72, ledger=ledger, sampler=sampler)
-    assert ledger.entries() == ()
+    chosen = pmd.plan(TARGET, hair_model(), contribution=2, min_count=3)
+    pmd.sample(chosen, hair_model(), ledger=ledger)
+    (entry,) = ledger.entries()
+    assert entry.terms.unit == "at most 2 records"
+    assert entry.terms.contribution == 2
+    assert entry.terms.min_count == 3
+    assert entry.terms.digest == chosen.digest
+    assert pmd.plan(TARGET, hair_model(), contribution=3).digest != chosen.digest
+    with pytest.raises(pmd.ArgumentError, match="keep one ledger for each unit"):
+        pmd.sample(TARGET, hair_model(), ledger=ledger)
+
+
+def test_the_digest_of_a_plan_is_the_same_in_another_process():
+    code = (
+        "import pymc as pm, pymc_dirdp as pmd\n"
+        "with pm.Model(coords={'hair': ['black', 'brown', 'red', 'blond']}) as model:\n"
+        "    p = pm.Dirichlet('p', a=[1, 1, 1, 1], dims='hair')\n"
+        "    pm.Multinomial('students', n=592, p=p, observed=[108, 286, 71, 127])\n"
+        "print(pmd.plan(pmd.ApproxDP(epsilon=1.0, delta=1e-6), model).digest)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert printed.split()[-1] == pmd.plan(TARGET, hair_model()).digest
+
+
+@pytest.mark.filterwarnings("default::pymc_dirdp.errors.RepeatedReleaseWarning")
+def test_a_second_release_without_a_ledger_warns_once():
+    with pm.Model() as model:
+        p = pm.Dirichlet("released_again", a=[1.0, 2.0, 3.5])
+        pm.Multinomial("answers", n=20, p=p, observed=[4, 6, 10])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            pmd.sample(TARGET, model)
+        ledger = pmd.Ledger(pmd.ApproxDP(epsilon=5, delta=1e-5))
+        pmd.sample(TARGET, model, ledger=ledger)
+    assert [warning.category for warning in caught] == [pmd.RepeatedReleaseWarning]
+    assert "ledger=" in str(caught[0].message)
 
 
 def test_data_in_the_place_of_another_argument_are_not_printed():
