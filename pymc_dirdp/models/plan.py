@@ -133,8 +133,8 @@ def plan(
 
     References
     ----------
-    Theory, section 2 for the rows of a table, section 7 for several tables and draws, section 14 for `unit` and
-    `contribution`, section 15 for `disjoint`.
+    Theory, section 2 for the rows of a table, section 7 for several tables and draws, section 6 for `unit` and
+    `contribution`.
     """
     if not isinstance(guarantee, Guarantee):
         raise ArgumentError(

@@ -90,7 +90,7 @@ def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adja
 
     References
     ----------
-    Theory, sections 14 and 15.
+    Theory, sections 6 and 7.
     """
     # Before the data are looked at, so that a name that is misspelt is found first.
     groups, anybody = groups_of_people(found, stated.disjoint)

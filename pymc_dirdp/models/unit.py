@@ -1,4 +1,4 @@
-"""What one person can change in each table, read off the axes of the model: the table of Theory, section 14."""
+"""What one person can change in each table, read off the axes of the model: the cases of Theory, section 6."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -42,7 +42,7 @@ class Contribution:
 
     References
     ----------
-    Theory, section 14.
+    Theory, section 6.
 
     Examples
     --------

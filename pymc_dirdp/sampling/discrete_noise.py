@@ -46,7 +46,7 @@ def discrete_laplace(scale: Fraction, shape: tuple[int, ...], bits: Bits) -> NDA
     References
     ----------
     Canonne, Kamath and Steinke (2020), The discrete Gaussian for differential privacy, Algorithm 2,
-    https://arxiv.org/abs/2004.00010; Theory, section 19.
+    https://arxiv.org/abs/2004.00010; Theory, section 15.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def discrete_gaussian(variance: Fraction, shape: tuple[int, ...], bits: Bits) ->
 
     References
     ----------
-    Canonne, Kamath and Steinke (2020), Algorithm 3, https://arxiv.org/abs/2004.00010; Theory, section 19.
+    Canonne, Kamath and Steinke (2020), Algorithm 3, https://arxiv.org/abs/2004.00010; Theory, section 15.
 
     Examples
     --------
