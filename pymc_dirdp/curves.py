@@ -60,7 +60,9 @@ class ReplaceOnePair(DominatingPair):
     @override
     def _renyi(self, order: float) -> float:
         low, high = sorted((self.a, self.b))
-        return renyi_add(order, high, self.r) + renyi_remove(order, low, self.r)
+        removing = renyi_remove(order, low, self.r)
+        # Where it is infinite the other term may be no number at all.
+        return removing if removing == math.inf else renyi_add(order, high, self.r) + removing
 
     @override
     def _rho(self, omega: float) -> float:

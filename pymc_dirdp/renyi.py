@@ -48,6 +48,9 @@ def _closed_form(order: float, terms: tuple[tuple[float, float], ...]) -> float 
     if order == 1 or abs(middle - end) < 1e-2 * min(middle, end):
         return None
     values = [weight * float(gammaln(x)) for weight, x in terms]
+    if not all(map(math.isfinite, values)):
+        # Beyond the largest double a difference of infinities would be no number, and a comparison would not see it.
+        return math.inf
     # Each argument is itself rounded, which moves its log Gamma by about eps * x * |digamma(x)| <= eps * (1 + x log x).
     error = 2.2e-16 * sum(
         abs(value) + abs(weight) * (1 + x * abs(math.log(x))) for value, (weight, x) in zip(values, terms, strict=True)

@@ -36,7 +36,14 @@ CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_
 _MOST_POINTS = 1000
 _LEAST = {"order": 1.0, "epsilon": 0.0, "delta_at": 1e-300}
 _BELOW = {"order": math.inf, "epsilon": math.inf, "delta_at": 1.0}
-_A_PRIORI = ("n_records", "effective_records", "expected_kl_posterior", "expected_kl_estimate")
+_A_PRIORI = (
+    "n_records",
+    "effective_records",
+    "expected_kl_posterior",
+    "expected_kl_estimate",
+    "grid_weight",
+    "grid_variance",
+)
 
 
 @final
@@ -123,8 +130,9 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
         or any(table.group.dataset.attrs.get("randomness") == "seed" for table in tables.values()),
         privacy=privacy,
     )
-    for name in ("statement", "neighbours"):
+    for name in ("statement", "neighbours", "unit", "protected"):
         privacy.text(name)
+    privacy.names("assumptions")
     _check_curves(privacy)
     _check_utility(group_at(release, "utility"), tuple(tables))
     if drawn:
@@ -171,6 +179,7 @@ def _check_curves(privacy: Group) -> None:
 
 
 def _check_utility(utility: Group, tables: tuple[str, ...]) -> None:
+    utility.text("records")
     if "note" in utility:
         utility.text("note")
     coords = utility.dataset.coords

@@ -304,3 +304,10 @@ def test_uneven_priors_and_tiny_concentrations_keep_ten_digits(epsilon):
         first = mp.betainc(b_, a_ + r_, 0, q, regularized=True)
         exact = first - mp.exp(epsilon) * mp.betainc(b_ + r_, a_, 0, q, regularized=True)
     assert ReplaceOnePair(b, a, r).delta(epsilon) == pytest.approx(float(exact), rel=1e-10)
+
+
+@pytest.mark.parametrize("pair", [ReplaceOnePair(1.0, 2.0, 1e10), AddRemovePair(1.0, 1e10)])
+def test_orders_at_the_end_of_the_doubles_are_no_way_round_a_curve(pair):
+    """A divergence that was no number vanished in a maximum: (1, 1e300)-tCDP was promised by its divergence at 1."""
+    assert pair.renyi(1e300) == math.inf
+    assert pair.rho(1e300) == math.inf

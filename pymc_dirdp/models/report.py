@@ -134,7 +134,7 @@ def _promise(privacy: xr.Dataset, stored: Stored) -> tuple[tuple[str, str], ...]
     attrs = privacy.attrs
     lines = [
         ("guarantee", str(attrs["statement"])),
-        ("protected", str(attrs.get("protected", "every record"))),
+        ("protected", str(attrs["protected"])),
         ("adjacency", str(attrs["adjacency"])),
         ("assumptions", _assumptions(attrs)),
         ("draws", f"{attrs['draws']}, all of them covered"),
@@ -148,7 +148,7 @@ def _assumptions(attrs: dict[str, Any]) -> str:
     groups = json.loads(attrs["groups"])
     if len(groups) > 1:
         parts.append(f"different people feed the groups {' | '.join(map(', '.join, groups))} (not checkable)")
-    parts += [f"{sentence} (not checkable)" for sentence in json.loads(attrs.get("assumptions", "[]"))]
+    parts += [f"{sentence} (not checkable)" for sentence in json.loads(attrs["assumptions"])]
     if float(attrs["min_count"]) > 0:
         least = float(attrs["min_count"])
         parts.append(f"every cell of every data set that could occur holds at least {least:g} records (not checkable)")
@@ -259,7 +259,7 @@ def _utility(utility: xr.Dataset) -> tuple[tuple[str, str], ...]:
     if "note" in utility.attrs:
         return (("expected loss", str(utility.attrs["note"])),)
     n, effective = utility["n_records"].values, utility["effective_records"].values
-    planned = str(utility.attrs.get("records", "planned for"))
+    planned = str(utility.attrs["records"])
     several = len(n) > 1
     posterior, estimate = utility["expected_kl_posterior"].values, utility["expected_kl_estimate"].values
     lines = [
@@ -278,8 +278,6 @@ def _utility(utility: xr.Dataset) -> tuple[tuple[str, str], ...]:
 
 def _grid(utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     """What the grid of an exact draw adds, where there is one."""
-    if not {"grid_weight", "grid_variance"} <= set(utility):
-        return
     weight, variance = utility["grid_weight"].values, utility["grid_variance"].values
     if np.any(np.isfinite(weight)):
         yield (

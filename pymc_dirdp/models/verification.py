@@ -238,7 +238,7 @@ def _adjacency(stored: Stored, release: xr.DataTree) -> Check:
     said = {table.group.text("adjacency") for table in stored.tables.values()} | set(_marked(release, "adjacency"))
     if said != {stored.adjacency}:
         return Check("adjacency", False, f"The promise is for {stored.adjacency}, and elsewhere it says otherwise.")
-    if stored.contribution == 1 and stored.privacy.dataset.attrs.get("unit", "record") == "record":
+    if stored.contribution == 1 and stored.privacy.text("unit") == "record":
         meant = adjacency_named(stored.adjacency).statement
         if not stored.privacy.text("neighbours").startswith(meant):
             return Check("adjacency", False, f"The text on neighbours is not what {stored.adjacency} means: {meant}.")
@@ -253,7 +253,7 @@ def _assumptions(stored: Stored) -> Check:
             False,
             f"It speaks of {stored.contribution} records of a person; the tables allow for {most}.",
         )
-    if stored.contribution > 1 and stored.privacy.dataset.attrs.get("unit") == "record":
+    if stored.contribution > 1 and stored.privacy.text("unit") == "record":
         return Check("assumptions", False, "It speaks of single records, and of several records of a person.")
     used = {table.min_count for table in stored.tables.values() if isinstance(table.mechanism, DirichletMechanism)}
     if used - {stored.min_count}:
@@ -304,8 +304,7 @@ def _marked(release: xr.DataTree, name: str) -> list[str]:
 
 def _believed(stored: Stored, release: xr.DataTree) -> Iterator[str]:
     samplers = sorted({table.group.text("sampler") for table in stored.tables.values()})
-    if "protected" in stored.privacy:
-        yield f"Who is protected: {stored.privacy.text('protected')[:500]}"
+    yield f"Who is protected: {stored.privacy.text('protected')[:500]}"
     yield f"The draws have the law that the file states; the sampler is {', '.join(map(shown, samplers))}."
     if "fast" in samplers:
         yield "The guarantee is proved for the ideal law, from which draws in floating point differ."

@@ -140,14 +140,14 @@ def test_each_reason_is_its_own():
         pmd.sample(G, model, var_names=["lift"])
 
 
-@pytest.mark.parametrize("name", ["a\nb", "a\\b", "a\x1b[2Jb", "a/b"])
+@pytest.mark.parametrize("name", ["a\nb", "a\\b", "a\x1b[2Jb"])
 def test_a_name_that_no_file_can_hold_stays_behind(name):
     with hair() as model:
         pm.Deterministic(name, 1 - model["p"])
     release = pmd.sample(G, model)
     assert set(release["posterior"].data_vars) == {"p"}
     assert "Rename it" in left_out(release)[name]
-    assert name not in str(pmd.report(release)) or name == "a\\b" or name == "a/b"
+    assert name not in str(pmd.report(release)) or name == "a\\b"
 
 
 def test_a_deterministic_that_fails_does_so_before_anything_is_spent():

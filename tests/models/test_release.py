@@ -359,7 +359,7 @@ def test_a_promise_of_any_size_can_be_reported(epsilon):
 
 def test_an_error_of_the_data_is_no_free_answer():
     """At 0.1.0 `min_count=k` with an empty ledger told the smallest cell, and nothing was recorded."""
-    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=1.5, delta=1e-5))
+    ledger = pmd.Ledger(TARGET)
     with pytest.raises(pmd.DataError, match=r"min_count.*The ledger has been charged"):
         pmd.sample(TARGET, hair_model(), min_count=72, ledger=ledger)
     assert len(ledger.entries()) == 1
