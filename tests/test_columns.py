@@ -241,7 +241,7 @@ def test_what_a_conversion_would_change_is_refused(column, labels):
         xr.DataArray([[0, 1]]),
         type("Broken", (), {"__len__": lambda self: 2, "__iter__": lambda self: 1 / 0})(),
     ],
-    ids=str,
+    ids=lambda column: type(column).__name__,
 )
 def test_what_is_no_column(column):
     with pytest.raises(DataError, match="'a' is not one-dimensional, or its values cannot be read") as caught:

@@ -247,7 +247,7 @@ def whole_numbers(values: NDArray[Any], observed: Variable[Any, Any], what: str 
 
 
 def _check_precision(
-    values: NDArray[Any], precision: np.finfo[Any], observed: Variable[Any, Any], what: str = "observations"
+    values: NDArray[Any], precision: "np.finfo[Any]", observed: Variable[Any, Any], what: str = "observations"
 ) -> None:
     """Refuse numbers that a short float cannot tell from the next one: they were rounded before anybody looked.
 
