@@ -7,14 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pymc_dirdp import bounds
+    from pymc_dirdp import published
+    from pymc_dirdp.accounting.ledger import Ledger
     from pymc_dirdp.auditing.attack import audit
     from pymc_dirdp.auditing.curve_audit import audit_curve
-    from pymc_dirdp.calibration import calibrate
-    from pymc_dirdp.comparison import compare
-    from pymc_dirdp.confidential import Confidential
-    from pymc_dirdp.counting import count
-    from pymc_dirdp.draw_loss import DrawLoss
+    from pymc_dirdp.counting.tables import count
+    from pymc_dirdp.curator.confidential import Confidential
+    from pymc_dirdp.curator.diagnostics import diagnose
+    from pymc_dirdp.curator.leave_one_out import elpd
+    from pymc_dirdp.curator.realised import RealisedLoss
     from pymc_dirdp.errors import (
         ArgumentError,
         BudgetError,
@@ -28,40 +29,39 @@ if TYPE_CHECKING:
         UnattainableError,
         UnsupportedModelError,
     )
-    from pymc_dirdp.frontier import expected_loss, least_guarantee, least_records, privacy_utility
-    from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
-    from pymc_dirdp.interop import to_dp_accounting, to_opendp
-    from pymc_dirdp.ledger import Ledger
     from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
     from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
     from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
     from pymc_dirdp.mechanisms.geometric import GeometricMechanism
     from pymc_dirdp.mechanisms.hellinger import HellingerMechanism, NonPrivateHellinger
+    from pymc_dirdp.mechanisms.hellinger_distance import hellinger_distance
     from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
     from pymc_dirdp.mechanisms.simplex import SimplexMechanism
+    from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
     from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
-    from pymc_dirdp.models.builders import bayesian_network, naive_bayes
-    from pymc_dirdp.models.diagnostics import diagnose
-    from pymc_dirdp.models.leave_one_out import elpd
-    from pymc_dirdp.models.plan import plan
-    from pymc_dirdp.models.planned import Plan
-    from pymc_dirdp.models.prediction import log_likelihood, predict_log_proba
-    from pymc_dirdp.models.predictive import sample_posterior_predictive
-    from pymc_dirdp.models.release import sample
-    from pymc_dirdp.models.report import report
     from pymc_dirdp.models.tables import tables
-    from pymc_dirdp.models.verification import verify
+    from pymc_dirdp.networks.builders import bayesian_network, naive_bayes
+    from pymc_dirdp.networks.prediction import log_likelihood, predict_log_proba
+    from pymc_dirdp.planning.calibration import calibrate
+    from pymc_dirdp.planning.comparison import compare
+    from pymc_dirdp.planning.frontier import expected_loss, least_guarantee, least_records, privacy_utility
     from pymc_dirdp.plots.comparison import plot_comparison
     from pymc_dirdp.plots.draw import plot_draw
     from pymc_dirdp.plots.frontier import plot_frontier
     from pymc_dirdp.plots.ledger import plot_ledger
     from pymc_dirdp.plots.posteriors import plot_posteriors, plot_ternary
     from pymc_dirdp.plots.privacy import plot_privacy
-    from pymc_dirdp.posteriors.distance import hellinger_distance
     from pymc_dirdp.privacy.contribution import Contribution
-    from pymc_dirdp.realised import RealisedLoss
-    from pymc_dirdp.simplex_domain import SimplexDomain
-    from pymc_dirdp.utility import PriorExpectedKL
+    from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
+    from pymc_dirdp.releases.interop import to_dp_accounting, to_opendp
+    from pymc_dirdp.releases.plan import plan
+    from pymc_dirdp.releases.planned import Plan
+    from pymc_dirdp.releases.predictive import sample_posterior_predictive
+    from pymc_dirdp.releases.release import sample
+    from pymc_dirdp.releases.report import report
+    from pymc_dirdp.releases.verification import verify
+    from pymc_dirdp.utility.draw_loss import DrawLoss
+    from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
 __all__ = [
     "ApproxDP",
@@ -100,7 +100,6 @@ __all__ = [
     "audit",
     "audit_curve",
     "bayesian_network",
-    "bounds",
     "calibrate",
     "compare",
     "convert",
@@ -123,6 +122,7 @@ __all__ = [
     "plot_ternary",
     "predict_log_proba",
     "privacy_utility",
+    "published",
     "report",
     "sample",
     "sample_posterior_predictive",
@@ -137,11 +137,11 @@ __all__ = [
 _HOMES = {
     "auditing.attack": ("audit",),
     "auditing.curve_audit": ("audit_curve",),
-    "calibration": ("calibrate",),
-    "comparison": ("compare",),
-    "confidential": ("Confidential",),
-    "counting": ("count",),
-    "draw_loss": ("DrawLoss",),
+    "planning.calibration": ("calibrate",),
+    "planning.comparison": ("compare",),
+    "curator.confidential": ("Confidential",),
+    "counting.tables": ("count",),
+    "utility.draw_loss": ("DrawLoss",),
     "errors": (
         "ArgumentError",
         "BudgetError",
@@ -155,10 +155,10 @@ _HOMES = {
         "UnattainableError",
         "UnsupportedModelError",
     ),
-    "frontier": ("expected_loss", "least_guarantee", "least_records", "privacy_utility"),
-    "guarantees": ("ApproxDP", "PureDP", "RenyiDP", "TruncatedCDP", "ZeroCDP", "convert"),
-    "interop": ("to_dp_accounting", "to_opendp"),
-    "ledger": ("Ledger",),
+    "planning.frontier": ("expected_loss", "least_guarantee", "least_records", "privacy_utility"),
+    "privacy.guarantees": ("ApproxDP", "PureDP", "RenyiDP", "TruncatedCDP", "ZeroCDP", "convert"),
+    "releases.interop": ("to_dp_accounting", "to_opendp"),
+    "accounting.ledger": ("Ledger",),
     "mechanisms.dirichlet": ("DirichletMechanism",),
     "mechanisms.discrete_gaussian": ("DiscreteGaussianMechanism",),
     "mechanisms.gaussian": ("GaussianMechanism",),
@@ -167,28 +167,28 @@ _HOMES = {
     "mechanisms.laplace": ("LaplaceMechanism",),
     "mechanisms.simplex": ("SimplexMechanism",),
     "mechanisms.truncated_noise": ("TruncatedNoiseMechanism",),
-    "models.builders": ("bayesian_network", "naive_bayes"),
-    "models.diagnostics": ("diagnose",),
-    "models.leave_one_out": ("elpd",),
-    "models.plan": ("plan",),
-    "models.planned": ("Plan",),
-    "models.prediction": ("log_likelihood", "predict_log_proba"),
-    "models.predictive": ("sample_posterior_predictive",),
-    "models.release": ("sample",),
-    "models.report": ("report",),
+    "networks.builders": ("bayesian_network", "naive_bayes"),
+    "curator.diagnostics": ("diagnose",),
+    "curator.leave_one_out": ("elpd",),
+    "releases.plan": ("plan",),
+    "releases.planned": ("Plan",),
+    "networks.prediction": ("log_likelihood", "predict_log_proba"),
+    "releases.predictive": ("sample_posterior_predictive",),
+    "releases.release": ("sample",),
+    "releases.report": ("report",),
     "models.tables": ("tables",),
-    "models.verification": ("verify",),
+    "releases.verification": ("verify",),
     "plots.comparison": ("plot_comparison",),
     "plots.draw": ("plot_draw",),
     "plots.frontier": ("plot_frontier",),
     "plots.ledger": ("plot_ledger",),
     "plots.posteriors": ("plot_posteriors", "plot_ternary"),
     "plots.privacy": ("plot_privacy",),
-    "posteriors.distance": ("hellinger_distance",),
+    "mechanisms.hellinger_distance": ("hellinger_distance",),
     "privacy.contribution": ("Contribution",),
-    "realised": ("RealisedLoss",),
-    "simplex_domain": ("SimplexDomain",),
-    "utility": ("PriorExpectedKL",),
+    "curator.realised": ("RealisedLoss",),
+    "mechanisms.simplex_domain": ("SimplexDomain",),
+    "utility.expected_kl": ("PriorExpectedKL",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

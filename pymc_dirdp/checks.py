@@ -1,4 +1,4 @@
-"""Checks of public arguments. Each takes the argument by name, so that the error can name it:
+"""Checks of public arguments. Each takes the argument by name, so that the error can name it.
 
 >>> positive(r=-1)
 Traceback (most recent call last):

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import pymc_dirdp as pmd
-from pymc_dirdp.choosing import NOISES
-from pymc_dirdp.composition import Composition
-from pymc_dirdp.interop import as_mechanism
+from pymc_dirdp.planning.choosing import NOISES
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.releases.interop import as_mechanism
 
 SECONDS = 20
 

@@ -22,7 +22,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as pmd
-from pymc_dirdp.models.description import described
+from pymc_dirdp.releases.description import described
 
 # Four bytes are not all zeros, no size or offset in a file is so large, and sums stay below the 2**31 of PyMC.
 CELLS = [486113771, 313371929, 770035531, 105220937]

@@ -23,8 +23,9 @@ def kind_of(name: str) -> str:
     if inspect.isclass(thing):
         if issubclass(thing, Exception):
             return "errors"
-        room = thing.__module__.removeprefix("pymc_dirdp.").split(".")[0]
-        return room if room in ("guarantees", "mechanisms") else "objects"
+        if thing.__module__ == "pymc_dirdp.privacy.guarantees":
+            return "guarantees"
+        return "mechanisms" if thing.__module__.startswith("pymc_dirdp.mechanisms.") else "objects"
     if callable(thing):
         return "plots" if name.startswith("plot_") else "verbs"
     return "objects"

@@ -16,11 +16,11 @@ from pymc_dirdp.auditing.seen import Seen, commonest_shape, seen
 from pymc_dirdp.auditing.statistics import Statistic, learned
 from pymc_dirdp.checks import fraction, integer
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["Audit", "Bound", "audit"]

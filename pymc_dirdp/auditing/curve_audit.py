@@ -14,8 +14,8 @@ from pymc_dirdp.auditing.laws import BinnedLaws, binned_laws
 from pymc_dirdp.auditing.neighbours import worst_pair
 from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 __all__ = ["CurveAudit", "CurvePoint", "audit_curve"]
 

@@ -19,8 +19,8 @@ from pymc_dirdp.auditing.intervals import (
 )
 from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.guarantees import ApproxDP, Guarantee
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 
 __all__ = ["LIMITS", "SHARES", "Counts", "Measure", "measures"]
 

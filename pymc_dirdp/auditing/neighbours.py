@@ -7,15 +7,15 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
+from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.renyi import renyi_add, renyi_remove
+from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 
 __all__ = ["aggregated_laws", "worst_pair"]
 

@@ -17,7 +17,6 @@ from pymc_dirdp.auditing.measures import Counts, Measure, measures
 from pymc_dirdp.auditing.neighbours import worst_pair
 from pymc_dirdp.checks import fraction, integer
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
@@ -26,6 +25,7 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["CHANCE", "Family", "chance_to_refute", "family_of", "rarest_event", "refutable"]
 

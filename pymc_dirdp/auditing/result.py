@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, final
 
 from pymc_dirdp.auditing.power import CHANCE
-from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["Audit", "Bound"]
 

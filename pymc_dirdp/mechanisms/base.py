@@ -51,7 +51,7 @@ def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float =
         raise DataError("Some counts are negative.")
     if np.any(array != np.floor(array)):
         raise DataError(
-            "Some counts are not whole numbers. The guarantee is for whole records; see bounds.p1_theorem_1."
+            "Some counts are not whole numbers. The guarantee is for whole records; see published.p1_theorem_1."
         )
     if np.any(array > _LARGEST_COUNT):
         raise DataError("Some counts are above 2**53 and cannot be held exactly.")

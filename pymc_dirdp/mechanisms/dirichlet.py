@@ -7,10 +7,10 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
+from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.unit import dominating_pair
@@ -45,7 +45,7 @@ class DirichletMechanism(Mechanism):
     r : float
         Concentration, positive: how much one record counts. 1 is the ordinary posterior.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change, see :mod:`pymc_dirdp.adjacency`.
+        What one person can change, see :mod:`pymc_dirdp.privacy.adjacency`.
     min_count : float, default 0.0
         The public promise that every cell of every data set that could occur holds at least so many records. It is an
         assumption about the world, not about these data, and it is part of the guarantee.

@@ -15,9 +15,9 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import discrete_gaussian_curve as curve
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import gaussian_deviation, gaussian_noise
+from pymc_dirdp.numerics.roots import largest_safe, least_epsilon
+from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.roots import largest_safe, least_epsilon
-from pymc_dirdp.rounding import not_below
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian
 from pymc_dirdp.sampling.rationals import dyadic_above

@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.conversion import best_order, log_delta_at
 from pymc_dirdp.mechanisms.gaussian_excess import gaussian_excess
-from pymc_dirdp.rounding import not_below
+from pymc_dirdp.numerics.rounding import not_below
+from pymc_dirdp.privacy.conversion import best_order, log_delta_at
 
 __all__ = ["converted", "delta", "log_theta_ratio", "renyi"]
 

@@ -11,8 +11,8 @@ from scipy.special import log_ndtr
 from pymc_dirdp.checks import positive
 from pymc_dirdp.mechanisms.gaussian_excess import gaussian_excess
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.roots import least_epsilon
 from pymc_dirdp.sampling.grid import on_grid
 
 __all__ = ["GaussianMechanism"]

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.quadrature import graded_breaks, nodes
+from pymc_dirdp.numerics.quadrature import graded_breaks, nodes
 
 __all__ = ["GaussianExcess", "gaussian_excess"]
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
+from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.randomised_response import RandomisedResponse
-from pymc_dirdp.rounding import not_below
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 

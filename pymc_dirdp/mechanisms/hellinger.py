@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import one_of, positive, positive_array
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.guarantees import Guarantee, PureDP
+from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
-from pymc_dirdp.posteriors.laws import HellingerLaws
-from pymc_dirdp.randomised_response import RandomisedResponse
-from pymc_dirdp.roots import largest_safe, least_epsilon, log_excess
+from pymc_dirdp.numerics.roots import largest_safe, least_epsilon, log_excess
+from pymc_dirdp.privacy.guarantees import Guarantee, PureDP
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
+from pymc_dirdp.privacy.tcdp import rho_from_above
 from pymc_dirdp.sampling.fast import dirichlet
-from pymc_dirdp.truncated import rho_from_above
 
 __all__ = ["HellingerMechanism", "NonPrivateHellinger"]
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.checks import positive
-from pymc_dirdp.composition import Composition
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.numerics.roots import least_epsilon
+from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.randomised_response import RandomisedResponse
-from pymc_dirdp.roots import least_epsilon
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.grid import on_grid
 
 __all__ = ["LaplaceMechanism"]

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Self, override
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.adjacency import Adjacency, adjacency_named
 from pymc_dirdp.checks import integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.guarantees import Guarantee, PureDP
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.roots import largest_safe, log_excess
+from pymc_dirdp.privacy.guarantees import Guarantee, PureDP
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet

@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import fraction, integer, one_of, positive
-from pymc_dirdp.curves import DominatingPair, ReplaceOnePair
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.roots import log_excess, safe_root
+from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
+from pymc_dirdp.numerics.roots import log_excess, safe_root
+from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies
 from pymc_dirdp.sampling.fast import fast_dirichlet
 from pymc_dirdp.sampling.rationals import over_one_power
 from pymc_dirdp.sampling.urn import urn
-from pymc_dirdp.simplex_domain import SimplexDomain
 
 __all__ = ["SimplexMechanism"]
 

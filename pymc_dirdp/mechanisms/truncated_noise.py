@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer, one_of, positive
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.guarantees import Guarantee
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
-from pymc_dirdp.randomised_response import RandomisedResponse
-from pymc_dirdp.roots import largest_safe, least_epsilon, log_excess
-from pymc_dirdp.rounding import not_below
+from pymc_dirdp.numerics.roots import largest_safe, least_epsilon, log_excess
+from pymc_dirdp.numerics.rounding import not_below
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 

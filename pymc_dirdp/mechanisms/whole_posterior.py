@@ -10,7 +10,7 @@ from pymc_dirdp.checks import integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
 from pymc_dirdp.mechanisms.finite_choice import drawn_from
-from pymc_dirdp.posteriors.distance import hellinger_distance
+from pymc_dirdp.mechanisms.hellinger_distance import hellinger_distance
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet

@@ -1,1 +1,1 @@
-"""The only rooms that know PyMC: which tables a model holds, what is planned for them, and their release."""
+"""What a PyMC model says: which tables it holds, whose records they are, which numbers are public."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from pymc_dirdp.adjacency import Adjacency
 from pymc_dirdp.models.stated import Stated
 from pymc_dirdp.models.tables import Table
+from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
 __all__ = ["neighbours", "protected", "unit_label"]

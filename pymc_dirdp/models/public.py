@@ -9,13 +9,13 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.math import Sum
 from pytensor.tensor.type import TensorType
 
-from pymc_dirdp.adjacency import Adjacency
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.models.graph import evaluate, origin, parameters, values_read
 from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.shared_data import same_data, same_numbers
 from pymc_dirdp.models.stated import Stated, as_code
+from pymc_dirdp.privacy.adjacency import Adjacency
 
 __all__ = ["check_public"]
 

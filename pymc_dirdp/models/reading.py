@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pymc as pm
 
-from pymc_dirdp.adjacency import Adjacency
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
 from pymc_dirdp.models.likelihoods import refusal
@@ -18,6 +17,7 @@ from pymc_dirdp.models.questions import question
 from pymc_dirdp.models.stated import Stated, as_code
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.models.unit import added, contribution_of, largest, people_axes
+from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
 __all__ = ["Reading", "check_people", "read"]

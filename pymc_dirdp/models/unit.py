@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from pymc_dirdp.adjacency import Adjacency
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.stated import Stated, as_code
+from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
 __all__ = ["added", "contribution_of", "largest", "people_axes"]

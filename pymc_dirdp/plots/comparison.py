@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.comparison import Comparison
+from pymc_dirdp.planning.comparison import Comparison
 from pymc_dirdp.plots.axes import COLOURS, MARKERS, axes_or_new, tidy
 
 if TYPE_CHECKING:

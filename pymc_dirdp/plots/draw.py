@@ -10,8 +10,8 @@ from pymc_dirdp.checks import fraction, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.axes import COLOURS, axes_or_new, tidy
 from pymc_dirdp.sampling.fast import dirichlet
-from pymc_dirdp.scoring import predicted_data, private_parameters
-from pymc_dirdp.stored_table import mechanism_of_table
+from pymc_dirdp.stored.table import mechanism_of_table
+from pymc_dirdp.utility.simulated import predicted_data, private_parameters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from pymc_dirdp.frontier import Frontier
+from pymc_dirdp.planning.frontier import Frontier
 from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, axes_or_new, tidy
 
 if TYPE_CHECKING:

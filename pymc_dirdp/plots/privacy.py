@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from pymc_dirdp.adjacency import adjacency_named
-from pymc_dirdp.bounds import p1_theorem_1, p2_theorem_2
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.interop import as_mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.plots.axes import COLOURS, DASHES, axes_or_new, tidy
+from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.published.privacy import p1_theorem_1, p2_theorem_2
+from pymc_dirdp.releases.interop import as_mechanism
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,10 +9,10 @@ from typing import ClassVar, final, override
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.composition import Composition, Parallel
-from pymc_dirdp.curves import AddingPair, AddRemovePair
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.dominating_pairs import AddingPair, AddRemovePair
 from pymc_dirdp.privacy.several_records import SpreadRecords, converted_deltas, gains
 
 __all__ = ["AcrossGroups", "AppearingRecords", "adding"]
@@ -47,7 +47,7 @@ class AcrossGroups(PrivacyCurves):
 
     Examples
     --------
-    >>> from pymc_dirdp.curves import AddRemovePair, ReplaceOnePair
+    >>> from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
     >>> across = AcrossGroups((AddRemovePair(0.5, 0.1), AddRemovePair(0.5, 0.1)))
     >>> across.renyi(2) == ReplaceOnePair(0.5, 0.5, 0.1).renyi(2)
     True

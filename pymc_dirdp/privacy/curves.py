@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import at_least, fraction
-from pymc_dirdp.conversion import best_order, epsilon_at
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-from pymc_dirdp.roots import least_epsilon
+from pymc_dirdp.numerics.roots import least_epsilon
+from pymc_dirdp.privacy.conversion import best_order, epsilon_at
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 __all__ = ["PrivacyCurves"]
 

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from pymc_dirdp.adjacency import adjacency_named
-from pymc_dirdp.composition import Composition
-from pymc_dirdp.conversion import best_order, log_delta_at
-from pymc_dirdp.curves import AddingPair, AddRemovePair, DominatingPair, ReplaceOnePair
+from pymc_dirdp.numerics.tails import mean_digamma
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.conversion import best_order, log_delta_at
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.renyi import renyi_add, renyi_remove
-from pymc_dirdp.tails import mean_digamma
+from pymc_dirdp.privacy.dominating_pairs import AddingPair, AddRemovePair, DominatingPair, ReplaceOnePair
+from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 
 __all__ = [
     "SpreadRecords",

@@ -12,7 +12,7 @@ from pymc_dirdp.auditing.curve_audit import audit_curve
 from pymc_dirdp.auditing.neighbours import worst_pair
 from pymc_dirdp.auditing.power import chance_to_refute
 from pymc_dirdp.auditing.seen import Seen
-from pymc_dirdp.composition import Composition
+from pymc_dirdp.privacy.composition import Composition
 
 FLAT = np.ones(4)
 

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 import pymc_dirdp as pmd
 from pymc_dirdp.auditing.laws import BinnedLaws, _discrete_gaussian, binned_laws, gaussian_laws, laplace_laws
-from pymc_dirdp.composition import Composition
+from pymc_dirdp.privacy.composition import Composition
 
 
 def test_merging_cells_loses_little_and_gains_nothing():

@@ -10,10 +10,10 @@ import math
 import numpy as np
 
 import pymc_dirdp as pmd
-from pymc_dirdp.choosing import NOISES, noise, rank
-from pymc_dirdp.conversion import epsilon_at
-from pymc_dirdp.scoring import losses, predicted_data
-from pymc_dirdp.utility import PriorExpectedKL
+from pymc_dirdp.planning.choosing import NOISES, noise, rank
+from pymc_dirdp.privacy.conversion import epsilon_at
+from pymc_dirdp.utility.expected_kl import PriorExpectedKL
+from pymc_dirdp.utility.simulated import losses, predicted_data
 
 DELTA = 1e-6
 RECORDS = (10**2, 10**3, 10**4, 10**5, 10**6)

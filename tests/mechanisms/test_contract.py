@@ -12,9 +12,6 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaincc, betaln, expit, gammaln
 from scipy.stats import laplace, norm
 
-from pymc_dirdp.calibration import calibrate
-from pymc_dirdp.composition import Composition
-from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
@@ -24,7 +21,10 @@ from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 # The oracles: the divergence of the outputs at two given data sets. A `Part` is one row or cell in which they differ,
 # seen through the one number z on which its likelihood ratio depends.

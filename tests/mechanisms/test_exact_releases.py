@@ -10,14 +10,14 @@ import pytest
 from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.guarantees import ApproxDP, PureDP
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.finite_choice import drawn_from, whole_weights
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.randomised_response import RandomisedResponse
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.bits import Bits
 
 

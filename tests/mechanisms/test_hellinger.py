@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism, NonPrivateHellinger
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 
 ONE = PureDP(epsilon=1.0)
 

@@ -9,13 +9,13 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
-from pymc_dirdp.composition import Composition
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.postprocess import postprocessed
+from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 COUNTS = [108, 286, 71, 127]
 BOTH = [GaussianMechanism(np.ones(4), 5.0), LaplaceMechanism(np.ones(4), 3.0)]

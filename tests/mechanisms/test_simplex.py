@@ -10,9 +10,9 @@ import pytest
 from scipy.special import betainc, betaln, gammaln
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism
-from pymc_dirdp.simplex_domain import SimplexDomain
+from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP
 
 
 def domain(m=2, eta=0.05, etabar=0.05, b=0.4, **options):

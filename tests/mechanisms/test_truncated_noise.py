@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import chi2, laplace
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 
 
 def steps(mechanism, n=1000):

@@ -7,7 +7,6 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_dirdp.adjacency import adjacency_named
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.reading import check_people, read
@@ -15,6 +14,7 @@ from pymc_dirdp.models.shared_data import same_data, shift_axis
 from pymc_dirdp.models.stated import as_code, stated
 from pymc_dirdp.models.tables import tables
 from pymc_dirdp.models.unit import added, largest
+from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 
 RNG = np.random.default_rng(5)

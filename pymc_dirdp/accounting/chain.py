@@ -1,0 +1,146 @@
+"""A chain of entries, of which none can be changed, removed or moved without a trace.
+
+Each entry has a hash over the hash before it, its own content and the totals after it. The first one follows a hash of
+what the ledger is for and of its identity. Number, hash and totals of the last entry stand in the ledger's header too.
+An open ledger remembers the last entry it has seen, so it reads only what was added since.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import final
+
+from pymc_dirdp.accounting.amounts import Totals
+from pymc_dirdp.accounting.entries import Entry, Header, chained
+from pymc_dirdp.errors import LedgerError
+
+__all__ = ["NONSENSE", "Position", "Transaction"]
+
+# What reading a text that is not what it should be can raise.
+NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@final
+@dataclass(frozen=True)
+class Position:
+    """How far a ledger was read, and what the entries up to there come to.
+
+    Attributes
+    ----------
+    number : int
+        Of the last entry, 0 if there is none.
+    hash : str
+        Of the last entry, or of the header.
+    totals : Totals
+        What all entries cost together.
+    first, last : Entry or None
+        The first entry, which decides how the others are added up and whom they are about, and the last.
+    """
+
+    number: int
+    hash: str
+    totals: Totals = field(default_factory=Totals)
+    first: Entry | None = None
+    last: Entry | None = None
+
+    @property
+    def head(self) -> str:
+        """Number and hash as one text."""
+        return f"{self.number}:{self.hash}"
+
+    @property
+    def sums(self) -> str:
+        """The totals as a text for files."""
+        return _text(self.totals)
+
+    def after(self, entry: Entry, *, adaptive: bool) -> "Position":
+        """The position after one more entry."""
+        totals = self.totals.plus([entry.cost], adaptive=adaptive)
+        return Position(
+            entry.number, chained(self.hash, *entry.row(), _text(totals)), totals, self.first or entry, entry
+        )
+
+
+def _text(totals: Totals) -> str:
+    return json.dumps({name: str(total) for name, total in sorted(totals.sums.items())})
+
+
+@final
+class Transaction:
+    """A connection to one state of a ledger.
+
+    Attributes
+    ----------
+    entries : list of Entry
+        Those that came after what was seen before.
+    heads : set of str
+        What was seen before, and all states after it.
+    position : Position
+        That of the last entry.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, header: Header, seen: Position, place: str) -> None:
+        self._connection = connection
+        self._header = header
+        self._place = place
+        self._compare_last(seen)
+        self.entries, self.heads, self.position = list[Entry](), {seen.head}, seen
+        for reached, entry in self._following(seen):
+            self.entries.append(entry)
+            self.heads.add(reached.head)
+            self.position = reached
+        self._compare_header()
+
+    def append(self, entry: Entry) -> None:
+        """Write one more entry, and read it back: a trigger may have changed it, or something else."""
+        after = self.position.after(entry, adaptive=self._header.adaptive)
+        changes = self._connection.total_changes
+        self._connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*entry.row(), after.hash))
+        self._connection.execute(
+            "UPDATE ledger SET number = ?, hash = ?, totals = ?", (after.number, after.hash, after.sums)
+        )
+        if self._connection.total_changes != changes + 2:
+            raise self._damaged(entry.number, "the file changes more or less than what is written to it")
+        self._compare_last(after)
+        self.position = after
+        self._compare_header()
+
+    def _following(self, position: Position) -> Iterator[tuple[Position, Entry]]:
+        """The entries that come after a position, each with its own."""
+        # Numbers below 1 are looked for as well: no entry has one.
+        least = position.number + 1 if position.number else -(2**63)
+        rows = self._connection.execute("SELECT * FROM entries WHERE number >= ? ORDER BY number", (least,))
+        for *content, stored in rows:
+            number = position.number + 1
+            if content[0] != number:
+                raise self._damaged(number, f"there is entry {content[0]} in its place")
+            try:
+                entry = Entry.from_row(tuple(content))
+                position = position.after(entry, adaptive=self._header.adaptive)
+            except NONSENSE:
+                raise self._damaged(number, "it cannot be understood") from None
+            # The texts as well, which might say the same in other words.
+            if position.hash != stored or entry.row() != tuple(content):
+                raise self._damaged(number, "it or the order of the entries was changed")
+            yield position, entry
+
+    def _compare_last(self, seen: Position) -> None:
+        """The last entry that was seen must still be there: whoever removed it would not be noticed otherwise."""
+        if seen.last is not None:
+            rows = self._connection.execute("SELECT * FROM entries WHERE number = ?", (seen.number,)).fetchall()
+            if rows != [(*seen.last.row(), seen.hash)]:
+                raise self._damaged(seen.number, "it is missing, or not what was written")
+
+    def _compare_header(self) -> None:
+        ((number, stored, sums),) = self._connection.execute("SELECT number, hash, totals FROM ledger").fetchall()
+        here = self.position
+        if isinstance(number, int) and number != here.number:
+            raise self._damaged(min(number, here.number) + 1, f"there are {here.number} of {number} entries")
+        if stored != here.hash or sums != here.sums:
+            raise self._damaged(here.number, "the hash or the totals in the header are not those of the entries")
+
+    def _damaged(self, number: int, how: str) -> LedgerError:
+        return LedgerError(
+            f"{self._place} is damaged from entry {number} on: {how}. Restore it from a copy. Nothing may be released."
+        )

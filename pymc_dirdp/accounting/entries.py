@@ -1,0 +1,199 @@
+"""What a ledger holds: what it is for, the releases, and the texts that stand for both in its file."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self, final
+
+from pymc_dirdp.checks import at_least, integer
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+
+__all__ = ["Entry", "Header", "Terms", "chained", "one_line", "visible"]
+
+_KINDS = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}
+
+
+@final
+@dataclass(frozen=True)
+class Header:
+    """What a ledger is for; it never changes.
+
+    Attributes
+    ----------
+    limit : Guarantee
+        What all releases together promise.
+    adaptive : bool
+        Whether a release may be chosen after seeing earlier ones.
+    adjacency : str
+        What one unit can change.
+    unit : str or None
+        Whom the promises are about. None if the first release says it.
+    """
+
+    limit: Guarantee
+    adaptive: bool
+    adjacency: str
+    unit: str | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Terms:
+    """Whom a release protects, and what it takes for granted. Absent facts were not stated.
+
+    Attributes
+    ----------
+    unit : str or None
+        Whom the promise is about, such as "record" or "person".
+    contribution : int or str or None
+        How many records of a unit are in one table at most, or a text that says it table by table.
+    min_count : float or None
+        The number of records that every cell is assumed to hold.
+    groups : tuple of tuple of str
+        The tables of each group, where no unit feeds two groups. Empty where nothing was said.
+    digest : str or None
+        A fingerprint of the plan.
+    """
+
+    unit: str | None = None
+    contribution: int | str | None = None
+    min_count: float | None = None
+    groups: tuple[tuple[str, ...], ...] = ()
+    digest: str | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        unit: str | None,
+        contribution: int | str | None,
+        min_count: float | None,
+        groups: Iterable[Iterable[str]] | None,
+        digest: str | None,
+    ) -> Self:
+        """The terms, or an error that names the argument that is wrong."""
+        if contribution is not None and not isinstance(contribution, str):
+            contribution = integer(1, contribution=contribution)
+        if isinstance(groups, str):
+            raise ArgumentError("Expected groups to be a sequence of groups of names, got a str.")
+        return cls(
+            None if unit is None else one_line(unit=unit),
+            one_line(contribution=contribution) if isinstance(contribution, str) else contribution,
+            None if min_count is None else at_least(0, min_count=min_count),
+            tuple(tuple(one_line(groups=name) for name in group) for group in groups or ()),
+            None if digest is None else one_line(digest=digest),
+        )
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What has to be true for the promise to hold, in words."""
+        said = []
+        if self.min_count:
+            said.append(f"every cell holds at least {self.min_count:g} records")
+        if isinstance(self.contribution, str):
+            said.append(f"a {self.unit or 'unit'} contributes no more than {self.contribution}")
+        elif self.contribution is not None and (self.contribution, self.unit or "record") != (1, "record"):
+            plural = "s" * (self.contribution > 1)
+            said.append(f"a {self.unit or 'unit'} holds at most {self.contribution} record{plural} of a table")
+        if len(self.groups) > 1:
+            listed = " and ".join(f"({', '.join(group)})" for group in self.groups)
+            said.append(f"no {self.unit or 'unit'} feeds two of {listed}")
+        return tuple(said)
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """One release that was recorded.
+
+    Attributes
+    ----------
+    number : int
+        From 1 on.
+    recorded : str
+        When, in UTC, ISO 8601.
+    what : str
+        What was released: a public text, such as the names of the variables.
+    guarantee : Guarantee
+        What was promised.
+    cost : mapping of str to float
+        The numbers that are added up, in nats or as probabilities.
+    terms : Terms
+        Whom the promise is about, and what it assumes.
+    way : str or None
+        How it was added up to the others; None where the tightest way is found anew each time.
+    """
+
+    number: int
+    recorded: str
+    what: str
+    guarantee: Guarantee
+    cost: Mapping[str, float]
+    terms: Terms
+    way: str | None
+
+    def row(self) -> tuple[int, str, str, str, str, str, str | None]:
+        """The entry as a file holds it."""
+        guarantee, cost, terms = written(self.guarantee), json.dumps(dict(self.cost)), json.dumps(asdict(self.terms))
+        return self.number, self.recorded, self.what, guarantee, cost, terms, self.way
+
+    @classmethod
+    def from_row(cls, row: tuple[Any, ...]) -> Self:
+        """The entry that a file holds.
+
+        Raises
+        ------
+        ValueError
+            If it is none. Other errors of wrong types and of numbers out of range are raised as they come.
+        """
+        number, recorded, what, guarantee, cost, terms, way = row
+        costs = {str(name): float(value) for name, value in json.loads(cost).items()}
+        facts = json.loads(terms)
+        texts = [recorded, what, *(text for text in (way, facts["unit"], facts["digest"]) if text is not None)]
+        # A cost that is no number could be added up to anything.
+        if not all(math.isfinite(value) and value >= 0 for value in costs.values()) or not costs:
+            raise ValueError("A cost is no number.")
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("A text is no text.")
+        facts["groups"] = tuple(tuple(str(name) for name in group) for group in facts["groups"])
+        return cls(number, recorded, what, understood(guarantee), costs, Terms(**facts), way)
+
+
+def written(guarantee: Guarantee) -> str:
+    """A guarantee as a text for files."""
+    return json.dumps({"kind": type(guarantee).__name__, **asdict(guarantee)})
+
+
+def understood(text: str) -> Guarantee:
+    """The guarantee that was written."""
+    facts = json.loads(text)
+    guarantee: Guarantee = _KINDS[facts.pop("kind")](**facts)
+    return guarantee
+
+
+def chained(before: str, *facts: object) -> str:
+    """SHA-256, in hexadecimal, of the hash before and some texts and numbers."""
+    return hashlib.sha256(json.dumps([before, *facts]).encode()).hexdigest()
+
+
+def one_line(**named: object) -> str:
+    """A text of one line, without characters that a terminal obeys or that hide others."""
+    ((name, value),) = named.items()
+    if not isinstance(value, str):
+        raise ArgumentError(f"Expected {name} to be a text, got a {type(value).__name__}.")
+    if not value.strip():
+        raise ArgumentError(f"Expected {name} to be a text, got an empty one.")
+    if not value.isprintable():
+        raise ArgumentError(
+            f"Expected {name} to be a line of printable text, got control characters or others that cannot be seen: "
+            f"{visible(value)!r}. Rename it, or leave them out."
+        )
+    return value
+
+
+def visible(text: str) -> str:
+    r"""The text with escapes, such as `\n`, in place of whatever a terminal would obey or not show."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

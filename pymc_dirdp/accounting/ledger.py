@@ -1,0 +1,297 @@
+"""A budget that cannot be overspent by accident: every release is recorded before it is drawn."""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, final
+
+from pymc_dirdp.accounting.amounts import Amount
+from pymc_dirdp.accounting.budget import cost_of, kept_ways
+from pymc_dirdp.accounting.entries import Entry, Header, Terms, one_line
+from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, unit_at
+from pymc_dirdp.accounting.store import Store
+from pymc_dirdp.accounting.text import as_html, as_text, footing, heading, rows
+from pymc_dirdp.errors import ArgumentError, LedgerError
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
+
+__all__ = ["Entry", "Ledger", "Terms"]
+
+
+@final
+class Ledger:
+    """A limit, and all that was released under it.
+
+    A ledger with a path is an SQLite file. It can be used by many processes at once, and survives their death: an entry
+    is on the disk before :meth:`spend` returns, so before anything is drawn. It holds public numbers only. A ledger in
+    memory belongs to the process that made it, and refuses to be copied or used after a fork.
+
+    Parameters
+    ----------
+    limit : ApproxDP, RenyiDP, TruncatedCDP, ZeroCDP or PureDP
+        What all releases together promise the same people.
+    path : path-like, optional
+        Of the file, which is made if there is none. A relative one is resolved now, not when it is used. Without it
+        the ledger lives in memory.
+    adaptive : bool, default True
+        Whether a release may be chosen after seeing earlier ones. False states that all of them were fixed in advance;
+        then the tightest of all ways of adding up is used.
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one unit can change. Guarantees for different relations do not add up.
+    unit : str, optional
+        Whom the promises are about, such as "person". Promises about different units do not add up. Without it the
+        first release decides.
+
+    Raises
+    ------
+    LedgerError
+        If the file is no ledger, is damaged, or has another limit, adjacency or unit.
+
+    Notes
+    -----
+    Under an ApproxDP limit there are two ways of adding up that hold for adaptive choices: epsilons and deltas, or
+    Rényi divergences at one order that the limit decides. The first release decides which, by what it costs less of; to
+    choose the better of the two in the end, after seeing what was released, is not known to be valid.
+
+    A release costs the same time after 10 and after 10,000 others. To open a ledger, to print and to verify it takes
+    time for each entry. With `adaptive=False`, once neither sums nor divergences at one order stay within the limit,
+    the optimal composition takes about half a second, and 40 milliseconds for each pair of epsilon and delta that is
+    not equal to another.
+
+    Entries are chained by hashes (see :meth:`verify`). Whoever can write to the file can write all of it again, or put
+    an older copy in its place; only a :attr:`head` that was noted elsewhere, or a ledger that was open meanwhile,
+    notices that.
+
+    References
+    ----------
+    Rogers, Roth, Ullman and Vadhan (2016), Privacy odometers and filters. Feldman and Zrnic (2021), Individual privacy
+    accounting via a Rényi filter. Kairouz, Oh and Viswanath (2017), The composition theorem for differential privacy.
+
+    Examples
+    --------
+    >>> from pymc_dirdp import ApproxDP
+    >>> ledger = Ledger(ApproxDP(epsilon=1, delta=1e-6))
+    >>> ledger.spend(ApproxDP(epsilon=0.4, delta=1e-7), what="hair").number
+    1
+    >>> ledger.left
+    {'epsilon': 0.6, 'delta': 9e-07}
+    """
+
+    def __init__(
+        self,
+        limit: Guarantee,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        adaptive: bool = True,
+        adjacency: str = "replace-one",
+        unit: str | None = None,
+    ) -> None:
+        kept_ways(limit, adaptive=adaptive)
+        header = Header(
+            limit, bool(adaptive), adjacency_named(adjacency).name, None if unit is None else one_line(unit=unit)
+        )
+        self._store = Store(None if path is None else Path(path), header)
+
+    @property
+    def limit(self) -> Guarantee:
+        """What all releases together promise."""
+        return self._store.header.limit
+
+    @property
+    def path(self) -> Path | None:
+        """Where the ledger is kept; None for one in memory."""
+        return self._store.path
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether releases may be chosen after seeing earlier ones."""
+        return self._store.header.adaptive
+
+    @property
+    def adjacency(self) -> str:
+        """What one unit can change."""
+        return self._store.header.adjacency
+
+    @property
+    def unit(self) -> str | None:
+        """Whom the promises are about; None while nobody has said it."""
+        with self._store.transaction() as now:
+            return unit_at(self._store.header, now.position)
+
+    @property
+    def way(self) -> str | None:
+        """How releases are added up; None while several ways are open, before the first release."""
+        return self._balance()[0]
+
+    @property
+    def head(self) -> str:
+        """The number and the hash of the last entry: a text to be noted elsewhere, for :meth:`verify`."""
+        with self._store.transaction() as now:
+            return now.position.head
+
+    def entries(self) -> tuple[Entry, ...]:
+        """All releases that were recorded, in order."""
+        return self._store.verified()[1]
+
+    def verify(self, head: str | None = None) -> str:
+        """Compare all entries with their hashes, and an earlier state with what became of it.
+
+        Parameters
+        ----------
+        head : str, optional
+            A :attr:`head` that was noted before. The ledger may have grown since.
+
+        Returns
+        -------
+        head : str
+            The present one.
+
+        Raises
+        ------
+        LedgerError
+            If an entry was changed, removed, added or moved; it says from which entry on.
+
+        Notes
+        -----
+        The hashes need no key. So this finds every change by a program or a person that does not know of them. Whoever
+        writes the whole file again, with hashes of their own, is found only by a head that was noted where they cannot
+        write, or by a ledger that was open meanwhile; the same holds for an older copy in the place of the file.
+
+        Examples
+        --------
+        >>> from pymc_dirdp import PureDP
+        >>> ledger = Ledger(PureDP(epsilon=1))
+        >>> noted = ledger.head
+        >>> ledger.spend(PureDP(epsilon=0.5), what="hair").number
+        1
+        >>> ledger.verify(noted) == ledger.head
+        True
+        """
+        if head is not None and not (isinstance(head, str) and re.fullmatch("[0-9]+:[0-9a-f]{64}", head)):
+            raise ArgumentError("Expected head to be a text such as ledger.head gives: a number, a colon and a hash.")
+        return self._store.verified(*([] if head is None else [head]))[0].head
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """What has been spent, by the names of what is added up."""
+        return {amount.label: float(amount.spent) for amount in self._balance()[1]}
+
+    @property
+    def left(self) -> dict[str, float]:
+        """What is left, likewise."""
+        return {amount.label: float(amount.left) for amount in self._balance()[1]}
+
+    def spend(
+        self,
+        guarantee: Guarantee,
+        *,
+        what: str,
+        mechanism: PrivacyCurves | None = None,
+        adjacency: str | None = None,
+        unit: str | None = None,
+        contribution: int | str | None = None,
+        min_count: float | None = None,
+        groups: Iterable[Iterable[str]] | None = None,
+        digest: str | None = None,
+    ) -> Entry:
+        """Record a release, before it is drawn.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            What the release promises.
+        what : str
+            A short public text that says what is released, in one line.
+        mechanism : PrivacyCurves, optional
+            The curves of the release, which cost less than what the promise implies. They have to keep the promise.
+        adjacency : str, optional
+            That of the release, to be compared with the ledger's.
+        unit : str, optional
+            Whom the promise is about. Without it, the ledger's unit.
+        contribution : int or str, optional
+            How many records of a unit are in one table at most, or a text that says it table by table.
+        min_count : float, optional
+            The number of records that every cell is assumed to hold.
+        groups : iterable of iterables of str, optional
+            The tables of each group, where no unit feeds two groups.
+        digest : str, optional
+            A fingerprint of the plan.
+
+        Returns
+        -------
+        entry : Entry
+            It is durable once this returns.
+
+        Raises
+        ------
+        BudgetError
+            If the release does not fit; it says what is spent, asked and left. Nothing was recorded.
+        LedgerError
+            If the file cannot be written, or is not what was written to it. Release nothing then.
+        ArgumentError
+            If the promise says nothing about what the limit adds up, the mechanism does not keep it, it is about
+            another unit, or a text has characters that cannot be seen.
+
+        Notes
+        -----
+        All releases together keep the limit if the assumptions of each of them hold: those of `contribution`,
+        `min_count` and `groups`. The ledger's text lists them.
+        """
+        what = one_line(what=what)
+        terms = Terms.checked(unit=unit, contribution=contribution, min_count=min_count, groups=groups, digest=digest)
+        if adjacency not in (None, self.adjacency):
+            raise ArgumentError(
+                f"The release is for adjacency={adjacency!r} and the ledger for {self.adjacency!r}; their guarantees "
+                "do not add up. Keep a ledger for each."
+            )
+        if not isinstance(guarantee, Guarantee):
+            raise ArgumentError(
+                f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got a {type(guarantee).__name__}."
+            )
+        if mechanism is not None and not mechanism.satisfies(guarantee):
+            raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
+        cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
+        with self._store.transaction(writing=True) as now:
+            place, header = self._store.place, self._store.header
+            terms = replace(terms, unit=agreed_unit(place, header, now.position, unit))
+            way = admitted(place, header, now.position, cost, guarantee)
+            recorded = datetime.now(UTC).isoformat(timespec="seconds")
+            entry = Entry(now.position.number + 1, recorded, what, guarantee, cost, terms, way)
+            now.append(entry)
+        return entry
+
+    def _balance(self) -> tuple[str | None, tuple[Amount, ...]]:
+        """The way that adds up all entries, and what they come to: the one that is fixed, or the tightest."""
+        with self._store.transaction() as now:
+            position = now.position
+        return balance(self._store.place, self._store.header, position)
+
+    def __repr__(self) -> str:
+        header = self._store.header
+        where = "" if self.path is None else f", {str(self.path)!r}"
+        fixed = "" if self.adaptive else ", adaptive=False"
+        unit = "" if header.unit is None else f", unit={header.unit!r}"
+        return f"Ledger({self.limit!r}{where}{fixed}, adjacency={self.adjacency!r}{unit})"
+
+    def __str__(self) -> str:
+        return as_text(*self._told())
+
+    def _repr_html_(self) -> str:
+        return as_html(*self._told())
+
+    def _told(self) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
+        header, entries = self._store.header, self.entries()
+        header = replace(header, unit=entries[0].terms.unit if entries else header.unit)
+        return heading(header, entries), rows(entries), footing(*self._balance())
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.path is None:
+            raise LedgerError("A ledger in memory cannot be copied: both copies could spend it. Give it a path.")
+        return {"path": self.path, "header": self._store.header, "known": (self._store.identity, self.head)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._store = Store(**state)

@@ -1,0 +1,94 @@
+"""Which releases a ledger admits: those about its unit that stay within its limit."""
+
+from pymc_dirdp.accounting.amounts import Amount, Cost
+from pymc_dirdp.accounting.budget import balances, kept_ways, tightest
+from pymc_dirdp.accounting.chain import Position
+from pymc_dirdp.accounting.entries import Header
+from pymc_dirdp.accounting.text import refusal
+from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
+from pymc_dirdp.privacy.guarantees import Guarantee
+
+__all__ = ["admitted", "agreed_unit", "balance", "unit_at"]
+
+
+def unit_at(header: Header, position: Position) -> str | None:
+    """Whom the promises are about: what the ledger was made for, or what its first release said."""
+    return header.unit if position.first is None else position.first.terms.unit
+
+
+def agreed_unit(place: str, header: Header, position: Position, unit: str | None) -> str | None:
+    """The unit of a release, which has to be that of all others."""
+    fixed = unit_at(header, position)
+    wanted = unit if unit is not None else header.unit if header.unit is not None else fixed
+    if wanted == fixed or (position.first is None and fixed is None):
+        return wanted
+    if fixed is None:
+        raise ArgumentError(
+            f"{place} holds releases that do not say their unit, so nobody knows whether they add up with one about "
+            f"unit={wanted!r}. Keep another ledger for it: Ledger(limit, unit={wanted!r})."
+        )
+    raise ArgumentError(
+        f"{place} adds promises about unit={fixed!r}; keep one ledger for each unit. The release is about "
+        f"unit={wanted!r}."
+    )
+
+
+def admitted(place: str, header: Header, position: Position, cost: Cost, guarantee: Guarantee) -> str | None:
+    """The way by which a release is added up, if that stays fixed from now on.
+
+    Raises
+    ------
+    BudgetError
+        If the release does not fit.
+    """
+    fixed = _fixed_way(header, position)
+    totals = position.totals.plus([cost], adaptive=header.adaptive)
+    found = {}
+    for way, amounts in balances(header.limit, totals, adaptive=header.adaptive):
+        # The tightest of many ways is looked for only if an easy one is not enough.
+        if not header.adaptive and all(amount.within for amount in amounts):
+            return None
+        found[way] = amounts
+    # Before the release is blamed, the ledger is looked at.
+    before = _applying(place, header, position)
+    if fixed is not None and fixed not in found and position.first is not None:
+        raise BudgetError(
+            f"This ledger adds up by the way {fixed!r}, and the release has no finite cost there. State it as the "
+            "ledger's own kind of guarantee, or pass the mechanism."
+        )
+    if not found:
+        raise ArgumentError("The promise of this release says nothing about what the limit adds up.")
+    way = fixed or tightest(found)
+    if not all(amount.within for amount in found[way]):
+        raise BudgetError(refusal(before.get(way, ()), found[way], guarantee, way))
+    return way if header.adaptive else None
+
+
+def balance(place: str, header: Header, position: Position) -> tuple[str | None, tuple[Amount, ...]]:
+    """The way that adds up all entries, and what they come to: the one that is fixed, or the tightest.
+
+    The way is None while there is no entry and several are open.
+    """
+    fixed, found = _fixed_way(header, position), _applying(place, header, position)
+    way = fixed or tightest(found)
+    return (way if position.first is not None else fixed), found[way]
+
+
+def _fixed_way(header: Header, position: Position) -> str | None:
+    """The way of adding up that the limit or the first release fixed; None if it is found anew each time."""
+    ways = kept_ways(header.limit, adaptive=header.adaptive)
+    if len(ways) == 1:
+        return ways[0]
+    return position.first.way if position.first is not None and header.adaptive else None
+
+
+def _applying(place: str, header: Header, position: Position) -> dict[str, tuple[Amount, ...]]:
+    """What the entries come to, by each way; an error if they do not add up by the way that was fixed."""
+    found = dict(balances(header.limit, position.totals, adaptive=header.adaptive))
+    fixed = _fixed_way(header, position)
+    undecided = header.adaptive and fixed is None and position.first is not None
+    if not found or undecided or (fixed is not None and fixed not in found):
+        raise LedgerError(
+            f"{place} is damaged: its entries cannot be added up. Restore it from a copy. Nothing may be released."
+        )
+    return found

@@ -1,0 +1,244 @@
+"""Where a ledger is kept: one SQLite file, or memory. It knows no rules, only what is durable and what is damaged."""
+
+import os
+import secrets
+import sqlite3
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import final
+
+from pymc_dirdp.accounting.chain import NONSENSE, Position, Transaction
+from pymc_dirdp.accounting.entries import Entry, Header, chained, understood, written
+from pymc_dirdp.errors import LedgerError
+
+__all__ = ["Store"]
+
+_VERSION = 2
+# How long to wait for other processes that are writing, in seconds.
+_PATIENCE = 60.0
+_SCHEMA = {
+    "ledger": "CREATE TABLE ledger (version INTEGER NOT NULL, identity TEXT NOT NULL, spending_limit TEXT NOT NULL,"
+    " adaptive INTEGER NOT NULL, adjacency TEXT NOT NULL, unit TEXT,"
+    " number INTEGER NOT NULL, hash TEXT NOT NULL, totals TEXT NOT NULL)",
+    "entries": "CREATE TABLE entries (number INTEGER PRIMARY KEY, recorded TEXT NOT NULL, what TEXT NOT NULL,"
+    " guarantee TEXT NOT NULL, cost TEXT NOT NULL, terms TEXT NOT NULL, way TEXT, hash TEXT NOT NULL)",
+}
+# One use at a time in a process: the threads of a ledger in memory share its connection, and SQLite must not be in use
+# while the process is copied.
+_LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+
+
+@final
+class Store:
+    """Entries that are durable once written, read and appended by one process at a time.
+
+    Parameters
+    ----------
+    path : Path or None
+        Of the file, which is made if there is none; None for memory.
+    header : Header
+        What the ledger is for. A file with another one is refused.
+    known : (str, str), optional
+        Identity and head of the ledger as it was seen before. Then no file is made.
+
+    Attributes
+    ----------
+    path : Path or None
+        The absolute path.
+    header : Header
+        With the unit of the file, if it has one.
+    """
+
+    def __init__(self, path: Path | None, header: Header, known: tuple[str, str] | None = None) -> None:
+        # Once: whoever changes the directory later does not come to another ledger.
+        self.path = None if path is None else path.resolve()
+        self.header = header
+        self._process = os.getpid()
+        self._memory: sqlite3.Connection | None = None
+        if self.path is None:
+            self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            weakref.finalize(self, self._memory.close)
+            self._fill(self._memory)
+        elif known is None and not self.path.exists():
+            self._make(self.path)
+        self._facts: tuple[object, ...] = ()
+        with self._opened(writing=False) as connection:
+            self._facts = self._read_facts(connection)
+            self.header = self._understood_header()
+            self.start = Position(0, chained("", *self._facts))
+            self._position = Transaction(connection, self.header, self.start, self.place).position
+        self._refuse_another_unit()
+        if known is not None:
+            self._refuse_another_identity(known[0])
+            self.verified(known[1])
+
+    @property
+    def place(self) -> str:
+        """Where the ledger is, as the subject of a sentence."""
+        return "The ledger in memory" if self.path is None else f"The ledger at {self.path}"
+
+    @property
+    def identity(self) -> str:
+        """A random text that was made with the file."""
+        return str(self._facts[1])
+
+    @contextmanager
+    def transaction(self, *, writing: bool = False, whole: bool = False) -> Iterator[Transaction]:
+        """One state of the ledger, which nobody else changes if it is for writing.
+
+        All that is done with it becomes durable at the end, or nothing. It holds the entries that were added since the
+        last one, or the whole ledger.
+        """
+        with _LOCK:
+            with self._opened(writing=writing) as connection:
+                facts = self._read_facts(connection)
+                self._refuse_another_identity(str(facts[1]))
+                if facts != self._facts:
+                    raise LedgerError(f"{self.place} is damaged: what it is for was changed. Nothing may be released.")
+                seen = self.start if whole else self._position
+                now = Transaction(connection, self.header, seen, self.place)
+                yield now
+            # Durable now, and not before.
+            self._position = now.position
+
+    def verified(self, *heads: str) -> tuple[Position, tuple[Entry, ...]]:
+        """The last position and all entries, each compared with its hash.
+
+        Earlier states, which this ledger or somebody else has noted, have to be on the way.
+        """
+        with _LOCK:
+            heads = (*heads, self._position.head)
+            with self.transaction(whole=True) as now:
+                for head in heads:
+                    if head not in now.heads:
+                        number = head.partition(":")[0]
+                        raise LedgerError(
+                            f"{self.place} does not lead to entry {number} as it was noted: that entry or an earlier "
+                            "one was changed or removed, or the whole ledger was written again. Restore it from a "
+                            "copy. Nothing may be released."
+                        )
+        return now.position, tuple(now.entries)
+
+    @contextmanager
+    def _opened(self, *, writing: bool) -> Iterator[sqlite3.Connection]:
+        if self._memory is not None and os.getpid() != self._process:
+            raise LedgerError(
+                "A ledger in memory cannot be used after os.fork(): both processes would spend it. Give it a path: "
+                "Ledger(limit, 'budget.db')."
+            )
+        try:
+            with _LOCK:
+                connection = self._memory or self._connected()
+                try:
+                    # On the disk when it is committed, not only with the operating system.
+                    connection.execute("PRAGMA synchronous = FULL")
+                    # Immediate: the balance that is read stays true until the entry is written.
+                    connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+                    try:
+                        yield connection
+                        connection.execute("COMMIT")
+                    except BaseException:
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK")
+                        raise
+                finally:
+                    if self._memory is None:
+                        connection.close()
+        except sqlite3.Error as error:
+            raise LedgerError(
+                f"{self.place} cannot be used ({error}). Nothing was recorded, so nothing may be released. "
+                "See that the file and its folder can be written, that the disk has room, and that it is a ledger; "
+                "restore a damaged one from a copy."
+            ) from error
+
+    def _read_facts(self, connection: sqlite3.Connection) -> tuple[object, ...]:
+        """Version, identity and what the ledger is for, as they are written."""
+        (version,) = connection.execute("SELECT version FROM ledger").fetchone() or (None,)
+        if version != _VERSION:
+            raise LedgerError(
+                f"{self.place} has version {version!r} of the format, and this library reads version {_VERSION} only. "
+                "Keep it as a record, and begin a new ledger whose limit is what the old one has left."
+            )
+        schema = connection.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
+        rows = connection.execute("SELECT * FROM ledger LIMIT 2").fetchall()
+        if dict(schema) != _SCHEMA or len(rows) != 1:
+            raise LedgerError(
+                f"{self.place} holds something else than a ledger, such as a trigger. Restore it from a copy. Nothing "
+                "may be released."
+            )
+        return tuple(rows[0][:6])
+
+    def _understood_header(self) -> Header:
+        try:
+            _, _, limit, adaptive, adjacency, unit = self._facts
+            found = Header(understood(str(limit)), bool(adaptive), str(adjacency), None if unit is None else str(unit))
+        except NONSENSE:
+            raise LedgerError(f"{self.place} is damaged: what it is for cannot be understood.") from None
+        wanted = self.header if self.header.unit is not None else replace(self.header, unit=found.unit)
+        if wanted != (found if found.unit is not None else replace(found, unit=wanted.unit)):
+            raise LedgerError(f"{self.place} is for {found}, not {self.header}. Give another path, or open it so.")
+        return wanted
+
+    def _refuse_another_unit(self) -> None:
+        first = self._position.first
+        if first is not None and self.header.unit not in (None, first.terms.unit):
+            raise LedgerError(
+                f"{self.place} adds promises about unit={first.terms.unit!r}, not {self.header.unit!r}; keep one "
+                "ledger for each unit."
+            )
+
+    def _refuse_another_identity(self, identity: str) -> None:
+        if identity != self.identity:
+            raise LedgerError(
+                f"{self.place} is not the one that was opened: the file was removed and made again, and does not know "
+                "what was spent before. Restore the old file, or open the new one if nothing was released under the "
+                "old one."
+            )
+
+    def _connected(self) -> sqlite3.Connection:
+        assert self.path is not None
+        # An empty file would be taken for a new database, and its losses forgotten.
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            raise sqlite3.DatabaseError("the file is missing or empty")
+        return sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+
+    def _make(self, path: Path) -> None:
+        """A new file, whole from the first moment: it is made aside and then given its name, once."""
+        aside = None
+        try:
+            handle, aside = tempfile.mkstemp(prefix=path.name, suffix=".new", dir=path.parent)
+            os.close(handle)
+            with closing(sqlite3.connect(aside, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                self._fill(connection)
+            os.link(aside, path)
+        except FileExistsError:
+            pass  # Somebody else was faster; their ledger is read and compared.
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(
+                f"The ledger {path} cannot be made ({error}). Nothing may be released. "
+                "See that its folder exists, can be written and has room."
+            ) from error
+        finally:
+            if aside is not None:
+                os.unlink(aside)
+
+    def _fill(self, connection: sqlite3.Connection) -> None:
+        header = self.header
+        facts = (_VERSION, secrets.token_hex(16), written(header.limit), int(header.adaptive), header.adjacency)
+        start = Position(0, chained("", *facts, header.unit))
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA.values():
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*facts, header.unit, start.number, start.hash, start.sums),
+        )
+        connection.execute("COMMIT")

@@ -1,0 +1,1 @@
+"""From records of any engine to counts over a declared domain."""

@@ -1,0 +1,228 @@
+"""From records to counts over a declared domain: what a cell is, the user says, never the data."""
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from numbers import Number
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.counting.columns import (
+    NOTHING,
+    column_of,
+    exact_below,
+    index_of,
+    of_data_frame,
+    scalar,
+    values_of,
+    without_dims,
+)
+from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError
+
+__all__ = ["Categories", "Frame", "checked_categories", "coded", "count", "table_shape", "tabulate"]
+
+Counts = NDArray[np.int64]
+Categories = Mapping[str, Sequence[Any]]
+
+# A table of doubles of this size takes 400 MB, and the release several of them.
+_MOST_CELLS = 50_000_000
+
+
+class Frame(Protocol):
+    """Columns by name: a data frame of pandas or polars, a table of Arrow, an xarray Dataset, a mapping of arrays."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+def count(frame: Frame, variables: Sequence[str], *, categories: Categories) -> Counts:
+    """How many records fall into each cell of the declared domain. The result is **secret**.
+
+    Parameters
+    ----------
+    frame : data frame or mapping of str to one-dimensional array
+        The records; one entry of each column is one record.
+    variables : sequence of str
+        Columns to count, each once, in the order of the result's axes.
+    categories : mapping of str to sequence
+        All values that each variable could take, in order; at least two: texts, numbers or members of an Enum. They are
+        public, so they must not be read off the data. As in Python, 1, 1.0 and True are one label; "1" is another. A
+        missing value is no label: where it is a category of its own, write one in its place, such as "unknown".
+
+    Returns
+    -------
+    counts : ndarray of int64, shape ``tuple(len(categories[v]) for v in variables)``
+        With a 0 for cells that no record is in.
+
+    Warns
+    -----
+    CategoriesFromDataWarning
+        If categories are an object of pandas, polars or Arrow: those are made of data.
+
+    Raises
+    ------
+    ArgumentError
+        If a variable has no column or no categories or is named twice, or the domain is too large, or the columns are
+        pandas objects with different indexes.
+    DataError
+        If a column holds a value that was not declared, or a missing one (None, NaN, NA, NaT, masked), or the columns
+        are not of one length. The message names the column, and no value, position or number of records.
+
+    Notes
+    -----
+    Values are compared, whatever the engine: dictionaries and categoricals of pandas, polars and Arrow are decoded.
+    Dates, durations and intervals are no labels, because engines differ in what they make of them; nor is a
+    floating-point number that may have been rounded, where labels are whole numbers of that size.
+
+    Examples
+    --------
+    >>> records = {"eye": ["blue", "green", "blue"], "left": [True, False, False]}
+    >>> count(records, ["eye", "left"], categories={"eye": ["blue", "green", "grey"], "left": [False, True]})
+    array([[1, 1],
+           [1, 0],
+           [0, 0]])
+    """
+    if isinstance(variables, str) or not (names := list(variables)):
+        raise ArgumentError("Expected variables to be a list of at least one column name.")
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"Expected each variable once, got {', '.join(map(repr, names))}.")
+    labels = checked_categories(names, categories)
+    shape = table_shape(names, labels)
+    columns = coded(frame, names, labels)
+    return tabulate([columns[name] for name in names], shape)
+
+
+def table_shape(names: Sequence[str], labels: Categories) -> tuple[int, ...]:
+    """The shape of a table with these axes, or an error if it is too large to be released."""
+    shape = tuple(len(labels[name]) for name in names)
+    if math.prod(shape) > _MOST_CELLS:
+        raise ArgumentError(
+            f"The table of {', '.join(names)} has {math.prod(shape)} cells, more than {_MOST_CELLS}. "
+            "Count fewer variables together, or merge categories."
+        )
+    return shape
+
+
+def tabulate(columns: Sequence[Counts], shape: tuple[int, ...]) -> Counts:
+    """How many records have each combination of codes. **Secret**."""
+    cells = np.ravel_multi_index(tuple(columns), shape)
+    return np.bincount(cells, minlength=math.prod(shape)).astype(np.int64).reshape(shape)
+
+
+def checked_categories(names: Sequence[str], categories: Categories) -> dict[str, list[Any]]:
+    """The declared labels of these variables as plain Python values, or an error that says what is wrong with them."""
+    if not isinstance(categories, Mapping):
+        raise ArgumentError(f"Expected categories to map names to labels, got a {type(categories).__name__}.")
+    checked = {}
+    for name in names:
+        if name not in categories:
+            raise ArgumentError(
+                f"Expected categories[{name!r}]: declare all values that {name!r} could take, in order."
+            )
+        checked[name] = _checked_labels(name, categories[name])
+    _warn_of_data(names, categories)
+    return checked
+
+
+def _warn_of_data(names: Sequence[str], categories: Categories) -> None:
+    """Once a call, whatever the number of variables: the values of a data frame are those that were in the data."""
+    found = [name for name in names if of_data_frame(categories[name])]
+    if found:
+        warnings.warn(
+            f"categories[{found[0]!r}] is a {type(categories[found[0]]).__name__}"
+            + (f", as are {len(found) - 1} more" if len(found) > 1 else "")
+            + ". Which values are in the data is secret, so categories must be declared without looking at them: "
+            "write them as a list.",
+            CategoriesFromDataWarning,
+            skip_file_prefixes=(str(Path(__file__).parent),),
+        )
+
+
+def _checked_labels(name: str, given: Any) -> list[Any]:
+    expected = f"Expected categories[{name!r}] to be a sequence of labels"
+    if isinstance(given, str | bytes):
+        raise ArgumentError(f"{expected}, got one text.")
+    if isinstance(given, set | frozenset) or not isinstance(given, Iterable):
+        # The order of a set is not the user's, and that of texts differs from one process to the next.
+        raise ArgumentError(f"{expected} in order, got a {type(given).__name__}.")
+    labels = [_plain_label(label) for label in without_dims(given)]
+    if len(labels) < 2:
+        raise ArgumentError(f"Expected categories[{name!r}] to hold at least two labels, got {len(labels)}.")
+    if any(map(_is_missing, labels)):
+        raise ArgumentError(f"{expected}, none of them a missing value; write one, such as 'unknown', in its place.")
+    if not all(isinstance(label, str | bytes | Number | Enum) for label in labels):
+        # Dates and intervals are not what they were in every engine: some count in nanoseconds, some cut them off.
+        raise ArgumentError(
+            f"{expected} that are texts or numbers, not lists or dates. Write dates and intervals as texts, there and "
+            "in the records."
+        )
+    if any("\0" in label for label in labels if isinstance(label, str)) or any(
+        b"\0" in label for label in labels if isinstance(label, bytes)
+    ):
+        raise ArgumentError(f"{expected} without the character NUL, which NumPy leaves out at the end of a text.")
+    if len(set(labels)) < len(labels):
+        raise ArgumentError(f"Expected the labels of categories[{name!r}] to differ; 1, 1.0 and True are the same.")
+    return labels
+
+
+def _plain_label(label: Any) -> Any:
+    """A label of Python: of a member of StrEnum or IntEnum its text or number."""
+    plain = scalar(label)
+    return plain.value if isinstance(plain, Enum) and isinstance(plain, str | Number) else plain
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except (TypeError, ArithmeticError):
+        # The NA of pandas, and a signalling NaN: whether they equal themselves is neither true nor false.
+        return True
+    except ValueError:
+        # An array, which is another mistake.
+        return False
+
+
+def coded(frame: Frame, names: Sequence[str], labels: Categories) -> dict[str, Counts]:
+    """Each column as the positions of its values among the labels: shape ``(n,)``, of one length. **Secret**."""
+    columns = {name: column_of(frame, name) for name in names}
+    _refuse_other_indexes(columns)
+    found = {name: _codes(column, name, labels[name]) for name, column in columns.items()}
+    if len({len(codes) for codes in found.values()}) > 1:
+        raise DataError(f"The columns {', '.join(names)} are not of one length.")
+    return found
+
+
+def _refuse_other_indexes(columns: Mapping[str, Any]) -> None:
+    """Columns of several objects of pandas, whose entries it would match by index and this library by position."""
+    indexed = [(name, index) for name, column in columns.items() if (index := index_of(column)) is not None]
+    for name, index in indexed[1:]:
+        if not index.equals(indexed[0][1]):
+            raise ArgumentError(
+                f"The pandas objects {indexed[0][0]!r} and {name!r} have different indexes, and records are matched "
+                "by position. Align them, as in y.loc[X.index], or call reset_index(drop=True) on each if they are in "
+                "the same order."
+            )
+
+
+def _codes(column: Any, name: str, labels: Sequence[Any]) -> Counts:
+    values = values_of(column, name)
+    exact = exact_below(column)
+    if any(isinstance(label, int) and abs(label) >= exact for label in labels):
+        # Floating-point numbers of this size may stand for the whole number beside them.
+        values = [NOTHING if isinstance(value, float) and abs(value) >= exact else value for value in values]
+    position = {label: i for i, label in enumerate(labels)}
+    try:
+        # Missing values are no labels, so they are found by the same look-up.
+        found = np.fromiter((position.get(value, -1) for value in values), dtype=np.int64, count=len(values))
+    except Exception:
+        # A value that has no hash is no label. What an unusual one says of itself may hold it.
+        found = np.array([-1])
+    if np.any(found < 0):
+        raise DataError(
+            f"The column {name!r} holds missing values or values that were not declared. Drop those records, or "
+            "declare a category for them; do not read the categories off the data."
+        )
+    return found

@@ -1,0 +1,265 @@
+"""The curator's side: what the privacy of a release has cost, measured on the data. All of it is confidential."""
+
+import json
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import xarray as xr
+from numpy.typing import NDArray
+
+from pymc_dirdp.checks import integer
+from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
+from pymc_dirdp.curator.cost import realised, realised_by_row
+from pymc_dirdp.curator.laws import Law, variable
+from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table
+from pymc_dirdp.curator.pointwise import observed
+from pymc_dirdp.curator.posterior_tree import posterior_groups
+from pymc_dirdp.curator.private_model import nuts as nuts_draws
+from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.models.observations import read_counts, total_records
+from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.stored.table import mechanism_of_table
+
+__all__ = ["diagnose"]
+
+Array = NDArray[np.float64]
+
+# Variables and dims of results by cell and by row, which may not have the names of a table's own dims.
+_RESULTS = ("draw", "elpd", "elpd_exact", "kl_posterior", "kl_release", "p", "pareto_k", "posterior", "records")
+
+
+def diagnose(
+    release: xr.DataTree,
+    model: pm.Model | None = None,
+    *,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 4,
+    nuts: bool = True,
+    random_seed: Seed = None,
+) -> xr.DataTree:
+    """What a release has cost in accuracy, for the eyes of whoever holds the data. **Confidential**.
+
+    Everything in the result is computed from the observed data, which are in it too. The guarantee of the release does
+    not cover it: do not publish it and do not let it decide what to publish. Nothing is written to disk.
+
+    Parameters
+    ----------
+    release : xarray.DataTree
+        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
+    model : pymc.Model, optional
+        The model that it was drawn from, with its data. The one on the context stack by default.
+    draws : int, default 1000
+        Draws of each chain, at least 100.
+    tune : int, default 1000
+        Steps of NUTS that are thrown away in each chain.
+    chains : int, default 4
+        Chains of NUTS; for the closed forms, blocks of independent draws.
+    nuts : bool, default True
+        Whether to let NUTS sample the private posterior too, which takes seconds.
+    random_seed : int, SeedSequence, Generator or None
+        A seed is harmless here, as nothing of this is published.
+
+    Returns
+    -------
+    diagnosis : xarray.DataTree
+        Marked by an attribute `confidential` of every group and variable. Three of its children are trees as ArviZ
+        wants them, with the groups `posterior`, `prior`, `log_prior`, `log_likelihood`, `posterior_predictive` and
+        `observed_data`:
+
+        * `non_private`: independent draws of the model's own posterior, `Dirichlet(x + prior)`.
+        * `private`: the same of the law behind the release, `Dirichlet(r x + alpha)`.
+        * `nuts`: the private posterior again, by NUTS on the prior `alpha` with the likelihood to the power `r`, with
+          `sample_stats`.
+
+        Further groups:
+
+        * `release`: the draws that were released.
+        * `convergence`: of NUTS, by variable: R-hat, ESS of bulk and tail, Monte Carlo standard error of mean and sd.
+        * `agreement`: means of NUTS less those in closed form, in Monte Carlo standard errors.
+        * `sensitivity`: to scaling the power of the prior and of the likelihood, by posterior and variable.
+        * `elpd` and `elpd_by_cell`: expected log predictive density of a record that was left out, by posterior and
+          table, and the closed form beside it.
+        * `realised` and `realised_by_row`: the losses in nats, what was expected of them without the data, and how
+          they rank among what could have been.
+
+    Raises
+    ------
+    ArgumentError
+        If `release` is not a release, or not one of this model.
+    UnsupportedModelError
+        If the model holds something without a closed form, or a table was released by noise on its counts.
+    DataError
+        If the observations are not what the model says. The message never holds a value.
+
+    Notes
+    -----
+    `log_likelihood` has a value for each observation of the model. Under the private law it is to the power `r`, as it
+    entered the posterior: this is what sensitivities and importance weights need. So `arviz.loo(diagnosis["private"])`
+    is about tempered observations, and about whole groups where an observation is a row of counts. The group `elpd` is
+    about single untempered records, and so is :func:`pymc_dirdp.curator.leave_one_out.elpd`, made for
+    `arviz.compare`. Where single observations would take more than 128 MB, `log_likelihood` holds their sum for each
+    draw and `posterior_predictive` is left out; fewer draws bring them back.
+
+    References
+    ----------
+    Theory, section 1 and 8. Kallioinen et al. (2024), doi:10.1007/s11222-023-10366-5, for the sensitivities. Vehtari,
+    Gelman and Gabry (2017), doi:10.1007/s11222-016-9696-4, for the leave-one-out densities.
+    """
+    draws, tune, chains = integer(100, draws=draws), integer(1, tune=tune), integer(1, chains=chains)
+    model = root_model(model)
+    own, private = _laws(release, model)
+    rng = generator(random_seed)
+    laws = {"non_private": own, "private": private}
+    drawn = {
+        name: {law.table.name: law.sample(chains, draws, rng) for law in several} for name, several in laws.items()
+    }
+    statistics = None
+    if nuts:
+        laws["nuts"] = private
+        drawn["nuts"], statistics = nuts_draws(private, draws=draws, tune=tune, chains=chains, rng=rng)
+    released = release["posterior"]
+    kept = tuple(str(found.name) for found in model.deterministics if found.name in released)
+    seen = {law.table.name: tuple(observed(law.table, one, model) for one in law.table.likelihoods) for law in own}
+    groups: dict[str, xr.Dataset] = {}
+    for name, several in laws.items():
+        found = posterior_groups(several, drawn[name], seen, model, kept, rng)
+        groups |= {f"/{name}/{group}": dataset for group, dataset in found.items()}
+    if statistics is not None:
+        groups["/nuts/sample_stats"] = statistics
+        groups["/convergence"] = _convergence(groups["/nuts/posterior"])
+        groups["/agreement"] = _agreement(private, groups["/nuts/posterior"])
+    groups["/sensitivity"] = _sensitivity(groups, list(laws))
+    cells = {
+        law.table.name: elpd_by_cell(
+            {name: several[i] for name, several in laws.items()},
+            {name: drawn[name][law.table.name] for name in laws},
+        )
+        for i, law in enumerate(own)
+    }
+    groups["/elpd"] = elpd_by_table(cells)
+    groups["/elpd_by_cell"] = xr.Dataset(attrs={"n_samples": chains * draws})
+    groups |= {f"/elpd_by_cell/{name}": dataset for name, dataset in cells.items()}
+    groups["/release"] = release["posterior"].to_dataset()
+    groups["/realised"] = realised(own, private, release, rng)
+    for mine, theirs in zip(own, private, strict=True):
+        groups[f"/realised_by_row/{mine.table.name}"] = realised_by_row(mine, theirs, release)
+    marked = {path: _marked_variables(dataset) for path, dataset in groups.items()}
+    return _marked(xr.DataTree.from_dict(marked, name="confidential"))
+
+
+def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple[Law, ...]]:
+    """The model's own posterior and the private one, of each table. Here the counts are read."""
+    if missing := {"posterior", "mechanism", "privacy", "utility"} - set(getattr(release, "children", ())):
+        raise ArgumentError(
+            f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(sorted(missing))}."
+        )
+    found = tables(model)
+    groups = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
+    if [table.name for table in found] != list(groups):
+        raise _another_model("holds other tables")
+    own, private = [], []
+    for table in found:
+        group = groups[table.name]
+        mechanism = _mechanism(table, group)
+        _refuse_another_model(table, group, release, model)
+        counts = read_counts(table, model).astype(np.float64)
+        # The mechanism checks that the counts keep the promise of `min_count`.
+        mechanism.concentration(counts)
+        cells = group["alpha"].rename({dim: f"{dim}_labels" for dim in group["alpha"].dims if dim in _RESULTS})
+        own.append(Law(table, cells, counts, table.prior, 1.0))
+        private.append(Law(table, cells, counts, mechanism.alpha, mechanism.r))
+    return tuple(own), tuple(private)
+
+
+def _mechanism(table: Table, group: xr.Dataset) -> DirichletMechanism:
+    mechanism = mechanism_of_table(group) if group.attrs["mechanism"] == DirichletMechanism.__name__ else None
+    if not isinstance(mechanism, DirichletMechanism):
+        raise UnsupportedModelError(
+            f"{table.name!r} was released by {group.attrs['mechanism']}: its draws come from a posterior of noisy "
+            "counts, not from a tempered posterior of the data. Only the Dirichlet mechanism can be diagnosed."
+        )
+    return mechanism
+
+
+def _refuse_another_model(table: Table, group: xr.Dataset, release: xr.DataTree, model: pm.Model) -> None:
+    if group.attrs["family"] != table.family or not np.array_equal(group["prior"].values, table.prior):
+        raise _another_model(f"has another prior for {table.name!r}")
+    if json.loads(group.attrs["observed"]) != [likelihood.name for likelihood in table.likelihoods]:
+        raise _another_model(f"observes {table.name!r} by other variables")
+    if adjacency_named(str(group.attrs["adjacency"])).records_are_public:
+        planned = release["utility"]["n_records"].sel(table=table.name)
+        if float(planned) != total_records(table, model):
+            raise _another_model(f"has another number of records for {table.name!r}")
+
+
+def _another_model(reason: str) -> ArgumentError:
+    return ArgumentError(
+        f"The release is not one of this model, which {reason}. Pass the model that it was drawn from."
+    )
+
+
+def _convergence(posterior: xr.Dataset) -> xr.Dataset:
+    results = {
+        "r_hat": az.rhat(posterior),
+        "ess_bulk": az.ess(posterior, method="bulk"),
+        "ess_tail": az.ess(posterior, method="tail"),
+        "mcse_mean": az.mcse(posterior, method="mean"),
+        "mcse_sd": az.mcse(posterior, method="sd"),
+    }
+    whole: xr.Dataset = xr.concat(list(results.values()), dim="diagnostic")
+    return whole.assign_coords(diagnostic=list(results))
+
+
+def _agreement(private: tuple[Law, ...], posterior: xr.Dataset) -> xr.Dataset:
+    error = az.mcse(posterior, method="mean")
+    distances = {}
+    for law in private:
+        name = law.table.name
+        u = law.concentration
+        exact = variable(law.table, u / u.sum(axis=-1, keepdims=True))
+        distances[name] = (posterior[name].mean(["chain", "draw"]) - exact) / error[name]
+    return xr.Dataset(distances)
+
+
+def _sensitivity(groups: dict[str, xr.Dataset], names: list[str]) -> xr.Dataset:
+    by_posterior = []
+    for name in names:
+        parts = ("posterior", "log_prior", "log_likelihood")
+        tree = xr.DataTree.from_dict({f"/{part}": groups[f"/{name}/{part}"] for part in parts})
+        both = [_scaled(tree, component) for component in ("prior", "likelihood")]
+        by_posterior.append(xr.concat(both, dim="component"))
+    whole: xr.Dataset = xr.concat(by_posterior, dim="posterior")
+    return whole.assign_coords(posterior=names, component=["prior", "likelihood"])
+
+
+def _scaled(tree: xr.DataTree, component: str) -> xr.Dataset:
+    density = tree[f"log_{component}"].to_dataset()
+    # Without a record the likelihood is the same for all draws. Nothing depends on its power; ArviZ would find no tail.
+    if all(np.ptp(values.values) == 0 for values in density.data_vars.values()):
+        return xr.zeros_like(tree["posterior"].to_dataset().mean(["chain", "draw"]))
+    # A Deterministic may be infinite at some draw, and then has no sensitivity: NaN.
+    with np.errstate(invalid="ignore"):
+        sensitivity: xr.Dataset = az.psense(tree, group=component)
+    return sensitivity
+
+
+def _marked_variables(dataset: xr.Dataset) -> xr.Dataset:
+    """The mark on every variable, so that one that is printed by itself shows it. What was given is not changed."""
+    own = dataset.copy()
+    for values in own.data_vars.values():
+        values.attrs = {**values.attrs, "confidential": DO_NOT_PUBLISH}
+    return own
+
+
+def _marked(tree: xr.DataTree) -> xr.DataTree:
+    """The mark on every group, so that one that is taken out of the tree keeps it."""
+    for node in tree.subtree:
+        kept: dict[Any, Any] = {key: value for key, value in node.attrs.items() if isinstance(value, str | int | float)}
+        node.attrs = {"confidential": DO_NOT_PUBLISH} | kept
+    return tree

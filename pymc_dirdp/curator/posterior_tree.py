@@ -1,0 +1,138 @@
+"""Draws of a posterior as a tree with every group that ArviZ's functions look for. Secret."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from arviz_base import dict_to_dataset
+from numpy.typing import NDArray
+
+from pymc_dirdp.curator.laws import Law, variable
+from pymc_dirdp.curator.pointwise import Observed
+from pymc_dirdp.releases.description import dim_name, labels
+from pymc_dirdp.releases.deterministics import evaluated
+
+__all__ = ["posterior_groups"]
+
+Array = NDArray[np.float64]
+
+# 128 MB: of the log-likelihood of single observations, and again of replicated data.
+_MOST_VALUES = 2**24
+
+
+def posterior_groups(
+    laws: tuple[Law, ...],
+    drawn: dict[str, Array],
+    observations: dict[str, tuple[Observed, ...]],
+    model: pm.Model,
+    deterministics: tuple[str, ...],
+    rng: np.random.Generator,
+) -> dict[str, xr.Dataset]:
+    """The groups of one posterior, by name.
+
+    Parameters
+    ----------
+    laws : tuple of Law
+        Of each table.
+    drawn : dict of str to ndarray, shape (chains, draws, *table.shape)
+        Draws of each table.
+    observations : dict of str to tuple of Observed
+        What feeds each table.
+    model : pymc.Model
+        For the Deterministics and their dims.
+    deterministics : tuple of str
+        Which of them to evaluate.
+    rng : Generator
+        For draws from the prior and for replicated data.
+
+    Notes
+    -----
+    `log_prior` and `log_likelihood` are those of this very posterior, so that its density is the exponential of their
+    sum: under the private law the likelihood is to the power `r`. Sensitivities and importance weights need that. The
+    density is that in the coordinates of samplers, see :meth:`Law.log_prior`.
+    """
+    tables = {law.table.name: law for law in laws}
+    chains, draws = next(iter(drawn.values())).shape[:2]
+    values = {name: variable(law.table, drawn[name]) for name, law in tables.items()}
+    prior = {name: variable(law.table, law.sample_prior(chains, draws, rng)) for name, law in tables.items()}
+    density = {name: law.log_prior(drawn[name]) for name, law in tables.items()}
+    dims = {law.table.name: _dims(law) for law in laws}
+    dims |= {name: _dims_of(name, model.named_vars_to_dims.get(name)) for name in deterministics}
+    coords = {dim: given for law in laws for dim, given in labels(law.table).items()}
+    rows = {
+        name: axes if tables[name].table.family == "beta" else axes[:-1]
+        for name, axes in dims.items()
+        if name in tables
+    }
+    groups = {
+        "posterior": _dataset(values | _flat(model, deterministics, values), dims, coords),
+        "prior": _dataset(prior | _flat(model, deterministics, prior), dims, coords),
+        "log_prior": _dataset(density, rows, coords),
+    }
+    return groups | _observed_groups(tables, drawn, observations, rng)
+
+
+def _observed_groups(
+    tables: dict[str, Law],
+    drawn: dict[str, Array],
+    observations: dict[str, tuple[Observed, ...]],
+    rng: np.random.Generator,
+) -> dict[str, xr.Dataset]:
+    chains, draws = next(iter(drawn.values())).shape[:2]
+    pairs = [(tables[name], seen) for name, several in observations.items() for seen in several]
+    dims = {seen.name: list(seen.dims) for _, seen in pairs}
+    coords = {dim: given for _, seen in pairs for dim, given in seen.coords.items()}
+    given = {seen.name: seen.values for _, seen in pairs}
+    groups = {"observed_data": _dataset(given, dims, coords, sample_dims=[])}
+    powers = {f"power_{seen.name}": law.power for law, seen in pairs}
+    if chains * draws * sum(math.prod(seen.values.shape) for _, seen in pairs) > _MOST_VALUES:
+        total = {seen.name: law.power * seen.total_log_likelihood(drawn[law.table.name]) for law, seen in pairs}
+        groups["log_likelihood"] = _dataset(total, {}, {})
+        groups["log_likelihood"].attrs = powers | {
+            "summed": "over all observations, because there are too many to hold one by one"
+        }
+        return groups
+    each = {seen.name: law.power * seen.log_likelihood(drawn[law.table.name]) for law, seen in pairs}
+    shorter = {seen.name: list(seen.dims[: seen.row.ndim]) for _, seen in pairs}
+    groups["log_likelihood"] = _dataset(each, shorter, coords)
+    groups["log_likelihood"].attrs = powers
+    replicated = {seen.name: seen.replicate(drawn[law.table.name], rng) for law, seen in pairs}
+    groups["posterior_predictive"] = _dataset(replicated, dims, coords)
+    return groups
+
+
+def _flat(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> dict[str, Array]:
+    """The Deterministics at all draws, which `evaluated` takes in one row."""
+    chains, draws = next(iter(values.values())).shape[:2]
+    flat = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
+    found = evaluated(model, names, flat)
+    return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in found.items()}
+
+
+def _dims(law: Law) -> list[str]:
+    table = law.table
+    axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
+    return _dims_of(table.name, axes)
+
+
+def _dims_of(name: str, axes: tuple[str | None, ...] | None) -> list[str]:
+    return [dim_name(name, axis, dim) for axis, dim in enumerate(axes or ())]
+
+
+def _dataset(
+    values: Mapping[str, NDArray[Any]],
+    dims: Mapping[str, list[str]],
+    coords: Mapping[str, list[Any]],
+    sample_dims: tuple[str, ...] | list[str] = ("chain", "draw"),
+) -> xr.Dataset:
+    dataset = dict_to_dataset(
+        dict(values),
+        coords=dict(coords),
+        dims={name: axes for name, axes in dims.items() if name in values and axes},
+        sample_dims=list(sample_dims),
+    )
+    dataset.attrs = {}
+    return dataset

@@ -1,0 +1,114 @@
+"""All posteriors that some data set of n records has: what P4's mechanisms choose from."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import UnattainableError
+from pymc_dirdp.mechanisms.hellinger_distance import AffinityRows, distance_of
+
+__all__ = ["Candidates"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# A table of so many vectors of counts is still listed and held in memory.
+_MOST_LISTED = 5_000_000
+
+
+@final
+class Candidates:
+    """Posteriors `Dirichlet(prior + counts)` for all counts with `n_records` in all, in lexicographic order.
+
+    Parameters
+    ----------
+    prior : array, shape (d,)
+        Positive.
+    n_records : int
+        At least 1.
+    """
+
+    def __init__(self, prior: Array, n_records: int) -> None:
+        self.prior = prior
+        self.n_records = n_records
+        self.size = math.comb(n_records + len(prior) - 1, len(prior) - 1)
+        if self.size > _MOST_LISTED:
+            raise UnattainableError(
+                f"{n_records} records in {len(prior)} categories have {self.size} posteriors, and this mechanism "
+                f"weighs each of them; at most {_MOST_LISTED} can be. Use GeometricMechanism or DirichletMechanism."
+            )
+
+    @cached_property
+    def counts(self) -> Integers:
+        """Shape `(size, d)`."""
+        n, d = self.n_records, len(self.prior)
+        table = np.zeros((1, 1), dtype=np.int64)
+        # Column by column: the running sum of the first entries, 0 to n, and all ways to go on from it.
+        sums = np.zeros(1, dtype=np.int64)
+        for _ in range(d - 1):
+            ways = n + 1 - sums
+            parents = np.repeat(np.arange(len(sums)), ways)
+            steps = np.arange(len(parents)) - np.repeat(np.cumsum(ways) - ways, ways)
+            sums = sums[parents] + steps
+            table = np.column_stack([table[parents], steps])
+        counts = np.column_stack([table[:, 1:], n - sums])
+        counts.flags.writeable = False
+        return counts
+
+    @cached_property
+    def _rows(self) -> list[AffinityRows]:
+        made = {value: AffinityRows(value, self.n_records) for value in set(self.prior.tolist())}
+        return [made[value] for value in self.prior.tolist()]
+
+    def index(self, counts: Integers) -> int:
+        """Position of a vector of counts in the list."""
+        left, index = self.n_records, 0
+        for cells, count in zip(range(len(counts) - 1, 0, -1), counts[:-1].tolist(), strict=True):
+            # How many vectors have a smaller entry here and the same ones before.
+            index += math.comb(left + cells, cells) - math.comb(left - count + cells, cells)
+            left -= count
+        return index
+
+    def distances(self, counts: Integers) -> Array:
+        """Hellinger distance of every candidate from the posterior given these counts. Shape `(size,)`."""
+        losses = [rows.row(count) for rows, count in zip(self._rows, counts.tolist(), strict=True)]
+        if len(losses) == 2:
+            loss = losses[0] + losses[1][::-1]
+        else:
+            loss = losses[0][self.counts[:, 0]]
+            for column, row in enumerate(losses[1:], start=1):
+                loss += row[self.counts[:, column]]
+        return distance_of(loss)
+
+    def layers(self) -> Iterator[range]:
+        """The candidates that share their first count: neighbours are in the same layer or in two adjacent ones."""
+        first = self.counts[:, 0]
+        ends = np.searchsorted(first, np.arange(self.n_records + 2))
+        return (range(start, stop) for start, stop in itertools.pairwise(ends.tolist()))
+
+    @cached_property
+    def neighbours(self) -> list[tuple[Integers, Integers]]:
+        """For each layer, all pairs of neighbours of which one lies in it and the other there or in the layer before.
+
+        Two arrays of indices, shape `(pairs,)`.
+        """
+        ranks = {tuple(row): i for i, row in enumerate(self.counts.tolist())}
+        return [self._pairs(layer, ranks) for layer in self.layers()]
+
+    def _pairs(self, layer: range, ranks: dict[tuple[int, ...], int]) -> tuple[Integers, Integers]:
+        first, second = [], []
+        for i, row in zip(layer, self.counts[layer.start : layer.stop].tolist(), strict=True):
+            # From the first cell to another: into the layer before. Between two others: once for both orders.
+            for left, joined in itertools.combinations(range(len(row)), 2):
+                if row[left]:
+                    moved = row.copy()
+                    moved[left] -= 1
+                    moved[joined] += 1
+                    first.append(i)
+                    second.append(ranks[tuple(moved)])
+        return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)

@@ -1,0 +1,1 @@
+"""Naive Bayes and Bayesian networks: models for records, and predictions from releases."""

@@ -1,0 +1,235 @@
+"""Plain PyMC models over count tables, for users who have records and a structure."""
+
+from collections.abc import Collection, Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import ArrayLike, NDArray
+
+from pymc_dirdp.checks import positive_array
+from pymc_dirdp.counting.columns import column_of
+from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, coded, table_shape, tabulate
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.names import is_one_line, is_path_name
+
+__all__ = ["bayesian_network", "naive_bayes"]
+
+Alpha = float | Mapping[str, ArrayLike]
+
+# PyMC refuses them as dims.
+_RESERVED = ("chain", "draw", "__sample__")
+_EXPECTED_STRUCTURE = (
+    "Expected structure to map each variable to its parents, or to list (parent, child), or to be a directed graph"
+)
+
+
+def naive_bayes(
+    X: Frame, y: ArrayLike, *, categories: Categories, target: str | None = None, alpha: Alpha = 1.0
+) -> pm.Model:
+    """A naive Bayes classifier: the class, and each feature given the class.
+
+    Parameters
+    ----------
+    X : data frame or mapping of str to one-dimensional array
+        The features.
+    y : array_like, shape (n,)
+        The class of each record, in the order of `X`: records are matched by position, not by an index of pandas.
+    categories : mapping of str to sequence
+        All values of the class and of each feature that is used. Public: not read off the data.
+    target : str, optional
+        What the class is called in `categories`; the name of `y` by default, or "class".
+    alpha : float or mapping of str to array_like, default 1.0
+        Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
+
+    Returns
+    -------
+    model : pymc.Model
+        With variables as :func:`bayesian_network` names them. Columns of `X` without categories are left out.
+
+    Raises
+    ------
+    ArgumentError, DataError
+        As :func:`bayesian_network` does.
+
+    References
+    ----------
+    P1 section 5.1, with `Pr[feature | class]` for each class (ERRATA P1.2).
+
+    Examples
+    --------
+    >>> records = {"fur": ["yes", "yes", "no"], "eggs": ["no", "no", "yes"]}
+    >>> yes_no = {"fur": ["yes", "no"], "eggs": ["yes", "no"]}
+    >>> model = naive_bayes(records, ["cat", "dog", "hen"], categories=yes_no | {"class": ["cat", "dog", "hen"]})
+    >>> [variable.name for variable in model.free_RVs]
+    ['p_class', 'p_fur', 'p_eggs']
+    """
+    named = target or getattr(y, "name", None) or "class"
+    if named not in categories:
+        raise ArgumentError(
+            f"Expected categories[{named!r}] to hold the classes, or target= to say what they are called."
+        )
+    features = [name for name in categories if name != named]
+    if not features:
+        raise ArgumentError("Expected categories to declare at least one feature.")
+    columns = {name: column_of(X, name) for name in features} | {named: y}
+    return bayesian_network(
+        columns, {named: []} | {name: [named] for name in features}, categories=categories, alpha=alpha
+    )
+
+
+def bayesian_network(
+    frame: Frame,
+    structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]],
+    *,
+    categories: Categories,
+    alpha: Alpha = 1.0,
+) -> pm.Model:
+    """A discrete Bayesian network: each variable given its parents, with a Dirichlet prior for each configuration.
+
+    Parameters
+    ----------
+    frame : data frame or mapping of str to one-dimensional array
+        The records.
+    structure : mapping of str to iterable of str, or iterable of (parent, child), or directed graph of networkx
+        The parents of each variable. It is public: a structure that was learned from the data is not protected.
+    categories : mapping of str to sequence
+        All values that each variable could take. Public: not read off the data. They become coords, so those of one
+        variable are all texts or all numbers.
+    alpha : float or mapping of str to array_like, default 1.0
+        Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
+
+    Returns
+    -------
+    model : pymc.Model
+        For a variable `v` with parents `a, b`: the free variable `p_v` with dims `(a, b, v)`, and the observed `n_v`, a
+        Multinomial of counts, for every configuration of the parents.
+
+    Raises
+    ------
+    ArgumentError
+        If the structure has a cycle or names a variable without categories, or a variable has a name that PyMC or the
+        table of another has.
+    DataError
+        If a record holds a value that was not declared, or a missing one, or the columns are not of one length.
+
+    References
+    ----------
+    P1 section 5.2.
+    """
+    parents = _parents(structure)
+    labels = checked_categories(list(parents), categories)
+    for name, values in labels.items():
+        _refuse_labels(name, values)
+    if isinstance(alpha, Mapping) and (unknown := [name for name in alpha if name not in parents]):
+        raise ArgumentError(f"alpha has {unknown[0]!r}, which is no variable of the model.")
+    shapes = {name: table_shape([*given, name], labels) for name, given in parents.items()}
+    priors = {name: _prior(name, alpha, shape) for name, shape in shapes.items()}
+    # All that is public is checked by now. Each column is read once, however many tables it is in.
+    columns = coded(frame, list(parents), labels)
+    with pm.Model(coords={name: tuple(values) for name, values in labels.items()}) as model:
+        for name, given in parents.items():
+            dims = (*given, name)
+            counts = _stored(tabulate([columns[dim] for dim in dims], shapes[name]))
+            p = pm.Dirichlet(f"p_{name}", a=priors[name], dims=dims)
+            pm.Multinomial(f"n_{name}", n=counts.sum(axis=-1), p=p, observed=counts, dims=dims)
+    return model
+
+
+def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """The parents of each variable, every variable after its parents."""
+    undirected = callable(getattr(structure, "is_directed", None)) and not structure.is_directed()  # type: ignore[union-attr]
+    # A graph of networkx says its nodes and edges; a list of edges is the edges.
+    edges = getattr(structure, "edges", structure)
+    if undirected or not isinstance(edges, Iterable):
+        raise ArgumentError(f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}.")
+    if isinstance(structure, Mapping):
+        parents = {name: _names(name, given) for name, given in structure.items()}
+    else:
+        parents = dict.fromkeys(getattr(structure, "nodes", ()), ())
+        for edge in edges:
+            # A text of two letters is no pair of variables.
+            if isinstance(edge, str) or not isinstance(edge, Collection) or len(edge) != 2:
+                raise ArgumentError(f"{_EXPECTED_STRUCTURE}.")
+            parent, child = tuple(edge)
+            parents[child] = (*parents.get(child, ()), parent)
+            parents.setdefault(parent, ())
+    if not parents:
+        raise ArgumentError("Expected structure to name at least one variable.")
+    _refuse_names(parents)
+    for name, given in parents.items():
+        for parent in given:
+            if parent not in parents:
+                raise ArgumentError(
+                    f"A parent of {name!r} is no variable of the structure. Add it with [] if it has no parents; and "
+                    "see that the data frame comes first and the structure second."
+                )
+        if len(set(given)) < len(given):
+            raise ArgumentError(f"{name!r} has a parent twice.")
+    try:
+        order = list(TopologicalSorter(parents).static_order())
+    except CycleError as error:
+        cycle = " -> ".join(reversed(error.args[1]))
+        raise ArgumentError(f"The structure has a cycle: {cycle}. Take one of its arrows out.") from None
+    return {name: parents[name] for name in order}
+
+
+def _names(name: str, given: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ArgumentError(f"Expected the parents of {name!r} as a list of names, got {given!r}.")
+    return tuple(given)
+
+
+def _refuse_names(names: Iterable[str]) -> None:
+    """Names that can't be those of dims, or that would stand for two things in the model."""
+    taken = tuple(names)
+    for name in taken:
+        if not isinstance(name, str) or not is_path_name(name):
+            raise ArgumentError(
+                "Expected names of variables to be texts without '/', '\\' and control characters, such as line "
+                f"breaks, got {name!r}. Rename the column."
+            )
+        if name in _RESERVED:
+            raise ArgumentError(f"{name!r} is a name that PyMC keeps for itself. Rename the column.")
+        for own in (f"p_{name}", f"n_{name}"):
+            if own in taken:
+                raise ArgumentError(f"{own!r} is a variable, and the name of a table of {name!r}. Rename a column.")
+
+
+def _refuse_labels(name: str, labels: list[Any]) -> None:
+    """Labels that are not the same once they are an array: of 1 and "1" it makes one text."""
+    try:
+        array = np.asarray(labels)
+    except ValueError:
+        array = np.empty(0)
+    if array.dtype.kind not in "biufU" or array.tolist() != labels:
+        raise ArgumentError(
+            f"Expected the labels of categories[{name!r}] to be all texts or all numbers: they become coords, which "
+            "hold one kind. Write the numbers as texts, there and in the records."
+        )
+    if not all(is_one_line(label) for label in labels if isinstance(label, str)):
+        raise ArgumentError(
+            f"Expected the labels of categories[{name!r}] to be without control characters, such as line breaks. Leave "
+            "them out, there and in the records."
+        )
+
+
+def _prior(name: str, alpha: Alpha, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    given = alpha.get(name, 1.0) if isinstance(alpha, Mapping) else alpha
+    try:
+        array = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"Expected alpha[{name!r}] to be numbers, got a {type(given).__name__}.") from None
+    try:
+        table = np.broadcast_to(array, shape)
+    except ValueError:
+        raise ArgumentError(
+            f"Expected alpha[{name!r}] to broadcast to the table's shape {shape}, got shape {array.shape}."
+        ) from None
+    return positive_array(**{f"alpha of {name!r}": table})
+
+
+def _stored(counts: NDArray[np.int64]) -> NDArray[Any]:
+    """PyMC keeps integers in 32 bits and doubles whole: large counts go in as doubles."""
+    return counts if counts.sum() < 2**31 else counts.astype(np.float64)

@@ -1,0 +1,1 @@
+"""Roots, integrals and tails. Nothing here knows of privacy."""

@@ -1,0 +1,1 @@
+"""All that is decided without data: calibration, allocation, choice, comparison, price lists."""

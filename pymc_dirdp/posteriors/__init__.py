@@ -1,1 +1,0 @@
-"""Posteriors as points of a metric space: the candidates of P4's mechanisms, their distances and sensitivities."""

@@ -1,0 +1,232 @@
+"""Many releases about the same people, or about different people: one mechanism, one guarantee."""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.privacy.conversion import best_order, log_delta_at
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
+
+__all__ = ["Composition", "Parallel"]
+
+# The grid widens the composed loss by at most this share of its variance, and epsilon by about half of it.
+_WIDENING = 1e-3
+# A loss whose delta is below this counts as infinite from there on.
+_CUT = 1e-22
+_MOST_POINTS = 2**15
+# Squares of standard deviations within these bounds are doubles; outside of them simpler bounds serve.
+_GRID_SPREADS = (1e-100, 1e100)
+
+
+@final
+@dataclass(frozen=True)
+class Composition(PrivacyCurves):
+    """Sequential composition: releases that the same records feed, such as `K` draws from one posterior.
+
+    One release alone keeps its exact curves. For more, Rényi divergences add at equal order, and the (epsilon, delta)
+    curve is that of the sum of their privacy losses, on a grid that errs towards more loss. The sums are also valid if
+    a later mechanism answers a question that was chosen after seeing an earlier answer.
+
+    Parameters
+    ----------
+    parts : tuple of (PrivacyCurves, int)
+        Each mechanism and how many independent draws of it are released. All have the same adjacency.
+
+    References
+    ----------
+    P1 Lemma 1; Zhu, Dong and Wang (2022), Optimal accounting of differential privacy via characteristic function,
+    Theorem 10; Theory, section 7.
+    """
+
+    parts: tuple[tuple[PrivacyCurves, int], ...]
+
+    @cached_property
+    def _distinct(self) -> tuple[tuple[PrivacyCurves, int], ...]:
+        """The parts, with those of equal curves counted together."""
+        times: Counter[Hashable] = Counter()
+        representative: dict[Hashable, PrivacyCurves] = {}
+        for mechanism, count in _flat(self.parts):
+            times[mechanism.curve] += count
+            representative.setdefault(mechanism.curve, mechanism)
+        return tuple((representative[curve], count) for curve, count in times.items())
+
+    @property
+    def _single(self) -> PrivacyCurves | None:
+        (mechanism, times), *others = self._distinct
+        return mechanism if times == 1 and not others else None
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The epsilons of pure differential privacy add."""
+        return _added(times * mechanism.pure_epsilon for mechanism, times in self._distinct)
+
+    def _renyi(self, order: float) -> float:
+        if order not in self._divergences:
+            self._divergences[order] = _added(times * mechanism._renyi(order) for mechanism, times in self._distinct)
+        return self._divergences[order]
+
+    @cached_property
+    def _divergences(self) -> dict[float, float]:
+        """What is known so far, by order: searches for the best one start at the same orders."""
+        return {}
+
+    def _rho(self, omega: float) -> float:
+        return _added(times * mechanism._rho(omega) for mechanism, times in self._distinct)
+
+    def _delta(self, epsilon: float) -> float:
+        if self._single is not None:
+            return self._single._delta(epsilon)
+        # Beyond the sum of the largest losses nothing is left; the grid would not know.
+        if epsilon >= self.pure_epsilon:
+            return 0.0
+        delta = min(self._total_variation, max((loss.delta(epsilon) for loss in self._losses), default=1.0))
+        if delta > 2 * max((loss.infinite for loss in self._losses), default=1.0) and not self._from_divergences:
+            return delta
+
+        # Below the cut of the grid, where there is no grid, and where a part's own curve comes from them, the Rényi
+        # divergences know more.
+        def log_delta(order: float) -> float:
+            return log_delta_at(order, self._renyi(order), epsilon)
+
+        return min(delta, math.exp(log_delta(best_order(log_delta))))
+
+    @cached_property
+    def _from_divergences(self) -> bool:
+        return any(getattr(mechanism.curve, "from_divergences", False) for mechanism, _ in self._distinct)
+
+    def _epsilon(self, delta: float) -> float:
+        if self._single is not None:
+            return self._single._epsilon(delta)
+        return min(super()._epsilon(delta), self.pure_epsilon)
+
+    @cached_property
+    def _total_variation(self) -> float:
+        """No delta is above the total variation distance; each release can be coupled with its neighbour's."""
+        distances = [(mechanism._delta(0.0), times) for mechanism, times in self._distinct]
+        if any(distance >= 1 for distance, _ in distances):
+            return 1.0
+        differ = -math.expm1(math.fsum(times * math.log1p(-distance) for distance, times in distances))
+        # Covers the rounding of the three functions.
+        return min(1.0, differ * (1 + 1e-14))
+
+    @cached_property
+    def _losses(self) -> tuple[ComposedLoss, ...]:
+        """The composed loss, once if neighbours come in both orders, else for removing and for adding.
+
+        Empty where the losses are too small or too large for a grid.
+        """
+        spreads = {mechanism.curve: _spread(mechanism) for mechanism, _ in self._distinct}
+        together = math.hypot(*(math.sqrt(times) * spreads[mechanism.curve] for mechanism, times in self._distinct))
+        if not _GRID_SPREADS[0] <= together <= _GRID_SPREADS[1]:
+            return ()
+        step = _grid_step([(spreads[mechanism.curve], times) for mechanism, times in self._distinct])
+        pairs = [(_on_grid(mechanism, step, spreads[mechanism.curve]), times) for mechanism, times in self._distinct]
+        forward = ComposedLoss(tuple((there, times) for (there, _), times in pairs))
+        if all(there is back for (there, back), _ in pairs):
+            return (forward,)
+        return forward, ComposedLoss(tuple((back, times) for (_, back), times in pairs))
+
+
+def _added(losses: Iterable[float]) -> float:
+    """The sum of numbers that are not negative; infinite where it is no double."""
+    try:
+        return math.fsum(losses)
+    except OverflowError:
+        return math.inf
+
+
+def _spread(mechanism: PrivacyCurves) -> float:
+    """About the standard deviation of the finite losses. It decides on the grid only, so any value is safe."""
+    divergence = mechanism._renyi(1.0)
+    if math.isfinite(divergence):
+        return math.sqrt(2 * divergence)
+    # Some loss is infinite. The finite ones end where the hockey-stick curve has come half way down.
+    scales = [2.0**k for k in range(-20, 21)]
+    half = (mechanism._delta(0.0) + mechanism._delta(scales[-1])) / 2
+    return next(scale for scale in scales if mechanism._delta(scale) <= half or scale == scales[-1])
+
+
+def _flat(parts: Iterable[tuple[PrivacyCurves, int]]) -> Iterator[tuple[PrivacyCurves, int]]:
+    """The parts, with those of a part that is itself a composition."""
+    for mechanism, count in parts:
+        inner = mechanism.curve
+        if isinstance(inner, Composition):
+            yield from _flat((part, times * count) for part, times in inner.parts)
+        else:
+            yield mechanism, count
+
+
+def _grid_step(spreads: list[tuple[float, int]]) -> float:
+    """A step that widens the sum of losses with these standard deviations by no more than `_WIDENING` of its variance.
+
+    Joining the dots spreads a mass within a step over both its ends, which adds `step**2 / 6` to a smooth loss, and
+    less than `step * spread` to one that is narrower than the step.
+    """
+    variance = math.fsum(times * spread**2 for spread, times in spreads)
+    step = max(spread for spread, _ in spreads) / 16
+    while math.fsum(times * min(step**2 / 6, step * spread) for spread, times in spreads) > _WIDENING * variance:
+        step /= 2
+    return step
+
+
+def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[LossDistribution, LossDistribution]:
+    """The loss of one mechanism, for removing and for adding; the same object where there is no difference."""
+
+    def left(top: float) -> float:
+        """What is beyond the end of the grid; either direction may have the longer tail."""
+        return max(float(deltas[1]) for deltas in mechanism.hockey_sticks(top, 2))
+
+    # Not from 0, and from no less than a step where the other losses are of a larger scale.
+    top = max(4 * spread, step)
+    while left(top) > _CUT and top < _MOST_POINTS * step:
+        top *= 1.3
+    points = min(math.ceil(top / step), _MOST_POINTS) + 2
+    there, back = mechanism.hockey_sticks(step, points)
+    forward = discretised(step, there, back)
+    return forward, forward if there is back else discretised(step, back, there)
+
+
+@final
+@dataclass(frozen=True)
+class Parallel(PrivacyCurves):
+    """Releases about different people: nobody's record feeds more than one of them, so the largest loss counts.
+
+    Parameters
+    ----------
+    members : tuple of PrivacyCurves
+        Each may itself be a composition. All have the same adjacency.
+    """
+
+    members: tuple[PrivacyCurves, ...]
+
+    @property
+    def pure_epsilon(self) -> float:
+        """The largest of the members'."""
+        return max(member.pure_epsilon for member in self.members)
+
+    def _renyi(self, order: float) -> float:
+        return max(member._renyi(order) for member in self.members)
+
+    def _rho(self, omega: float) -> float:
+        return max(member._rho(omega) for member in self.members)
+
+    def _delta(self, epsilon: float) -> float:
+        return max(member._delta(epsilon) for member in self.members)
+
+    def _epsilon(self, delta: float) -> float:
+        return max(member._epsilon(delta) for member in self.members)
+
+    def hockey_sticks(self, step: float, points: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The largest of the members', for removing and for adding."""
+        there, back = zip(*(member.hockey_sticks(step, points) for member in self.members), strict=True)
+        removing, adding = np.max(there, axis=0), np.max(back, axis=0)
+        # The same object says that neighbours come in both orders.
+        both_ways = all(one is other for one, other in zip(there, back, strict=True))
+        return removing, removing if both_ways else adding

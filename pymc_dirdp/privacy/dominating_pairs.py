@@ -1,0 +1,214 @@
+"""The dominating pairs of the Dirichlet mechanism and their exact privacy curves.
+
+For every pair of neighbouring data sets and every f-divergence, the output laws are no further apart than one fixed
+pair of laws, which depends only on the two smallest prior parameters and on `r` (Theory, section 2). A pair knows its
+curves. What one person with many records can change is made of such pairs in :mod:`pymc_dirdp.privacy.unit`. The
+proofs are in the documentation under "Theory".
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import final, override
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import polygamma
+
+from pymc_dirdp.numerics.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.hockey_stick import Loss
+from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
+
+__all__ = ["AddRemovePair", "AddingPair", "DominatingPair", "ReplaceOnePair"]
+
+Array = NDArray[np.float64]
+
+
+class DominatingPair(PrivacyCurves):
+    """Two laws, of which no neighbouring output laws are further apart.
+
+    All curves are exact for the pair, so they are upper bounds for every pair of neighbouring data sets and the
+    suprema over them. They rise with `r` and fall as the prior parameters rise. Where neighbours come in both orders,
+    both directions have the larger curve.
+    """
+
+
+@final
+@dataclass(frozen=True)
+class ReplaceOnePair(DominatingPair):
+    """`Gamma(a + r) x Gamma(b)` from `Gamma(a) x Gamma(b + r)`, in both orders of `a` and `b`.
+
+    The order with the larger prior as `a` loses more, at every Rényi order and every epsilon >= 0 (Theory, Theorem 2).
+
+    Parameters
+    ----------
+    a, b : float
+        The two smallest prior parameters, positive.
+    r : float
+        The concentration, positive.
+
+    References
+    ----------
+    Theory, section 2 to 5.
+    """
+
+    a: float
+    b: float
+    r: float
+
+    @override
+    def _renyi(self, order: float) -> float:
+        low, high = sorted((self.a, self.b))
+        removing = renyi_remove(order, low, self.r)
+        # Where it is infinite the other term may be no number at all.
+        return removing if removing == math.inf else renyi_add(order, high, self.r) + removing
+
+    @override
+    def _rho(self, omega: float) -> float:
+        # Divergence over order is convex in the order for each of the two directions (Theory, section 5).
+        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self._loss.delta(epsilon)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        # A record may move either way, so both directions have the larger curve.
+        larger = self._loss.deltas(step, points)
+        return larger, larger
+
+    @cached_property
+    def _loss(self) -> Loss:
+        """V is the logit of `w`, which is `Beta(a + r, b)` under the first law, with the larger prior as `a`."""
+        b, a = sorted((self.a, self.b))
+        r = self.r
+        return Loss(
+            r=r,
+            shift=mean_digamma(a, r) - mean_digamma(b, r) if a != b else 0.0,
+            upper=partial(logit_beta_upper, a=a + r, b=b),
+            other=partial(logit_beta_upper, a=a, b=b + r),
+            centre=math.log((a + r) / b),
+            spread=math.sqrt(float(polygamma(1, a + r) + polygamma(1, b))),
+            rate=b,
+        )
+
+
+@final
+@dataclass(frozen=True)
+class AddRemovePair(DominatingPair):
+    """`Gamma(a + r)` from `Gamma(a)` and back: a record appears or disappears.
+
+    Removing loses more, at every Rényi order and every epsilon >= 0 (Theory, Theorem 2).
+
+    Parameters
+    ----------
+    a : float
+        The smallest prior parameter, positive.
+    r : float
+        The concentration, positive.
+
+    References
+    ----------
+    Theory, section 2 to 5.
+    """
+
+    a: float
+    r: float
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return renyi_remove(order, self.a, self.r)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self._removing.delta(epsilon)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        return self._removing.deltas(step, points), self._adding.deltas(step, points)
+
+    @cached_property
+    def _adding(self) -> Loss:
+        """V is `log G`, with `G ~ Gamma(a + r)` under the first law."""
+        a, r = self.a, self.r
+        return Loss(
+            r=r,
+            shift=mean_digamma(a, r),
+            upper=partial(gamma_upper, a=a + r),
+            other=partial(gamma_upper, a=a),
+            centre=math.log(a + r),
+            spread=math.sqrt(float(polygamma(1, a + r))),
+            # The upper tail of log G falls like exp(-G): its scale is at most 1 / G once G exceeds its mean.
+            rate=max(1.0, a + r),
+        )
+
+    @cached_property
+    def _removing(self) -> Loss:
+        """V is `-log G`, with `G ~ Gamma(a)` under the first law."""
+        a, r = self.a, self.r
+        return Loss(
+            r=r,
+            shift=-mean_digamma(a, r),
+            upper=partial(_gamma_above_minus, a=a),
+            other=partial(_gamma_above_minus, a=a + r),
+            centre=-math.log(a),
+            spread=math.sqrt(float(polygamma(1, a))),
+            rate=a,
+        )
+
+
+@final
+@dataclass(frozen=True)
+class AddingPair(DominatingPair):
+    """`Gamma(a + r)` from `Gamma(a)` in this order alone: a record appears, and it is known that none disappears.
+
+    It is the smaller direction of :class:`AddRemovePair` at every Rényi order. In a composition it stands for a cell
+    that gains records while another loses some.
+
+    Parameters
+    ----------
+    a : float
+        The smallest prior parameter, positive.
+    r : float
+        The concentration, positive.
+
+    References
+    ----------
+    Theory, section 2 to 5.
+    """
+
+    a: float
+    r: float
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return renyi_add(order, self.a, self.r)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        # The divergence over its order falls (Theory, section 5), and stays finite.
+        return self._renyi(1.0)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self._both._adding.delta(epsilon)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        removing, adding = self._both.hockey_sticks(step, points)
+        return adding, removing
+
+    @cached_property
+    def _both(self) -> AddRemovePair:
+        return AddRemovePair(self.a, self.r)
+
+
+def _gamma_above_minus[Real: (float, Array)](v: Real, a: float) -> Real:
+    """`P[-log G_a > v]`. A named function, because a mechanism can be pickled."""
+    return gamma_lower(-v, a)

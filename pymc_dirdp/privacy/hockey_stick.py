@@ -1,0 +1,108 @@
+"""The hockey-stick divergence of two laws, from the tails of their privacy loss."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.numerics.quadrature import integrate, integrate_panels
+
+__all__ = ["Loss"]
+
+Array = NDArray[np.float64]
+
+# Tail differences are trusted while they keep this share of their larger term; below it, the loss is integrated.
+_CANCELLED = 1e-3
+# exp(-46) = 1e-20: what an integral with this decay leaves out.
+_NEGLIGIBLE = 46.0
+# exp(600) times a tail still fits a double.
+_LARGEST_EXPONENT = 600.0
+
+
+class Tail(Protocol):
+    """The probability to lie above a number, for a number or an array of them."""
+
+    def __call__[Real: (float, Array)](self, v: Real, /) -> Real: ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """A privacy loss `r * (V - shift)` under the first of two laws.
+
+    Attributes
+    ----------
+    r, shift : float
+        Scale and origin of the loss.
+    upper, other : callable
+        `P[V > v]` under the first law, where it is log-concave, and under the second.
+    centre, spread : float
+        About where the bulk of V lies under the first law.
+    rate : float
+        The upper tail falls at least like `exp(-rate * v)` beyond the bulk.
+    """
+
+    r: float
+    shift: float
+    upper: Tail
+    other: Tail
+    centre: float
+    spread: float
+    rate: float
+
+    def delta(self, epsilon: float) -> float:
+        """Hockey-stick divergence at `epsilon >= 0`."""
+        t = epsilon / self.r + self.shift
+        first = self.upper(t) if math.isfinite(t) else 0.0
+        if first == 0:
+            return 0.0
+        if epsilon < _LARGEST_EXPONENT:
+            delta = first - math.exp(epsilon) * self.other(t)
+            if delta > _CANCELLED * first:
+                return delta
+        return self._integrated(t)
+
+    def deltas(self, step: float, points: int) -> Array:
+        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`."""
+        epsilons = step * np.arange(points, dtype=np.float64)
+        t: Array = epsilons / self.r + self.shift
+        first = self.upper(t)
+        with np.errstate(over="ignore", invalid="ignore"):
+            deltas: Array = first - np.exp(epsilons) * self.other(t)
+            cancelled = ~(deltas > _CANCELLED * first)
+        # Beyond exp(709) an empty tail times infinity is no number.
+        deltas[first == 0] = 0.0
+        if np.any(cancelled & (first > 0)):
+            integrated = self._accumulated(t)
+            deltas[cancelled] = integrated[cancelled]
+        return deltas
+
+    def _integrated(self, t: float) -> float:
+        """`delta = r * integral_0^inf exp(-r v) P[V > t + v] dv`, in which every term is positive.
+
+        This is `E[1 - exp(-(loss - epsilon))]_+` after one integration by parts.
+        """
+        r, centre, spread, rate = self.r, self.centre, self.spread, self.rate
+        end = t + min(_NEGLIGIBLE / r, max(0.0, centre - t) + 50 * spread + 50 / rate)
+        doubling = np.exp2(np.arange(-2.0, 1 + max(1, math.ceil(math.log2(1 + abs(t) + end - t)))))
+        scales = np.concatenate([[0.25, 0.5], np.arange(1.0, 12.0), np.arange(12.0, 51.0, 3.0)])
+        edges: list[Array] = [np.array([t, end, 0.0, centre]), doubling, -doubling, t + scales / r, t + scales / rate]
+        edges += [centre - scales * spread, centre + scales * spread]
+        breaks = np.concatenate(edges)
+        breaks = np.unique(breaks[(breaks >= t) & (breaks <= end)])
+        if breaks.size < 2:
+            return 0.0
+        return r * integrate(lambda v: np.exp(-r * (v - t)) * self.upper(v), breaks)
+
+    def _accumulated(self, t: Array) -> Array:
+        """The same integral at increasing `t`, each from the one after it: one pass from the top."""
+        r = self.r
+        panels = r * integrate_panels(lambda v: np.exp(-r * (v - t[:-1, None])) * self.upper(v), t)
+        falls = np.exp(-r * np.diff(t))
+        deltas = np.empty_like(t)
+        deltas[-1] = self._integrated(float(t[-1]))
+        for i in range(len(t) - 2, -1, -1):
+            deltas[i] = panels[i] + falls[i] * deltas[i + 1]
+        return deltas

@@ -1,0 +1,119 @@
+"""The published bounds on how accurate a Dirichlet draw is, by paper and theorem.
+
+They are there to compare and to teach: :mod:`pymc_dirdp.utility.draw_loss` has exact expectations and tighter tails.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import lambertw
+
+from pymc_dirdp.checks import at_least, fraction, integer, positive, positive_array
+from pymc_dirdp.errors import ArgumentError, DataError
+
+__all__ = ["p1_equation_22", "p1_theorem_2", "p2_theorem_3", "p2_theorem_4"]
+
+# P1's proof uses log(x - 1/2) < psi(x) and then drops (alpha - 1/2) / p, which must not be negative (ERRATA P1.1).
+_LEAST_ALPHA = 0.5
+
+
+def p1_theorem_2(*, eta: float, beta: float, alpha: float, d: int) -> float:
+    """Bound of `P[KL(p || q) > eta]` for `q ~ Dirichlet(beta p + alpha)` and any probabilities p (P1 Theorem 2).
+
+    `exp(-beta eta**2 / (2 (2 + eta) (4 + 3 eta)))`.
+
+    Parameters
+    ----------
+    eta : float
+        In nats, positive.
+    beta : float
+        Concentration of the data, `r N`; at least `d alpha / (exp(eta / 2) - 1)`.
+    alpha : float
+        Prior parameter of every cell; at least 1/2, though P1 states it for any: below, it is false (ERRATA P1.1).
+    d : int
+        Number of categories, at least 2.
+
+    Returns
+    -------
+    probability : float
+        An upper bound. :func:`p1_equation_22` is the tighter one that it is derived from.
+    """
+    eta, beta, d = positive(eta=eta), positive(beta=beta), integer(2, d=d)
+    alpha = at_least(_LEAST_ALPHA, alpha=alpha)
+    least = d * alpha / math.expm1(eta / 2)
+    if beta < least:
+        raise ArgumentError(
+            f"P1 Theorem 2 needs beta >= d alpha / (exp(eta / 2) - 1) = {least:g}, got beta={beta:g}. "
+            "Raise beta or eta."
+        )
+    return math.exp(-beta * eta**2 / (2 * (2 + eta) * (4 + 3 * eta)))
+
+
+def p1_equation_22(*, eta: float, beta: float, total_alpha: float, least_alpha: float = 1.0) -> float:
+    """The bound of `P[KL(p || q) > eta]` inside of P1's proof, with Lambert's W, for any eta.
+
+    `exp(-beta (1 - 1 / W) (W - 1))` with `W = W(beta exp(1 + eta) / (beta + total_alpha))`, and 1 where `W <= 1`.
+
+    Parameters
+    ----------
+    eta : float
+        In nats, positive.
+    beta : float
+        Concentration of the data, `r N`, positive.
+    total_alpha : float
+        Sum of the prior parameters, P1's `d alpha`.
+    least_alpha : float, default 1
+        The smallest of them; at least 1/2, see :func:`p1_theorem_2`.
+    """
+    eta, beta, total_alpha = positive(eta=eta), positive(beta=beta), positive(total_alpha=total_alpha)
+    at_least(_LEAST_ALPHA, least_alpha=least_alpha)
+    # Of a large eta only the logarithm is finite; beyond, the bound at a smaller one still holds.
+    w = float(lambertw(math.exp(min(1 + eta, 700.0)) * beta / (beta + total_alpha)).real)
+    return math.exp(-beta * (1 - 1 / w) * (w - 1)) if w > 1 else 1.0
+
+
+def p2_theorem_3(*, p: ArrayLike, n_records: int, alpha: ArrayLike, inflated: ArrayLike) -> float:
+    """Bound of the expected `KL(Dirichlet(x + alpha) || Dirichlet(x + inflated))` over `x ~ Multinomial(n_records, p)`.
+
+    `sum (inflated - alpha)**2 / p / (n_records + 1)` (P2 Theorem 3), in nats.
+
+    Parameters
+    ----------
+    p : array_like, shape (d,)
+        True probabilities, positive, with sum 1.
+    n_records : int
+        At least 0.
+    alpha, inflated : array_like, shape (d,)
+        `inflated >= alpha >= 1`.
+    """
+    probabilities, first, second = positive_array(p=p), positive_array(alpha=alpha), positive_array(inflated=inflated)
+    if abs(float(probabilities.sum()) - 1) > 1e-9:
+        raise DataError("Expected p to add up to 1.")
+    if not first.shape == second.shape == probabilities.shape:
+        raise ArgumentError(
+            f"Expected p, alpha and inflated of equal shape, got {probabilities.shape}, {first.shape} "
+            f"and {second.shape}."
+        )
+    if np.any(first < 1) or np.any(second < first):
+        raise ArgumentError("P2 Theorem 3 needs inflated >= alpha >= 1 in every cell.")
+    return float(((second - first) ** 2 / probabilities).sum() / (integer(0, n_records=n_records) + 1))
+
+
+def p2_theorem_4(*, probability: float, effective_records: float, alpha: ArrayLike) -> float:
+    """What the largest error of a frequency exceeds with at most this probability (P2 Theorem 4).
+
+    `sqrt(log(2 d / probability) / (2 (n + a + 1))) + a / (n + a)` with n the effective records and a the sum of alpha.
+
+    Parameters
+    ----------
+    probability : float
+        In (0, 1).
+    effective_records : float
+        Number of records, times `r` if the mechanism has one; positive.
+    alpha : array_like, shape (d,)
+        Prior parameters of the mechanism.
+    """
+    n, total = positive(effective_records=effective_records), float(positive_array(alpha=alpha).sum())
+    spread = math.log(2 * np.size(alpha) / fraction(probability=probability)) / (2 * (n + total + 1))
+    return math.sqrt(spread) + total / (n + total)

@@ -1,0 +1,204 @@
+"""The published closed-form bounds, by paper and theorem.
+
+They hold for real-valued statistics with known sensitivities, where no exact curve is available, and they are looser
+than :mod:`pymc_dirdp.privacy.dominating_pairs` for counts. P1 and P2 are the papers listed under "References" in the
+documentation.
+"""
+
+import math
+
+from scipy.special import polygamma
+
+from pymc_dirdp.checks import at_least, fraction, integer, positive
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.numerics.roots import safe_root
+from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP, TruncatedCDP
+
+__all__ = [
+    "p1_sample_size",
+    "p1_theorem_1",
+    "p1_theorem_1_concentration",
+    "p2_theorem_1",
+    "p2_theorem_2",
+]
+
+
+def _trigamma(x: float) -> float:
+    return float(polygamma(1, x))
+
+
+def p1_theorem_1(
+    *, order: float, r: float, alpha_min: float, delta_2_squared: float = 2.0, delta_inf: float = 1.0
+) -> RenyiDP:
+    """Rényi bound of the Dirichlet mechanism for a statistic with known sensitivities (P1 Theorem 1, Appendix E).
+
+    `epsilon = order / 2 * r**2 * delta_2_squared * psi'(alpha_min - (order - 1) * r * delta_inf)`. It is the kernel
+    form of the exact curve with `psi'` replaced by its largest value, which is why it is loose.
+
+    Parameters
+    ----------
+    order : float
+        Rényi order, at least 1.
+    r : float
+        Concentration, positive.
+    alpha_min : float
+        Smallest prior parameter, above `(order - 1) * r * delta_inf`. With the public promise that every entry of the
+        statistic is at least `c`, pass `alpha_min + r * c` (P1 Remark 2).
+    delta_2_squared : float
+        Largest squared l2 distance of the statistic between neighbours; 2 for counts under replace-one.
+    delta_inf : float
+        Largest l-infinity distance; 1 for counts.
+
+    Returns
+    -------
+    guarantee : RenyiDP
+        What the theorem promises.
+
+    Raises
+    ------
+    ArgumentError
+        If `(order - 1) * r * delta_inf >= alpha_min`: the theorem promises nothing there.
+    """
+    order, r, alpha_min = at_least(1, order=order), positive(r=r), positive(alpha_min=alpha_min)
+    delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
+    argument = alpha_min - (order - 1) * r * delta_inf
+    if argument <= 0:
+        raise ArgumentError(
+            f"P1 Theorem 1 needs (order - 1) * r * delta_inf < alpha_min, got order={order:g}, r={r:g}, "
+            f"delta_inf={delta_inf:g}, alpha_min={alpha_min:g}. Lower the order or r, or raise the prior."
+        )
+    return RenyiDP(order=order, epsilon=order / 2 * r**2 * delta_2_squared * _trigamma(argument))
+
+
+def p1_theorem_1_concentration(
+    *, order: float, epsilon: float, delta_2_squared: float = 2.0, delta_inf: float = 1.0, min_count: float = 0.0
+) -> float:
+    """The `r` of P1 Algorithm 1, line 1 (with Remark 2 for `min_count`), on the safe side of the root.
+
+    It solves
+    `epsilon = order / 2 * r**2 * delta_2_squared * psi'(1 + r * min_count + 3 * (order - 1) * r * delta_inf)`.
+    Algorithm 1 then takes `alpha = 1 + 4 * (order - 1) * r * delta_inf`.
+
+    Parameters
+    ----------
+    order : float
+        Rényi order, at least 1.
+    epsilon : float
+        Target in nats, positive.
+    delta_2_squared, delta_inf : float
+        Sensitivities of the statistic; the defaults are those of counts under replace-one.
+    min_count : float
+        Public promise that every entry of the statistic is at least this.
+
+    Returns
+    -------
+    r : float
+        The largest concentration found with a bound of at most `epsilon`; P1 Lemma 2 shows that the root is unique.
+    """
+    order, epsilon, min_count = at_least(1, order=order), positive(epsilon=epsilon), at_least(0, min_count=min_count)
+    delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
+
+    def excess(r: float) -> float:
+        argument = 1 + r * min_count + 3 * (order - 1) * r * delta_inf
+        return math.log(order / 2 * r**2 * delta_2_squared * _trigamma(argument)) - math.log(epsilon)
+
+    # psi' <= psi'(1) gives a safe start, and the bound rises with r from 0 to infinity.
+    safe = math.sqrt(2 * epsilon / (order * delta_2_squared * _trigamma(1.0))) * (1 - 1e-12)
+    unsafe = 2 * safe
+    while excess(unsafe) <= 0:
+        safe, unsafe = unsafe, 2 * unsafe
+    return safe_root(excess, safe=safe, unsafe=unsafe)
+
+
+def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: float, d: int) -> int:
+    """Number of records from which on P1 Theorem 2 promises Algorithm 1 to miss `eta` with at most this probability.
+
+    The sample complexity of P1 section 4, with its constants.
+
+    Parameters
+    ----------
+    eta : float
+        In nats, positive.
+    probability : float
+        In (0, 1).
+    order, epsilon : float
+        The RDP target of Algorithm 1.
+    d : int
+        Number of categories, at least 2.
+    """
+    eta, probability, d = positive(eta=eta), fraction(probability=probability), integer(2, d=d)
+    r = p1_theorem_1_concentration(order=order, epsilon=epsilon)
+    alpha = 1 + 4 * (order - 1) * r
+    beta = max(d * alpha / math.expm1(eta / 2), -math.log(probability) * 2 * (2 + eta) * (4 + 3 * eta) / eta**2)
+    return math.ceil(beta / r)
+
+
+def p2_theorem_1(
+    *, gamma: float, alpha_min: float, r: float = 1.0, delta_2_squared: float = 2.0, delta_inf: float = 1.0
+) -> TruncatedCDP:
+    """Truncated concentrated bound (P2 Theorem 1; with `r`, the remark before P2 section 3.2).
+
+    `rho = r**2 * delta_2_squared * psi'(alpha_min - gamma) / 2` and `omega = gamma / (r * delta_inf) + 1`.
+
+    Parameters
+    ----------
+    gamma : float
+        In `(0, alpha_min)`; trades `rho` against `omega`.
+    alpha_min : float
+        Smallest prior parameter, positive.
+    r : float
+        Concentration, positive.
+    delta_2_squared, delta_inf : float
+        Sensitivities of the statistic; the defaults are those of counts under replace-one.
+
+    Returns
+    -------
+    guarantee : TruncatedCDP
+    """
+    gamma, alpha_min, r = positive(gamma=gamma), positive(alpha_min=alpha_min), positive(r=r)
+    delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
+    if gamma >= alpha_min:
+        raise ArgumentError(f"P2 Theorem 1 needs gamma < alpha_min, got gamma={gamma:g}, alpha_min={alpha_min:g}.")
+    rho = r**2 * delta_2_squared * _trigamma(alpha_min - gamma) / 2
+    return TruncatedCDP(rho=rho, omega=gamma / (r * delta_inf) + 1)
+
+
+def p2_theorem_2(
+    *, delta: float, alpha_min: float, r: float = 1.0, delta_2_squared: float = 2.0, delta_inf: float = 1.0
+) -> ApproxDP:
+    """Approximate bound (P2 Theorem 2): `p2_theorem_1` and P2 Lemma 1 at the best `gamma`.
+
+    Parameters
+    ----------
+    delta : float
+        In (0, 1).
+    alpha_min : float
+        Smallest prior parameter, positive.
+    r : float
+        Concentration, positive.
+    delta_2_squared, delta_inf : float
+        Sensitivities of the statistic; the defaults are those of counts under replace-one.
+
+    Returns
+    -------
+    guarantee : ApproxDP
+        The least `epsilon` of the theorem, for this `delta`. `curves` gives the exact and smaller one for counts.
+    """
+    from scipy.optimize import brentq, minimize_scalar  # Here, because it takes most of a second to import.
+
+    delta, alpha_min, r = fraction(delta=delta), positive(alpha_min=alpha_min), positive(r=r)
+    scaled_2, scaled_inf = r**2 * positive(delta_2_squared=delta_2_squared), r * positive(delta_inf=delta_inf)
+    log_inverse = -math.log(delta)
+
+    def rho(gamma: float) -> float:
+        return scaled_2 * _trigamma(alpha_min - gamma) / 2
+
+    def objective(gamma: float) -> float:
+        return rho(gamma) * (gamma / scaled_inf + 1) + log_inverse * scaled_inf / gamma
+
+    # gamma_M solves log(1/delta) = gamma**2 rho(gamma) / delta_inf**2, whose right side rises from 0 to infinity.
+    ends = alpha_min * 1e-12, alpha_min * (1 - 1e-12)
+    gamma_m = brentq(lambda gamma: gamma**2 * rho(gamma) / scaled_inf**2 - log_inverse, *ends)
+    # The objective is convex; every gamma in (0, gamma_M] gives a valid bound, so an inexact minimiser is safe.
+    best = minimize_scalar(objective, bounds=(ends[0], gamma_m), method="bounded", options={"xatol": 1e-12 * alpha_min})
+    return ApproxDP(epsilon=min(float(best.fun), objective(gamma_m)), delta=delta)

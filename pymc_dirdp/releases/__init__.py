@@ -1,0 +1,1 @@
+"""From a model and a guarantee to a release that is safe to publish, and to its report."""

@@ -1,0 +1,150 @@
+"""Mechanisms and releases for other libraries of differential privacy: optional extras, imported when asked."""
+
+import math
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.checks import positive
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.stored.curves import trusted
+from pymc_dirdp.stored.untrusted import computable
+
+__all__ = ["as_mechanism", "to_dp_accounting", "to_opendp"]
+
+# Beyond this delta a loss counts as infinite.
+_CUT = 1e-20
+_MOST_POINTS = 2**20
+
+
+def as_mechanism(release: Any) -> PrivacyCurves:
+    """The privacy curves of a release, computed from its numbers.
+
+    Parameters
+    ----------
+    release : xarray.DataTree or Mechanism
+        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back; a mechanism is returned as it is.
+
+    Returns
+    -------
+    mechanism : Mechanism
+        Of all tables and draws together.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no release, is damaged, or holds curves that do not follow from its numbers.
+    """
+    return release if isinstance(release, PrivacyCurves) else trusted(release).curves
+
+
+def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
+    """The privacy loss distribution of dp_accounting, pessimistic.
+
+    Parameters
+    ----------
+    source : Mechanism or xarray.DataTree
+        A mechanism, a composition of them, or a release.
+    step : float, default 1e-4
+        Distance of the grid of losses, in nats.
+
+    Returns
+    -------
+    pld : dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution
+        Its epsilons and deltas are upper bounds, equal to the mechanism's own on the grid.
+
+    Raises
+    ------
+    ImportError
+        If dp_accounting is not installed; the message holds the line that does it.
+
+    References
+    ----------
+    Doroshenko et al. (2022), Connect the dots, https://doi.org/10.56553/popets-2022-0122. Theory, section 7.
+    """
+    try:
+        from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+    except ImportError as error:
+        raise ImportError("This needs dp_accounting: pip install 'pymc-dirdp[dp-accounting]'") from error
+    mechanism = as_mechanism(source)
+    step = positive(step=step)
+
+    def of_curve(forward: NDArray[np.float64], backward: NDArray[np.float64]) -> Any:
+        n = len(forward)
+        losses = step * np.arange(1, n)
+        below = -np.expm1(-losses) + np.exp(-losses) * backward[1:]
+        return pld_pmf.create_pmf_pessimistic_connect_dots(
+            step, np.arange(1 - n, n), np.concatenate([below[::-1], forward])
+        )
+
+    def one(part: PrivacyCurves) -> Any:
+        with nullcontext() if isinstance(source, PrivacyCurves) else computable():
+            there, back = part.hockey_sticks(step, _points(part, step))
+        remove = of_curve(there, back)
+        add = remove if there is back else of_curve(back, there)
+        return privacy_loss_distribution.PrivacyLossDistribution(remove, add)
+
+    if not isinstance(mechanism, Composition):
+        return one(mechanism)
+    first, *others = (one(part) if times == 1 else one(part).self_compose(times) for part, times in mechanism.parts)
+    for other in others:
+        first = first.compose(other)
+    return first
+
+
+def _points(mechanism: PrivacyCurves, step: float) -> int:
+    top = step
+    while mechanism.delta(top) > _CUT and top < _MOST_POINTS * step:
+        top *= 1.3
+    return min(math.ceil(top / step), _MOST_POINTS) + 2
+
+
+def to_opendp(mechanism: DirichletMechanism) -> Any:
+    """A user measurement of OpenDP, which maps counts to one draw, under Rényi divergence.
+
+    Parameters
+    ----------
+    mechanism : DirichletMechanism
+        Its adjacency is the input metric: `d_in` is 1 for neighbours.
+
+    Returns
+    -------
+    measurement : opendp.mod.Measurement
+        `measurement(counts)` draws; `measurement.map(1)(order)` is the Rényi divergence in nats.
+
+    Raises
+    ------
+    ImportError
+        If opendp is not installed; the message holds the line that does it.
+
+    Notes
+    -----
+    OpenDP lets nobody else vouch for this measurement: the features `contrib` and `honest-but-curious` have to be
+    enabled, and are, for the process.
+    """
+    try:
+        import opendp.prelude as dp
+    except ImportError as error:
+        raise ImportError("This needs OpenDP: pip install 'pymc-dirdp[opendp]'") from error
+    if not isinstance(mechanism, DirichletMechanism):
+        raise ArgumentError(f"Expected a DirichletMechanism, got a {type(mechanism).__name__}.")
+    dp.enable_features("contrib", "honest-but-curious")
+    shape = mechanism.alpha.shape
+
+    def privacy_map(d_in: Any) -> Any:
+        if d_in not in (0, 1):
+            raise ValueError("the divergence is known for neighbours only: d_in is 0 or 1")
+        return lambda order: mechanism.renyi(float(order)) if d_in else 0.0
+
+    return dp.m.make_user_measurement(
+        dp.user_domain(f"counts of shape {shape}", lambda counts: np.shape(counts) == shape),
+        dp.user_distance(f"{mechanism.adjacency}, in neighbours"),
+        dp.renyi_divergence(),
+        function=lambda counts: mechanism.sample(counts)[0],
+        privacy_map=privacy_map,
+    )

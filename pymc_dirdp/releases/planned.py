@@ -1,0 +1,135 @@
+"""A plan: what will be done with the data. Public facts, and their fingerprint."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.models.reading import Reading
+from pymc_dirdp.models.tables import Table
+from pymc_dirdp.planning.allocation import composed
+from pymc_dirdp.planning.choosing import Choice
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
+
+__all__ = ["Plan", "PlannedTable"]
+
+
+@dataclass(frozen=True)
+class PlannedTable:
+    """One table of a plan.
+
+    Attributes
+    ----------
+    table : Table
+        Its public facts.
+    mechanism : DirichletMechanism or NoisyCounts
+        How it is released.
+    n_records : int or None
+        The public number of records; where it is private, the planning size, if one was given.
+    choice : Choice or None
+        Under `mechanism="auto"`: the a priori losses by which the mechanism was chosen.
+    """
+
+    table: Table
+    mechanism: DirichletMechanism | NoisyCounts
+    n_records: int | None
+    choice: Choice | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done with the data, before any of them is read. Public, and safe to pickle or print.
+
+    Attributes
+    ----------
+    guarantee : RenyiDP, TruncatedCDP or ApproxDP
+        For the whole release, all tables and draws together.
+    parts : tuple of PlannedTable
+        The tables that are released, in the model's order.
+    groups : tuple of tuple of str
+        Names of tables that one person's records may feed together. One group, unless the user stated `disjoint`.
+    strategy, objective : str
+        How the mechanisms were chosen, see :func:`pymc_dirdp.calibrate`.
+    draws : int
+        How many draws the guarantee covers.
+    adjacency : str
+        What one person can change.
+    min_count : float
+        What every cell is promised to hold.
+    reading : Reading
+        Whose records the model holds, and what one person adds to each table.
+    assumptions : tuple of str
+        What the guarantee rests on beside that, in sentences.
+    library_version : str
+        Of pymc_dirdp.
+    """
+
+    guarantee: Guarantee
+    parts: tuple[PlannedTable, ...]
+    groups: tuple[tuple[str, ...], ...]
+    strategy: str
+    objective: str
+    draws: int
+    adjacency: str
+    min_count: float
+    reading: Reading
+    assumptions: tuple[str, ...]
+    library_version: str
+
+    @property
+    def unit_label(self) -> str:
+        """What the unit of privacy is called: "record", "person", "hospital, person", "at most 3 records"."""
+        return self.reading.label
+
+    @property
+    def protected(self) -> str:
+        """Who is protected, and what two neighbouring data sets are, in sentences."""
+        return self.reading.protected
+
+    @property
+    def contribution(self) -> int:
+        """How many records of one table a unit holds at most."""
+        return max(self.reading.contribution(part.table.name).total(part.table.shape) for part in self.parts)
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of all public facts: plans with equal digests promise and do the same."""
+        facts = {
+            "guarantee": repr(self.guarantee),
+            "tables": [_facts(part) for part in self.parts],
+            "groups": self.groups,
+            "draws": self.draws,
+            "adjacency": self.adjacency,
+            "min_count": self.min_count,
+            "protected": self.protected,
+            "assumptions": self.assumptions,
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+
+    @property
+    def composition(self) -> PrivacyCurves:
+        """The privacy curves of the whole release."""
+        return composed({part.table.name: part.mechanism for part in self.parts}, self.groups, self.draws)
+
+
+def _facts(part: PlannedTable) -> dict[str, Any]:
+    table, mechanism = part.table, part.mechanism
+    if isinstance(mechanism, DirichletMechanism):
+        parameters: list[Any] = [mechanism.alpha.tolist(), mechanism.r]
+    else:
+        parameters = [mechanism.parameter, mechanism.postprocess]
+    return {
+        "name": table.name,
+        "prior": table.prior.tolist(),
+        "dims": table.dims,
+        "coords": {dim: labels and list(labels) for dim, labels in table.coords.items()},
+        "likelihoods": [repr(likelihood) for likelihood in table.likelihoods],
+        "n_records": part.n_records,
+        "mechanism": type(mechanism).__name__,
+        "parameters": parameters,
+        "contribution": Contribution.of(mechanism.contribution).to_json(),
+    }

@@ -1,0 +1,55 @@
+"""Synthetic data from a release: post-processing, so the guarantee covers it, and no observation is read."""
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pymc_dirdp.checks import integer
+from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.stored.draws import drawn_tables
+
+__all__ = ["sample_posterior_predictive"]
+
+
+def sample_posterior_predictive(
+    release: xr.DataTree, model: pm.Model | None = None, *, n_records: int, random_seed: Seed = None
+) -> xr.DataTree:
+    """Synthetic counts drawn from the released probabilities.
+
+    `pm.sample_posterior_predictive` evaluates the model, reads its number of trials and puts the observed counts into
+    the tree that it returns. This function uses the release alone.
+
+    Parameters
+    ----------
+    release : xarray.DataTree
+        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
+    model : pymc.Model, optional
+        Accepted for likeness with PyMC and not read: the release holds all that is needed.
+    n_records : int
+        How many synthetic records for every row of every table. Your choice: the sizes of the rows are data.
+    random_seed : int, SeedSequence, Generator or None
+        A seed is harmless here: the probabilities are already public.
+
+    Returns
+    -------
+    synthetic : xarray.DataTree
+        Group `posterior_predictive` with the observed variables' names and dims `chain`, `draw`, then those of the
+        table: counts of each category, or of successes for a Beta. A conditional table gives counts for each
+        configuration of its parents.
+    """
+    size = integer(0, n_records=n_records)
+    drawn = drawn_tables(release)
+    rng = generator(random_seed)
+    datasets = {}
+    posterior = release.children["posterior"].to_dataset()
+    for name, table in drawn.items():
+        p = posterior[name].transpose("chain", "draw", ...)
+        for observed in table.group.names("observed"):
+            if table.family == "beta":
+                values = rng.binomial(size, np.minimum(table.values, 1.0))
+            else:
+                # The released components sum to 1 up to rounding; NumPy wants no more than 1.
+                values = rng.multinomial(size, table.values / table.values.sum(axis=-1, keepdims=True))
+            datasets[observed] = p.copy(data=np.asarray(values))
+    dataset = xr.Dataset(datasets, attrs=posterior.attrs | {"n_records": size})
+    return xr.DataTree.from_dict({"/posterior_predictive": dataset})

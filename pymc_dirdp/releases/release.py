@@ -1,0 +1,317 @@
+"""A plan and the counts become a release: a DataTree that is safe to publish."""
+
+import json
+import warnings
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Unpack
+
+import pymc as pm
+import xarray as xr
+from arviz_base import dict_to_dataset
+from numpy import float64, int64
+from numpy.typing import NDArray
+
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.errors import (
+    ArgumentError,
+    DataError,
+    RepeatedReleaseWarning,
+    SeededReleaseWarning,
+    UnattainableError,
+    UnsupportedModelError,
+)
+from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.models.observations import read_counts, total_records
+from pymc_dirdp.models.reading import check_people, read
+from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.description import cell_dims, described, dim_name, exact_steps, labels
+from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
+from pymc_dirdp.releases.plan import Planning, plan
+from pymc_dirdp.releases.planned import Plan
+from pymc_dirdp.sampling.entropy import Seed, generator
+
+if TYPE_CHECKING:
+    from pymc_dirdp.accounting.ledger import Ledger
+
+__all__ = ["sample"]
+
+Array = NDArray[float64]
+Counts = NDArray[int64]
+
+
+def sample(
+    guarantee: Guarantee | Plan,
+    model: pm.Model | None = None,
+    *,
+    sampler: str = "exact",
+    var_names: Collection[str] | None = None,
+    random_seed: Seed = None,
+    ledger: "Ledger | None" = None,
+    **planning: Unpack[Planning],
+) -> xr.DataTree:
+    """One private posterior draw of a PyMC model, with its guarantee.
+
+    Parameters
+    ----------
+    guarantee : RenyiDP, TruncatedCDP, ApproxDP or Plan
+        What the whole release promises, or a :class:`Plan` for this very model.
+    model : pymc.Model, optional
+        The model on the context stack by default.
+    sampler : {"exact", "fast"}, default "exact"
+        `"exact"` draws whole numbers with bits of the operating system, from a Pólya urn or as discrete noise: what is
+        proved of the law holds for the release. `"fast"` draws in floating point and rounds the draw to a public grid;
+        nothing is proved of its last bits, and the release says so. Continuous noise is drawn by `"fast"` only. See
+        :meth:`pymc_dirdp.DirichletMechanism.sample`.
+    var_names : collection of str, optional
+        Deterministics that come along with the released variables. By default all of them that depend on released
+        variables and single numbers alone. One that holds an array, such as scores to be multiplied with, comes along
+        only if it is named here: you state that the array is public. One that depends on data never does. The report
+        names each one that was left out, with the reason.
+    random_seed : int, SeedSequence, Generator or None, default None
+        None takes entropy from the operating system. A seed makes the draw reproducible, hence **not private**: the
+        release is marked and a warning says so.
+    ledger : Ledger, optional
+        Where the release is recorded before any observation is read. If it does not fit into what is left, nothing is
+        drawn. An error that depends on the data comes after the charge, so that errors are no free answers.
+    **planning
+        The options of :func:`pymc_dirdp.plan`: `adjacency`, `unit`, `contribution` and all others. A plan has decided
+        them, so none may be given beside it.
+
+    Returns
+    -------
+    release : xarray.DataTree
+        Group `posterior` as `pm.sample` returns it, with dims `chain=1` and `draw=draws`, and groups `mechanism` (one
+        child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published.
+
+    Raises
+    ------
+    UnsupportedModelError, UnattainableError, ArgumentError
+        As :func:`pymc_dirdp.plan` does.
+    DataError
+        If the observations are not what the model says. The message never holds a value, but that it appears tells
+        something about the data: it is the curator's.
+    BudgetError, LedgerError
+        If the ledger refuses or cannot be written. Nothing was drawn then.
+
+    Warns
+    -----
+    SeededReleaseWarning
+        If `random_seed` is given.
+    RepeatedReleaseWarning
+        If the same model is released again in this process without a ledger.
+
+    References
+    ----------
+    P2 section 2.3 for posterior sampling, Theory, section 1 to 7.
+    """
+    model = root_model(model)
+    if isinstance(guarantee, Plan):
+        _refuse_second_planning(guarantee, planning)
+        chosen = guarantee
+        _refuse_edited_model(chosen, model)
+    else:
+        chosen = plan(guarantee, model, **planning)
+    composition = chosen.composition
+    # Verified again, on the exact curve and without tolerance: a plan may come from a file.
+    if not composition.satisfies(chosen.guarantee):
+        raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
+    _check_sampler(sampler, chosen)
+    # All that can fail without the data comes before the ledger.
+    frame = described(chosen, composition, sampler=sampler, random_seed=random_seed)
+    released = tuple(part.table for part in chosen.parts)
+    public = chosen.reading.sizes_are_public
+    derived = derived_quantities(model, released, var_names, records_are_public=public)
+    try_out(model, derived.kept, released)
+    _warn(chosen, seeded=random_seed is not None, ledger=ledger)
+    if ledger is not None:
+        ledger.spend(
+            chosen.guarantee,
+            what=", ".join(table.name for table in released),
+            mechanism=composition,
+            adjacency=chosen.adjacency,
+            unit=chosen.unit_label,
+            contribution=chosen.contribution,
+            min_count=chosen.min_count,
+            groups=chosen.groups if len(chosen.groups) > 1 else None,
+            digest=chosen.digest,
+        )
+    counts = _read(chosen, model, sampler, charged=ledger is not None)
+    drawn = _drawn(chosen, counts, frame, sampler, random_seed)
+    values, left_out = _with_derived(model, drawn, derived)
+    marks = _marks(chosen, left_out, seeded=random_seed is not None)
+    tree = xr.DataTree.from_dict({"/posterior": _posterior(values, chosen, model, marks), **frame})
+    tree.attrs = marks
+    return tree
+
+
+def _read(chosen: Plan, model: pm.Model, sampler: str, *, charged: bool) -> dict[str, Counts]:
+    """The counts of all tables, once everything that they have to be is checked.
+
+    What is wrong with data tells something about them. So where a ledger is kept, it has been charged by now: errors
+    are no free answers.
+    """
+    try:
+        counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
+        check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
+        for part in chosen.parts:
+            if isinstance(part.mechanism, DirichletMechanism):
+                steps = exact_steps(part) if sampler == "exact" else None
+                part.mechanism.check(counts[part.table.name], sampler=sampler, steps=steps)
+    except DataError as error:
+        if not charged:
+            raise
+        message = f"{error} The ledger has been charged, because this error depends on the data."
+    else:
+        return counts
+    raise DataError(message)
+
+
+def _drawn(
+    chosen: Plan, counts: dict[str, Counts], frame: dict[str, xr.Dataset], sampler: str, random_seed: Seed
+) -> dict[str, Array]:
+    """Draws of all tables; noisy counts go into the frame."""
+    # One generator for all tables, which moves on: no two of them share their noise. Without a seed the exact sampler
+    # takes its bits from the operating system itself.
+    source = None if sampler == "exact" and random_seed is None else generator(random_seed)
+    drawn: dict[str, Array] = {}
+    for part in chosen.parts:
+        name = part.table.name
+        if isinstance(part.mechanism, DirichletMechanism):
+            steps = exact_steps(part) if sampler == "exact" else None
+            values = part.mechanism.sample(
+                counts[name], draws=chosen.draws, sampler=sampler, random_seed=source, steps=steps
+            )
+        else:
+            # The guarantee is about the noisy counts, so they are published, and every draw is made from them.
+            noisy = part.mechanism.release(counts[name], sampler=sampler, random_seed=source)
+            frame[f"/mechanism/{name}"]["noisy_counts"] = (cell_dims(part.table), noisy)
+            values = part.mechanism.sample_from(noisy, draws=chosen.draws, random_seed=source)
+        drawn[name] = _released(part.table, values)
+    return drawn
+
+
+def _with_derived(
+    model: pm.Model, drawn: dict[str, Array], derived: Derived
+) -> tuple[dict[str, Array], tuple[LeftOut, ...]]:
+    """The draws and what follows from them. What cannot be computed at these very draws is left out, not an error."""
+    values, left_out = dict(drawn), list(derived.left_out)
+    for name in derived.kept:
+        try:
+            values |= evaluated(model, (name,), drawn)
+        except Exception as error:
+            reason = f"it cannot be computed at this draw ({type(error).__name__})"
+            left_out.append(LeftOut(name, reason, "Compute it from the release"))
+    return values, tuple(left_out)
+
+
+# How often a model was released in this process without a ledger, by its public facts.
+_released_before: dict[int, int] = {}
+
+
+def _warn(chosen: Plan, *, seeded: bool, ledger: "Ledger | None") -> None:
+    if seeded:
+        warnings.warn(
+            "A release with random_seed can be computed again by whoever knows the seed, so it is not private. "
+            "Leave random_seed out for anything that is published.",
+            SeededReleaseWarning,
+            stacklevel=3,
+        )
+        return
+    if ledger is not None:
+        return
+    facts = hash(tuple(part.table for part in chosen.parts))
+    times = _released_before[facts] = _released_before.get(facts, 0) + 1
+    if times == 2:
+        warnings.warn(
+            "This model was released before in this process, without a ledger. If the same people are in the data, the "
+            "losses of all releases add up, and their average comes close to the data. Publish one of them, or pass "
+            "ledger=Ledger(limit), which keeps the sum within a limit. This warning comes once for each model.",
+            RepeatedReleaseWarning,
+            stacklevel=3,
+        )
+
+
+def _check_sampler(sampler: str, chosen: Plan) -> None:
+    one_of(SAMPLERS, sampler=sampler)
+    for part in chosen.parts:
+        if isinstance(part.mechanism, NoisyCounts):
+            part.mechanism.checked_sampler(sampler)
+
+
+def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
+    """Also an option that equals its default: the plan may have decided another value."""
+    unknown = sorted(set(planning) - set(Planning.__annotations__))
+    if unknown:
+        raise TypeError(f"sample() got an unexpected keyword argument {unknown[0]!r}")
+    if (asked := planning.get("unit")) is not None:
+        raise ArgumentError(
+            f"This plan protects {chosen.reading.stated.unit_text}; sample was asked for unit={asked!r}. Pass unit= to "
+            "plan() instead."
+        )
+    if planning:
+        raise ArgumentError(f"A plan already decides {', '.join(planning)}. Pass it to plan() instead.")
+
+
+def _refuse_edited_model(chosen: Plan, model: pm.Model) -> None:
+    found = tables(model)
+    same = found == tuple(part.table for part in chosen.parts)
+    # What is public and whose records they are is read again: a model with the same tables may say something else.
+    same = same and read(found, model, chosen.reading.stated, adjacency_named(chosen.adjacency)) == chosen.reading
+    # A plan may come from a file, so what its mechanisms protect is compared with what was read.
+    same = same and chosen.groups == chosen.reading.groups
+    for part in chosen.parts if same else ():
+        adds = Contribution.of(getattr(part.mechanism, "contribution", 1)).fitted(part.table.shape)
+        same = same and adds == chosen.reading.contribution(part.table.name)
+        same = same and part.mechanism.adjacency == chosen.adjacency
+    public = chosen.reading.sizes_are_public
+    if not same or (public and any(total_records(part.table, model) != part.n_records for part in chosen.parts)):
+        names = ", ".join(repr(part.table.name) for part in chosen.parts)
+        raise UnsupportedModelError(
+            f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
+            "or the public number of records has changed. Call plan() again."
+        )
+
+
+def _released(table: Table, drawn: Array) -> Array:
+    """A Beta variable is the probability of success, the first of its two categories."""
+    return drawn[..., 0] if table.family == "beta" else drawn
+
+
+def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict[str, str]:
+    marks = {
+        "inference_library": "pymc_dirdp",
+        "inference_library_version": chosen.library_version,
+        "guarantee": str(chosen.guarantee),
+        "adjacency": chosen.adjacency,
+    }
+    if left_out:
+        # As JSON, because a name may hold any sign.
+        marks["left_out"] = json.dumps({one.name: str(one) for one in left_out})
+    if seeded:
+        marks["reproducible"] = "not private"
+    return marks
+
+
+def _posterior(values: dict[str, Array], chosen: Plan, model: pm.Model, marks: dict[str, str]) -> xr.Dataset:
+    named = {name: model.named_vars_to_dims.get(name) for name in values}
+    coords: dict[str, list[Any]] = {}
+    for part in chosen.parts:
+        named[part.table.name] = part.table.dims
+        coords |= labels(part.table)
+    dims = {name: [dim_name(name, i, dim) for i, dim in enumerate(axes)] for name, axes in named.items() if axes}
+    with warnings.catch_warnings():
+        # A dim of the model may be called so; the draws are in `chain` and `draw`.
+        warnings.filterwarnings("ignore", message="Found dimension named 'sample'")
+        dataset = dict_to_dataset(
+            {name: value[None] for name, value in values.items()},
+            coords=coords,  # type: ignore[arg-type]  # any labels will do
+            dims=dims,  # type: ignore[arg-type]  # a dict of lists
+            sample_dims=["chain", "draw"],
+        )
+    # Attributes are text or numbers, so that a file gives back what was written.
+    dataset.attrs = {key: value for key, value in dataset.attrs.items() if isinstance(value, str | int | float)} | marks
+    return dataset

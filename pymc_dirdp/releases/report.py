@@ -1,0 +1,339 @@
+"""What a release promises and what it is worth, in words: text in a terminal, HTML in a notebook."""
+
+import html
+import json
+import math
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pymc_dirdp.display import visible
+from pymc_dirdp.planning.allocation import whole_share
+from pymc_dirdp.planning.choosing import rank
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
+from pymc_dirdp.releases.description import described
+from pymc_dirdp.releases.planned import Plan
+from pymc_dirdp.releases.verification import Verification, verified
+from pymc_dirdp.stored.release import Stored, read
+
+__all__ = ["Report", "report"]
+
+# Of the text, in characters.
+_WIDTH = 80
+# How many counts are simulated in all to compare mechanisms.
+_CELLS = 100_000
+# Smaller differences are not worth a word: they are within the error of the simulation or a matter of taste.
+_CLEARLY = 1.25
+# Of a number that a double can hold.
+_LARGEST_EXPONENT = 700.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Sections of labelled lines. `print` it, or let a notebook show it.
+
+    Attributes
+    ----------
+    title : str
+        What was released.
+    sections : tuple of (str, tuple of (str, str))
+        Each has a heading and its lines: a label and a text.
+    """
+
+    title: str
+    sections: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+    def __str__(self) -> str:
+        # Names and texts may come from a file, and a terminal obeys control characters.
+        title = visible(self.title)
+        width = max(len(visible(label)) for _, lines in self.sections for label, _ in lines)
+        parts = [title, "=" * len(title)]
+        for heading, lines in self.sections:
+            parts += ["", visible(heading)]
+            for label, text in lines:
+                first, *rest = textwrap.wrap(visible(text), max(40, _WIDTH - width - 4)) or [""]
+                parts += [f"  {visible(label):<{width}}  {first}", *(f"{'':<{width + 4}}{line}" for line in rest)]
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        def shown(text: str) -> str:
+            return html.escape(visible(text))
+
+        def row(label: str, text: str) -> str:
+            return f"<tr><th style='text-align:left'>{shown(label)}</th><td>{shown(text)}</td></tr>"
+
+        body = "".join(
+            f"<tr><td colspan=2><strong>{shown(heading)}</strong></td></tr>"
+            + "".join(row(label, text) for label, text in lines)
+            for heading, lines in self.sections
+        )
+        return f"<h4>{shown(self.title)}</h4><table>{body}</table>"
+
+
+def report(release: xr.DataTree | Plan) -> Report:
+    """What a release promises, how it was made, and what it is worth. Public numbers only.
+
+    Parameters
+    ----------
+    release : xarray.DataTree or Plan
+        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back; or from :func:`pymc_dirdp.plan`, before any
+        count is read.
+
+    Returns
+    -------
+    report : Report
+        `print(report(release))` shows it as text; a notebook shows it as a table. Where the stated guarantee does not
+        follow from the release's own numbers, or the release was drawn with a seed, the title says so and no promise is
+        made; see :func:`pymc_dirdp.verify`.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no release, or is damaged.
+    """
+    planned = isinstance(release, Plan)
+    if isinstance(release, Plan):
+        groups = described(release, release.composition, sampler="not chosen yet")
+        release = xr.DataTree.from_dict({"/posterior": xr.Dataset(), **groups})
+    stored = read(release, drawn=not planned)
+    verification = verified(stored, release, drawn=not planned)
+    privacy, utility = release.children["privacy"].to_dataset(), release.children["utility"].to_dataset()
+    mechanisms = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
+    sections = (
+        *_promised(privacy, stored, verification),
+        ("Mechanism", _mechanism(mechanisms.values())),
+        ("Tables", tuple((name, _table(mechanism)) for name, mechanism in mechanisms.items())),
+        ("A priori, without the data", _utility(utility)),
+    )
+    title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {', '.join(mechanisms)}"
+    notes = _notes(release)
+    if verification.follows:
+        notes = (*notes, *_advice(stored, utility, mechanisms))
+    else:
+        title = verification.headline
+    return Report(title, (*sections, ("Notes", notes)) if notes else sections)
+
+
+def _promised(
+    privacy: xr.Dataset, stored: Stored, verification: Verification
+) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """The promise and its equivalents, or why there is none."""
+    if verification.follows:
+        return ("Promise", _promise(privacy, stored)), ("Equivalent", _equivalents(privacy))
+    failed = tuple((check.name, check.sentence) for check in verification.checks if not check.passed)
+    return (("No promise", (*failed, ("instead", verification.alternative))),)
+
+
+def _promise(privacy: xr.Dataset, stored: Stored) -> tuple[tuple[str, str], ...]:
+    attrs = privacy.attrs
+    lines = [
+        ("guarantee", str(attrs["statement"])),
+        ("protected", str(attrs["protected"])),
+        ("adjacency", str(attrs["adjacency"])),
+        ("assumptions", _assumptions(attrs)),
+        ("draws", f"{attrs['draws']}, all of them covered"),
+        ("to whom", _to_whom(privacy, stored)),
+    ]
+    return tuple(lines)
+
+
+def _assumptions(attrs: dict[str, Any]) -> str:
+    parts = ["the prior and the categories were chosen without the data"]
+    groups = json.loads(attrs["groups"])
+    if len(groups) > 1:
+        parts.append(f"different people feed the groups {' | '.join(map(', '.join, groups))} (not checkable)")
+    parts += [f"{sentence} (not checkable)" for sentence in json.loads(attrs["assumptions"])]
+    if float(attrs["min_count"]) > 0:
+        least = float(attrs["min_count"])
+        parts.append(f"every cell of every data set that could occur holds at least {least:g} records (not checkable)")
+    return "; ".join(parts)
+
+
+def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
+    pure = stored.curves.pure_epsilon
+    if isinstance(stored.guarantee, ApproxDP):
+        epsilon, delta = stored.guarantee.epsilon, stored.guarantee.delta
+    else:
+        at = privacy["epsilon_at"].sel(delta_at=1e-6, method="nearest")
+        epsilon, delta = float(at), float(at["delta_at"])
+    otherwise = "a different answer" if stored.adjacency == "replace-one" else "no record in the data at all"
+    if isinstance(stored.guarantee, PureDP) or pure <= epsilon or _factor(pure) == _factor(epsilon):
+        # A bounded loss leaves no event out.
+        epsilon, exception = pure, ""
+    elif math.isfinite(pure):
+        exception = f", up to a probability of {delta:g}, and never more than {_factor(pure)} times as likely"
+    else:
+        exception = f", up to a probability of {delta:g}"
+    return (
+        f"each of them: no conclusion from this release is more than {_factor(epsilon)} times as "
+        f"likely as it would be with {otherwise} from that person{exception}"
+    )
+
+
+def _factor(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < _LARGEST_EXPONENT else f"exp({epsilon:.4g})"
+
+
+def _equivalents(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
+    values = zip(
+        privacy["delta_at"].values.tolist(),
+        privacy["epsilon_at"].values.tolist(),
+        privacy["best_order_at"].values.tolist(),
+        strict=True,
+    )
+    return tuple(
+        (f"delta {delta:g}", f"epsilon {eps:.4g} (best Rényi order {order:.3g})") for delta, eps, order in values
+    )
+
+
+def _mechanism(mechanisms: Iterable[xr.Dataset]) -> tuple[tuple[str, str], ...]:
+    mechanisms = tuple(mechanisms)
+    laws = dict.fromkeys(_law(mechanism) for mechanism in mechanisms)
+    lines = [("law", "; ".join(laws))]
+    for attrs in (mechanism.attrs for mechanism in mechanisms if "r" in mechanism):
+        # Noise has no strategy: there is one setting of it.
+        optimal = attrs["strategy"] == "optimal"
+        lines.append(
+            ("strategy", f"{attrs['strategy']}, for the {attrs['objective']}" if optimal else attrs["strategy"])
+        )
+        break
+    samplers = dict.fromkeys(f"{mechanism.attrs['sampler']}{_arithmetic(mechanism.attrs)}" for mechanism in mechanisms)
+    sources = dict.fromkeys(str(mechanism.attrs.get("randomness", "")) for mechanism in mechanisms)
+    lines.append(("sampler", "; ".join(samplers)))
+    if any(sources):
+        lines.append(("randomness", "; ".join(filter(None, sources))))
+    return tuple(lines)
+
+
+def _arithmetic(attrs: dict[str, Any]) -> str:
+    if not attrs.get("arithmetic"):
+        return ""
+    grid = f"; on a grid of {attrs['steps']} steps" if "steps" in attrs else ""
+    return f"; {attrs['arithmetic']}{grid}"
+
+
+def _law(mechanism: xr.Dataset) -> str:
+    kind = str(mechanism.attrs["mechanism"])
+    if "r" in mechanism:
+        return f"{kind}: Dirichlet(r x + alpha), x the counts"
+    how = mechanism.attrs["postprocess"]
+    return f"{kind}: Dirichlet(z + prior), z the noisy counts, post-processed with {how!r}"
+
+
+def _table(mechanism: xr.Dataset) -> str:
+    observed = ", ".join(json.loads(mechanism.attrs["observed"]))
+    return f"{_numbers(mechanism)}, shape {mechanism['prior'].shape}, from {observed}{_chosen(mechanism)}"
+
+
+def _numbers(mechanism: xr.Dataset) -> str:
+    if "r" not in mechanism:
+        kind = str(mechanism.attrs["mechanism"]).removesuffix("Mechanism")
+        return f"{kind} noise of standard deviation {float(mechanism['noise_sd']):.4g}"
+    alpha, r = mechanism["alpha"].values, float(mechanism["r"])
+    low, high = float(alpha.min()), float(alpha.max())
+    flat = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+    above = " (above 1, so the draw is more concentrated than the posterior)" if r > 1 else ""
+    return f"r {r:.4g}{above}, alpha {flat}"
+
+
+def _chosen(mechanism: xr.Dataset) -> str:
+    if "chosen_from" not in mechanism.attrs:
+        return ""
+    (best, least), *others = json.loads(mechanism.attrs["chosen_from"])
+    if not others:
+        return f"; {best} by auto, nothing else can keep the promise"
+    return f"; {best} by auto: next is {others[0][0]} with {_times(others[0][1], least)} its loss"
+
+
+def _times(loss: float, least: float) -> str:
+    return f"{loss / least:.3g} times" if least > 0 else "more than"
+
+
+def _utility(utility: xr.Dataset) -> tuple[tuple[str, str], ...]:
+    if "note" in utility.attrs:
+        return (("expected loss", str(utility.attrs["note"])),)
+    n, effective = utility["n_records"].values, utility["effective_records"].values
+    planned = str(utility.attrs["records"])
+    several = len(n) > 1
+    posterior, estimate = utility["expected_kl_posterior"].values, utility["expected_kl_estimate"].values
+    lines = [
+        ("records", f"{_range(n)} ({planned})"),
+        ("KL of posteriors", f"{posterior.sum():.4g} nats expected, private from yours{', all tables' * several}"),
+    ]
+    drawn = effective[np.isfinite(effective)]
+    if drawn.size:
+        lines.insert(1, ("effective records", f"r N = {_range(drawn)}"))
+    if np.all(np.isfinite(estimate)):
+        lines.append(
+            ("KL of the draw", f"{_range(estimate)} nats expected, from the frequencies{', by table' * several}")
+        )
+    return (*lines, *_grid(utility))
+
+
+def _grid(utility: xr.Dataset) -> Iterator[tuple[str, str]]:
+    """What the grid of an exact draw adds, where there is one."""
+    weight, variance = utility["grid_weight"].values, utility["grid_variance"].values
+    if np.any(np.isfinite(weight)):
+        yield (
+            "grid",
+            f"adds at most {100 * float(np.nanmax(variance)):.2g} % to the variance of a draw, and draws it to the "
+            f"middle by {100 * float(np.nanmax(weight)):.2g} %",
+        )
+
+
+def _range(values: NDArray[np.float64]) -> str:
+    low, high = f"{values.min():.5g}", f"{values.max():.5g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _notes(release: xr.DataTree) -> tuple[tuple[str, str], ...]:
+    notes = []
+    if "reproducible" in release.attrs:
+        notes.append(("reproducible", f"{release.attrs['reproducible']}: drawn with a seed, do not publish"))
+    if "left_out" in release.attrs:
+        notes += [(f"{name} is left out", reason) for name, reason in _left_out(str(release.attrs["left_out"]))]
+    return tuple(notes)
+
+
+def _left_out(text: str) -> Iterator[tuple[str, str]]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        yield from ((str(name), str(reason)) for name, reason in found.items())
+    else:
+        yield "some Deterministics", text
+
+
+def _advice(stored: Stored, utility: xr.Dataset, mechanisms: dict[str, xr.Dataset]) -> Iterator[tuple[str, str]]:
+    """Which tables noise on counts would serve clearly better, for the same promise; by public numbers."""
+    sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
+    guarantee = stored.guarantee
+    for name, table in mechanisms.items():
+        if "r" not in table or "chosen_from" in table.attrs or not sizes[name] > 0:
+            continue
+        made = stored.tables[name].mechanism
+        whole = guarantee if len(mechanisms) == 1 else whole_share(made, guarantee, stored.draws)
+        choice = rank(
+            made,
+            whole,
+            prior=table["prior"].values,
+            n_records=int(sizes[name]),
+            adjacency=str(table.attrs["adjacency"]),
+            objective=str(table.attrs["objective"]),
+            contribution=Contribution.from_json(str(table.attrs["contribution"])),
+            cells=_CELLS // len(mechanisms),
+        )
+        if choice.margin("dirichlet") > _CLEARLY:
+            yield (
+                name,
+                f"{choice.best} noise on the counts would lose {choice.margin('dirichlet'):.2g} times less, a priori "
+                f"and for the {choice.objective}: mechanism='auto'",
+            )

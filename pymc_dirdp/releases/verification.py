@@ -1,0 +1,320 @@
+"""Does the guarantee that a release states follow from what is in its file? Anybody can ask, without the data."""
+
+import html
+import math
+import textwrap
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from importlib.metadata import version
+from typing import final
+
+import xarray as xr
+
+from pymc_dirdp.display import visible
+from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.stored.curves import disagreements
+from pymc_dirdp.stored.release import CURVES, Stored, read
+from pymc_dirdp.stored.untrusted import computable, shown
+
+__all__ = ["Check", "Verification", "verified", "verify"]
+
+# Of the text, in characters.
+_WIDTH = 110
+# Digits of the guarantee that follows.
+_DIGITS = 4
+# What the group of a mechanism holds, and nothing else.
+_DIRICHLET = {"alpha", "prior", "r"}
+_NOISE = {"prior", "noise_parameter", "noise_sd", "noisy_counts"}
+
+
+@final
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    name : str
+        In a word or two.
+    passed : bool
+    sentence : str
+        What was found.
+    """
+
+    name: str
+    passed: bool
+    sentence: str
+
+
+@final
+@dataclass(frozen=True)
+class Verification:
+    """What was found out about a release. `print` it, let a notebook show it, or use it as a truth value.
+
+    Attributes
+    ----------
+    stated : Guarantee
+        What the release says that it keeps.
+    kept : Guarantee or None
+        The least guarantee that the numbers keep, of the stated kind, at the same delta, order or omega, rounded up.
+        None if they keep none of this kind, if nothing can be computed from them, if the release was drawn with a seed,
+        or if the file holds more than a release does.
+    checks : tuple of Check
+        In the order in which they were made.
+    believed : tuple of str
+        What no file can show, so that it has to be believed or asked for.
+    """
+
+    stated: Guarantee
+    kept: Guarantee | None
+    checks: tuple[Check, ...]
+    believed: tuple[str, ...]
+
+    @property
+    def follows(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+    def __bool__(self) -> bool:
+        return self.follows
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        if self.follows:
+            return f"The stated guarantee, {self.stated}, follows from the numbers of this file."
+        failed = next(check for check in self.checks if not check.passed)
+        if failed.name == "randomness":
+            return f"Not private: {failed.sentence}"
+        return f"The stated guarantee, {self.stated}, does not follow from the file's own numbers."
+
+    @property
+    def alternative(self) -> str:
+        """What follows instead, in one sentence."""
+        if self.kept is None:
+            return "No guarantee of the stated kind follows from what the file says."
+        return f"What the mechanism, the groups and the draws of the file keep is {self.kept}."
+
+    def _lines(self) -> list[tuple[str, str]]:
+        lines = [(check.name, f"{'ok' if check.passed else 'FAILED'}: {check.sentence}") for check in self.checks]
+        if not self.follows:
+            lines.append(("instead", self.alternative))
+        return lines + [("to believe", sentence) for sentence in self.believed]
+
+    def __str__(self) -> str:
+        lines = self._lines()
+        width = max(len(label) for label, _ in lines)
+        parts = textwrap.wrap(visible(self.headline), _WIDTH)
+        for label, text in lines:
+            first, *rest = textwrap.wrap(visible(text), _WIDTH - width - 4)
+            parts += [f"  {label:<{width}}  {first}", *(f"{'':<{width + 4}}{line}" for line in rest)]
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(label)}</th><td>{html.escape(visible(text))}</td></tr>"
+            for label, text in self._lines()
+        )
+        return f"<h4>{html.escape(visible(self.headline))}</h4><table>{rows}</table>"
+
+
+def verify(release: xr.DataTree) -> Verification:
+    """Whether the guarantee that a release states follows from its own numbers. It needs no data and no model.
+
+    Every curve is computed again from `r`, `alpha`, the prior, the noise, what one person contributes, `min_count`, the
+    adjacency, the groups of tables and the number of draws. The stated guarantee is decided on them without tolerance,
+    and all else that the file says of its privacy is compared with them.
+
+    Parameters
+    ----------
+    release : xarray.DataTree
+        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written.
+
+    Returns
+    -------
+    verification : Verification
+        True as a truth value exactly if the guarantee follows. A false statement is no error: the checks say which one
+        it is, and what would follow instead.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no release, or is damaged: something is missing, is of another kind than belongs there, or does not
+        fit the rest.
+
+    Notes
+    -----
+    A file cannot show how it was made. That the draw has the law that is stated, and that nobody looked at the data
+    to choose the prior, has to be believed: `believed` lists these things.
+
+    References
+    ----------
+    Theory, section 2 to 7, for the curves.
+    """
+    return verified(read(release), release)
+
+
+def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Verification:
+    """As :func:`verify`, of facts that were read already; `drawn=False` for a plan, which has no draws yet."""
+    keeps, kept, wrong = False, None, tuple(CURVES)
+    # Numbers that are far too large keep nothing that can be computed; that is no damage of the file.
+    with suppress(ReleaseError), computable():
+        keeps, kept = stored.curves.satisfies(stored.guarantee), _kept(stored.guarantee, stored.curves)
+        wrong = disagreements(stored)
+    checks = [_guarantee(stored, keeps, kept), _statement(stored, release), _curves(wrong), _adjacency(stored, release)]
+    checks += [_assumptions(stored), _contents(stored, release)]
+    if drawn:
+        checks = [_randomness(stored), *checks, _tables(stored), _library(release)]
+    if any(not check.passed and check.name in ("randomness", "contents") for check in checks):
+        # What the mechanisms keep is no promise of a file that tells more than they do.
+        kept = None
+    return Verification(stored.guarantee, kept, tuple(checks), tuple(_believed(stored, release)))
+
+
+def _kept(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
+    """The least guarantee of the kind of another that the curves keep, rounded up to a few digits."""
+    found = _up(curves.epsilon(stated.delta) if isinstance(stated, ApproxDP) else curves.loss(stated)[0])
+    if not found < math.inf or (found <= 0 and not isinstance(stated, ApproxDP)):
+        return None
+    match stated:
+        case ApproxDP(delta=delta):
+            return ApproxDP(epsilon=found, delta=delta)
+        case RenyiDP(order=order):
+            return RenyiDP(order=order, epsilon=found)
+        case TruncatedCDP(omega=omega):
+            return TruncatedCDP(rho=found, omega=omega)
+        case ZeroCDP():
+            return ZeroCDP(rho=found)
+        case PureDP():
+            return PureDP(epsilon=found)
+
+
+def _up(loss: float) -> float:
+    """Rounded up to a few digits."""
+    if not math.isfinite(loss) or loss <= 0:
+        return loss
+    exact = Decimal(loss)
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1), rounding=ROUND_CEILING))
+
+
+def _randomness(stored: Stored) -> Check:
+    if stored.reproducible:
+        sentence = "it was drawn with a seed, so whoever knows or guesses the seed computes the draw again."
+        return Check("randomness", False, sentence)
+    return Check("randomness", True, "Nothing says that a seed was used.")
+
+
+def _guarantee(stored: Stored, keeps: bool, kept: Guarantee | None) -> Check:
+    if keeps:
+        return Check("guarantee", True, f"{stored.guarantee} holds on the curve that its numbers have.")
+    if kept is None:
+        problem = f"{stored.guarantee} does not hold, and neither does another of its kind that could be computed."
+    else:
+        problem = f"{stored.guarantee} does not hold; {kept} does."
+    return Check("guarantee", False, problem)
+
+
+def _statement(stored: Stored, release: xr.DataTree) -> Check:
+    said = [stored.privacy.text("statement"), *_marked(release, "guarantee")]
+    for text in said:
+        if text != str(stored.guarantee):
+            return Check("statement", False, f"It says {shown(text)}, and its fields are those of {stored.guarantee}.")
+    return Check("statement", True, "The texts say what the fields of the guarantee say.")
+
+
+def _curves(wrong: tuple[str, ...]) -> Check:
+    if wrong:
+        return Check("curves", False, f"The stored curves {', '.join(wrong)} are not those of the file's own numbers.")
+    return Check("curves", True, "The stored curves were computed again and are the same.")
+
+
+def _adjacency(stored: Stored, release: xr.DataTree) -> Check:
+    said = {table.group.text("adjacency") for table in stored.tables.values()} | set(_marked(release, "adjacency"))
+    if said != {stored.adjacency}:
+        return Check("adjacency", False, f"The promise is for {stored.adjacency}, and elsewhere it says otherwise.")
+    if stored.contribution == 1 and stored.privacy.text("unit") == "record":
+        meant = adjacency_named(stored.adjacency).statement
+        if not stored.privacy.text("neighbours").startswith(meant):
+            return Check("adjacency", False, f"The text on neighbours is not what {stored.adjacency} means: {meant}.")
+    return Check("adjacency", True, f"The promise and all tables are for {stored.adjacency}.")
+
+
+def _assumptions(stored: Stored) -> Check:
+    most = max(table.contribution.total(table.prior.shape) for table in stored.tables.values())
+    if stored.contribution > most:
+        return Check(
+            "assumptions",
+            False,
+            f"It speaks of {stored.contribution} records of a person; the tables allow for {most}.",
+        )
+    if stored.contribution > 1 and stored.privacy.text("unit") == "record":
+        return Check("assumptions", False, "It speaks of single records, and of several records of a person.")
+    used = {table.min_count for table in stored.tables.values() if isinstance(table.mechanism, DirichletMechanism)}
+    if used - {stored.min_count}:
+        return Check("assumptions", False, "The tables need a min_count that the promise does not name.")
+    return Check("assumptions", True, "The promise names what the tables assume of a person and of every cell.")
+
+
+def _contents(stored: Stored, release: xr.DataTree) -> Check:
+    """A guarantee covers what a release holds by construction. It says nothing about what somebody added."""
+    known = {"/", "/posterior", "/mechanism", "/privacy", "/utility"} | {f"/mechanism/{name}" for name in stored.tables}
+    more = [node.path for node in release.subtree if node.path not in known]
+    more += [path for path in ("/", "/mechanism") if release[path].to_dataset().data_vars]
+    for name, table in stored.tables.items():
+        ours = _DIRICHLET if isinstance(table.mechanism, DirichletMechanism) else _NOISE
+        more += [f"/mechanism/{name}/{variable}" for variable in table.group.dataset.data_vars if variable not in ours]
+    if more:
+        listed = ", ".join(shown(path) for path in more[:5])
+        return Check("contents", False, f"The file holds what no release has and no guarantee covers: {listed}.")
+    return Check("contents", True, "It holds the groups and the numbers of a release, and no others.")
+
+
+def _tables(stored: Stored) -> Check:
+    many, groups = len(stored.tables), len(stored.groups)
+    return Check(
+        "tables",
+        True,
+        f"{_count(many, 'table')} in {_count(groups, 'group')} of people, {_count(stored.draws, 'draw')}: the loss of "
+        "each counts, and all draws are probabilities.",
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _library(release: xr.DataTree) -> Check:
+    attrs = release.attrs
+    if attrs.get("inference_library") != "pymc_dirdp" or not isinstance(attrs.get("inference_library_version"), str):
+        return Check("library", False, "It does not say which version of pymc_dirdp made it.")
+    made = attrs["inference_library_version"]
+    return Check("library", True, f"Made by version {shown(made)}, checked by version {version('pymc-dirdp')!r}.")
+
+
+def _marked(release: xr.DataTree, name: str) -> list[str]:
+    """What the whole tree and its draws say under this name."""
+    return [str(node.attrs[name]) for node in (release, release.children["posterior"]) if name in node.attrs]
+
+
+def _believed(stored: Stored, release: xr.DataTree) -> Iterator[str]:
+    samplers = sorted({table.group.text("sampler") for table in stored.tables.values()})
+    yield f"Who is protected: {stored.privacy.text('protected')[:500]}"
+    yield f"The draws have the law that the file states; the sampler is {', '.join(map(shown, samplers))}."
+    if "fast" in samplers:
+        yield "The guarantee is proved for the ideal law, from which draws in floating point differ."
+    yield "The prior, the categories and all options were chosen without the data."
+    yield f"Each person holds {_count(stored.contribution, 'record')} of a table at most."
+    if len(stored.groups) > 1:
+        yield "Different people feed the groups of tables."
+    if stored.min_count > 0:
+        yield f"Every cell of every data set that could occur holds at least {stored.min_count:g} records."
+    others = [str(name) for name in release["posterior"].to_dataset().data_vars if name not in stored.tables]
+    if others:
+        yield f"{', '.join(shown(name) for name in others[:5])} among the draws follow from the tables alone."
+    yield "Nothing else was published about the same people; the losses of several releases add up."

@@ -1,0 +1,64 @@
+"""Do the curves that a release holds follow from its numbers?"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.stored.release import CURVES, Stored, read
+from pymc_dirdp.stored.untrusted import computable
+
+__all__ = ["disagreements", "trusted"]
+
+Array = NDArray[np.float64]
+
+# Another version of SciPy rounds differently. This compares two descriptions and grants nothing: promises are decided
+# on the recomputed curve, without a tolerance.
+_ROUNDING = 1e-7
+# The bound is flat around its best order, so rounding moves that order more than it moves the bound.
+_FLAT = 1e-2
+
+
+def disagreements(stored: Stored) -> tuple[str, ...]:
+    """The stored curves that are not those of the numbers, by name.
+
+    Parameters
+    ----------
+    stored : Stored
+        From :func:`pymc_dirdp.stored.release.read`.
+
+    Raises
+    ------
+    ReleaseError
+        If no curve can be computed from the numbers.
+    """
+    return tuple(name for name in CURVES if not _agrees(stored, name))
+
+
+def trusted(release: object) -> Stored:
+    """The facts of a release whose curves, and whose adjacency, follow from its numbers; an error for any other."""
+    stored = read(release)
+    if any(table.group.text("adjacency") != stored.adjacency for table in stored.tables.values()):
+        raise ReleaseError("The release contradicts itself: its promise and its tables are for different adjacencies.")
+    if wrong := disagreements(stored):
+        raise ReleaseError(
+            f"The release contradicts itself: {', '.join(wrong)} in the group 'privacy' do not follow from r, alpha, "
+            "the noise, the groups and the draws. print(verify(release)) says what does."
+        )
+    return stored
+
+
+def _agrees(stored: Stored, name: str) -> bool:
+    privacy = stored.privacy
+    arguments, values = privacy.array(CURVES[name]), privacy.array(name)
+    curves = stored.curves
+    with computable():
+        match name:
+            case "renyi_divergence":
+                found = curves.renyi(arguments)
+            case "delta":
+                found = curves.delta(arguments)
+            case "epsilon_at":
+                found = curves.epsilon(arguments)
+            case _:
+                found = np.array([curves.best_order(delta) for delta in arguments.tolist()])
+    return bool(np.allclose(values, found, rtol=_FLAT if name == "best_order_at" else _ROUNDING, atol=0.0))

@@ -1,0 +1,98 @@
+"""The released probabilities, checked: what predictions read of a release or of a file."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.stored.untrusted import Group, group_at, shown
+
+__all__ = ["Drawn", "drawn_tables", "stored_labels"]
+
+Array = NDArray[np.float64]
+
+# Rows add up to 1 within this, for any number of categories that is in use.
+_ROUNDING = 1e-9
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """The draws of one table.
+
+    Attributes
+    ----------
+    group : Group
+        The group of its mechanism.
+    family : {"dirichlet", "beta"}
+    values : array, shape (chains, draws, ...)
+        Probabilities. For a Beta those of success; otherwise the last axis adds up to 1.
+    labels : tuple of (str, list)
+        The name of each further dim, and the labels along it if it has any.
+    """
+
+    group: Group
+    family: str
+    values: Array
+    labels: tuple[tuple[str, list[Any] | None], ...]
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dims after `chain` and `draw`."""
+        return tuple(dim for dim, _ in self.labels)
+
+    @property
+    def positive(self) -> Array:
+        """The values, none of them 0; every sampler keeps away from it."""
+        if not np.all(self.values > 0):
+            raise self.group.damaged("some released probability is 0")
+        return self.values
+
+
+def drawn_tables(release: Any) -> dict[str, Drawn]:
+    """The draws of each table, by name.
+
+    Parameters
+    ----------
+    release : xarray.DataTree
+        With the groups `posterior` and `mechanism`.
+
+    Raises
+    ------
+    ReleaseError
+        If there are no such groups, or the draws are no probabilities.
+    """
+    children = getattr(release, "children", {})
+    if not {"posterior", "mechanism"} <= set(children) or not children["mechanism"].children:
+        raise ReleaseError("Expected a release from pymc_dirdp.sample, with the groups posterior and mechanism.")
+    posterior = group_at(release, "posterior")
+    return {name: _drawn(posterior, group_at(release, "mechanism", name)) for name in children["mechanism"].children}
+
+
+def stored_labels(group: Group, variable: str) -> tuple[tuple[str, list[Any] | None], ...]:
+    """Each dim of a variable but `chain` and `draw`, with its labels if it has any."""
+    dataset = group.dataset
+    return tuple(
+        (str(dim), dataset[dim].values.tolist() if dim in dataset.coords else None)
+        for dim in dataset[variable].dims
+        if dim not in ("chain", "draw")
+    )
+
+
+def _drawn(posterior: Group, group: Group) -> Drawn:
+    name = group.path.removeprefix("mechanism/")
+    family = group.text("family")
+    if family not in ("dirichlet", "beta"):
+        raise group.damaged("the family is none that a release can have")
+    values = posterior.array(name)
+    dims = posterior.dataset[name].dims
+    if not {"chain", "draw"} <= set(dims) or (family == "dirichlet" and len(dims) == 2):
+        raise posterior.damaged(f"the draws of {name!r} have the dims {shown(dims)}")
+    values = np.moveaxis(values, (dims.index("chain"), dims.index("draw")), (0, 1))
+    if not np.all((values >= 0) & (values <= 1 + _ROUNDING)):
+        raise posterior.damaged(f"a draw of {name!r} is no probability")
+    if family == "dirichlet" and not np.all(np.abs(values.sum(axis=-1) - 1) <= _ROUNDING):
+        raise posterior.damaged(f"the probabilities of {name!r} do not add up to 1")
+    return Drawn(group, family, values, stored_labels(posterior, name))

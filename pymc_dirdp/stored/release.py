@@ -1,0 +1,216 @@
+"""A release as plain, checked facts: the one place that reads what a tree or a file says of itself.
+
+A file may come from anybody. What is read here has the right kind, shape and range, and the tables, their groups and
+the draws fit together; otherwise there is one error, :class:`pymc_dirdp.errors.ReleaseError`. Whether the *statements*
+of a release follow from its numbers is another question, see :mod:`pymc_dirdp.stored.curves` and
+:func:`pymc_dirdp.releases.verification.verify`.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.planning.allocation import composed
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.stored.draws import drawn_tables, stored_labels
+from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
+from pymc_dirdp.stored.untrusted import Group, group_at, shown
+
+__all__ = ["CURVES", "Stored", "read"]
+
+Array = NDArray[np.float64]
+
+_GROUPS = ("posterior", "mechanism", "privacy", "utility")
+_GUARANTEES = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}
+# More draws than these are in no release; a curve of so many could take for ever.
+_MOST_DRAWS = 10**6
+_MOST_RECORDS = 2**53
+# The curves that a release holds, each with its arguments, and how many of these there may be.
+CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_at", "best_order_at": "delta_at"}
+_MOST_POINTS = 1000
+_LEAST = {"order": 1.0, "epsilon": 0.0, "delta_at": 1e-300}
+_BELOW = {"order": math.inf, "epsilon": math.inf, "delta_at": 1.0}
+_A_PRIORI = (
+    "n_records",
+    "effective_records",
+    "expected_kl_posterior",
+    "expected_kl_estimate",
+    "grid_weight",
+    "grid_variance",
+)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """A whole release.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+        As it is stated. Whether it follows is another question.
+    adjacency : str
+        As the promise names it; the tables have one of their own.
+    contribution : int
+        Records of one person in a table at most, as the promise names it.
+    min_count : float
+        Likewise.
+    groups : tuple of tuple of str
+        Names of tables that one person's records may feed together.
+    draws : int
+        How many draws the guarantee covers.
+    tables : dict of str to StoredTable
+    reproducible : bool
+        Whether anything says that a seed was used.
+    privacy : Group
+        The group of the promise.
+    """
+
+    guarantee: Guarantee
+    adjacency: str
+    contribution: int
+    min_count: float
+    groups: tuple[tuple[str, ...], ...]
+    draws: int
+    tables: dict[str, StoredTable]
+    reproducible: bool
+    privacy: Group
+
+    @cached_property
+    def curves(self) -> PrivacyCurves:
+        """The privacy curves of all tables and draws together, from the numbers alone."""
+        return composed({name: table.mechanism for name, table in self.tables.items()}, self.groups, self.draws)
+
+
+def read(release: Any, *, drawn: bool = True) -> Stored:
+    """The checked facts of a release.
+
+    Parameters
+    ----------
+    release : xarray.DataTree
+        From :func:`pymc_dirdp.sample`, or from a file.
+    drawn : bool, default True
+        Whether there are draws to check; a plan that is described like a release has none.
+
+    Returns
+    -------
+    stored : Stored
+
+    Raises
+    ------
+    ReleaseError
+        If it is no release, or damaged: something is missing, of the wrong kind, or does not fit the rest.
+    """
+    children = getattr(release, "children", {})
+    if missing := sorted(set(_GROUPS) - set(children)):
+        raise ReleaseError(f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(missing)}.")
+    root = Group("/", release.to_dataset())
+    root.check_attributes()
+    privacy, posterior = group_at(release, "privacy"), group_at(release, "posterior")
+    tables = {name: stored_table(group_at(release, "mechanism", name)) for name in children["mechanism"].children}
+    if not tables:
+        raise ReleaseError("Expected a release from pymc_dirdp.sample; it holds no table.")
+    if len({table.group.text("adjacency") for table in tables.values()}) > 1:
+        raise ReleaseError("The release is damaged: its tables are for different adjacencies, which do not compose.")
+    stored = Stored(
+        guarantee=_guarantee(privacy),
+        adjacency=stored_adjacency(privacy),
+        contribution=privacy.whole("contribution", 1, _MOST_RECORDS),
+        min_count=privacy.number("min_count"),
+        groups=_people(privacy, tuple(tables)),
+        draws=privacy.whole("draws", 1, _MOST_DRAWS),
+        tables=tables,
+        reproducible=any("reproducible" in group for group in (root, posterior))
+        or any(table.group.dataset.attrs.get("randomness") == "seed" for table in tables.values()),
+        privacy=privacy,
+    )
+    for name in ("statement", "neighbours", "unit", "protected"):
+        privacy.text(name)
+    privacy.names("assumptions")
+    _check_curves(privacy)
+    _check_utility(group_at(release, "utility"), tuple(tables))
+    if drawn:
+        _check_drawn(release, stored)
+    return stored
+
+
+def _guarantee(privacy: Group) -> Guarantee:
+    name = privacy.text("guarantee")
+    if name not in _GUARANTEES:
+        raise privacy.damaged(f"the guarantee {shown(name)} is unknown")
+    kind = _GUARANTEES[name]
+    stated = {field.name: privacy.number(field.name) for field in fields(kind)}
+    try:
+        return kind(**stated)
+    except ArgumentError as error:
+        raise privacy.damaged(f"the guarantee promises nothing ({error})") from error
+
+
+def _people(privacy: Group, tables: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Every table is in a group, and in several only where its records may be anybody's (:mod:`models.groups`)."""
+    found = privacy.json("groups")
+    if not isinstance(found, list) or not found:
+        raise privacy.damaged("the attribute 'groups' lists no groups of tables")
+    groups = tuple(privacy.texts("groups", group) for group in found)
+    for group in groups:
+        if not group or len(set(group)) < len(group):
+            raise privacy.damaged("a group of tables is empty, or names a table twice")
+        if unknown := set(group) - set(tables):
+            raise privacy.damaged(f"'groups' names {shown(min(unknown))}, and there is no such table")
+    if left_out := set(tables) - set().union(*groups):
+        raise privacy.damaged(f"the table {shown(min(left_out))} is in none of the groups, so its loss would not count")
+    return groups
+
+
+def _check_curves(privacy: Group) -> None:
+    """Each is a curve over arguments of its own, whatever its values."""
+    for name, over in CURVES.items():
+        arguments, values = privacy.array(over), privacy.array(name)
+        if arguments.ndim != 1 or values.shape != arguments.shape or len(values) > _MOST_POINTS:
+            raise privacy.damaged(f"{name!r} is no curve over {over!r}")
+        if not np.all((arguments >= _LEAST[over]) & (arguments < _BELOW[over])):
+            raise privacy.damaged(f"{over!r} holds what no curve is a function of")
+
+
+def _check_utility(utility: Group, tables: tuple[str, ...]) -> None:
+    utility.text("records")
+    if "note" in utility:
+        utility.text("note")
+    coords = utility.dataset.coords
+    if "table" not in coords or coords["table"].values.tolist() != list(tables):
+        raise utility.damaged("the tables are not those of the release")
+    for name in _A_PRIORI:
+        if utility.any_array(name).shape != (len(tables),):
+            raise utility.damaged(f"{name!r} is not one number for each table")
+    records = utility.any_array("n_records")
+    if not np.all(np.isnan(records) | ((records >= 0) & (records <= _MOST_RECORDS) & (records == np.floor(records)))):
+        raise utility.damaged("a number of records is not whole, or is too large")
+
+
+def _check_drawn(release: Any, stored: Stored) -> None:
+    for name, drawn in drawn_tables(release).items():
+        table = stored.tables[name]
+        cells = table.prior.shape[:-1] if drawn.family == "beta" else table.prior.shape
+        n_draws = drawn.values.shape[0] * drawn.values.shape[1]
+        if drawn.values.shape[2:] != cells:
+            raise table.group.damaged("the draw has another shape than the prior")
+        for (dim, labels), (there, others) in zip(drawn.labels, stored_labels(table.group, "prior"), strict=False):
+            # A dim that is named like a number of the mechanism has a longer name in its group, and ArviZ counts
+            # the entries of one without labels.
+            if there not in (dim, f"{dim}_labels") or (others is not None and labels != others):
+                raise table.group.damaged(f"the draw has other dims than the prior, or other labels along {shown(dim)}")
+        if table.mechanism.covers_all_draws:
+            # The guarantee is about the noisy counts, and everybody may draw from them as often as they like.
+            noisy = table.group.array("noisy_counts")
+            if noisy.shape != table.prior.shape or not np.all(np.isfinite(noisy)):
+                raise table.group.damaged("the noisy counts are not one finite number for each cell")
+        elif n_draws != stored.draws:
+            raise stored.privacy.damaged(
+                f"'draws' is {stored.draws}, and the table {shown(name)} was drawn {n_draws} times: each draw loses"
+            )

@@ -1,0 +1,150 @@
+"""How one table of a release was made, as plain, checked facts. The names of mechanisms in files are known here."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
+from pymc_dirdp.planning.choosing import BASELINES, NOISES
+from pymc_dirdp.privacy.adjacency import ADJACENCIES
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.stored.untrusted import Group, shown
+
+__all__ = ["StoredTable", "mechanism_of_table", "stored_adjacency", "stored_table"]
+
+Array = NDArray[np.float64]
+
+_MOST_STEPS = 2**53
+# Every mechanism that a release may name, by the name of its class.
+_MECHANISMS: dict[str, Callable[..., Mechanism]] = {
+    kind.__name__: kind for kind in (DirichletMechanism, *NOISES.values(), *BASELINES.values())
+}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StoredTable:
+    """How one table was released, as far as its file says.
+
+    Attributes
+    ----------
+    group : Group
+        Its group of the file, for texts that no curve depends on.
+    mechanism : Mechanism
+        Made from the numbers of the file.
+    contribution : Contribution
+        What one person adds to the table.
+    min_count : float
+        What every cell is promised to hold; the mechanism uses it if it is a Dirichlet mechanism.
+    prior : array, shape (..., d)
+        The model's own prior.
+    """
+
+    group: Group
+    mechanism: Mechanism
+    contribution: Contribution
+    min_count: float
+    prior: Array
+
+
+def mechanism_of_table(group: Any) -> Mechanism:
+    """How one table was released, from its group of a release: a node of the tree, or its data set."""
+    return _mechanism(Group("mechanism", group))
+
+
+def stored_table(group: Group) -> StoredTable:
+    """The checked facts of one table.
+
+    Raises
+    ------
+    ReleaseError
+        If something is missing or of another kind, or there is no such mechanism.
+    """
+    for name, known in (("strategy", STRATEGIES), ("objective", OBJECTIVES)):
+        if group.text(name) not in known:
+            raise group.damaged(f"the {name} {shown(group.text(name))} is unknown")
+    # Whatever shows a release repeats these.
+    group.text("sampler")
+    for name in ("arithmetic", "randomness"):
+        if name in group:
+            group.text(name)
+    group.names("observed")
+    mechanism = _mechanism(group)
+    prior = group.array("prior")
+    if not np.all(np.isfinite(prior) & (prior > 0)):
+        raise group.damaged("some entry of the prior is not positive or not finite")
+    if group.text("family") not in ("dirichlet", "beta") or (group.text("family") == "beta" and prior.shape[-1] != 2):
+        raise group.damaged(f"a prior of shape {prior.shape} is of the family {shown(group.text('family'))}")
+    if isinstance(mechanism, DirichletMechanism):
+        if mechanism.alpha.shape != prior.shape:
+            raise group.damaged(f"alpha has shape {mechanism.alpha.shape} and the prior {prior.shape}")
+    elif isinstance(mechanism, NoisyCounts) and not math.isclose(
+        group.scalar("noise_sd"), mechanism.noise, rel_tol=1e-9
+    ):
+        raise group.damaged("noise_sd is not the standard deviation that follows from noise_parameter")
+    if "steps" in group:
+        group.whole("steps", 1, _MOST_STEPS)
+    if "chosen_from" in group:
+        _check_choice(group)
+    return StoredTable(
+        group, mechanism, _contribution(group), group.number("min_count") if "min_count" in group else 0.0, prior
+    )
+
+
+def _mechanism(group: Group) -> Mechanism:
+    kind = group.text("mechanism")
+    if kind not in _MECHANISMS:
+        raise group.damaged(f"the mechanism {shown(kind)} is unknown")
+    contribution = _contribution(group)
+    # One number where the records may lie anywhere.
+    plain = contribution.records if set(contribution.axes) <= {"any"} else contribution
+    options: dict[str, Any] = {"adjacency": stored_adjacency(group)}
+    if kind == DirichletMechanism.__name__:
+        table, amount = "alpha", "r"
+        options |= {"min_count": group.number("min_count")}
+    else:
+        table, amount = "prior", "noise_parameter"
+        options |= {"postprocess": group.text("postprocess")}
+    # One record is what every mechanism is for unless it is told otherwise.
+    if plain != 1:
+        options |= {"contribution": plain}
+    numbers = group.array(table), group.scalar(amount)
+    try:
+        return _MECHANISMS[kind](*numbers, **options)
+    except (ArgumentError, ArithmeticError) as error:
+        raise group.damaged(f"there is no such mechanism ({error})") from error
+
+
+def _contribution(group: Group) -> Contribution:
+    facts = group.json("contribution")
+    if not isinstance(facts, dict) or set(facts) != {"records", "axes"}:
+        raise group.damaged("the contribution is not that of a person")
+    try:
+        return Contribution(facts["records"], group.texts("contribution", facts["axes"]))
+    except (ArgumentError, ArithmeticError) as error:
+        raise group.damaged(f"the contribution is not that of a person ({error})") from error
+
+
+def stored_adjacency(group: Group) -> str:
+    """The neighbouring relation that a group names."""
+    name = group.text("adjacency")
+    if name not in ADJACENCIES:
+        raise group.damaged(f"the adjacency {shown(name)} is unknown")
+    return name
+
+
+def _check_choice(group: Group) -> None:
+    """Each mechanism that could be chosen, with its loss, is a name and a number."""
+    found = group.json("chosen_from")
+    pairs = isinstance(found, list) and found and all(isinstance(pair, list) and len(pair) == 2 for pair in found)
+    # JSON has no other type that equals itself and is a number.
+    if not pairs or not all(type(name) is str and type(loss) in (int, float) and loss >= 0 for name, loss in found):
+        raise group.damaged("'chosen_from' does not list mechanisms with their losses")

@@ -1,0 +1,1 @@
+"""How far what comes out is expected to be from what went in."""

@@ -1,0 +1,240 @@
+"""What releases cost against each kind of limit, by every way of adding up."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import pytest
+
+from pymc_dirdp.accounting.amounts import Amount, Totals, exact
+from pymc_dirdp.accounting.budget import Bounded, _order, balances, cost_of, kept_ways
+from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.errors import ArgumentError, BudgetError
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.conversion import epsilon_at
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+
+LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
+MECHANISM = DirichletMechanism([1.0, 1.0], 0.02)
+PROMISE = ApproxDP(epsilon=MECHANISM.epsilon(1e-8), delta=1e-8)
+
+
+def spent(limit, *releases, adaptive=True):
+    costs = [cost_of(limit, guarantee, mechanism, adaptive=adaptive) for guarantee, mechanism in releases]
+    return dict(balances(limit, Totals().plus(costs, adaptive=adaptive), adaptive=adaptive))
+
+
+def test_decimal_numbers_add_up_as_they_are_written():
+    assert sum([exact(0.1)] * 10) == 1
+    assert exact(0.1) + exact(0.2) == exact(0.3)
+    assert 0.1 + 0.2 > 0.3
+    assert exact(1e-7) * 10 == exact(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("limit", "guarantee", "expected"),
+    [
+        (RenyiDP(order=4, epsilon=1), RenyiDP(order=4, epsilon=0.3), 0.3),
+        (RenyiDP(order=4, epsilon=1), RenyiDP(order=8, epsilon=0.3), 0.3),
+        (RenyiDP(order=4, epsilon=1), TruncatedCDP(rho=0.05, omega=9), 0.2),
+        (RenyiDP(order=4, epsilon=1), ZeroCDP(rho=0.05), 0.2),
+        (TruncatedCDP(rho=1, omega=5), TruncatedCDP(rho=0.05, omega=9), 0.05),
+        (ZeroCDP(rho=1), PureDP(epsilon=0.2), 0.02),
+        (PureDP(epsilon=1), PureDP(epsilon=0.2), 0.2),
+    ],
+)
+def test_what_a_promise_costs(limit, guarantee, expected):
+    (way,) = spent(limit, (guarantee, None)).values()
+    assert float(way[0].spent) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("limit", "guarantee"),
+    [
+        (RenyiDP(order=4, epsilon=1), RenyiDP(order=3, epsilon=0.3)),
+        (RenyiDP(order=4, epsilon=1), ApproxDP(epsilon=0.1, delta=1e-9)),
+        (TruncatedCDP(rho=1, omega=5), TruncatedCDP(rho=0.05, omega=4)),
+        (ZeroCDP(rho=1), TruncatedCDP(rho=0.05, omega=4)),
+        (PureDP(epsilon=1), ZeroCDP(rho=0.1)),
+    ],
+)
+def test_a_promise_that_implies_nothing_is_refused(limit, guarantee):
+    with pytest.raises(ArgumentError, match="does not follow"):
+        cost_of(limit, guarantee, None, adaptive=True)
+
+
+def test_a_mechanism_costs_its_own_divergence():
+    limit = RenyiDP(order=4, epsilon=1)
+    cost = cost_of(limit, RenyiDP(order=4, epsilon=0.3), MECHANISM, adaptive=True)
+    assert cost["divergence"] == MECHANISM.renyi(4)
+    # Under an (epsilon, delta) promise too, where the promise itself implies none.
+    assert cost_of(limit, PROMISE, MECHANISM, adaptive=True)["divergence"] == MECHANISM.renyi(4)
+
+
+def test_divergences_of_an_approximate_limit_convert_back_to_it():
+    """Spending the whole budget is (epsilon, delta / 2) by P1 Lemma 3, and the leaks have the other half."""
+    (amount, leak) = spent(LIMIT, (PROMISE, MECHANISM))["divergences"]
+    order = float(amount.label.rsplit(" ", 1)[1])
+    assert epsilon_at(order, float(amount.limit), LIMIT.delta / 2) == pytest.approx(1.0, rel=2e-3)
+    assert leak.limit == Fraction(1, 2_000_000)
+    assert leak.spent == 0
+    assert float(amount.spent) == pytest.approx(MECHANISM.renyi(order), rel=2e-3)
+
+
+def test_a_bare_promise_leaks_its_delta():
+    amount, leak = spent(LIMIT, (ApproxDP(epsilon=0.1, delta=1e-7), None))["divergences"]
+    order = float(amount.label.rsplit(" ", 1)[1])
+    assert leak.spent == exact(1e-7)
+    assert float(amount.spent) == pytest.approx(min(0.1, order * 0.01 / 2), rel=2e-3)
+
+
+def test_many_small_releases_cost_less_by_divergences_than_by_sums():
+    ways = spent(LIMIT, *[(PROMISE, MECHANISM)] * 20)
+    assert max(amount.share for amount in ways["divergences"]) < 1 < max(amount.share for amount in ways["basic"])
+
+
+def test_fixed_releases_are_added_up_by_the_tightest_way():
+    assert kept_ways(LIMIT, adaptive=False) == ("basic", "best order", "optimal composition")
+    ways = spent(LIMIT, *[(PROMISE, MECHANISM)] * 20, adaptive=False)
+    best, optimal = ways["best order"][0], ways["optimal composition"][0]
+    composition = Composition(((MECHANISM, 20),))
+    # The kept orders are a grid, so a little above the best of all; the composed loss is below both.
+    order = composition.best_order(1e-6)
+    converted = epsilon_at(order, composition.renyi(order), 1e-6)
+    assert converted <= float(best.spent) < 1.02 * converted
+    assert composition.epsilon(1e-6) < float(best.spent)
+    assert optimal.share > best.share
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-8), (0.5, 0.0), (2.0, 1e-3)])
+def test_the_worst_mechanism_of_a_promise(epsilon, delta):
+    """Oracle: the four-point laws of Kairouz, Oh and Viswanath, by their definition."""
+    e = math.exp(epsilon)
+    first = [delta, (1 - delta) * e / (1 + e), (1 - delta) / (1 + e), 0.0]
+    second = first[::-1]
+    worst = Bounded(epsilon, delta)
+    for at in (0.0, 0.3 * epsilon, epsilon, 2 * epsilon):
+        by_hand = sum(max(0.0, p - math.exp(at) * q) for p, q in zip(first, second, strict=True))
+        assert worst.delta(at) == pytest.approx(by_hand, rel=1e-12, abs=1e-15)
+
+
+def test_optimal_composition_of_pure_promises_by_binomial_sums():
+    """Oracle: Kairouz, Oh and Viswanath, Theorem 3.3, for ten times pure 0.1, at epsilon = 0.6."""
+    k, eps, at = 10, 0.1, 0.6
+    e = math.exp(eps)
+    by_hand = sum(math.comb(k, i) * max(0.0, e ** (k - i) - math.exp(at) * e**i) for i in range(k + 1)) / (1 + e) ** k
+    composed = Composition(((Bounded(eps, 0.0), k),)).delta(at)
+    assert by_hand <= composed <= 1.02 * by_hand
+
+
+ENDS = [0.0, 5e-324, 1e-300, 1e-160, 1e-9, 1.0, 800.0, 1e6, 1e160, 1e300, 1.7e308]
+PROMISES = [
+    *[ApproxDP(epsilon=e, delta=d) for e in ENDS for d in (5e-324, 1e-9, 0.5)],
+    *[PureDP(epsilon=e) for e in ENDS if e > 0],
+    *[ZeroCDP(rho=e) for e in ENDS if e > 0],
+    *[TruncatedCDP(rho=e, omega=3.0) for e in ENDS if e > 0],
+    *[RenyiDP(order=o, epsilon=e) for e in ENDS if e > 0 for o in (1.0, 2.0, 1e9)],
+]
+LIMITS = [
+    *[ApproxDP(epsilon=e, delta=d) for e in ENDS for d in (5e-324, 1e-6, 0.9)],
+    *[
+        kind
+        for e in (1e-300, 1.0, 1e300)
+        for kind in (PureDP(epsilon=e), ZeroCDP(rho=e), RenyiDP(order=2.0, epsilon=e))
+    ],
+]
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_promises_of_every_size_are_admitted_or_refused(adaptive):
+    """Found by review: an epsilon of 0 did not end, (1000, 0.5) was no double. Each pair of a limit and a promise."""
+    admitted = 0
+    for limit in LIMITS:
+        for promise in PROMISES[:: 2 if adaptive else 5]:
+            ledger = Ledger(limit, adaptive=adaptive)
+            try:
+                ledger.spend(promise, what="hair")
+                ledger.spend(promise, what="hair")
+            except (ArgumentError, BudgetError):
+                pass
+            if ledger.entries():
+                admitted += 1
+                assert all(left >= 0 for left in ledger.left.values())
+            if promise == limit and isinstance(promise, ApproxDP):
+                assert len(ledger.entries()) == 1
+    assert admitted > 100
+
+
+def test_a_promise_of_epsilon_zero_costs_its_delta_alone():
+    for adaptive in (True, False):
+        ledger = Ledger(LIMIT, adaptive=adaptive)
+        for _ in range(10):
+            ledger.spend(ApproxDP(epsilon=0, delta=1e-7), what="hair")
+        with pytest.raises(BudgetError):
+            ledger.spend(ApproxDP(epsilon=0, delta=1e-7), what="hair")
+
+
+@pytest.mark.parametrize("epsilon", [1e-15, 1e-9, 1e-3, 1.0, 30.0, 1000.0, 1e12])
+@pytest.mark.parametrize("delta", [1e-30, 1e-6, 0.5])
+def test_the_budget_of_divergences_keeps_the_limit(epsilon, delta):
+    """Oracle: the conversion of P1 Lemma 3 with 60 digits. No rounding is on the unsafe side."""
+    limit = ApproxDP(epsilon=epsilon, delta=delta)
+    for name, amounts in balances(limit, Totals(), adaptive=True):
+        if name == "divergences":
+            order = _order(limit)[0]
+            with mpmath.workdps(60):
+                o, d = mpmath.mpf(order), mpmath.mpf(delta) / 2
+                implied = mpmath.mpf(str(amounts[0].limit)) + mpmath.log(o - 1)
+                implied -= (mpmath.log(d) + o * mpmath.log(o)) / (o - 1)
+                assert implied <= mpmath.mpf(epsilon)
+
+
+@pytest.mark.parametrize("releases", [1, 3, 20])
+def test_the_best_order_is_rounded_up(releases):
+    """Oracle: the least conversion over the kept orders with 60 digits."""
+    cost = cost_of(LIMIT, PROMISE, MECHANISM, adaptive=False)
+    (spent_there,) = spent(LIMIT, *[(PROMISE, MECHANISM)] * releases, adaptive=False)["best order"]
+    with mpmath.workdps(60):
+        implied = []
+        for order in (1 + 2.0 ** (k / 2) for k in range(-6, 19)):
+            o, d = mpmath.mpf(order), mpmath.mpf(LIMIT.delta)
+            divergence = releases * mpmath.mpf(cost[f"order {order:g}"])
+            implied.append(divergence + mpmath.log(o - 1) - (mpmath.log(d) + o * mpmath.log(o)) / (o - 1))
+        assert 0 <= mpmath.mpf(str(spent_there.spent)) - min(implied) < 1e-12
+
+
+def test_sums_are_exact_from_the_smallest_to_the_largest_double():
+    costs = [{"epsilon": value} for value in (1.7e308, 5e-324, 0.1, 1.7e308, 2.0**-1074)]
+    total = Totals().plus(costs, adaptive=True)
+    assert Fraction(total.sum("epsilon")) == 2 * Fraction("1.7e308") + 2 * Fraction("5e-324") + Fraction("0.1")
+    assert total.plus([{"delta": 0.1}], adaptive=True).sum("epsilon") is None
+    amount = Amount("epsilon", total.sum("epsilon"), exact(1e308))
+    assert not amount.within
+    assert float(amount.spent) == math.inf
+    assert Fraction(amount.left) == Fraction("1e308") - Fraction(amount.spent)
+
+
+def test_a_pure_mechanism_costs_no_delta():
+    """A pure promise stays pure in a ledger, also if it was asked for as (epsilon, delta)."""
+    mechanism = Composition(((GeometricMechanism.for_guarantee(PureDP(epsilon=0.25), prior=[1, 1]), 2),))
+    cost = cost_of(LIMIT, ApproxDP(epsilon=0.5, delta=1e-7), mechanism, adaptive=True)
+    assert (cost["epsilon"], cost["delta"]) == (mechanism.pure_epsilon, 0.0)
+    assert cost_of(PureDP(epsilon=1), ApproxDP(epsilon=0.5, delta=1e-7), mechanism, adaptive=True) == {
+        "epsilon": mechanism.pure_epsilon
+    }
+    # Where the mechanism is pure only at a larger epsilon, what was promised costs less.
+    loose = Composition(((mechanism, 4),))
+    promise = ApproxDP(epsilon=loose.epsilon(1e-3), delta=1e-3)
+    assert promise.epsilon < loose.pure_epsilon
+    cost = cost_of(LIMIT, promise, loose, adaptive=True)
+    assert (cost["epsilon"], cost["delta"]) == (promise.epsilon, promise.delta)
+
+
+def test_equal_promises_are_counted_and_not_listed():
+    totals = Totals()
+    for _ in range(100):
+        totals = totals.plus([{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2, "delta": 0.0}], adaptive=False)
+    assert totals.promises == {(0.1, 0.0): 100, (0.2, 0.0): 100}
+    assert totals.releases == 200

@@ -1,0 +1,461 @@
+"""A ledger's file under attack: forks, other folders, other files of the same name, and changed rows."""
+
+import json
+import os
+import pickle
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from pymc_dirdp.accounting.amounts import exact
+from pymc_dirdp.accounting.chain import Position
+from pymc_dirdp.accounting.entries import chained
+from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
+
+LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
+TENTH = ApproxDP(epsilon=0.1, delta=1e-7)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "budget.db"
+
+
+@pytest.fixture
+def ledger(path):
+    made = Ledger(LIMIT, path)
+    for name in ("hair", "eyes", "skin"):
+        made.spend(TENTH, what=name)
+    return made
+
+
+def edit(path, *statements):
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def in_a_process(code):
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    return run.stdout.splitlines()
+
+
+FORK = """
+import os, sys
+from pymc_dirdp.errors import LedgerError
+from pymc_dirdp.privacy.guarantees import ApproxDP
+from pymc_dirdp.accounting.ledger import Ledger
+ledger = Ledger(ApproxDP(epsilon=1, delta=1e-6), {path!r})
+def spend():
+    try:
+        ledger.spend(ApproxDP(epsilon=1, delta=1e-6), what="hair")
+        print("spent", flush=True)
+    except Exception as error:
+        print(f"{{type(error).__name__}}: {{error}}", flush=True)
+{before}
+if os.fork():
+    os.wait()
+    spend()
+else:
+    spend()
+    os._exit(0)
+"""
+
+
+def test_a_ledger_in_memory_is_spent_by_one_process():
+    child, parent = in_a_process(FORK.format(path=None, before=""))
+    assert child.startswith("LedgerError: A ledger in memory cannot be used after os.fork()")
+    assert "Ledger(limit, 'budget.db')" in child
+    assert parent == "spent"
+
+
+def test_a_file_is_spent_once_by_two_processes(path):
+    child, parent = in_a_process(FORK.format(path=str(path), before=""))
+    assert child == "spent"
+    assert parent.startswith("BudgetError")
+
+
+def test_a_fork_waits_for_threads_that_use_a_ledger(path):
+    """SQLite's locks are not inherited, its belief to hold them is; and a lock of Python's would be held forever."""
+    before = """
+import threading, time
+inside = threading.Event()
+def reading():
+    with ledger._store.transaction():
+        inside.set()
+        time.sleep(0.3)
+threading.Thread(target=reading).start()
+inside.wait()
+"""
+    child, parent = in_a_process(FORK.format(path=str(path), before=before))
+    assert child == "spent"
+    assert parent.startswith("BudgetError")
+
+
+def test_the_path_is_resolved_once(tmp_path, monkeypatch):
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    monkeypatch.chdir(tmp_path / "first")
+    ledger = Ledger(TENTH, "budget.db")
+    again = pickle.loads(pickle.dumps(ledger))
+    ledger.spend(TENTH, what="hair")
+    monkeypatch.chdir(tmp_path / "second")
+    assert ledger.path == tmp_path / "first" / "budget.db"
+    for each in (ledger, again):
+        with pytest.raises(BudgetError):
+            each.spend(TENTH, what="hair")
+    assert list((tmp_path / "second").iterdir()) == []
+
+
+def test_a_symbolic_link_that_is_turned_is_not_followed(tmp_path):
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "first.db")
+    ledger = Ledger(TENTH, link)
+    ledger.spend(TENTH, what="hair")
+    link.unlink()
+    link.symlink_to(tmp_path / "second.db")
+    with pytest.raises(BudgetError):
+        ledger.spend(TENTH, what="hair")
+
+
+@pytest.mark.parametrize("spent", [0, 3])
+def test_a_file_that_was_made_again_is_not_the_same_ledger(path, spent):
+    ledger = Ledger(LIMIT, path)
+    asleep = pickle.dumps(ledger)
+    for _ in range(spent):
+        ledger.spend(TENTH, what="hair")
+    path.unlink()
+    with pytest.raises(LedgerError, match="missing"):
+        pickle.loads(asleep)
+    assert not path.exists()
+    again = Ledger(LIMIT, path)
+    for _ in range(spent):
+        again.spend(TENTH, what="hair")
+    for use in (
+        lambda: ledger.spend(TENTH, what="hair"),
+        ledger.entries,
+        ledger.verify,
+        lambda: pickle.loads(asleep),
+        lambda: ledger.left,
+    ):
+        with pytest.raises(LedgerError, match="is not the one that was opened"):
+            use()
+    assert len(again.entries()) == spent
+
+
+def test_an_older_copy_is_not_taken_for_the_present(ledger, path, tmp_path):
+    shutil.copy(path, tmp_path / "copy.db")
+    noted = ledger.head
+    ledger.spend(TENTH, what="teeth")
+    asleep, after = pickle.dumps(ledger), ledger.head
+    shutil.copy(tmp_path / "copy.db", path)
+    with pytest.raises(LedgerError, match="damaged from entry 4 on"):
+        ledger.spend(TENTH, what="teeth")
+    with pytest.raises(LedgerError, match="does not lead to entry 4"):
+        pickle.loads(asleep)
+    # Whoever opens the copy anew cannot know, except from what was noted.
+    opened = Ledger(LIMIT, path)
+    assert opened.verify(noted) == noted
+    with pytest.raises(LedgerError, match="does not lead to entry 4 as it was noted"):
+        opened.verify(after)
+
+
+@pytest.mark.parametrize(
+    ("statement", "number"),
+    [
+        ("DELETE FROM entries WHERE number = 1", 1),
+        ("DELETE FROM entries WHERE number = 2", 2),
+        ("DELETE FROM entries WHERE number = 3", 3),
+        ("UPDATE entries SET what = 'nothing' WHERE number = 2", 2),
+        ("UPDATE entries SET recorded = '2020-01-01T00:00:00+00:00' WHERE number = 1", 1),
+        ("UPDATE entries SET cost = replace(cost, '0.1', '0.01') WHERE number = 2", 2),
+        ("UPDATE entries SET cost = replace(cost, ':', ' :') WHERE number = 2", 2),
+        ("UPDATE entries SET guarantee = replace(guarantee, '0.1', '0.2') WHERE number = 3", 3),
+        ("UPDATE entries SET terms = replace(terms, 'null', '1') WHERE number = 1", 1),
+        ("UPDATE entries SET terms = '{}' WHERE number = 1", 1),
+        ("UPDATE entries SET terms = '" + "[" * 5000 + "' WHERE number = 2", 2),
+        ("UPDATE entries SET cost = '[' WHERE number = 2", 2),
+        ('UPDATE entries SET cost = \'{"epsilon": 1e999, "delta": 0}\' WHERE number = 2', 2),
+        ('UPDATE entries SET cost = \'{"epsilon": ' + "9" * 400 + ', "delta": 0}\' WHERE number = 2', 2),
+        ("UPDATE entries SET way = 'divergences' WHERE number = 2", 2),
+        ("UPDATE entries SET hash = hash || 'a' WHERE number = 2", 2),
+        ("UPDATE entries SET what = x'ff' WHERE number = 2", 2),
+        ("UPDATE entries SET number = 10 - number", 1),
+        ("INSERT INTO entries SELECT 0, recorded, what, guarantee, cost, terms, way, hash FROM entries LIMIT 1", 1),
+        ("INSERT INTO entries SELECT 4, recorded, what, guarantee, cost, terms, way, hash FROM entries LIMIT 1", 4),
+        ("UPDATE ledger SET number = 2", 3),
+        ("UPDATE ledger SET number = 4", 4),
+        ("UPDATE ledger SET totals = replace(totals, '0.3', '0.0')", 3),
+        ("UPDATE ledger SET hash = hash || 'a'", 3),
+    ],
+)
+def test_every_change_is_found(ledger, path, statement, number):
+    assert ledger.verify() == ledger.head
+    edit(path, statement)
+    for use in (ledger.verify, ledger.entries, lambda: str(ledger), lambda: Ledger(LIMIT, path)):
+        with pytest.raises(LedgerError, match=rf"damaged from entry {number} on"):
+            use()
+
+
+def test_entries_that_change_places_are_found(ledger, path):
+    edit(
+        path,
+        "UPDATE entries SET number = -1 WHERE number = 1",
+        "UPDATE entries SET number = 1 WHERE number = 2",
+        "UPDATE entries SET number = 2 WHERE number = -1",
+    )
+    with pytest.raises(LedgerError, match="damaged from entry 1 on"):
+        ledger.verify()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ledger SET spending_limit = replace(spending_limit, '1.0', '9.0')",
+        "UPDATE ledger SET adjacency = 'add-remove'",
+        "UPDATE ledger SET unit = 'household'",
+        "UPDATE ledger SET adaptive = 0",
+        "DELETE FROM ledger",
+        "INSERT INTO ledger SELECT * FROM ledger",
+        "CREATE VIEW more AS SELECT * FROM entries",
+    ],
+)
+def test_the_header_does_not_change(ledger, path, statement):
+    edit(path, statement)
+    for use in (ledger.verify, lambda: ledger.spend(TENTH, what="hair")):
+        with pytest.raises(LedgerError):
+            use()
+    # The chain begins with the header, so another header is not believed by whoever opens the file with it either.
+    for limit, options in (
+        (LIMIT, {}),
+        (ApproxDP(epsilon=9.0, delta=1e-6), {}),
+        (LIMIT, {"adjacency": "add-remove"}),
+        (LIMIT, {"unit": "household"}),
+        (LIMIT, {"adaptive": False}),
+    ):
+        with pytest.raises(LedgerError):
+            Ledger(limit, path, **options)
+
+
+def test_an_empty_ledger_is_chained_to_its_header(path):
+    Ledger(LIMIT, path)
+    edit(path, "UPDATE ledger SET spending_limit = replace(spending_limit, '1.0', '9.0')")
+    with pytest.raises(LedgerError, match="damaged"):
+        Ledger(ApproxDP(epsilon=9.0, delta=1e-6), path)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "DELETE FROM entries WHERE number = NEW.number",
+        "UPDATE entries SET cost = '{}' WHERE number = NEW.number",
+        "DELETE FROM entries WHERE number = 1",
+        "UPDATE ledger SET totals = '{}'",
+    ],
+)
+@pytest.mark.parametrize("kind", ["", "TEMP"])
+def test_a_trigger_is_noticed_before_anything_is_durable(ledger, path, body, kind, monkeypatch):
+    """A trigger of the file is refused at once. One of the connection stands for anything else that changes rows."""
+    head = ledger.head
+    trigger = f"CREATE {kind} TRIGGER thief AFTER INSERT ON main.entries BEGIN {body}; END"
+    if kind:
+        # The body of a temporary trigger may name another database only without a prefix.
+        connected = type(ledger._store)._connected
+
+        def cursed(store):
+            connection = connected(store)
+            connection.execute(trigger)
+            return connection
+
+        monkeypatch.setattr(type(ledger._store), "_connected", cursed)
+    else:
+        edit(path, trigger.replace("main.", ""))
+    with pytest.raises(LedgerError, match=r"such as a trigger|from entry 4 on"):
+        ledger.spend(TENTH, what="teeth")
+    monkeypatch.undo()
+    edit(path, "DROP TRIGGER IF EXISTS thief")
+    assert ledger.verify() == head
+
+
+def test_the_row_is_read_back(ledger, monkeypatch):
+    """Without the count of changes, which a connection could report wrongly, the rows themselves still tell."""
+    connected = type(ledger._store)._connected
+    head = ledger.head
+
+    class Liar:
+        def __init__(self, connection):
+            self._connection = connection
+            self._changes = 0
+
+        def __getattr__(self, name):
+            return getattr(self._connection, name)
+
+        @property
+        def total_changes(self):
+            self._changes += 2
+            return self._changes
+
+    def cursed(store):
+        connection = connected(store)
+        connection.execute(
+            "CREATE TEMP TRIGGER thief AFTER INSERT ON main.entries BEGIN"
+            " DELETE FROM entries WHERE number = NEW.number; END"
+        )
+        return Liar(connection)
+
+    monkeypatch.setattr(type(ledger._store), "_connected", cursed)
+    with pytest.raises(LedgerError, match="entry 4 on: it is missing, or not what was written"):
+        ledger.spend(TENTH, what="teeth")
+    monkeypatch.undo()
+    assert ledger.verify() == head
+
+
+def rewritten(path, change):
+    """What somebody can do who knows how the file is made: all hashes are computed again."""
+    ledger = Ledger(LIMIT, path)
+    header, start = ledger._store.header, ledger._store.start
+    position, rows = Position(0, start.hash), []
+    for entry in change(list(ledger.entries())):
+        position = position.after(entry, adaptive=header.adaptive)
+        rows.append((*entry.row(), position.hash))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM entries")
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.execute(
+            "UPDATE ledger SET number = ?, hash = ?, totals = ?", (position.number, position.hash, position.sums)
+        )
+        connection.commit()
+
+
+def test_what_a_rewriter_of_the_whole_file_can_still_do(ledger, path):
+    """The limit of a chain without a key, as the documentation states it: only what is kept elsewhere notices."""
+    noted = ledger.head
+    rewritten(path, lambda entries: entries[:2])
+    opened = Ledger(LIMIT, path)
+    assert opened.verify() == opened.head
+    with pytest.raises(LedgerError, match="does not lead to entry 3 as it was noted"):
+        opened.verify(noted)
+    for use in (ledger.verify, lambda: ledger.spend(TENTH, what="hair")):
+        with pytest.raises(LedgerError, match="entry 3"):
+            use()
+
+
+@pytest.mark.parametrize("way", [None, "epsilons", "divergences", 5])
+@pytest.mark.parametrize("cost", [{"hair": 0.1}, {"divergence": 0.1}, {"epsilon": 0.0, "delta": 0.0}])
+def test_entries_that_do_not_add_up_are_damage_and_no_lack_of_budget(ledger, path, way, cost):
+    from dataclasses import replace
+
+    rewritten(path, lambda entries: [replace(entries[0], cost=cost, way=way), *entries[1:]])
+    with pytest.raises(LedgerError):
+        Ledger(LIMIT, path).spend(TENTH, what="hair")
+
+
+def test_a_head_is_a_number_and_a_hash(ledger):
+    number, _, digest = ledger.head.partition(":")
+    assert number == "3"
+    assert len(digest) == 64
+    noted = ledger.head
+    ledger.spend(TENTH, what="teeth")
+    assert ledger.verify(noted) == ledger.head != noted
+    for wrong in ("", "3", f"3:{digest[:-1]}", f"-3:{digest}", 3, f"{noted}\n"):
+        with pytest.raises(ArgumentError, match="Expected head"):
+            ledger.verify(wrong)
+    with pytest.raises(LedgerError, match="entry 3 as it was noted"):
+        ledger.verify(f"3:{digest[::-1]}")
+
+
+def test_the_chain_by_hand(ledger, path):
+    """Oracle: SHA-256 over JSON, from the columns of the file alone."""
+    with closing(sqlite3.connect(path)) as connection:
+        (facts,) = connection.execute(
+            "SELECT version, identity, spending_limit, adaptive, adjacency, unit FROM ledger"
+        ).fetchall()
+        rows = connection.execute("SELECT * FROM entries ORDER BY number").fetchall()
+        ((totals,),) = connection.execute("SELECT totals FROM ledger").fetchall()
+    digest = chained("", *facts)
+    for i, (*content, stored) in enumerate(rows, start=1):
+        shares = {"delta": f"{i}E-7", "divergence leak": f"{i}E-7", "epsilon": f"0.{i}"}
+        divergence = json.loads(totals)["divergence"] if i == 3 else None
+        if divergence is not None:
+            sums = json.dumps(dict(sorted((shares | {"divergence": divergence}).items())))
+            assert sums == totals
+            assert chained(digest, *content, sums) == stored
+        digest = stored
+
+
+def test_another_version_is_refused(path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "CREATE TABLE ledger (version INTEGER NOT NULL, spending_limit TEXT NOT NULL, adaptive INTEGER NOT NULL,"
+            " adjacency TEXT NOT NULL, way TEXT)"
+        )
+        connection.execute("INSERT INTO ledger VALUES (1, '{}', 1, 'replace-one', NULL)")
+        connection.commit()
+    with pytest.raises(LedgerError, match=r"has version 1 of the format.*reads version 2 only.*begin a new ledger"):
+        Ledger(LIMIT, path)
+
+
+def test_threads_and_processes_see_each_other(ledger, path):
+    """An open ledger reads what others have added since, and compares its hashes."""
+    other = Ledger(LIMIT, path)
+    for i in range(3):
+        other.spend(TENTH, what=f"other {i}")
+        assert ledger.left == other.left
+        ledger.spend(TENTH, what=f"this {i}")
+    threads = [threading.Thread(target=lambda: other.spend(PureDP(epsilon=1e-9), what="thread")) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [entry.number for entry in ledger.entries()] == list(range(1, 14))
+    assert ledger.verify() == other.verify()
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_release_costs_the_same_after_ten_and_after_ten_thousand(adaptive):
+    """In memory, so that the disk does not decide; the median time of 30 releases, of the processor."""
+    ledger = Ledger(ApproxDP(epsilon=1000.0, delta=1e-3), adaptive=adaptive)
+    small, many = ApproxDP(epsilon=0.01, delta=1e-9), 10_000 if adaptive else 1_000
+
+    def spend():
+        before = time.process_time()
+        ledger.spend(small, what="hair")
+        return time.process_time() - before
+
+    times = [spend() for _ in range(many + 30)]
+    assert statistics.median(times[-30:]) < 3 * statistics.median(times[10:40])
+    if adaptive:
+        cost = ledger.entries()[0].cost
+        summed = [float((many + 30) * exact(cost[name])) for name in ("divergence", "divergence leak")]
+        assert list(ledger.spent.values()) == summed
+
+
+def test_everything_is_written_to_the_disk(ledger, monkeypatch):
+    """The mutant `synchronous = OFF` loses entries when the power fails, and nothing else tells."""
+    seen = []
+    connected = type(ledger._store)._connected
+
+    def watched(store):
+        connection = connected(store)
+        connection.set_trace_callback(seen.append)
+        return connection
+
+    monkeypatch.setattr(type(ledger._store), "_connected", watched)
+    ledger.spend(TENTH, what="teeth")
+    begin = seen.index("BEGIN IMMEDIATE")
+    assert "PRAGMA synchronous = FULL" in seen[:begin]
+    assert [line for line in seen if "synchronous" in line] == ["PRAGMA synchronous = FULL"]
+    assert seen[-1] == "COMMIT"
+    assert os.path.exists(ledger.path)

@@ -1,0 +1,469 @@
+"""What each engine holds is read by its values: whatever the order of records, of dictionaries and of chunks."""
+
+import datetime
+import enum
+import itertools
+import sys
+from decimal import Decimal
+from subprocess import run
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import xarray as xr
+
+import pymc_dirdp as pmd
+from pymc_dirdp.counting.columns import index_of, values_of
+from pymc_dirdp.counting.tables import count
+from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError
+
+YES = ["yes", "no", "unsure"]
+
+
+def chunked(values, kind=None):
+    """Two chunks, each of which makes its own dictionary where there is one."""
+    kind, half = kind or pa.string(), len(values) // 2
+    return pa.chunked_array([pa.array(values[:half], kind), pa.array(values[half:], kind)])
+
+
+def from_parquet(values, folder):
+    pq.write_table(pa.table({"a": values}), folder / "a.parquet")
+    return pq.read_table(folder / "a.parquet", read_dictionary=["a"])["a"]
+
+
+# How a column of texts may be held. Each takes a list with None for a missing value.
+TEXTS = {
+    "list": list,
+    "tuple": tuple,
+    "object array": lambda x: np.array(x, dtype=object),
+    "pandas": pd.Series,
+    "pandas object": lambda x: pd.Series(x, dtype=object),
+    "pandas string": lambda x: pd.Series(x, dtype="string"),
+    "pandas category": lambda x: pd.Series(pd.Categorical(x)),
+    "pandas category, reversed": lambda x: pd.Series(pd.Categorical(x, categories=YES[::-1])),
+    "Categorical": pd.Categorical,
+    "CategoricalIndex": pd.CategoricalIndex,
+    "pandas Arrow": lambda x: pd.Series(x, dtype="string[pyarrow]"),
+    "array of pandas and Arrow": lambda x: pd.arrays.ArrowExtensionArray(
+        pa.chunked_array([pa.array(x).dictionary_encode()])
+    ),
+    "pandas Arrow dictionary": lambda x: pd.Series(
+        pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array(x).dictionary_encode()]))
+    ),
+    "polars": pl.Series,
+    "polars Categorical": lambda x: pl.Series(x, dtype=pl.Categorical),
+    "polars Enum": lambda x: pl.Series(x, dtype=pl.Enum(YES[::-1])),
+    "Arrow": pa.array,
+    "Arrow chunks": chunked,
+    "Arrow large string": lambda x: pa.array(x, pa.large_string()),
+    "Arrow string view": lambda x: pa.array(x, pa.string_view()),
+    "Arrow dictionary": lambda x: pa.array(x).dictionary_encode(),
+    "Arrow dictionary of nulls": lambda x: pa.array(x).dictionary_encode(null_encoding="encode"),
+    "Arrow dictionary, one chunk": lambda x: pa.chunked_array([pa.array(x).dictionary_encode()]),
+    "Arrow dictionary, chunks": lambda x: chunked(x).dictionary_encode(),
+    "Arrow dictionaries that differ": lambda x: chunked(x, pa.dictionary(pa.int8(), pa.string())),
+    "Arrow run ends": lambda x: pc.run_end_encode(pa.array(x)),
+    "Arrow table": lambda x: pa.table({"a": pa.array(x).dictionary_encode()})["a"],
+    "Arrow record batch": lambda x: pa.record_batch({"a": pa.array(x).dictionary_encode()})["a"],
+    "Arrow from pandas": lambda x: pa.Table.from_pandas(pd.DataFrame({"a": pd.Categorical(x)}))["a"],
+    "Arrow from polars": lambda x: pl.Series(x, dtype=pl.Categorical).to_arrow(),
+    "Arrow from a frame of polars": lambda x: pl.DataFrame({"a": pl.Series(x, dtype=pl.Categorical)}).to_arrow()["a"],
+    "scalars of Arrow": lambda x: [pa.scalar(value, pa.string()) for value in x],
+    "xarray": lambda x: xr.DataArray(np.array(x, dtype=object)),
+    "xarray of pandas": lambda x: xr.Dataset.from_dataframe(pd.DataFrame({"a": pd.Categorical(x)}))["a"],
+}
+
+
+def tally(column, labels=YES):
+    return count({"a": column}, ["a"], categories={"a": labels}).tolist()
+
+
+@pytest.mark.parametrize("first", YES)
+@pytest.mark.parametrize("engine", TEXTS)
+def test_the_order_of_records_does_not_matter(engine, first):
+    """Oracle: list.count. Dictionaries stand in order of first appearance, so each answer comes first once."""
+    values = [first, *(["yes"] * 31 + ["no"] * 20 + ["unsure"] * 9)]
+    expected = [values.count(label) for label in YES]
+    assert tally(TEXTS[engine](values)) == expected
+    assert tally(TEXTS[engine](values[::-1])) == expected
+
+
+@pytest.mark.parametrize("first", ["yes", "no", None])
+@pytest.mark.parametrize("engine", TEXTS)
+def test_missing_values_are_refused_by_every_engine_in_the_same_way(engine, first):
+    """At 0.1.0 the nulls of an Arrow dictionary were counted as the answer that came last (trust, finding 15)."""
+    values = [first, *(["yes"] * 31 + ["no"] * 20 + [None] * 40)]
+    with pytest.raises(DataError, match=r"^The column 'a' holds missing values or values that were") as caught:
+        tally(TEXTS[engine](values))
+    assert "40" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("first", ["yes", "no"])
+def test_a_file_of_parquet_that_is_read_as_dictionaries(first, tmp_path):
+    values = [first, *(["yes"] * 31 + ["no"] * 20)]
+    for column in (pa.array(values), pa.array(values).dictionary_encode(), chunked(values)):
+        assert tally(from_parquet(column, tmp_path), ["yes", "no"]) == [values.count("yes"), values.count("no")]
+        holed = pa.concat_arrays([pa.array(values), pa.array([None] * 40, pa.string())])
+        with pytest.raises(DataError, match="missing"):
+            tally(from_parquet(holed, tmp_path), ["yes", "no"])
+
+
+WHOLE = [3, 255, 0, 3, 2**53 + 1]
+NUMBERS = {
+    "range": (range(4), range(4)),
+    "list": (WHOLE, [0, 3, 255, 2**53, 2**53 + 1]),
+    "NumPy": (np.array(WHOLE), [0, 3, 255, 2**53, 2**53 + 1]),
+    "NumPy uint8": (np.array([255, 0, 255], dtype=np.uint8), [-1, 0, 255, 256]),
+    "NumPy uint64": (np.array([2**64 - 1, 0], dtype=np.uint64), [-1, 0, 2**64 - 1]),
+    "NumPy float32": (np.array([0.5, 0.25], dtype=np.float32), [0.25, 0.5]),
+    "NumPy scalars": ([np.int8(1), np.float64(2.0), np.bool_(True)], [1, 2]),
+    "masked": (np.ma.array(WHOLE, mask=False), [0, 3, 255, 2**53, 2**53 + 1]),
+    "pandas nullable": (pd.Series(WHOLE, dtype="Int64"), [0, 3, 255, 2**53, 2**53 + 1]),
+    "pandas category": (pd.Series(pd.Categorical(WHOLE)), [0, 3, 255, 2**53, 2**53 + 1]),
+    "pandas sparse": (pd.Series(pd.arrays.SparseArray([0, 0, 7])), [0, 7]),
+    "pandas Arrow": (pd.Series(WHOLE, dtype="int64[pyarrow]"), [0, 3, 255, 2**53, 2**53 + 1]),
+    "pandas array": (pd.array(WHOLE), [0, 3, 255, 2**53, 2**53 + 1]),
+    "polars": (pl.Series(WHOLE), [0, 3, 255, 2**53, 2**53 + 1]),
+    "polars Int128": (pl.Series([2**70, 1], dtype=pl.Int128), [1, 2**70]),
+    "polars UInt8": (pl.Series([255, 0], dtype=pl.UInt8), [-1, 0, 255]),
+    "Arrow": (pa.array(WHOLE), [0, 3, 255, 2**53, 2**53 + 1]),
+    "Arrow uint8": (pa.array([255, 0], pa.uint8()), [-1, 0, 255]),
+    "Arrow dictionary": (pa.array(WHOLE).dictionary_encode(), [0, 3, 255, 2**53, 2**53 + 1]),
+    "xarray": (xr.DataArray(WHOLE, dims="r"), [0, 3, 255, 2**53, 2**53 + 1]),
+    "booleans of NumPy": (np.array([True, False, True]), [False, True]),
+    "booleans of pandas": (pd.Series([True, False, True], dtype="boolean"), [False, True]),
+    "booleans of polars": (pl.Series([True, False, True]), [False, True]),
+    "booleans of Arrow": (pa.array([True, False, True]), [False, True]),
+    "both zeros": (np.array([0.0, -0.0, 1.0]), [0, 1]),
+    "years with a point": (np.array([2020.0, 2021.0]), [2020, 2021]),
+    "decimals": ([Decimal("0.1"), Decimal("0.2")], [Decimal("0.1"), Decimal("0.2")]),
+    "decimals of Arrow": (pa.array([Decimal("0.1"), Decimal("0.2")]), [Decimal("0.1"), Decimal("0.2")]),
+    "decimals of polars": (pl.Series([Decimal("0.1"), Decimal("0.2")]), [Decimal("0.1"), Decimal("0.2")]),
+    "bytes of Arrow": (pa.array([b"x", b"y\0"]), [b"x", b"y"]),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+def test_numbers_keep_their_values(case):
+    """Oracle: equality in Python, on a list that holds the same numbers."""
+    column, labels = NUMBERS[case]
+    plain = {
+        "NumPy uint8": [255, 0, 255],
+        "NumPy uint64": [2**64 - 1, 0],
+        "pandas sparse": [0, 0, 7],
+        "polars Int128": [2**70, 1],
+    }.get(case)
+    if plain is None:
+        plain = WHOLE if len(column) == len(WHOLE) else [x.as_py() if hasattr(x, "as_py") else x for x in column]
+    if any(value not in labels for value in plain):
+        with pytest.raises(DataError):
+            tally(column, labels)
+    else:
+        assert tally(column, labels) == [plain.count(label) for label in labels]
+        assert sum(tally(column, labels)) == len(plain)
+
+
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        # Whole numbers of a nanosecond, an hour or a day, in NumPy's lists.
+        (np.array([1, 2], "M8[ns]"), [1, 2]),
+        (np.array([1, 2], "m8[ns]"), [1, 2]),
+        (np.array([1, 2], "M8[D]"), [1, 2]),
+        ([np.datetime64(1, "ns"), np.datetime64(2, "ns")], [1, 2]),
+        (np.array([np.datetime64(1, "ns"), 2], dtype=object), [1, 2]),
+        (pd.Series(pd.to_datetime([1, 2])), [1, 2]),
+        (pd.Series(pd.to_datetime([1, 2]).tz_localize("UTC")), [1, 2]),
+        (pd.Series(pd.to_timedelta([1, 2])), [1, 2]),
+        (pd.Series(pd.PeriodIndex(["2020", "2021"], freq="Y")), [50, 51]),
+        (pd.Categorical(pd.to_datetime([1, 2])), [1, 2]),
+        (xr.DataArray(np.array([1, 2], "M8[ns]")), [1, 2]),
+        (pl.Series([1, 2]).cast(pl.Datetime("ns")), [1, 2]),
+        (pl.Series([1, 2]).cast(pl.Date), [1, 2]),
+        (pa.array([1, 2], pa.timestamp("ns", "UTC")), [1, 2]),
+        (pa.array([1, 2], pa.date32()), [1, 2]),
+        (pd.cut(pd.Series([1, 2]), [0, 1, 2]), [0, 1]),
+        # Neighbours that are one number as floats.
+        (np.array([2.0**53]), [2**53, 2**53 + 1]),
+        ([float(2**53), -float(2**53)], [-(2**53), 2**53]),
+        (pd.Series([2**53 + 1, None]).dropna(), [2**53, 2**53 + 1]),
+        (pl.Series([float(2**53)]), [2**53, 1]),
+        (np.array([16777217], dtype=np.float32), [16777216, 16777217]),
+        (pd.Series([16777217], dtype="Float32"), [16777216, 16777217]),
+        (pd.Series(pd.Categorical(pd.Series([16777217], dtype="float32"))), [16777216, 16777217]),
+        (pl.Series([16777217.0], dtype=pl.Float32), [16777216, 16777217]),
+        (pa.array(np.array([16777217], dtype=np.float32)), [16777216, 16777217]),
+        (pa.array(np.array([16777217], dtype=np.float32)).dictionary_encode(), [16777216, 16777217]),
+        (np.array([2049], dtype=np.float16), [2048, 2049]),
+        (pa.array(np.array([2049], dtype=np.float16)), [2048, 2049]),
+        # What has no single value.
+        (np.array([(1,), (2,)], dtype=[("x", int)]), [1, 2]),
+        (np.ma.array([(1,), (2,)], dtype=[("x", int)]), [1, 2]),
+        (pl.Series([{"x": 1}, {"x": 2}]), [1, 2]),
+        (pa.array([[1], [2]]), [1, 2]),
+        # Which are texts, and which are not.
+        (np.array([b"1", b"2"]), ["1", "2"]),
+        (pa.array([b"1", b"2"]), ["1", "2"]),
+        (["1\0", "2"], ["1", "2"]),
+        ([np.str_("1\0"), "2"], ["1", "2"]),
+        (np.array([np.str_("1\0"), "2"], dtype=object), ["1", "2"]),
+        (pa.array(["1\0", "2"]), ["1", "2"]),
+    ],
+)
+def test_what_a_conversion_would_change_is_refused(column, labels):
+    with pytest.raises(DataError, match="'a'") as caught:
+        tally(column, labels)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.scalar("yes"),
+        pa.scalar(["yes", "no"]),
+        "yes",
+        b"\0\1",
+        bytearray(b"\0\1"),
+        {"yes", "no"},
+        {"yes": 1},
+        (x for x in YES),
+        pl.LazyFrame({"a": YES}),
+        pl.col("a"),
+        pl.DataFrame({"a": YES}),
+        pd.DataFrame({"a": YES}),
+        np.array("yes"),
+        xr.DataArray([[0, 1]]),
+        type("Broken", (), {"__len__": lambda self: 2, "__iter__": lambda self: 1 / 0})(),
+    ],
+    ids=lambda column: type(column).__name__,
+)
+def test_what_is_no_column(column):
+    with pytest.raises(DataError, match="'a' is not one-dimensional, or its values cannot be read") as caught:
+        tally(column, [0, 1])
+    assert caught.value.__context__ is None
+
+
+def test_an_array_that_only_numpy_can_read():
+    class Foreign:
+        ndim = 1
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array([1, 0, 1])
+
+    assert tally(Foreign(), [0, 1]) == [1, 2]
+
+
+def test_another_library_of_arrow_is_asked_for_values_and_not_for_an_array():
+    class Foreign:
+        """As PyArrow's chunks do, it says to NumPy that a null is the last entry of its dictionary."""
+
+        def __init__(self, values):
+            self.values = pa.array(values).dictionary_encode()
+
+        def __len__(self):
+            return len(self.values)
+
+        def __iter__(self):
+            return iter(self.values)
+
+        def __arrow_c_array__(self, requested_schema=None):
+            return self.values.__arrow_c_array__(requested_schema)
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array([value or "no" for value in self.values.to_pylist()])
+
+    assert tally(Foreign(["yes", "no", "no"])) == [1, 2, 0]
+    with pytest.raises(DataError, match="missing"):
+        tally(Foreign(["yes", "no", None]))
+
+
+def test_records_that_are_not_computed_yet():
+    lazy = pl.LazyFrame({"a": YES, "b": YES})
+    for call in (
+        lambda: count(lazy, ["a"], categories={"a": YES}),
+        lambda: pmd.naive_bayes(lazy, YES, categories={"a": YES, "class": YES}),
+        lambda: pmd.bayesian_network(lazy, {"a": []}, categories={"a": YES}),
+    ):
+        with pytest.raises(ArgumentError, match=r"got a LazyFrame.*collect\(\)"):
+            call()
+    np.testing.assert_array_equal(count(lazy.collect(), ["a"], categories={"a": YES}), [1, 1, 1])
+
+
+FRAMES = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "Arrow": pa.table,
+    "Arrow batch": pa.RecordBatch.from_pydict,
+    "xarray": lambda x: xr.Dataset({name: ("r", values) for name, values in x.items()}),
+    "records": lambda x: pd.DataFrame(x).to_records(index=False),
+}
+
+
+@pytest.mark.parametrize("engine", FRAMES)
+def test_every_frame_makes_the_same_table(engine):
+    """Oracle: a loop over the pairs."""
+    rng = np.random.default_rng(4)
+    values = {"a": rng.choice(YES, 200).tolist(), "b": rng.integers(4, size=200).tolist()}
+    found = count(FRAMES[engine](values), ["a", "b"], categories={"a": YES, "b": range(4)})
+    pairs = list(zip(values["a"], values["b"], strict=True))
+    assert found.tolist() == [[pairs.count((x, y)) for y in range(4)] for x in YES]
+
+
+def test_prediction_reads_values_too():
+    """A release of 0.1.0 gave the nulls of an Arrow dictionary a class."""
+    categories = {"a": YES, "class": ["u", "v"]}
+    records = {"a": YES * 20, "class": ["u", "v"] * 30}
+    release = pmd.sample(
+        pmd.ApproxDP(epsilon=9, delta=1e-6), pmd.naive_bayes(records, records["class"], categories=categories)
+    )
+    plain = pmd.predict_log_proba(release, {"a": ["no", "yes"]})
+    for engine in TEXTS.values():
+        np.testing.assert_array_equal(pmd.predict_log_proba(release, {"a": engine(["no", "yes"])}), plain)
+        with pytest.raises(DataError, match="'a'"):
+            pmd.predict_log_proba(release, {"a": engine(["no", None])})
+
+
+class Eye(enum.Enum):
+    BLUE = "blue"
+    GREEN = "green"
+
+
+class Text(enum.StrEnum):
+    BLUE = "blue"
+    GREEN = "green"
+
+
+def test_enums_can_be_categories():
+    assert tally([Eye.BLUE, Eye.BLUE, Eye.GREEN], Eye) == [2, 1]
+    with pytest.raises(DataError):
+        tally(["blue"], Eye)
+    assert tally(["blue", Text.GREEN, "blue"], Text) == [2, 1]
+    model = pmd.bayesian_network({"x": ["blue"]}, {"x": []}, categories={"x": Text})
+    assert [type(label) for label in model.coords["x"]] == [str, str]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)], "dates"),
+        ([np.datetime64(1, "ns"), np.datetime64(2, "ns")], "dates"),
+        ([pd.Timestamp(1), pd.Timestamp(2)], "dates"),
+        ([pd.Interval(0, 1), pd.Interval(1, 2)], "intervals"),
+        ([(0, 1), (1, 2)], "texts or numbers"),
+        ([np.zeros(2), np.ones(2)], "texts or numbers"),
+        ([Decimal("sNaN"), 1], "missing"),
+        ([pd.NaT, 1], "missing"),
+        (["a\0", "a"], "NUL"),
+        ([b"a\0", b"a"], "NUL"),
+        ([-0.0, 0.0], "differ"),
+        ([2, Decimal(2)], "differ"),
+    ],
+)
+def test_labels_that_engines_read_in_several_ways(labels, message):
+    with pytest.raises(ArgumentError, match=message):
+        tally([0, 1], labels)
+
+
+FROM_DATA = {
+    "Series": pd.Series(YES),
+    "Index": pd.Index(YES),
+    "unique": pd.Series(YES).astype("category").unique(),
+    "cat.categories": pd.Series(pd.Categorical(YES)).cat.categories,
+    "Categorical": pd.Categorical(YES),
+    "polars": pl.Series(YES).unique(maintain_order=True),
+    "polars categories": pl.Enum(YES).categories,
+    "Arrow": pa.array(YES).unique(),
+    "Arrow chunks": pa.chunked_array([YES]),
+    "dictionary": pa.array(YES).dictionary_encode().dictionary,
+}
+
+
+@pytest.mark.parametrize("kind", FROM_DATA)
+def test_categories_of_a_data_frame_warn(kind):
+    with pytest.warns(
+        CategoriesFromDataWarning, match=r"categories\['a'\] is a \w+\. .*write them as a list"
+    ) as caught:
+        found = count({"a": ["no"]}, ["a"], categories={"a": FROM_DATA[kind]})
+    assert found.sum() == 1
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "given", [YES, tuple(YES), np.array(YES), range(3), Text, dict.fromkeys(YES), xr.DataArray(YES)]
+)
+def test_other_categories_do_not(given):
+    first = next(iter(given))
+    count({"a": [first.item() if hasattr(first, "item") else first]}, ["a"], categories={"a": given})
+
+
+def test_there_is_one_warning_for_each_call():
+    records = pd.DataFrame({"a": YES, "b": YES})
+    categories = {"a": records["a"], "b": records["b"], "class": YES}
+    for _ in range(2):
+        with pytest.warns(CategoriesFromDataWarning, match=r"categories\['a'\] is a Series, as are 1 more") as caught:
+            pmd.naive_bayes(records, YES, categories=categories)
+        assert [str(one.category.__name__) for one in caught] == ["CategoriesFromDataWarning"]
+        assert caught[0].filename == __file__
+
+
+def test_indexes_that_differ_are_not_matched_by_position():
+    X = pd.DataFrame({"fur": ["yes", "no", "no"]}, index=[3, 1, 2])
+    y = pd.Series(["cat", "hen", "hen"], index=[1, 2, 3], name="class")
+    categories = {"fur": ["yes", "no"], "class": ["cat", "hen"]}
+    with pytest.raises(ArgumentError, match="have different indexes"):
+        pmd.naive_bayes(X, y, categories=categories)
+    with pytest.raises(ArgumentError, match="have different indexes"):
+        count({"fur": X["fur"], "class": y}, ["fur", "class"], categories=categories)
+    # The ways out that the message names, and those that are right as they are.
+    by_index = [[0, 1], [1, 1]]
+    by_position = [[1, 0], [0, 2]]
+    for features, classes, expected in [
+        (X, y.loc[X.index], by_index),
+        (X.reset_index(drop=True), y.reset_index(drop=True), by_position),
+        (X, y.to_numpy(), by_position),
+        (X, y.to_list(), by_position),
+        (pl.DataFrame({"fur": X["fur"].to_list()}), y, by_position),
+    ]:
+        pmd.naive_bayes(features, classes, categories=categories, target="class")
+        found = count({"fur": features["fur"], "class": classes}, ["fur", "class"], categories=categories)
+        assert found.tolist() == expected
+
+
+def test_only_pandas_has_indexes():
+    for column in (YES, tuple(YES), np.array(YES), pl.Series(YES), pa.array(YES), xr.DataArray(YES)):
+        assert index_of(column) is None
+    assert index_of(pd.Series(YES)) is not None
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_the_order_of_a_dictionary_does_not_matter(order):
+    dictionary = pa.array([YES[i] for i in order])
+    codes = [order.index(0)] * 3 + [order.index(1)] * 2
+    assert tally(pa.DictionaryArray.from_arrays(pa.array(codes), dictionary)) == [3, 2, 0]
+    # The dictionary itself may hold the null, which null_count does not see.
+    holed = pa.array([None if label == "no" else label for label in dictionary.to_pylist()])
+    hidden = pa.DictionaryArray.from_arrays(pa.array(codes), holed)
+    with pytest.raises(DataError, match="missing"):
+        tally(hidden)
+
+
+def test_values_are_those_of_python():
+    mixed = [np.int8(1), np.float32(0.5), np.str_("x"), pa.scalar(True), None]
+    assert [type(value) for value in values_of(mixed, "a")] == [int, float, np.str_, bool, type(None)]
+
+
+def test_no_engine_is_needed():
+    """Counting lists and arrays loads none of them."""
+    code = (
+        "import sys; import numpy as np; from pymc_dirdp.counting.tables import count\n"
+        "count({'a': [0, 1], 'b': np.ma.array([1, 0])}, ['a', 'b'], categories={'a': [0, 1], 'b': [0, 1]})\n"
+        "assert not {'pandas', 'polars', 'pyarrow', 'xarray'} & set(sys.modules)"
+    )
+    run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,674 @@
+"""The curator's diagnostics: closed forms, NUTS, ArviZ, and the mark that none of it may be published."""
+
+import copy
+import pickle
+import warnings
+
+import arviz as az
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+import xarray as xr
+from scipy import stats
+from scipy.special import digamma, gammaln, rel_entr
+
+import pymc_dirdp as pmd
+from pymc_dirdp.curator import posterior_tree
+from pymc_dirdp.curator.diagnostics import diagnose
+from pymc_dirdp.curator.laws import Law, simplex
+from pymc_dirdp.curator.leave_one_out import elpd
+from pymc_dirdp.curator.private_model import private_model
+from pymc_dirdp.curator.realised import realised_kl
+from pymc_dirdp.models.graph import PLAIN, evaluate
+from pymc_dirdp.models.observations import read_counts
+
+HAIR = np.array([108, 286, 71, 127])  # Snee (1974)
+TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+RNG = np.random.default_rng(4)
+N = 90
+A = RNG.integers(0, 3, N)
+B = (RNG.random(N) < 0.2 + 0.3 * A).astype(int)
+C = (A + B + RNG.integers(0, 2, N)) % 4
+POSTERIORS = ["non_private", "private", "nuts"]
+
+
+def hair_model(counts=HAIR, prior=(1, 1, 1, 1)):
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        p = pm.Dirichlet("p", a=list(prior), dims="hair")
+        pm.Multinomial("students", n=int(sum(counts)), p=p, observed=counts, dims="hair")
+        pm.Deterministic("odds", p / (1 - p), dims="hair")
+    return model
+
+
+def admissions_model():
+    with pm.Model(coords={"department": list("ABC")}) as model:
+        rate = pm.Beta("rate", 1, 2, dims="department")
+        pm.Binomial("admitted", n=[933, 585, 918], p=rate, observed=[601, 370, 322], dims="department")
+    return model
+
+
+def network():
+    """Every kind of single record, and rows that the records' parents decide."""
+    with pm.Model(coords={"A": list("xyz"), "B": ["no", "yes"], "C": list("pqrs"), "record": np.arange(N)}) as model:
+        p_a = pm.Dirichlet("p_a", np.ones(3), dims="A")
+        p_b = pm.Beta("p_b", 1, 1, dims="A")
+        p_c = pm.Dirichlet("p_c", np.full((3, 2, 4), 0.5), dims=("A", "B", "C"))
+        a = pm.Categorical("a", p=p_a, observed=A, dims="record")
+        b = pm.Bernoulli("b", p=p_b[a], observed=B)
+        pm.Categorical("c", p=p_c[a, b], observed=C)
+        pm.Deterministic("lift", p_b[2] - p_b[0])
+    return model
+
+
+def integrated():
+    with pm.Model() as model:
+        pm.DirichletMultinomial("words", n=[9, 6], a=[1.0, 2.0, 1.0], observed=[[4, 3, 2], [0, 6, 0]])
+        pm.BetaBinomial("hits", n=[10, 20], alpha=1, beta=1, observed=[3, 18])
+    return model
+
+
+@pytest.fixture(scope="module")
+def hair():
+    model = hair_model()
+    release = pmd.sample(TARGET, model)
+    return model, release, diagnose(release, model, draws=500, tune=500, random_seed=1)
+
+
+@pytest.fixture(scope="module")
+def admissions():
+    model = admissions_model()
+    release = pmd.sample(TARGET, model, draws=3, adjacency="add-remove", n_records=2000)
+    return model, release, diagnose(release, model, draws=500, tune=500, random_seed=2)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    model = network()
+    release = pmd.sample(pmd.ApproxDP(epsilon=3, delta=1e-4), model, draws=2, unit=0)
+    return model, release, diagnose(release, model, draws=400, nuts=False, random_seed=3)
+
+
+def laws(model, release):
+    """By hand: the parameters of both laws of each table."""
+    found = {}
+    for table in pmd.tables(model):
+        x, group = read_counts(table, model), release["mechanism"][table.name]
+        found[table.name] = x + table.prior, float(group["r"]) * x + group["alpha"].values
+    return found
+
+
+def first(tree, name):
+    """Draws of a variable, one after the other."""
+    values = tree["posterior"][name].values
+    return values.reshape(-1, *values.shape[2:])
+
+
+@pytest.mark.parametrize("which", ["hair", "admissions", "whole"])
+def test_draws_are_those_of_the_closed_forms(which, request):
+    """Means and variances of SciPy, within six Monte Carlo errors."""
+    model, release, diagnosis = request.getfixturevalue(which)
+    for table in pmd.tables(model):
+        for name, u in zip(POSTERIORS[:2], laws(model, release)[table.name], strict=True):
+            drawn, total = first(diagnosis[name], table.name), u.sum(axis=-1, keepdims=True)
+            mean, variance = u / total, u * (total - u) / total**2 / (total + 1)
+            if table.family == "beta":
+                mean, variance = mean[..., 0], variance[..., 0]
+            assert np.all(np.abs(drawn.mean(axis=0) - mean) < 6 * np.sqrt(variance / len(drawn)))
+            squares = (drawn - mean) ** 2
+            assert np.all(np.abs(squares.mean(axis=0) - variance) < 6 * squares.std(axis=0) / np.sqrt(len(drawn)))
+
+
+@pytest.mark.parametrize("which", ["hair", "admissions"])
+def test_nuts_finds_the_private_posterior(which, request):
+    model, release, diagnosis = request.getfixturevalue(which)
+    for table in pmd.tables(model):
+        _, u = laws(model, release)[table.name]
+        mean = u / u.sum(axis=-1, keepdims=True)
+        mean = mean[..., 0] if table.family == "beta" else mean
+        drawn = diagnosis["nuts/posterior"][table.name]
+        distance = (drawn.mean(["chain", "draw"]) - mean) / az.mcse(drawn, method="mean")
+        np.testing.assert_allclose(diagnosis["agreement"][table.name], distance)
+        assert np.all(np.abs(distance) < 6)
+        sd = np.sqrt(mean * (1 - mean) / (u.sum(axis=-1, keepdims=table.family == "dirichlet") + 1))
+        assert np.all(np.abs(drawn.std(["chain", "draw"]) - sd) < 6 * az.mcse(drawn, method="sd"))
+        # The same test sees it if the data counted half as much.
+        assert np.any(
+            np.abs(drawn.std(["chain", "draw"]) - halved(release, table, u)) > 6 * az.mcse(drawn, method="sd")
+        )
+
+
+def halved(release, table, u):
+    """Standard deviations under half of r."""
+    v = (u + release["mechanism"][table.name]["alpha"].values) / 2
+    v0 = v.sum(axis=-1, keepdims=True)
+    sd = np.sqrt(v * (v0 - v) / v0**2 / (v0 + 1))
+    return sd[..., 0] if table.family == "beta" else sd
+
+
+def test_convergence_is_what_arviz_says(hair):
+    _, _, diagnosis = hair
+    convergence, nuts = diagnosis["convergence"].to_dataset(), diagnosis["nuts"]
+    assert set(convergence.data_vars) == {"p", "odds"}
+    summary = az.summary(nuts, round_to="none")
+    for diagnostic in ("ess_bulk", "ess_tail", "mcse_mean", "mcse_sd", "r_hat"):
+        flat = np.concatenate([convergence[name].sel(diagnostic=diagnostic).values for name in ("p", "odds")])
+        np.testing.assert_allclose(summary[diagnostic].astype(float), flat)
+    assert float(convergence["p"].sel(diagnostic="r_hat").max()) < 1.02
+    assert float(convergence["p"].sel(diagnostic="ess_bulk").min()) > 400
+
+
+def test_the_private_model_is_the_users_model_with_a_power(whole):
+    """Oracle: PyMC's own log-probability of the user's graph, which knows nothing of counts or rows."""
+    model, release, _ = whole
+    several = []
+    for table in pmd.tables(model):
+        group = release["mechanism"][table.name]
+        several.append(Law(table, None, read_counts(table, model), group["alpha"].values, float(group["r"])))
+    private = private_model(several)
+    start = model.initial_point()
+    points = [{name: value + RNG.normal(size=value.shape) for name, value in start.items()} for _ in range(3)]
+
+    def differences(of, variables, **options):
+        """Constants drop out. Compiled for Python, which takes no time."""
+        logp = of.compile_logp(vars=variables, mode=PLAIN, **options)
+        return np.diff([logp(point) for point in points])
+
+    tempered = sum(
+        law.power * differences(model, [model[one.name]]) for law in several for one in law.table.likelihoods
+    )
+    np.testing.assert_allclose(differences(private, private.potentials), tempered, rtol=1e-9)
+    # The prior, in the coordinates of the sampler.
+    ours = np.zeros(len(points))
+    for law in several:
+        rv = private[law.table.name]
+        backward = private.rvs_to_transforms[rv].backward
+        for i, point in enumerate(points):
+            value = evaluate(backward(pt.as_tensor(point[private.rvs_to_values[rv].name])))
+            ours[i] += law.log_prior(simplex(law.table, value)).sum()
+    np.testing.assert_allclose(differences(private, private.free_RVs, jacobian=True), np.diff(ours), rtol=1e-9)
+
+
+@pytest.mark.parametrize("which", ["hair", "admissions", "whole"])
+def test_log_likelihood_is_that_of_pymc_to_the_power_r(which, request):
+    model, release, diagnosis = request.getfixturevalue(which)
+    for name in POSTERIORS[:2]:
+        few = diagnosis[name]["posterior"].to_dataset().isel(chain=slice(1), draw=slice(20))
+        tree = xr.DataTree.from_dict({"/posterior": few[[table.name for table in pmd.tables(model)]]})
+        oracle = pm.compute_log_likelihood(
+            tree, model=model, progressbar=False, extend_inferencedata=False, compile_kwargs={"mode": PLAIN}
+        )
+        ours = diagnosis[name]["log_likelihood"]
+        for table in pmd.tables(model):
+            r = 1.0 if name == "non_private" else float(release["mechanism"][table.name]["r"])
+            for likelihood in table.likelihoods:
+                one = ours[likelihood.name].isel(chain=slice(1), draw=slice(20))
+                assert one.shape == oracle[likelihood.name].shape
+                # PyMC's number of arrangements of a Multinomial is in single precision, and the same for all draws.
+                relative = [value - value.isel(draw=0) for value in (one, r * oracle[likelihood.name])]
+                np.testing.assert_allclose(*relative, rtol=1e-9, atol=1e-9)
+                np.testing.assert_allclose(one, r * oracle[likelihood.name], rtol=1e-5)
+                assert ours.attrs[f"power_{likelihood.name}"] == r
+
+
+def test_log_likelihood_is_that_of_scipy(hair):
+    tree = hair[2]["non_private"]
+    oracle = stats.multinomial.logpmf(HAIR, 592, tree["posterior"]["p"].values)
+    np.testing.assert_allclose(tree["log_likelihood"]["students"], oracle, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.9, 1.2])
+def test_a_power_of_the_prior_is_a_multiple_of_its_counts(hair, scale):
+    """What the sensitivity to the prior is about: weights lead to the mean of another Dirichlet."""
+    model, release, diagnosis = hair
+    x, u = HAIR, laws(model, release)["p"][1]
+    tree = diagnosis["private"]
+    alpha = release["mechanism/p"]["alpha"].values
+    r = float(release["mechanism/p"]["r"])
+    for group, v in (("log_prior", r * x + scale * alpha), ("log_likelihood", scale * r * x + alpha)):
+        (log_density,) = tree[group].to_dataset().data_vars.values()
+        weights = np.exp((scale - 1) * (log_density - log_density.max())).values.ravel()
+        p = first(tree, "p")
+        error = np.sqrt((weights[:, None] ** 2 * (p - v / v.sum()) ** 2).sum(axis=0)) / weights.sum()
+        moved = np.average(p, axis=0, weights=weights)
+        assert np.all(np.abs(moved - v / v.sum()) < 6 * error)
+        assert np.any(np.abs(moved - u / u.sum()) > 6 * error) or np.allclose(u / u.sum(), v / v.sum(), atol=6 * error)
+
+
+def test_sensitivity_is_that_of_arviz(hair):
+    _, _, diagnosis = hair
+    group = diagnosis["sensitivity"].to_dataset()
+    assert list(group["posterior"].values) == POSTERIORS
+    for name in POSTERIORS:
+        table = az.psense_summary(diagnosis[name], var_names="p", round_to=10)
+        values = group["p"].sel(posterior=name)
+        np.testing.assert_allclose(table["prior"], values.sel(component="prior"), atol=1e-9)
+        np.testing.assert_allclose(table["likelihood"], values.sel(component="likelihood"), atol=1e-9)
+    # The mechanism adds to the prior and takes from the likelihood.
+    prior = group["p"].sel(component="prior")
+    assert np.all(prior.sel(posterior="private") > prior.sel(posterior="non_private"))
+
+
+@pytest.mark.parametrize("which", ["hair", "admissions", "whole"])
+def test_left_out_records_agree_with_the_closed_form(which, request):
+    """Oracle: leave each cell's record out by hand. ArviZ's importance sampling has to find it where k is good."""
+    model, release, diagnosis = request.getfixturevalue(which)
+    table_sums = diagnosis["elpd"].to_dataset()
+    for table in pmd.tables(model):
+        x, group = read_counts(table, model), release["mechanism"][table.name]
+        cells = diagnosis["elpd_by_cell"][table.name].to_dataset()
+        np.testing.assert_array_equal(cells["records"], x)
+        for name, r, alpha in (
+            ("non_private", 1.0, table.prior),
+            ("private", float(group["r"]), group["alpha"].values),
+        ):
+            by_hand = np.full(x.shape, np.nan)
+            for cell in np.ndindex(x.shape):
+                if x[cell]:
+                    less = x.copy()
+                    less[cell] -= 1
+                    u = (r * less + alpha)[cell[:-1]]
+                    by_hand[cell] = np.log(u[cell[-1]] / u.sum())
+            one = cells.sel(posterior=name)
+            np.testing.assert_allclose(one["elpd_exact"], by_hand, rtol=1e-12)
+            good = one["pareto_k"].values < 0.5
+            np.testing.assert_allclose(one["elpd"].values[good], by_hand[good], atol=0.1)
+            total = table_sums.sel(table=table.name, posterior=name)
+            assert float(total["elpd_exact"]) == pytest.approx(np.nansum(x * by_hand))
+            assert float(total["records"]) == x.sum()
+
+
+def test_single_records_give_what_arviz_gives(whole):
+    """Where an observation is a record and r is 1, `arviz.loo` of the tree says the same, with its standard error."""
+    _, _, diagnosis = whole
+    for table, name in (("p_a", "a"), ("p_b", "b")):
+        direct = az.loo(diagnosis["non_private"], var_name=name, reff=1.0)
+        ours = diagnosis["elpd"].to_dataset().sel(table=table, posterior="non_private")
+        assert float(ours["elpd"]) == pytest.approx(direct.elpd, abs=0.02)
+        assert float(ours["se"]) == pytest.approx(direct.se, rel=0.02)
+        assert float(ours["p"]) == pytest.approx(direct.p, rel=0.05)
+
+
+def test_posteriors_are_compared_by_records(hair):
+    _, _, diagnosis = hair
+    results = elpd(diagnosis)
+    assert list(results) == POSTERIORS
+    assert results["private"].n_data_points == 592
+    sums = diagnosis["elpd"].to_dataset().sel(table="p")
+    for name, result in results.items():
+        for what in ("elpd", "se", "p"):
+            assert getattr(result, what) == pytest.approx(float(sums[what].sel(posterior=name)))
+    assert set(az.compare(results).index) == set(POSTERIORS)
+    with pytest.raises(pmd.ArgumentError, match="elpd_by_cell"):
+        elpd(xr.DataTree())
+
+
+@pytest.mark.parametrize("which", ["hair", "admissions", "whole"])
+def test_realised_losses_are_the_formulas(which, request):
+    model, release, diagnosis = request.getfixturevalue(which)
+    realised = diagnosis["realised"].to_dataset()
+    for table in pmd.tables(model):
+        x, (u, v) = read_counts(table, model), laws(model, release)[table.name]
+        y = release["posterior"][table.name].values[0]
+        y = np.stack([y, 1 - y], axis=-1) if table.family == "beta" else y
+        sizes = x.sum(axis=-1)
+        with np.errstate(invalid="ignore"):
+            p = x / sizes[..., None]
+        rows = rel_entr(p, y).sum(axis=-1)
+        own = realised.sel(table=table.name)
+        by_size = np.nansum(rows * sizes, axis=tuple(range(1, rows.ndim))) / sizes.sum()
+        np.testing.assert_allclose(own["kl_release"], by_size)
+        np.testing.assert_allclose(diagnosis["realised_by_row"][table.name]["kl_release"], rows)
+        u0, v0 = u.sum(axis=-1), v.sum(axis=-1)
+        posterior = gammaln(u0) - gammaln(v0) + (gammaln(v) - gammaln(u)).sum(axis=-1)
+        posterior += ((u - v) * (digamma(u) - digamma(u0)[..., None])).sum(axis=-1)
+        np.testing.assert_allclose(diagnosis["realised_by_row"][table.name]["kl_posterior"], posterior, rtol=1e-8)
+        assert float(own["kl_posterior"]) == pytest.approx(posterior.sum(), rel=1e-8)
+        mean = realised_kl(x, release["mechanism"][table.name]["alpha"], float(release["mechanism"][table.name]["r"]))
+        assert float(own["kl_release_mean"]) == mean.value
+        for what in ("posterior", "estimate"):
+            ours = "kl_posterior_expected" if what == "posterior" else "kl_release_expected"
+            planned = release["utility"][f"expected_kl_{what}"].sel(table=table.name)
+            np.testing.assert_array_equal(own[ours], planned)
+
+
+def test_ranks_are_uniform_where_the_reference_is_the_truth():
+    """Draws of the private posterior among such draws, and data from the prior among data from the prior."""
+    model = hair_model()
+    with pytest.warns(pmd.SeededReleaseWarning):
+        release = pmd.sample(pmd.RenyiDP(order=4, epsilon=50), model, draws=400, random_seed=5)
+    realised = diagnose(release, model, draws=100, nuts=False, random_seed=6)["realised"]
+    assert stats.kstest(realised["kl_release_rank"].values[0], "uniform").pvalue > 1e-6
+    assert stats.spearmanr(realised["kl_release"].values[0], realised["kl_release_rank"].values[0]).statistic > 0.99
+    rng, losses, ranks = np.random.default_rng(7), [], []
+    for _ in range(20):
+        model = hair_model(rng.multinomial(300, rng.dirichlet([1, 1, 1, 1])))
+        release = pmd.sample(TARGET, model, strategy="temper")
+        realised = diagnose(release, model, draws=100, nuts=False, random_seed=rng)["realised"]
+        losses.append(realised["kl_posterior"].item())
+        ranks.append(realised["kl_posterior_rank"].item())
+    assert stats.kstest(ranks, "uniform").pvalue > 1e-6
+    # A greater loss ranks higher.
+    assert stats.spearmanr(losses, ranks).statistic > 0.9
+
+
+def test_everything_is_marked(hair, whole):
+    for _, _, diagnosis in (hair, whole):
+        for node in diagnosis.subtree:
+            assert node.attrs["confidential"].startswith("do not publish")
+            assert all(isinstance(value, str | int | float) for value in node.attrs.values())
+        for shown in (repr(diagnosis), str(diagnosis), diagnosis._repr_html_()):
+            assert "confidential" in shown
+            assert "do not publish" in shown
+        for name in POSTERIORS[:2]:
+            assert "do not publish" in repr(diagnosis[name])
+        assert "do not publish" in repr(diagnosis["private/posterior"].to_dataset())
+        # Taken out one by one they still say so, as text and as HTML.
+        for node in diagnosis.subtree:
+            for variable in node.data_vars.values():
+                assert "do not publish" in str(variable)
+                assert "do not publish" in variable._repr_html_()
+    assert "**Confidential**" in diagnose.__doc__
+
+
+def test_leave_one_out_results_say_that_they_are_confidential(hair):
+    """At 0.1.0 neither their print nor their attributes did."""
+    results = elpd(hair[2])
+    assert "do not publish" in repr(results)
+    for result in results.values():
+        for shown in (str(result), repr(result), f"{result}", result.confidential):
+            assert "do not publish" in shown
+        assert f"{result.elpd:.2f}" in str(result)
+        assert result.kind == "loo"
+        for pointwise in (result.elpd_i, result.pareto_k):
+            assert "do not publish" in repr(pointwise)
+        again = copy.deepcopy(result)
+        assert "do not publish" in str(again)
+        assert "do not publish" in str(pickle.loads(pickle.dumps(result)))
+
+
+def test_the_release_is_neither_changed_nor_marked(hair):
+    _, release, diagnosis = hair
+    assert "confidential" not in repr(release)
+    assert not any("confidential" in variable.attrs for variable in release["posterior"].data_vars.values())
+    xr.testing.assert_equal(release["posterior"].to_dataset(), diagnosis["release"].to_dataset())
+
+
+def test_groups_and_names_are_those_of_pymc(whole):
+    _, _, diagnosis = whole
+    assert "nuts" not in diagnosis.children
+    assert "convergence" not in diagnosis.children
+    for name in POSTERIORS[:2]:
+        tree = diagnosis[name]
+        assert set(tree.children) == {
+            "posterior", "prior", "log_prior", "log_likelihood", "observed_data", "posterior_predictive",
+        }  # fmt: skip
+        assert set(tree["posterior"].data_vars) == {"p_a", "p_b", "p_c", "lift"}
+        assert tree["posterior"]["p_c"].dims == ("chain", "draw", "A", "B", "C")
+        assert list(tree["posterior"]["C"].values) == list("pqrs")
+        np.testing.assert_allclose(
+            tree["posterior"]["lift"], tree["posterior"]["p_b"][..., 2] - tree["posterior"]["p_b"][..., 0]
+        )
+        np.testing.assert_array_equal(tree["observed_data"]["a"], A)
+        assert tree["log_likelihood"]["a"].dims == ("chain", "draw", "record")
+        assert tree["log_prior"]["p_c"].dims == ("chain", "draw", "A", "B")
+        assert tree["log_prior"]["p_b"].dims == ("chain", "draw", "A")
+
+
+def test_replicated_data_follow_the_draws(hair, admissions, whole):
+    """Given a draw, counts have its probabilities as means: residuals in standard errors, all draws together."""
+    students = hair[2]["private/posterior_predictive"]["students"].values
+    p = hair[2]["private/posterior"]["p"].values
+    z = (students - 592 * p) / np.sqrt(592 * p * (1 - p))
+    assert np.all(np.abs(z.mean(axis=(0, 1))) < 6 / np.sqrt(2000))
+    assert np.all(students.sum(axis=-1) == 592)
+    n = np.array([933, 585, 918])
+    admitted, rate = (
+        admissions[2]["private"][g][v].values for g, v in (("posterior_predictive", "admitted"), ("posterior", "rate"))
+    )
+    z = (admitted - n * rate) / np.sqrt(n * rate * (1 - rate))
+    assert np.all(np.abs(z.mean(axis=(0, 1))) < 6 / np.sqrt(2000))
+    tree = whole[2]["private"]
+    codes, p_c = tree["posterior_predictive"]["c"].values, tree["posterior"]["p_c"].values[:, :, A, B]
+    for category in range(4):
+        expected = p_c[..., category]
+        spread = np.sqrt((expected * (1 - expected)).sum())
+        assert abs(((codes == category) - expected).sum()) < 6 * spread
+
+
+def test_integrated_parameters_are_diagnosed_too():
+    model = integrated()
+    release = pmd.sample(pmd.ApproxDP(epsilon=2, delta=1e-5), model, contribution=1)
+    diagnosis = diagnose(release, model, draws=200, tune=200, chains=2, random_seed=8)
+    assert set(diagnosis["nuts/posterior"].data_vars) == {"words_p", "hits_p"}
+    # Given p, a count of the Dirichlet-multinomial is a Multinomial one.
+    tree = diagnosis["non_private"]
+    p, ours = first(tree, "words_p")[:10], tree["log_likelihood"]["words"].values.reshape(-1, 2)[:10]
+    oracle = [
+        [stats.multinomial(n, q).logpmf(x) for n, x, q in zip([9, 6], [[4, 3, 2], [0, 6, 0]], row, strict=True)]
+        for row in p
+    ]
+    np.testing.assert_allclose(ours, oracle)
+    hits, p = tree["log_likelihood"]["hits"].values, tree["posterior"]["hits_p"].values
+    np.testing.assert_allclose(hits, stats.binom([10, 20], p).logpmf([3, 18]))
+
+
+def test_a_call_inside_of_the_model_leaves_it_as_it_was():
+    with admissions_model() as model:
+        before = sorted(model.named_vars)
+        diagnose(pmd.sample(TARGET), draws=100, tune=50, chains=1)
+        assert sorted(model.named_vars) == before
+        assert not model.potentials
+
+
+def test_dims_may_have_the_names_of_results():
+    with pm.Model(coords={"p": list("ab"), "records": list("xyz")}) as model:
+        theta = pm.Dirichlet("theta", a=np.ones((2, 3)), dims=("p", "records"))
+        pm.Multinomial("n", n=[3, 4], p=theta, observed=[[1, 1, 1], [2, 2, 0]])
+    diagnosis = diagnose(pmd.sample(TARGET, model), model, draws=100, nuts=False)
+    assert diagnosis["private/posterior"]["theta"].dims == ("chain", "draw", "p", "records")
+    assert diagnosis["elpd_by_cell/theta"]["elpd"].dims == ("posterior", "p_labels", "records_labels")
+    assert diagnosis["realised_by_row/theta"]["kl_release"].dims == ("draw", "p_labels")
+
+
+def test_one_parameter_with_two_likelihoods():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Multinomial("x", n=6, p=p, observed=[1, 2, 3])
+        pm.Categorical("y", p=p, observed=[0, 0, 1])
+    diagnosis = diagnose(pmd.sample(TARGET, model, contribution=2), model, draws=200, nuts=False)
+    np.testing.assert_array_equal(diagnosis["elpd_by_cell/p"]["records"], [3, 3, 3])
+    assert set(diagnosis["private/log_likelihood"].data_vars) == {"x", "y"}
+    assert diagnosis["private/log_likelihood"]["y"].shape == (4, 200, 3)
+
+
+def test_too_many_observations_are_summed(monkeypatch, whole):
+    model, release, diagnosis = whole
+    monkeypatch.setattr(posterior_tree, "_MOST_VALUES", 1000)
+    short = diagnose(release, model, draws=400, nuts=False, random_seed=3)
+    for name in POSTERIORS[:2]:
+        assert "posterior_predictive" not in short[name].children
+        assert "summed" in short[name]["log_likelihood"].attrs
+        for observed, dim in (("a", "record"), ("b", "b_dim_0"), ("c", "c_dim_0")):
+            np.testing.assert_allclose(
+                short[name]["log_likelihood"][observed], diagnosis[name]["log_likelihood"][observed].sum(dim)
+            )
+    az.psense_summary(short["private"])
+
+
+def test_no_records_and_empty_cells():
+    model = hair_model([0, 0, 0, 0])
+    diagnosis = diagnose(pmd.sample(TARGET, model), model, draws=100, nuts=False)
+    assert np.isnan(diagnosis["realised"]["kl_release"].item())
+    assert diagnosis["realised"]["kl_posterior"].item() == pytest.approx(0, abs=1e-12)
+    assert float(abs(diagnosis["sensitivity"]["p"].sel(component="likelihood")).max()) == 0
+    assert float(diagnosis["elpd"]["elpd_exact"].max()) == 0
+    model = hair_model([5, 0, 0, 0], prior=(0.05, 0.05, 0.05, 0.05))
+    diagnosis = diagnose(pmd.sample(TARGET, model), model, draws=100, nuts=False)
+    for node in diagnosis.subtree:
+        if node.name in ("posterior", "log_prior", "log_likelihood"):
+            # The odds may be infinite, where p is 1 but for rounding.
+            assert all(np.all(np.isfinite(values)) for name, values in node.data_vars.items() if name != "odds")
+
+
+def test_a_saved_release_can_be_diagnosed(tmp_path):
+    model = hair_model()
+    release = pmd.sample(TARGET, model)
+    release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
+        back.load()
+    with model:
+        first, second = (diagnose(one, draws=100, nuts=False, random_seed=9) for one in (release, back))
+    xr.testing.assert_equal(first["realised"].to_dataset(), second["realised"].to_dataset())
+    assert {path.name for path in tmp_path.iterdir()} == {"release.nc"}
+
+
+def test_another_model_is_refused(hair):
+    _, release, _ = hair
+    with pytest.raises(pmd.ArgumentError, match="lacks the groups"):
+        diagnose(xr.DataTree(), hair_model())
+    with pytest.raises(pmd.ArgumentError, match="other tables"):
+        diagnose(release, admissions_model())
+    with pytest.raises(pmd.ArgumentError, match="another prior for 'p'"):
+        diagnose(release, hair_model(prior=(1, 1, 1, 2)))
+    with pytest.raises(pmd.ArgumentError, match="another number of records for 'p'") as caught:
+        diagnose(release, hair_model(HAIR + 1))
+    assert "596" not in str(caught.value)
+    with pytest.raises(pmd.ArgumentError, match="draws"):
+        diagnose(release, hair_model(), draws=10)
+    with pytest.raises(pmd.ArgumentError, match="model"):
+        diagnose(release)
+    other = release.copy()
+    other["mechanism/p"].attrs["mechanism"] = "LaplaceMechanism"
+    with pytest.raises(pmd.UnsupportedModelError, match="LaplaceMechanism"):
+        diagnose(other, hair_model())
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", [1, 1, 1, 1])
+        pm.Multinomial("pupils", n=592, p=p, observed=HAIR)
+    with pytest.raises(pmd.ArgumentError, match="by other variables"):
+        diagnose(release, model)
+
+
+def test_broken_promises_are_an_error_without_a_value():
+    model = hair_model()
+    release = pmd.sample(TARGET, model, min_count=50)
+    with pytest.raises(pmd.DataError) as caught:
+        diagnose(release, hair_model([49, 286, 71, 186]))
+    assert not any(str(count) in str(caught.value) for count in (49, 286, 186))
+
+
+STATISTICS = {
+    "summary": lambda tree: az.summary(tree),
+    "rhat": lambda tree: az.rhat(tree),
+    "ess": lambda tree: az.ess(tree),
+    "mcse": lambda tree: az.mcse(tree),
+    "rhat_nested": lambda tree: az.rhat_nested(tree, superchain_ids=[0, 0, 1, 1]),
+    "hdi": lambda tree: az.hdi(tree),
+    "eti": lambda tree: az.eti(tree),
+    "mean": lambda tree: az.mean(tree),
+    "median": lambda tree: az.median(tree),
+    "mode": lambda tree: az.mode(tree),
+    "std": lambda tree: az.std(tree),
+    "iqr": lambda tree: az.iqr(tree),
+    "mad": lambda tree: az.mad(tree),
+    "qds": lambda tree: az.qds(tree),
+    "kde": lambda tree: az.kde(tree),
+    "histogram": lambda tree: az.histogram(tree),
+    "extract": lambda tree: az.extract(tree),
+    "thin": lambda tree: az.thin(tree, factor=2),
+    "ci_in_rope": lambda tree: az.ci_in_rope(tree, rope=(0.1, 0.3)),
+    "bayes_factor": lambda tree: az.bayes_factor(tree, var_names="lift", ref_vals=0.4),
+    "loo": lambda tree: az.loo(tree, var_name="a"),
+    "loo_i": lambda tree: az.loo_i(0, tree, var_name="a"),
+    "loo_expectations": lambda tree: az.loo_expectations(tree, var_name="a"),
+    "loo_metrics": lambda tree: az.loo_metrics(tree, var_name="a"),
+    "loo_pit": lambda tree: az.loo_pit(tree, var_names="a"),
+    "loo_score": lambda tree: az.loo_score(tree, var_name="a"),
+    "metrics": lambda tree: az.metrics(tree, var_name="a"),
+    "psense": lambda tree: az.psense(tree),
+    "psense_summary": lambda tree: az.psense_summary(tree),
+}
+
+PLOTS = {
+    "plot_autocorr": {"var_names": "p_a"},
+    "plot_bf": {"var_names": "lift", "ref_val": 0.4},
+    "plot_convergence_dist": {},
+    "plot_dgof": {"var_names": "p_a"},
+    "plot_dgof_dist": {"var_names": "p_a"},
+    "plot_dist": {"var_names": "p_b"},
+    "plot_ess": {"var_names": "p_a"},
+    "plot_ess_evolution": {"var_names": "p_a"},
+    "plot_forest": {},
+    "plot_loo_pava": {"var_names": "b"},
+    "plot_loo_pit": {"var_names": "a"},
+    "plot_mcse": {"var_names": "p_a"},
+    "plot_pair": {"var_names": "p_a"},
+    "plot_pair_focus": {"var_names": "p_a", "focus_var": "lift"},
+    "plot_parallel": {"var_names": "p_a"},
+    "plot_ppc_dist": {"var_names": "c", "kind": "ecdf"},
+    "plot_ppc_pava": {"var_names": "b"},
+    "plot_ppc_pit": {"var_names": "c"},
+    "plot_ppc_rootogram": {"var_names": "c"},
+    "plot_ppc_tstat": {"var_names": "c"},
+    "plot_prior_posterior": {"var_names": "p_a"},
+    "plot_psense_dist": {"var_names": "p_a"},
+    "plot_psense_quantities": {"var_names": "p_a"},
+    "plot_rank": {"var_names": "p_a"},
+    "plot_rank_dist": {"var_names": "lift"},
+    "plot_ridge": {},
+    "plot_trace": {"var_names": "p_a"},
+    "plot_trace_dist": {"var_names": "lift"},
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_statistics_of_arviz(whole, name):
+    """Without a warning: warnings are errors here."""
+    for posterior in POSTERIORS[:2]:
+        assert STATISTICS[name](whole[2][posterior]) is not None
+
+
+@pytest.fixture
+def agg():
+    with mpl.rc_context({"figure.max_open_warning": 0}):
+        before = mpl.get_backend()
+        plt.switch_backend("agg")
+        yield
+        plt.close("all")
+        plt.switch_backend(before)
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_plots_of_arviz(whole, agg, name):
+    if not hasattr(az, name):
+        pytest.skip(f"this version of ArviZ has no {name}")
+    getattr(az, name)(whole[2]["private"], backend="matplotlib", **PLOTS[name])
+
+
+def test_plots_of_several_posteriors_and_of_the_sampler(hair, agg):
+    _, _, diagnosis = hair
+    several = {name: diagnosis[name] for name in POSTERIORS}
+    az.plot_forest(several, backend="matplotlib", combined=True)
+    az.plot_dist(several, backend="matplotlib", var_names="p")
+    az.plot_energy(diagnosis["nuts"], backend="matplotlib")
+    az.plot_trace(diagnosis["nuts"], backend="matplotlib", var_names="p")
+    az.plot_compare(az.compare(elpd(diagnosis)), backend="matplotlib")
+    az.plot_khat(elpd(diagnosis)["private"], backend="matplotlib")
+    az.bfmi(diagnosis["nuts"])
+    az.kl_divergence(diagnosis["private"], diagnosis["non_private"], var_names="p")
+    az.weight_predictions([diagnosis["non_private"], diagnosis["private"]], weights=[0.5, 0.5])
+
+
+def test_one_row_of_counts_is_one_observation_to_arviz(hair):
+    """Why there is a group `elpd`: to leave the only observation out is to leave all data out, and ArviZ warns."""
+    with (
+        pytest.warns(UserWarning, match="Estimated shape parameter"),
+        pytest.warns(UserWarning, match="double check the Observed RV"),
+    ):
+        result = az.loo(hair[2]["non_private"], pointwise=True)
+    assert result.n_data_points == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not elpd(hair[2])["private"].warning

@@ -1,0 +1,210 @@
+"""Naive Bayes and Bayesian networks: the models."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pymc_dirdp as pmd
+from pymc_dirdp.models.observations import read_counts, total_records
+from pymc_dirdp.networks import builders
+
+RNG = np.random.default_rng(5)
+N = 400
+CLASS = RNG.choice(["cat", "dog", "hen"], N, p=[0.5, 0.3, 0.2])
+FRAME = pd.DataFrame(
+    {
+        "class": CLASS,
+        "legs": np.where(CLASS == "hen", 2, 4),
+        "size": np.where(RNG.random(N) < np.where(CLASS == "dog", 0.8, 0.2), "large", "small"),
+    }
+)
+CATEGORIES = {"class": ["cat", "dog", "hen"], "legs": [2, 4], "size": ["small", "large", "huge"]}
+NETWORK = {"size": ["class", "legs"], "class": [], "legs": ["class"]}
+
+
+def naive(**options):
+    return pmd.naive_bayes(FRAME, FRAME["class"], categories=CATEGORIES, **options)
+
+
+def counts_of(model):
+    return {table.name: read_counts(table, model) for table in pmd.tables(model)}
+
+
+def test_naive_bayes_counts_features_given_the_class():
+    """Oracle: pandas.crosstab; the direction is Pr[feature | class] (ERRATA P1.2)."""
+    counts = counts_of(naive())
+    by_hand = pd.crosstab(FRAME["class"], FRAME["size"]).reindex(columns=CATEGORIES["size"], fill_value=0)
+    np.testing.assert_array_equal(counts["p_size"], by_hand)
+    np.testing.assert_array_equal(counts["p_class"], FRAME["class"].value_counts()[CATEGORIES["class"]])
+    assert counts["p_legs"].shape == (3, 2)
+    # Nobody is huge, and no cat has two legs: the cells are there all the same.
+    assert counts["p_size"][:, 2].sum() == 0
+
+
+def test_networks_hold_every_configuration_of_the_parents():
+    model = pmd.bayesian_network(FRAME, NETWORK, categories=CATEGORIES)
+    counts = counts_of(model)
+    assert counts["p_size"].shape == (3, 2, 3)
+    for (i, c), (j, n), (k, s) in itertools.product(*(enumerate(CATEGORIES[v]) for v in ("class", "legs", "size"))):
+        here = (FRAME["class"] == c) & (FRAME["legs"] == n) & (FRAME["size"] == s)
+        assert counts["p_size"][i, j, k] == here.sum()
+    table = next(table for table in pmd.tables(model) if table.name == "p_size")
+    assert table.dims == ("class", "legs", "size")
+
+
+@pytest.mark.parametrize(
+    "structure",
+    [
+        {name: tuple(parents) for name, parents in NETWORK.items()},
+        [("class", "size"), ("legs", "size"), ("class", "legs")],
+        SimpleNamespace(
+            nodes=["class", "legs", "size"], edges=[("class", "size"), ("legs", "size"), ("class", "legs")]
+        ),
+    ],
+)
+def test_structures_can_be_written_in_several_ways(structure):
+    expected = counts_of(pmd.bayesian_network(FRAME, NETWORK, categories=CATEGORIES))
+    found = counts_of(pmd.bayesian_network(FRAME, structure, categories=CATEGORIES))
+    assert {name: counts.tolist() for name, counts in found.items()} == {
+        name: counts.tolist() for name, counts in expected.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("structure", "message"),
+    [
+        ({"class": ["legs"], "legs": ["class"]}, "cycle: (class -> legs -> class|legs -> class -> legs)"),
+        ({"class": ["class"]}, "cycle: class -> class"),
+        ({"class": ["tail"]}, "no variable of the structure"),
+        ({"class": [], "legs": ["class", "class"]}, "a parent twice"),
+        ({"class": [], "tail": []}, r"categories\['tail'\]"),
+        ({"class": "legs", "legs": []}, "list of names"),
+        ({}, "at least one variable"),
+        (["class"], "parent, child"),
+        (["ab"], "parent, child"),
+        (None, "got a NoneType"),
+        ({"class": None}, "list of names"),
+        ({"class": [], "p_class": []}, "Rename"),
+    ],
+)
+def test_wrong_structures(structure, message):
+    with pytest.raises(pmd.ArgumentError, match=message):
+        pmd.bayesian_network(FRAME, structure, categories=CATEGORIES)
+
+
+def test_priors_by_variable():
+    model = pmd.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, alpha={"size": [1.0, 2.0, 3.0], "class": 0.5})
+    priors = {table.name: table.prior for table in pmd.tables(model)}
+    np.testing.assert_array_equal(priors["p_size"], np.broadcast_to([1.0, 2.0, 3.0], (3, 2, 3)))
+    np.testing.assert_array_equal(priors["p_class"], [0.5] * 3)
+    np.testing.assert_array_equal(priors["p_legs"], np.ones((3, 2)))
+    with pytest.raises(pmd.ArgumentError, match=r"alpha\['size'\] to broadcast"):
+        pmd.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, alpha={"size": [1.0, 2.0]})
+    with pytest.raises(pmd.ArgumentError, match="> 0"):
+        naive(alpha=0.0)
+
+
+def test_a_value_that_was_not_declared_stops_the_model():
+    with pytest.raises(pmd.DataError, match="'size'"):
+        pmd.naive_bayes(FRAME, CLASS, categories=CATEGORIES | {"size": ["small", "huge"]})
+    with pytest.raises(pmd.ArgumentError, match="target="):
+        pmd.naive_bayes(FRAME, CLASS, categories={"legs": [2, 4]})
+
+
+def test_large_counts_are_kept(monkeypatch):
+    """PyMC stores integer arrays in 32 bits, which 3e9 records of one value would pass."""
+    many = 3_000_000_001
+    monkeypatch.setattr(builders, "tabulate", lambda columns, shape: np.full(shape, many, dtype=np.int64))
+    model = naive()
+    for counts in counts_of(model).values():
+        np.testing.assert_array_equal(counts, np.full(counts.shape, float(many)))
+    assert {total_records(table, model) for table in pmd.tables(model) if table.name == "p_class"} == {3 * many}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("chain", "PyMC keeps"),
+        ("draw", "PyMC keeps"),
+        ("p_class", "'p_class' is a variable, and the name of a table of 'class'"),
+        ("n_class", "'n_class' is a variable, and the name of a table of 'class'"),
+        ("a/b", "without '/'"),
+        ("", "without '/'"),
+        ("..", "without '/'"),
+        ("a\\b", "without '/'"),
+        ("a\nb", "control characters"),
+        ("\x1b[2Ja", "control characters"),
+        ("a\0", "control characters"),
+        ("\ud800", "control characters"),
+        (1, "without '/'"),
+    ],
+)
+def test_names_that_a_model_cannot_hold(name, message):
+    with pytest.raises(pmd.ArgumentError, match=message):
+        pmd.naive_bayes({name: [0, 1]}, ["cat", "dog"], categories={"class": ["cat", "dog"], name: [0, 1]})
+
+
+@pytest.mark.parametrize(
+    "labels", [[1, "1"], ["a", 1], ["True", True], [(0, 1), (1, 2)], [(0,), (0, 1)], [2**64, 1], [1j, 2]]
+)
+def test_labels_that_coords_cannot_keep(labels):
+    """As coords 1 and "1" would be one text, and no record would be found in the release."""
+    with pytest.raises(pmd.ArgumentError, match=r"categories\['x'\] to be .*texts or"):
+        pmd.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
+
+
+@pytest.mark.parametrize("label", ["a\nb", "a\x1b[2J", "\ud800", "a\tb", "a\x9b"])
+def test_labels_that_a_terminal_obeys(label):
+    with pytest.raises(pmd.ArgumentError, match=r"categories\['x'\] to be without control characters"):
+        pmd.bayesian_network({"x": [label]}, {"x": []}, categories={"x": [label, "b"]})
+
+
+@pytest.mark.parametrize("labels", [[1, 2.5], [False, True], [0.5, 1.5], ["1", "2"], [2, 1]])
+def test_labels_that_coords_keep(labels):
+    model = pmd.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
+    assert list(model.coords["x"]) == labels
+
+
+def test_an_alpha_of_no_variable_is_a_slip():
+    with pytest.raises(pmd.ArgumentError, match="alpha has 'sise'"):
+        naive(alpha={"sise": 2.0})
+    with pytest.raises(pmd.ArgumentError, match=r"alpha\['class'\] to be numbers, got a str"):
+        naive(alpha="flat")
+
+
+def test_an_undirected_graph_has_no_parents():
+    graph = SimpleNamespace(nodes=["class", "legs"], edges=[("class", "legs")], is_directed=lambda: False)
+    with pytest.raises(pmd.ArgumentError, match="directed graph, got a SimpleNamespace"):
+        pmd.bayesian_network(FRAME, graph, categories=CATEGORIES)
+
+
+def test_tables_that_are_too_large_are_refused_before_a_record_is_read():
+    categories = {name: range(1000) for name in "abc"}
+    with pytest.raises(pmd.ArgumentError, match="a, b, c has 1000000000 cells"):
+        pmd.bayesian_network({}, {"a": [], "b": [], "c": ["a", "b"]}, categories=categories)
+
+
+def test_columns_of_another_length():
+    with pytest.raises(pmd.DataError, match="not of one length"):
+        pmd.naive_bayes(FRAME, CLASS[:-1], categories=CATEGORIES)
+
+
+def test_the_name_of_the_class():
+    named = CATEGORIES | {"kind": CATEGORIES["class"]}
+    del named["class"]
+    by_name = pmd.naive_bayes(FRAME, FRAME["class"].rename("kind"), categories=named)
+    by_target = pmd.naive_bayes(FRAME, CLASS.tolist(), categories=named, target="kind")
+    for model in (by_name, by_target):
+        np.testing.assert_array_equal(counts_of(model)["p_kind"], counts_of(naive())["p_class"])
+        assert model.named_vars_to_dims["p_size"] == ("kind", "size")
+
+
+def test_many_tables_are_built():
+    rng = np.random.default_rng(4)
+    records = {f"x{i}": rng.integers(10, size=1000) for i in range(64)}
+    categories = dict.fromkeys([*records, "class"], range(10))
+    model = pmd.naive_bayes(records, rng.integers(10, size=1000), categories=categories)
+    assert len(model.free_RVs) == 65

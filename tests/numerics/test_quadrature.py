@@ -1,0 +1,63 @@
+"""Gauss-Legendre rules on graded panels: exact for polynomials, and next to a pole."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.special import zeta
+
+from pymc_dirdp.numerics.quadrature import graded_breaks, integrate, integrate_panels, nodes
+
+BREAKS = np.array([-1.0, 0.2, 0.5, 3.0])
+
+
+@pytest.mark.parametrize("degree", [0, 1, 13, 27])
+def test_polynomials_up_to_degree_27_are_exact(degree):
+    powers = BREAKS ** (degree + 1) / (degree + 1)
+    np.testing.assert_allclose(integrate_panels(lambda x: x**degree, BREAKS), np.diff(powers), rtol=1e-13, atol=1e-16)
+    assert integrate(lambda x: x**degree, BREAKS) == pytest.approx(powers[-1] - powers[0], rel=1e-13)
+
+
+def test_degree_28_is_not():
+    """The rule has 14 nodes and no more: a test above that passes for any function would show nothing."""
+    one_panel = np.array([-1.0, 3.0])
+    assert integrate(lambda x: x**28, one_panel) != pytest.approx((3.0**29 + 1) / 29, rel=1e-13)
+
+
+def test_the_function_is_called_once_with_a_row_for_each_panel():
+    shapes = []
+    integrate(lambda x: shapes.append(x.shape) or x, BREAKS)
+    assert shapes == [(3, 14)]
+
+
+def test_nodes_and_weights_are_those_of_the_integral():
+    points, weights = nodes(BREAKS)
+    assert points.shape == weights.shape == (3 * 14,)
+    assert np.all(np.diff(points) > 0)
+    assert np.all(weights > 0)
+    assert np.exp(points) @ weights == pytest.approx(integrate(np.exp, BREAKS), rel=1e-15)
+    assert np.exp(points) @ weights == pytest.approx(math.exp(3) - math.exp(-1), rel=1e-14)
+
+
+@pytest.mark.parametrize("gap", [1e-150, 1e-8, 0.3, 1.0, 1e6])
+@pytest.mark.parametrize("length", [1e-200, 1e-9, 0.3, 1.0, 1e5])
+def test_panels_are_no_longer_than_their_distance_from_the_singularity(gap, length):
+    breaks = graded_breaks(gap, length)
+    assert breaks[0] == 0
+    assert breaks[-1] == length
+    assert np.all(np.diff(breaks) > 0)
+    assert np.all(np.diff(breaks) <= (gap + breaks[:-1]) * (1 + 1e-12))
+    # And not many more than that takes: each panel is at least about half as long.
+    assert len(breaks) - 1 <= 1 + math.log2(1 + length / gap)
+
+
+@pytest.mark.parametrize("gap", [1e-8, 1e-3, 1.0, 50.0])
+@pytest.mark.parametrize("length", [1e-6, 1.0, 1e4])
+def test_poles_at_the_gap_keep_thirteen_digits(gap, length):
+    """Oracles: the logarithm, and digamma with 60 digits for the pole that the curves have."""
+    breaks = graded_breaks(gap, length)
+    assert integrate(lambda x: 1 / (gap + x), breaks) == pytest.approx(math.log1p(length / gap), rel=1e-13)
+    with mp.workdps(60):
+        exact = float(mp.psi(0, mp.mpf(gap) + mp.mpf(length)) - mp.psi(0, mp.mpf(gap)))
+    assert integrate(lambda x: zeta(2.0, gap + x), breaks) == pytest.approx(exact, rel=1e-13)

@@ -1,0 +1,101 @@
+"""Roots end on the safe side, from either end."""
+
+import math
+
+import pytest
+
+from pymc_dirdp.numerics.roots import largest_safe, least_epsilon, log_excess, safe_root
+
+
+@pytest.mark.parametrize(("safe", "unsafe"), [(1e-3, 10.0), (10.0, 1e-3)])
+@pytest.mark.parametrize("root", [0.002, 0.7, math.pi, 9.99])
+@pytest.mark.parametrize("steep", [1e-3, 1.0, 1e6])
+def test_ends_on_the_safe_side_and_close(safe, unsafe, root, steep):
+    sign = 1 if safe < unsafe else -1
+    found = safe_root(lambda x: sign * steep * (x - root), safe=safe, unsafe=unsafe)
+    assert sign * (found - root) <= 0
+    assert found == pytest.approx(root, rel=1e-10)
+
+
+def test_a_jump_to_infinity_is_no_obstacle():
+    found = safe_root(lambda x: -1.0 if x <= 2 else math.inf, safe=1.0, unsafe=5.0)
+    assert 2 * (1 - 1e-9) < found <= 2
+
+
+def test_a_loose_tolerance_is_safe_too():
+    evaluations = []
+
+    def excess(x):
+        evaluations.append(x)
+        return x - 0.7
+
+    found = safe_root(excess, safe=0.1, unsafe=3.0, rtol=1e-3)
+    assert 0.7 * (1 - 0.05) < found <= 0.7
+    assert len(evaluations) < 20
+
+
+@pytest.mark.parametrize(
+    ("loss", "allowed"), [(1.0, 1.0), (0.0, 1e-300), (1.0, 1.0 + 2**-52), (0.1 + 0.2, 0.3 + 2**-52)]
+)
+def test_the_sign_of_the_excess_is_the_comparison(loss, allowed):
+    assert (log_excess(loss, allowed) <= 0) == (loss <= allowed)
+    assert log_excess(math.nextafter(allowed, math.inf), allowed) > 0
+
+
+def test_least_epsilon_of_a_known_curve():
+    epsilon = least_epsilon(lambda e: math.exp(-3 * e), 1e-6)
+    assert math.exp(-3 * epsilon) <= 1e-6
+    assert epsilon == pytest.approx(math.log(1e6) / 3, rel=1e-9)
+    assert least_epsilon(lambda e: 1e-7, 1e-6) == 0.0
+
+
+@pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-250])
+@pytest.mark.parametrize("scale", [1e-5, 1.0, 1e4])
+def test_least_epsilon_at_every_scale(delta, scale):
+    def curve(epsilon):
+        return 0.9 * math.exp(-scale * epsilon)
+
+    epsilon = least_epsilon(curve, delta)
+    assert curve(epsilon) <= delta < curve(epsilon * (1 - 1e-8))
+
+
+def test_least_epsilon_of_a_curve_that_falls_to_zero_in_a_jump():
+    epsilon = least_epsilon(lambda e: 0.1 if e < 0.25 else 0.0, 1e-3)
+    assert 0.25 <= epsilon < 0.25 * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("root", [1e-9, 0.4, 1.0, 3.7, 1e12])
+def test_largest_safe_needs_no_bracket(root):
+    found = largest_safe(lambda x: x - root)
+    assert found <= root
+    assert found == pytest.approx(root, rel=1e-10)
+
+
+@pytest.mark.parametrize(("safe", "unsafe"), [(1.0, 5.0), (5.0, 1.0)])
+def test_ends_that_are_at_the_root_give_the_safe_one(safe, unsafe):
+    """Rounding may have put the bracket there; nothing is assumed, and the promise is not stretched."""
+    assert safe_root(lambda x: -1.0, safe=safe, unsafe=unsafe) == safe
+    assert safe_root(lambda x: 1.0, safe=safe, unsafe=unsafe) == safe
+    assert safe_root(lambda x: -1.0 if x == safe else math.inf, safe=safe, unsafe=unsafe) == pytest.approx(safe)
+
+
+@pytest.mark.parametrize(("safe", "unsafe"), [(1e-3, 10.0), (10.0, 1e-3)])
+def test_what_is_returned_was_evaluated(safe, unsafe):
+    """Also for a promise that holds and breaks again by rounding, close to its root."""
+    seen = {}
+    sign = 1 if safe < unsafe else -1
+
+    def excess(x):
+        seen[x] = sign * (x - 0.7) + 1e-10 * math.sin(1e13 * x)
+        return seen[x]
+
+    found = safe_root(excess, safe=safe, unsafe=unsafe)
+    assert seen[found] <= 0
+    assert found == pytest.approx(0.7, rel=1e-6)
+
+
+def test_excess_is_the_log_of_the_ratio():
+    assert log_excess(3.0, 0.5) == pytest.approx(math.log(6))
+    assert log_excess(1e-300, 1e300) == pytest.approx(math.log(1e-300) - math.log(1e300))
+    assert log_excess(0.0, 1.0) == -math.inf
+    assert log_excess(math.inf, 1.0) == math.inf

@@ -1,0 +1,137 @@
+"""Calibration keeps the guarantee, wastes nothing, and says why where it cannot."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pymc_dirdp import (
+    ApproxDP,
+    ArgumentError,
+    DirdpError,
+    DirichletMechanism,
+    PureDP,
+    RenyiDP,
+    TruncatedCDP,
+    UnattainableError,
+    ZeroCDP,
+    calibrate,
+)
+from pymc_dirdp.utility.expected_kl import PriorExpectedKL
+
+TARGETS = [
+    ApproxDP(epsilon=1.0, delta=1e-6),
+    ApproxDP(epsilon=0.0, delta=1e-2),
+    RenyiDP(order=5, epsilon=0.1),
+    RenyiDP(order=1, epsilon=0.2),
+    TruncatedCDP(rho=0.01, omega=20),
+]
+PRIORS = [np.ones(4), np.array([0.5, 2.0, 3.0]), np.full((3, 2), 0.01), np.full(5, 300.0)]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("prior", PRIORS, ids=["flat", "uneven", "sparse", "large"])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    ("strategy", "objective"),
+    [("optimal", "posterior"), ("optimal", "estimate"), ("temper", "posterior"), ("inflate", "posterior")],
+)
+@pytest.mark.parametrize("min_count", [0.0, 3.0])
+def test_calibration_is_safe_and_tight(target, prior, adjacency, strategy, objective, min_count):
+    setting = {"adjacency": adjacency, "min_count": min_count}
+    mechanism = calibrate(target, prior=prior, n_records=300, strategy=strategy, objective=objective, **setting)
+    assert mechanism.satisfies(target)
+    np.testing.assert_allclose(mechanism.alpha - prior, (mechanism.alpha - prior).flat[0], atol=1e-9 * prior.max())
+    untouched = mechanism.r == 1 and np.array_equal(mechanism.alpha, prior)
+    if not untouched:
+        assert not DirichletMechanism(mechanism.alpha, mechanism.r * (1 + 1e-9), **setting).satisfies(target)
+
+
+@pytest.mark.parametrize("objective", ["posterior", "estimate"])
+@pytest.mark.parametrize("target", TARGETS[:3], ids=str)
+def test_optimal_beats_every_point_of_a_fine_grid(target, objective):
+    prior, n = np.array([1.0, 2.0, 0.5]), 400
+    loss = getattr(PriorExpectedKL(prior, n), objective)
+    best = calibrate(target, prior=prior, n_records=n, objective=objective)
+    reached = loss(best.r, float((best.alpha - prior)[0]))
+    for s in [0.0, *np.geomspace(1e-3, 1e3, 150)]:
+        # Independent of the calibration's own root: tempering with the inflated prior.
+        r = calibrate(target, prior=prior + s, strategy="temper").r
+        r = min(r, 1.0) if objective == "posterior" else r
+        assert reached <= loss(r, s) * (1 + 1e-6)
+
+
+def test_a_loose_guarantee_returns_the_posterior_unchanged():
+    mechanism = calibrate(RenyiDP(order=1.5, epsilon=50), prior=[1, 2, 3], n_records=10)
+    assert mechanism.r == 1.0
+    np.testing.assert_array_equal(mechanism.alpha, [1, 2, 3])
+
+
+def test_algorithm_1_is_p1s():
+    target = RenyiDP(order=3, epsilon=0.2)
+    mechanism = calibrate(target, prior=[7, 7], strategy="algorithm-1")
+    np.testing.assert_allclose(mechanism.alpha, 1 + 8 * mechanism.r)
+    assert mechanism.satisfies(target)
+    # P1's setters used alpha = prior + (order - 1) r: that breaks the promise, and the exact curve sees it.
+    assert not DirichletMechanism(np.full(2, 1 + 2 * mechanism.r), mechanism.r).satisfies(target)
+    with pytest.raises(UnattainableError, match="RenyiDP targets"):
+        calibrate(TARGETS[0], prior=[1, 1], strategy="algorithm-1")
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        (PureDP(epsilon=1), "loss is unbounded"),
+        (ZeroCDP(rho=1), "omega must be finite"),
+        (TruncatedCDP(rho=1, omega=math.inf), "omega must be finite"),
+    ],
+)
+def test_what_no_dirichlet_mechanism_keeps_is_refused_with_the_reason(target, reason):
+    with pytest.raises(UnattainableError, match=reason):
+        calibrate(target, prior=[1, 1], n_records=5)
+    assert not DirichletMechanism([100, 100], 1e-6).satisfies(target)
+
+
+def test_bad_arguments():
+    target = TARGETS[0]
+    with pytest.raises(ArgumentError, match="n_records="):
+        calibrate(target, prior=[1, 1])
+    with pytest.raises(ArgumentError, match="Did you mean 'inflate'"):
+        calibrate(target, prior=[1, 1], n_records=5, strategy="inflated")
+    with pytest.raises(ArgumentError, match="Did you mean 'add-remove'"):
+        calibrate(target, prior=[1, 1], n_records=5, adjacency="add_remove")
+    with pytest.raises(ArgumentError, match="two categories"):
+        calibrate(target, prior=[1], n_records=5)
+    with pytest.raises(ArgumentError, match="n_records=0"):
+        calibrate(target, prior=[1, 1], n_records=0, objective="estimate")
+    for prior in ([0, 1], [-1, 1], [np.nan, 1], [np.inf, 1]):
+        with pytest.raises(ArgumentError, match="prior"):
+            calibrate(target, prior=prior, n_records=5)
+
+
+positive = st.floats(1e-4, 1e3)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    target=st.one_of(
+        st.builds(ApproxDP, epsilon=st.floats(0, 20), delta=st.floats(1e-15, 0.9)),
+        st.builds(RenyiDP, order=st.floats(1, 500), epsilon=positive),
+        st.builds(TruncatedCDP, rho=positive, omega=st.floats(1.001, 500)),
+    ),
+    prior=st.lists(st.floats(1e-2, 1e3), min_size=2, max_size=4),
+    strategy=st.sampled_from(["temper", "inflate", "optimal"]),
+    adjacency=st.sampled_from(["replace-one", "add-remove"]),
+    min_count=st.sampled_from([0.0, 1.0]),
+)
+def test_no_target_gives_an_unsafe_mechanism_or_a_foreign_error(target, prior, strategy, adjacency, min_count):
+    try:
+        mechanism = calibrate(
+            target, prior=prior, n_records=50, strategy=strategy, adjacency=adjacency, min_count=min_count
+        )
+    except DirdpError:
+        return
+    assert mechanism.satisfies(target)
+    assert np.all(np.isfinite(mechanism.alpha))

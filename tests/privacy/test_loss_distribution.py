@@ -1,0 +1,154 @@
+"""Privacy losses on a grid, against exact curves, direct convolution and another library."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
+from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
+
+PAIRS = [
+    ReplaceOnePair(1.0, 1.0, 0.3),
+    ReplaceOnePair(0.4, 3.0, 0.1),
+    AddRemovePair(2.0, 0.5),
+    AddRemovePair(0.3, 0.02),
+]
+
+
+def on_grid(pair, step, points):
+    there, back = pair.hockey_sticks(step, points)
+    return discretised(step, there, back), discretised(step, back, there)
+
+
+def direct(loss, epsilon):
+    """The hockey-stick divergence of a discrete loss, by its definition."""
+    above = loss.losses > epsilon
+    return loss.infinite + loss.masses[above] @ -np.expm1(epsilon - loss.losses[above])
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_masses_are_probabilities_under_both_laws(pair):
+    loss, _ = on_grid(pair, 0.02, 2000)
+    assert np.all(loss.masses >= 0)
+    assert loss.masses.sum() + loss.infinite == pytest.approx(1, abs=1e-12)
+    # The second law gives exp(-loss) times as much; it may have a little where the first has nothing.
+    assert loss.masses @ np.exp(-loss.losses) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("epsilon", [0.0, 0.013, 0.4, 1.017, 3.0])
+def test_the_grid_is_never_below_the_curve_and_touches_it(pair, epsilon):
+    loss, _ = on_grid(pair, 0.02, 2000)
+    exact = pair.delta(epsilon)
+    assert direct(loss, epsilon) >= exact
+    on = round(epsilon / 0.02) * 0.02
+    assert direct(loss, on) == pytest.approx(pair.delta(on), rel=1e-8, abs=2 * loss.infinite)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("epsilon", [-2.0, -0.5, -0.02])
+def test_below_zero_the_curve_is_that_of_the_other_direction(pair, epsilon):
+    """delta(eps) = 1 - exp(eps) + exp(eps) delta'(-eps), which brute force over the densities confirms."""
+    loss, _ = on_grid(pair, 0.02, 2000)
+    _, back = pair.hockey_sticks(0.02, 2000)
+    expected = -math.expm1(epsilon) + math.exp(epsilon) * back[round(-epsilon / 0.02)]
+    assert direct(loss, epsilon) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("removing", [True, False])
+def test_hockey_sticks_of_adding_and_removing_by_quadrature(removing):
+    """Oracle: the integral of (p - exp(eps) q)+ over log G, split where the integrand vanishes."""
+    pair = AddRemovePair(0.7, 0.4)
+    step = 0.25
+    curve = pair.hockey_sticks(step, 9)[0 if removing else 1]
+    first, second = (0.7, 1.1) if removing else (1.1, 0.7)
+
+    def density(a, v):
+        return math.exp(a * v - math.exp(v) - math.lgamma(a))
+
+    for i, value in enumerate(curve):
+        epsilon = i * step
+        # log p - log q is linear in v.
+        zero = (epsilon + math.lgamma(first) - math.lgamma(second)) / (first - second)
+        low, high = (-90.0, zero) if removing else (zero, 7.0)
+        exact, _ = integrate.quad(
+            lambda v, e=epsilon: density(first, v) - math.exp(e) * density(second, v),
+            low,
+            high,
+            limit=200,
+            epsabs=1e-13,
+        )
+        assert value == pytest.approx(exact, rel=1e-7, abs=1e-11)
+
+
+def test_infinite_losses_of_copies_add_up():
+    curve = np.linspace(0.3, 0.1, 20)
+    loss = discretised(0.1, curve, curve)
+    assert loss.infinite == pytest.approx(0.1)
+    assert ComposedLoss([(loss, 3)]).infinite == pytest.approx(1 - 0.9**3)
+    assert ComposedLoss([(loss, 3)]).delta(50.0) == pytest.approx(1 - 0.9**3)
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.7, 2.0, 4.0])
+def test_the_transform_is_a_convolution(epsilon):
+    """Oracle: np.convolve, without tilt, window or transform."""
+    first, _ = on_grid(ReplaceOnePair(1.0, 1.0, 0.3), 0.05, 900)
+    second, _ = on_grid(ReplaceOnePair(0.4, 3.0, 0.1), 0.05, 900)
+    masses = np.convolve(np.convolve(first.masses, second.masses), second.masses)
+    n = len(masses) // 2
+    losses = 0.05 * np.arange(-n, n + 1)
+    above = losses > epsilon
+    expected = masses[above] @ -np.expm1(epsilon - losses[above])
+    composed = ComposedLoss([(first, 1), (second, 2)])
+    # From above, by no more than the accounted rounding.
+    assert expected <= composed.delta(epsilon) * (1 + 1e-12)
+    assert composed.delta(epsilon) == pytest.approx(expected + composed.infinite, rel=1e-8)
+
+
+def test_rounding_stays_small_where_delta_is_tiny():
+    """Oracle: two-fold composition as an integral over one loss, to a relative 1e-9 at delta of 1e-15."""
+    pair = ReplaceOnePair(50.0, 50.0, 0.5)
+    composition = Composition(((DirichletMechanism([50.0, 50.0], 0.5), 2),))
+    a, b, r = 50.5, 50.0, 0.5
+    epsilon = 1.1
+
+    def density(v):
+        return math.exp(stats.beta.logpdf(1 / (1 + math.exp(-v)), a, b)) / (2 + 2 * math.cosh(v))
+
+    def other(e):
+        return pair.delta(e) if e >= 0 else -math.expm1(e) + math.exp(e) * pair.delta(-e)
+
+    exact, _ = integrate.quad(lambda v: density(v) * other(epsilon - r * v), -4, 6, limit=400, epsabs=0, epsrel=1e-9)
+    assert 1e-16 < exact < 1e-12
+    assert exact <= composition.delta(epsilon) <= exact * 1.05
+
+
+@pytest.mark.parametrize(
+    "pair", [ReplaceOnePair(1.0, 1.0, 1e-6), ReplaceOnePair(0.01, 1e5, 1e-5), AddRemovePair(2.0, 1e-6)]
+)
+def test_the_grid_is_as_accurate_as_the_curve_where_tails_cancel(pair):
+    """Differences of tails would have lost all their digits here."""
+    spread = math.sqrt(2 * pair.renyi(1.0))
+    there, back = pair.hockey_sticks(spread / 8, 60)
+    exact = np.array([pair.delta(i * spread / 8) for i in range(60)])
+    np.testing.assert_allclose(np.maximum(there, back), exact, rtol=1e-10)
+
+
+@pytest.mark.parametrize("times", [3, 24, 300])
+def test_many_large_tables_compose_like_gaussian_noise(times):
+    """With alpha = 1e8 the loss is Gaussian: mu = r sqrt(2 / alpha), and sqrt(times) of that composed."""
+    r = 2000.0 / math.sqrt(times)
+    composition = Composition(((DirichletMechanism([1e8, 1e8], r), times),))
+    mu = 2000.0 * math.sqrt(2 / 1e8)
+    for epsilon in (0.0, 0.3, 1.0):
+        exact = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+        assert composition.delta(epsilon) == pytest.approx(exact, rel=0.01)
+
+
+def test_a_loss_of_which_nothing_is_finite_bounds_nothing():
+    lost = LossDistribution(0.1, np.zeros(5), 0.3)
+    assert ComposedLoss(((lost, 2),)).delta(1.0) == 1.0

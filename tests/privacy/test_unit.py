@@ -1,0 +1,426 @@
+"""What one person can change: blocks, partitions, conditions, and the figures that the documentation prints."""
+
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import digamma, gammaln
+
+from pymc_dirdp import ApproxDP, DirichletMechanism, RenyiDP, TruncatedCDP, calibrate
+from pymc_dirdp.privacy.across import AcrossGroups
+from pymc_dirdp.privacy.composition import Composition, Parallel
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.dominating_pairs import AddingPair, AddRemovePair, ReplaceOnePair
+from pymc_dirdp.privacy.several_records import SpreadRecords, gains, lie_in_one_cell, partitions
+from pymc_dirdp.privacy.unit import dominating_pair, personal_cells
+from pymc_dirdp.published.privacy import p1_theorem_1
+
+EACH = Contribution(1, ("each",))
+
+
+def pair(alpha, r, contribution=1, adjacency="replace-one", min_count=0.0):
+    return dominating_pair(np.array(alpha, dtype=float), r, adjacency, min_count, contribution)
+
+
+# Which cells matter.
+
+
+def test_blocks_of_equal_cells_are_one_pair_counted():
+    table = np.ones((10, 3))
+    assert pair(table, 0.1, EACH) == Composition(((ReplaceOnePair(1.0, 1.0, 0.1), 10),))
+    assert pair(table, 0.1) == pair(table, 0.1, Contribution(1, ("any",))) == ReplaceOnePair(1.0, 1.0, 0.1)
+    assert pair(table, 0.1, Contribution(1, ("own",))) == ReplaceOnePair(1.0, 1.0, 0.1)
+    assert pair(table, 0.1, 10) == ReplaceOnePair(1.0, 1.0, 1.0)
+
+
+def test_every_block_has_its_own_smallest_cells():
+    table = [[1.0, 5.0, 2.0], [3.0, 0.7, 9.0]]
+    both = Composition(((ReplaceOnePair(0.7, 3.0, 0.1), 1), (ReplaceOnePair(1.0, 2.0, 0.1), 1)))
+    assert pair(table, 0.1, EACH) == both
+    assert pair(table, 0.1, 2) == ReplaceOnePair(0.7, 1.0, 0.2)
+    own = pair(table, 0.1, Contribution(3, ("own",)))
+    assert own == Parallel((ReplaceOnePair(0.7, 3.0, 0.1 * 3), ReplaceOnePair(1.0, 2.0, 0.1 * 3)))
+    raised = pair(table, 0.1, EACH, "add-remove", min_count=2.0)
+    assert raised == Composition(((AddRemovePair(0.7 + 0.2, 0.1), 1), (AddRemovePair(1.0 + 0.2, 0.1), 1)))
+
+
+def test_axes_of_three_kinds():
+    """Axes (own, each, any, categories): a person's block is an entry of the first two."""
+    rng = np.random.default_rng(4)
+    alpha = 1 + rng.random((3, 2, 4, 3))
+    curves = pair(alpha, 0.2, Contribution(2, ("own", "each", "any")))
+    people = [
+        Composition(tuple((ReplaceOnePair(*np.sort(alpha[i, j], axis=None)[:2], 0.4), 1) for j in range(2)))
+        for i in range(3)
+    ]
+    for order in (1.0, 2.5):
+        assert curves.renyi(order) == pytest.approx(max(p.renyi(order) for p in people), rel=1e-12)
+    assert curves.delta(0.3) == pytest.approx(max(p.delta(0.3) for p in people), rel=1e-12)
+
+
+def test_own_entries_with_larger_priors_are_left_out():
+    alpha = np.array([[1.0, 4.0], [2.0, 5.0], [3.0, 3.0], [3.5, 9.0]])
+    assert pair(alpha, 0.1, Contribution(1, ("own",))) == Parallel(
+        (ReplaceOnePair(1.0, 4.0, 0.1), ReplaceOnePair(3.0, 3.0, 0.1))
+    )
+
+
+def test_a_mechanism_holds_a_contribution_that_fits_its_table():
+    mechanism = DirichletMechanism(np.ones((4, 3)), 0.1, contribution=2)
+    assert mechanism.contribution == Contribution(2, ("any",))
+    assert mechanism == DirichletMechanism(np.ones((4, 3)), 0.1, contribution=Contribution(2))
+    other = DirichletMechanism(np.ones((4, 3)), 0.1, contribution=EACH)
+    assert mechanism != other
+    assert hash(other) == hash(pickle.loads(pickle.dumps(other)))
+    assert pickle.loads(pickle.dumps(other)) == other
+    assert other.renyi(2) == 4 * DirichletMechanism(np.ones((4, 3)), 0.1).renyi(2)
+    assert Composition(((other, 3),)).delta(0.5) == Composition(((ReplaceOnePair(1.0, 1.0, 0.1), 12),)).delta(0.5)
+
+
+# Several records in one block.
+
+
+def test_partitions_are_all_ways_to_write_a_number():
+    assert [len(partitions(m, m)) for m in range(1, 13)] == [1, 2, 3, 5, 7, 11, 15, 22, 30, 42, 56, 77]
+    for m, parts in itertools.product(range(1, 8), range(1, 8)):
+        brute = (
+            {
+                tuple(sorted((k for k in ks if k), reverse=True))
+                for ks in itertools.product(range(m + 1), repeat=min(parts, m))
+                if sum(ks) == m
+            }
+            if m <= 5
+            else set(partitions(m, parts))
+        )
+        assert set(partitions(m, parts)) == brute
+        assert len(set(partitions(m, parts))) == len(partitions(m, parts))
+
+
+def exact_add(order, a, s):
+    if order == 1:
+        return gammaln(a) - gammaln(a + s) + s * digamma(a + s)
+    return (gammaln(a + order * s) - order * gammaln(a + s) + (order - 1) * gammaln(a)) / (order - 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gains_are_the_largest_over_all_ways_to_put_records_into_cells(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        n, m = int(rng.integers(1, 5)), int(rng.integers(1, 6))
+        cells = tuple(np.sort(10 ** rng.uniform(-2, 0.5, n)).tolist())
+        r, order = 10 ** rng.uniform(-1.5, 1.5), float(rng.choice([1.0, 1.3, 4.0]))
+        brute = max(
+            sum(exact_add(order, a, k * r) for a, k in zip(cells, ks, strict=True) if k)
+            for ks in itertools.product(range(m + 1), repeat=n)
+            if sum(ks) == m
+        )
+        assert gains(order, cells, n, r, m) == pytest.approx(brute, rel=1e-9)
+
+
+@pytest.mark.parametrize("a", [0.01, 0.1, 0.3, 0.45])
+def test_the_bound_for_many_records_is_above_every_way_and_close(a):
+    """More than twelve records: against dynamic programming over equal cells."""
+    m, n = 20, 6
+    for r, order in itertools.product([0.01, 0.3, 5.0], [1.0, 1.5, 8.0]):
+        one = np.array([0.0, *(exact_add(order, a, k * r) for k in range(1, m + 1))])
+        best = one.copy()
+        for _ in range(n - 1):
+            best = np.array([max(best[j] + one[k - j] for j in range(k + 1)) for k in range(m + 1)])
+        bound = gains(order, (a,) * n, n, r, m)
+        assert best[m] <= bound * (1 + 1e-12)
+        assert bound < 1.03 * best[m]
+
+
+def test_the_cell_that_loses_is_the_smallest():
+    """Largest over every cell that loses all, and every way to gain elsewhere."""
+    cells, m = (0.05, 0.2, 0.9), 3
+    for r, order in itertools.product([0.005, 0.01], [1.0, 2.0, 4.0]):
+        worst = max(
+            AddRemovePair(cells[i], m * r).renyi(order) + gains(order, cells[:i] + cells[i + 1 :], 2, r, m)
+            for i in range(3)
+        )
+        assert SpreadRecords(cells, 3, r, m, "replace-one").renyi(order) == pytest.approx(worst, rel=1e-12)
+
+
+# (alpha, r, records, ratio): several cells over one, at order 1; 40-digit arithmetic gives the same digits.
+COUNTEREXAMPLES = [(0.4, 42.0, 2, 1.00014), (0.02, 0.132, 2, 1.0466), (0.1, 0.595, 2, 1.0294), (0.3, 4.5, 2, 1.0030)]
+
+
+@pytest.mark.parametrize(("a", "r", "m", "ratio"), COUNTEREXAMPLES)
+def test_below_one_half_two_cells_gain_more_than_one(a, r, m, ratio):
+    """Fails for the reading of 0.1.0 with its floor taken away: one pair of `m r`."""
+    losing = gammaln(a + m * r) - gammaln(a) - m * r * digamma(a)
+    truth = m * exact_add(1, a, r) + losing
+    one_cell = ReplaceOnePair(a, a, m * r).renyi(1)
+    assert truth / one_cell == pytest.approx(ratio, abs=6e-5 if ratio > 1.001 else 6e-6)
+    assert DirichletMechanism([a] * 3, r, contribution=m).renyi(1) == pytest.approx(truth, rel=1e-10)
+
+
+def gamma_pair_delta(epsilon, a, r, cells):
+    """Removing one record from each of `cells` cells: the loss is k - r sum log G; by its density on a grid."""
+    k = gammaln(a + r) - gammaln(a)
+    x = np.linspace(-60 / a, 8, 400_001)
+    density = np.exp(a * x - np.exp(x) - gammaln(a))
+    step = x[1] - x[0]
+    size = 2 ** math.ceil(math.log2(cells * len(x)))
+    total = np.fft.irfft(np.fft.rfft(density * step, size) ** cells, size)[: cells * (len(x) - 1) + 1]
+    loss = cells * k - r * (cells * x[0] + step * np.arange(len(total)))
+    above = loss > epsilon
+    return float(total[above] @ -np.expm1(epsilon - loss[above]))
+
+
+@pytest.mark.parametrize(
+    ("a", "r", "epsilon", "ratio"), [(0.02, 0.06, 0.0, 1.043), (0.02, 0.06, 1.0, 1.018), (0.02, 0.2, 3.0, 1.104)]
+)
+def test_under_add_remove_two_cells_may_lose_more_than_one(a, r, epsilon, ratio):
+    two, one = gamma_pair_delta(epsilon, a, r, 2), AddRemovePair(a, 2 * r).delta(epsilon)
+    assert two / one == pytest.approx(ratio, abs=2e-3)
+    claim = DirichletMechanism([a] * 3, r, adjacency="add-remove", contribution=2)
+    assert two * (1 - 1e-4) <= claim.delta(epsilon) <= two * 1.005
+    # Divergences do not: there one cell is the worst.
+    assert claim.renyi(1.05) == AddRemovePair(a, 2 * r).renyi(1.05)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_where_records_lie_in_one_cell_the_tails_of_jumps_say_so(seed):
+    """Theorem 9 by quadrature: the tail integral that its proof needs, for every way to spread the records."""
+    rng = np.random.default_rng(seed)
+    seen = {True: 0, False: 0}
+    for _ in range(40):
+        a, m = rng.uniform(0.02, 0.48), int(rng.integers(2, 6))
+        # Around the r where the answer changes.
+        low, high = 1e-9, 1e6
+        while high / low > 1.0001:
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if lie_in_one_cell(a, middle, m) else (low, middle)
+        r = low * rng.choice([0.3, 0.97, 1.05])
+
+        def jumps(y, rho, a=a):
+            return np.exp(-a * y / rho) / (y * -np.expm1(-y / rho))
+
+        y = np.geomspace(1e-7 * r, 800 * m * r / a, 40_001)
+        together = lie_in_one_cell(a, r, m)
+        seen[together] += 1
+        lowest = []
+        for parts in partitions(m, m)[1:]:
+            weight = -np.expm1(-y) * (jumps(y, m * r) - sum(jumps(y, k * r) for k in parts))
+            pieces = np.diff(y) * (weight[1:] + weight[:-1]) / 2
+            tails = np.cumsum(pieces[::-1])[::-1]
+            lowest.append(tails.min() / np.abs(pieces).sum())
+        # The way that decides is all but one record together.
+        assert (min(lowest) > -2e-3) == together or abs(lowest[0]) < 2e-2
+    assert min(seen.values()) > 5
+
+
+def test_one_cell_is_the_worst_where_it_is_claimed():
+    """The composed curve of every other way is no larger, but for its grid."""
+    for a, m, r in [(0.3, 2, 0.4), (0.2, 3, 0.05), (0.1, 2, 0.018), (0.05, 4, 0.0015)]:
+        assert lie_in_one_cell(a, r, m)
+        together = ReplaceOnePair(a, a, m * r)
+        for losing, gaining in itertools.product(partitions(m, m), repeat=2):
+            if max(len(losing), len(gaining)) == 1:
+                continue
+            parts = [(AddRemovePair(a, k * r), 1) for k in losing] + [(AddingPair(a, k * r), 1) for k in gaining]
+            spread = Composition(tuple(parts))
+            for epsilon in (0.0, together.epsilon(1e-2), together.epsilon(1e-6)):
+                assert spread.delta(epsilon) <= together.delta(epsilon) * 1.004
+
+
+def test_rho_is_the_largest_divergence_over_its_order_below_one_half():
+    for cells, r, m, omega in [
+        ((0.1,) * 4, 0.02, 3, 2.5),
+        ((0.02, 0.3, 0.4), 0.004, 2, 3.0),
+        ((0.3,) * 21, 0.002, 20, 8),
+    ]:
+        for adjacency in ("replace-one", "add-remove"):
+            block = SpreadRecords(cells, len(cells), r, m, adjacency)
+            orders = np.linspace(1, omega, 200)[1:]
+            largest = max(block.renyi(order) / order for order in orders)
+            assert largest <= block.rho(omega) * (1 + 1e-12)
+            assert block.rho(omega) <= largest * (1.02 if m > 12 else 1 + 1e-9)
+            assert block.rho(math.inf) == math.inf
+
+
+def test_the_published_bound_is_never_below():
+    """P1 Theorem 1 with the sensitivities of a unit: another proof of the same thing."""
+    rng = np.random.default_rng(8)
+    for _ in range(100):
+        a, m, blocks = 10 ** rng.uniform(-1.5, 1), int(rng.integers(1, 30)), int(rng.integers(1, 4))
+        order = 1 + 10 ** rng.uniform(-1, 1)
+        r = a / (order * m) * rng.uniform(0.05, 0.95)
+        for adjacency, moved in (("replace-one", 2), ("add-remove", 1)):
+            curves = pair(np.full((blocks, 40), a), r, Contribution(m, ("each",)), adjacency)
+            bound = p1_theorem_1(
+                order=order, r=r, alpha_min=a, delta_2_squared=moved * blocks * m**2, delta_inf=float(m)
+            )
+            assert curves.renyi(order) <= bound.epsilon
+
+
+# Calibration.
+
+# (alpha, rows, r of a person with one answer in each row, r of that many records anywhere), at (1, 1e-6).
+SURVEYS = [
+    (1.0, 2, 0.0721, 0.0439),
+    (1.0, 5, 0.0519, 0.0176),
+    (1.0, 10, 0.0388, 0.0088),
+    (1.0, 50, 0.0183, 0.0018),
+    (5.0, 2, 0.2374, 0.1586),
+    (5.0, 5, 0.1558, 0.0634),
+    (5.0, 10, 0.1115, 0.0317),
+    (5.0, 50, 0.0503, 0.0063),
+]
+
+
+def composed_by_density(epsilon, a, r, times):
+    """The hockey stick of `times` moves in cells with prior `a`: the density of the logit, to its power under FFT."""
+    v = np.linspace(-200, 200, 2**18 + 1)[:-1]
+    log_density = (a + r) * v - (2 * a + r) * np.logaddexp(0, v) - (gammaln(a + r) + gammaln(a) - gammaln(2 * a + r))
+    step, size = v[1] - v[0], 2**18
+    # The mass below the loss's own zero wraps around; the sum stays far inside the circle.
+    masses = np.exp(log_density) * step
+    total = np.fft.irfft(np.fft.rfft(np.roll(masses, size // 2)) ** times, size)
+    loss = r * np.fft.fftfreq(size, 1 / size) * step
+    above = loss > epsilon
+    return float(total[above] @ -np.expm1(epsilon - loss[above]))
+
+
+@pytest.mark.parametrize(("a", "rows", "r_unit", "r_contribution"), SURVEYS)
+def test_the_table_of_surveys(a, rows, r_unit, r_contribution):
+    target, prior = ApproxDP(epsilon=1, delta=1e-6), np.full((rows, 3), a)
+    unit = calibrate(target, prior=prior, strategy="temper", contribution=EACH)
+    anywhere = calibrate(target, prior=prior, strategy="temper", contribution=rows)
+    assert unit.r == pytest.approx(r_unit, abs=6e-5)
+    assert anywhere.r == pytest.approx(r_contribution, abs=6e-5)
+    # A second oracle for the curve on which they end.
+    assert 0.99e-6 < composed_by_density(1.0, a, unit.r, rows) < 1e-6 * (1 + 1e-6)
+    assert composed_by_density(1.0, a, anywhere.r * rows, 1) == pytest.approx(1e-6, rel=1e-4)
+    # 0.1.0 read one record of a person: its delta is far above the promise.
+    before = calibrate(target, prior=prior, strategy="temper").r
+    assert composed_by_density(1.0, a, before, rows) > 1e-5
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("strategy", ["temper", "inflate", "optimal"])
+@pytest.mark.parametrize(
+    "contribution", [EACH, Contribution(2, ("own",)), Contribution(3, ("each",)), 4], ids=["each", "own", "thrice", "4"]
+)
+@pytest.mark.parametrize(
+    "target", [ApproxDP(epsilon=1, delta=1e-6), RenyiDP(order=3, epsilon=0.2), TruncatedCDP(rho=0.05, omega=5)], ids=str
+)
+def test_calibration_of_a_person_is_safe_and_tight(target, contribution, strategy, adjacency):
+    prior = np.array([[0.3, 1.0, 0.6], [0.8, 0.4, 2.0]])
+    setting = {"adjacency": adjacency, "contribution": contribution}
+    mechanism = calibrate(target, prior=prior, n_records=200, strategy=strategy, **setting)
+    assert mechanism.satisfies(target)
+    assert not DirichletMechanism(mechanism.alpha, mechanism.r * (1 + 1e-8), **setting).satisfies(target)
+    assert mechanism.contribution == Contribution.of(contribution).fitted((2, 3))
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_algorithm_1_uses_the_sensitivities_of_a_person(adjacency):
+    target = RenyiDP(order=3, epsilon=0.2)
+    contribution = Contribution(2, ("each",))
+    mechanism = calibrate(
+        target, prior=np.ones((4, 3)), strategy="algorithm-1", contribution=contribution, adjacency=adjacency
+    )
+    assert mechanism.satisfies(target)
+    single = calibrate(target, prior=np.ones((4, 3)), strategy="algorithm-1", adjacency=adjacency)
+    assert not DirichletMechanism(single.alpha, single.r, contribution=contribution, adjacency=adjacency).satisfies(
+        target
+    )
+
+
+def test_adding_to_the_prior_keeps_the_smallest_cells():
+    rng = np.random.default_rng(1)
+    alpha = 10 ** rng.uniform(-2, 1, (4, 5))
+    for contribution in (Contribution(3, ("each",)), Contribution(2, ("own",)), Contribution(4)):
+        cells = personal_cells(alpha, contribution)
+        for s in (0.0, 0.37, 5.0):
+            direct = dominating_pair(alpha + s, 0.02, "replace-one", 2.0, contribution)
+            shifted = cells.curves(0.02, "replace-one", more=s, min_count=2.0)
+            for order in (1.0, 2.0):
+                assert shifted.renyi(order) == pytest.approx(direct.renyi(order), rel=1e-12)
+
+
+# Across groups.
+
+
+def test_a_person_who_changes_groups_loses_more():
+    """Theory, section 7: 0.500 within a group and 0.617 across."""
+    target = RenyiDP(order=4, epsilon=0.5)
+    within = calibrate(target, prior=[0.5, 50], strategy="temper")
+    table = DirichletMechanism([0.5, 50], within.r, adjacency="add-remove")
+    across = AcrossGroups((table, table))
+    assert within.renyi(4) == pytest.approx(0.500, abs=1e-6)
+    assert across.renyi(4) == pytest.approx(0.617, abs=5e-4)
+    assert not across.satisfies(target)
+    # The change is one cell that loses and another that gains: a pair with two equal parameters.
+    both = ReplaceOnePair(0.5, 0.5, within.r)
+    assert across.renyi(4) == both.renyi(4)
+    assert across.rho(3) == pytest.approx(both.rho(3), rel=1e-12)
+    for epsilon in (0.0, 0.5, 2.0):
+        assert both.delta(epsilon) <= across.delta(epsilon) <= both.delta(epsilon) * 1.005
+
+
+def test_the_largest_over_ordered_pairs_of_groups():
+    groups = [AddRemovePair(0.3, 0.05), AddRemovePair(2.0, 0.4), Composition(((AddRemovePair(1.0, 0.1), 3),))]
+    across = AcrossGroups(tuple(groups))
+    removing = [
+        AddRemovePair(0.3, 0.05).renyi(2),
+        AddRemovePair(2.0, 0.4).renyi(2),
+        3 * AddRemovePair(1.0, 0.1).renyi(2),
+    ]
+    adding = [AddingPair(0.3, 0.05).renyi(2), AddingPair(2.0, 0.4).renyi(2), 3 * AddingPair(1.0, 0.1).renyi(2)]
+    expected = max(removing[i] + adding[j] for i, j in itertools.permutations(range(3), 2))
+    assert across.renyi(2) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ValueError, match="two groups"):
+        AcrossGroups((groups[0],))
+
+
+@pytest.mark.parametrize("contribution", [1, 2, EACH])
+def test_a_change_of_groups_by_brute_force(contribution):
+    """Two tables; a person leaves the first and joins the second, both crowded elsewhere."""
+    alpha, r, order = np.array([[0.6, 1.0, 3.0], [0.9, 0.7, 3.0]]), 0.1, 2.0
+    table = DirichletMechanism(alpha, r, adjacency="add-remove", contribution=contribution)
+    claim = AcrossGroups((table, table)).renyi(order)
+    moves = list(ways(Contribution.of(contribution), alpha.shape))
+    crowd = np.array([[0, 0, 1e7], [0, 0, 1e7]])
+    worst = max(dirichlet_renyi(order, r * (crowd + c) + alpha, r * crowd + alpha) for c in moves) + max(
+        dirichlet_renyi(order, r * crowd + alpha, r * (crowd + c) + alpha) for c in moves
+    )
+    assert worst <= claim * (1 + 1e-6)
+    assert worst > 0.999 * claim
+
+
+def ways(contribution, shape):
+    """All tables of one person with so many records in each block."""
+    cells = math.prod(shape)
+    if contribution.fitted(shape).axes == ("each",):
+        for choice in itertools.product(range(shape[1]), repeat=shape[0]):
+            yield np.eye(shape[1])[list(choice)]
+        return
+    for choice in itertools.combinations_with_replacement(range(cells), contribution.records):
+        yield np.bincount(choice, minlength=cells).reshape(shape).astype(float)
+
+
+def dirichlet_renyi(order, u, v):
+    w = order * u + (1 - order) * v
+    if np.any(w <= 0):
+        return math.inf
+    total = 0.0
+    # Row by row and cell by cell, in the order in which large terms cancel.
+    for row_u, row_v, row_w in zip(u, v, w, strict=True):
+        cells = math.fsum(gammaln(row_w) - order * gammaln(row_u) - (1 - order) * gammaln(row_v))
+        sums = gammaln(row_w.sum()) - order * gammaln(row_u.sum()) - (1 - order) * gammaln(row_v.sum())
+        total += cells - sums
+    return total / (order - 1)
+
+
+def test_the_quadrature_of_this_file():
+    """The oracles against a closed form."""
+    assert gamma_pair_delta(0.5, 0.3, 0.2, 1) == pytest.approx(AddRemovePair(0.3, 0.2).delta(0.5), rel=1e-3)
+    density = quad(lambda v: math.exp(1.2 * v - 2.2 * math.log1p(math.exp(v))), -100, 100)[0]
+    assert density == pytest.approx(math.exp(gammaln(1.2) + gammaln(1.0) - gammaln(2.2)), rel=1e-9)

@@ -1,0 +1,79 @@
+"""Other libraries, given our mechanisms, evaluate our curves."""
+
+import builtins
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_dirdp as pmd
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.releases.interop import as_mechanism, to_dp_accounting, to_opendp
+
+FLAT = pmd.DirichletMechanism([1.0, 1.0, 1.0], 0.05)
+UNEVEN = pmd.DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
+REMOVE = pmd.DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-remove")
+
+
+@pytest.mark.parametrize("mechanism", [FLAT, UNEVEN, REMOVE])
+def test_dp_accounting_evaluates_our_curve(mechanism):
+    pld = to_dp_accounting(mechanism)
+    for epsilon in (0.0, 0.1, 0.3, 1.0):
+        assert pld.get_delta_for_epsilon(epsilon) == pytest.approx(mechanism.delta(epsilon), rel=1e-6, abs=1e-12)
+    assert pld.get_epsilon_for_delta(1e-5) == pytest.approx(mechanism.epsilon(1e-5), rel=1e-6)
+
+
+# dp_accounting convolves with SciPy's logsumexp, which overflows where all weights are tiny.
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.parametrize("mechanism", [FLAT, REMOVE])
+def test_dp_accounting_composes_as_we_do(mechanism):
+    composition = Composition(((mechanism, 6), (UNEVEN, 2) if mechanism is FLAT else (mechanism, 2)))
+    pld = to_dp_accounting(composition, step=1e-3)
+    for epsilon in (0.2, 1.0):
+        assert pld.get_delta_for_epsilon(epsilon) == pytest.approx(composition.delta(epsilon), rel=0.01)
+
+
+def test_a_release_is_read_from_what_it_says_of_itself():
+    with pm.Model() as model:
+        pm.Multinomial("x", n=50, p=pm.Dirichlet("p", np.ones(3)), observed=[30, 12, 8])
+        pm.Binomial("z", n=50, p=pm.Beta("rate", 1, 1), observed=5)
+    target = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+    plan = pmd.plan(target, model, draws=3)
+    release = pmd.sample(plan, model)
+    assert as_mechanism(release).epsilon(1e-6) == plan.composition.epsilon(1e-6)
+    apart = pmd.sample(target, model, disjoint=[["p"], ["rate"]])
+    assert as_mechanism(apart).satisfies(target)
+    assert to_dp_accounting(release, step=1e-3).get_delta_for_epsilon(1.0) == pytest.approx(1e-6, rel=0.02)
+
+
+@pytest.mark.parametrize("mechanism", [FLAT, UNEVEN, REMOVE])
+def test_opendp_evaluates_our_divergence(mechanism):
+    measurement = to_opendp(mechanism)
+    for order in (1.5, 4.0, 12.0):
+        assert measurement.map(1)(order) == pytest.approx(mechanism.renyi(order), rel=1e-6)
+        assert measurement.map(0)(order) == 0.0
+    draw = measurement(np.ones(mechanism.alpha.shape, dtype=int))
+    np.testing.assert_allclose(np.sum(draw, axis=-1), 1)
+    with pytest.raises(Exception, match="neighbours only"):
+        measurement.map(2)(2.0)
+
+
+@pytest.mark.parametrize(("package", "use"), [("dp_accounting", to_dp_accounting), ("opendp", to_opendp)])
+def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypatch, package, use):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.split(".")[0] == package:
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"pip install 'pymc-dirdp\["):
+        use(FLAT)
+
+
+def test_what_is_no_mechanism_is_refused():
+    with pytest.raises(pmd.ArgumentError, match="release"):
+        to_dp_accounting("a mechanism")
+    with pytest.raises(pmd.ArgumentError, match="DirichletMechanism"):
+        to_opendp("a mechanism")

@@ -1,0 +1,169 @@
+"""From the model to the release for people who hold several records: the whole way, and by hand."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_dirdp as pmd
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.contribution import Contribution
+
+RNG = np.random.default_rng(7)
+TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+RENYI = pmd.RenyiDP(order=4, epsilon=0.5)
+PEOPLE = 60
+
+
+def survey(items=4, categories=3, answers=None):
+    with pm.Model(coords={"person": range(PEOPLE), "item": range(items)}) as model:
+        theta = pm.Dirichlet("theta", np.ones((items, categories)), dims=("item", "answer"), shape=(items, categories))
+        observed = RNG.integers(0, categories, (PEOPLE, items)) if answers is None else answers
+        pm.Categorical("answers", p=theta, observed=observed, dims=("person", "item"))
+    return model
+
+
+def documents(lengths):
+    lengths = np.asarray(lengths)
+    words = np.stack([lengths - lengths // 2, lengths // 2], axis=1)
+    with pm.Model(coords={"document": range(len(lengths)), "word": list("ab")}) as model:
+        topic = pm.Dirichlet("topic", np.ones(2), dims="word")
+        pm.Multinomial("words", n=lengths, p=topic, observed=words, dims=("document", "word"))
+    return model
+
+
+def split(answers):
+    """The same survey as one variable for each item."""
+    with pm.Model(coords={"person": range(PEOPLE)}) as model:
+        for item, column in enumerate(answers.T):
+            p = pm.Dirichlet(f"theta{item}", np.ones(3))
+            pm.Categorical(f"answer{item}", p=p, observed=column, dims="person")
+    return model
+
+
+@pytest.mark.parametrize("target", [TARGET, RENYI, pmd.TruncatedCDP(rho=0.05, omega=5)])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_a_survey_matrix_is_as_private_as_its_columns(target, adjacency):
+    """Finding 5: as parallel rows, a person with ten answers had delta(1) .0143 in place of 1e-6."""
+    answers = RNG.integers(0, 3, (PEOPLE, 4))
+    options = {"strategy": "temper", "adjacency": adjacency, "unit": "person"}
+    (matrix,) = pmd.plan(target, survey(answers=answers), **options).parts
+    assert Contribution.of(matrix.mechanism.contribution) == Contribution(1, ("each",))
+    columns = pmd.plan(target, split(answers), **options)
+    for part in columns.parts:
+        assert part.mechanism.r == pytest.approx(matrix.mechanism.r, rel=0.02)
+    # By hand: four pairs of one record.
+    one = pmd.DirichletMechanism(np.ones(3), matrix.mechanism.r, adjacency=adjacency)
+    assert Composition(((one, 4),)).satisfies(target)
+    assert not Composition(((pmd.DirichletMechanism(np.ones(3), 1.05 * one.r, adjacency=adjacency), 4),)).satisfies(
+        target
+    )
+
+
+def test_records_anywhere_cost_more_than_one_in_each_row():
+    r = {
+        name: pmd.plan(TARGET, survey(), strategy="temper", **said).parts[0].mechanism.r
+        for name, said in {
+            "as 0.1.0": {"contribution": 1},
+            "unit": {"unit": "person"},
+            "anywhere": {"contribution": 4},
+        }.items()
+    }
+    assert r["anywhere"] < r["unit"] < r["as 0.1.0"]
+    assert r["anywhere"] == pytest.approx(r["as 0.1.0"] / 4, rel=1e-6)
+
+
+def test_a_release_by_unit():
+    release = pmd.sample(TARGET, survey(), unit="person")
+    np.testing.assert_allclose(release["posterior"]["theta"].sum("answer"), 1)
+    plan = pmd.plan(TARGET, survey(), unit="person")
+    assert plan.unit_label == "person"
+    assert plan.contribution == 4
+    assert plan.composition.satisfies(TARGET)
+    assert "every person (dim 'person', 60 of them, 4 records each" in plan.protected
+
+
+def test_people_with_private_lengths():
+    model = documents([5, 9, 2])
+    with pytest.raises(pmd.ArgumentError, match="n_records is for"):
+        pmd.plan(TARGET, model, unit="document", public_n=["words"], n_records=100)
+    options = {"unit": "document", "max_records_per_person": 10, "n_records": 30}
+    plan = pmd.plan(TARGET, model, **options)
+    (part,) = plan.parts
+    assert part.n_records == 30
+    assert not plan.reading.sizes_are_public
+    assert Contribution.of(part.mechanism.contribution).fitted((2,)) == Contribution(10)
+    # How long they are is private, so the same plan serves other lengths.
+    assert pmd.plan(TARGET, documents([1, 1, 10]), **options) == plan
+    pmd.sample(plan, documents([1, 1, 10]))
+    with pytest.raises(pmd.DataError, match="more than max_records_per_person=10"):
+        pmd.sample(plan, documents([1, 1, 11]))
+    with pytest.raises(pmd.UnsupportedModelError, match="not the one that was planned"):
+        pmd.sample(plan, documents([1, 1, 2, 2]))
+    assert "16" not in plan.protected
+
+
+def test_too_many_records_are_an_error_that_is_paid_for():
+    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=5, delta=1e-5))
+    with pytest.raises(pmd.DataError, match="The ledger has been charged"):
+        pmd.sample(TARGET, documents([1, 11]), unit="document", max_records_per_person=10, n_records=20, ledger=ledger)
+    assert len(ledger.entries()) == 1
+
+
+def test_a_plan_that_protects_less_than_its_reading_is_refused():
+    import dataclasses
+
+    plan = pmd.plan(RENYI, survey(), unit="person", strategy="temper")
+    (part,) = plan.parts
+    weaker = pmd.DirichletMechanism(part.mechanism.alpha, part.mechanism.r)
+    forged = dataclasses.replace(plan, parts=(dataclasses.replace(part, mechanism=weaker),))
+    with pytest.raises(pmd.UnsupportedModelError, match="not the one that was planned"):
+        pmd.sample(forged, survey())
+
+
+def test_a_model_whose_number_of_trials_has_become_data_is_refused_after_the_plan():
+    """The tables are the same, and so is the total; but now it comes from what is observed."""
+
+    def model(n):
+        with pm.Model() as model:
+            d = pm.Data("d", np.array(37))
+            pm.Binomial("visited", n=100, p=pm.Beta("a", 1, 1), observed=d)
+            pm.Binomial("bought", n=d if n is None else n, p=pm.Beta("b", 1, 1), observed=5)
+        return model
+
+    plan = pmd.plan(TARGET, model(37))
+    pmd.sample(plan, model(37))
+    with pytest.raises(pmd.UnsupportedModelError, match="what is observed in 'visited'"):
+        pmd.sample(plan, model(None))
+
+
+def test_fixed_groups_and_own_rows_are_stated():
+    def model():
+        with pm.Model() as model:
+            pm.Binomial("x", n=20, p=pm.Beta("a", 1, 1), observed=7)
+            pm.Binomial("y", n=30, p=pm.Beta("b", 1, 1), observed=5)
+        return model
+
+    together = pmd.plan(TARGET, model())
+    assert together.assumptions == ()
+    apart = pmd.plan(TARGET, model(), disjoint=[["x"], ["y"]])
+    (sentence,) = apart.assumptions
+    assert "size of each group of disjoint is public, and a replaced person stays in the group" in sentence
+    assert pmd.plan(TARGET, model(), disjoint=[["x"], ["y"]], adjacency="add-remove", n_records=20).assumptions == ()
+    with pm.Model(coords={"person": range(4)}) as own:
+        b = pm.Beta("b", 1, 1, dims="person")
+        pm.Binomial("k", n=10, p=b, observed=[1, 2, 3, 4], dims="person")
+    (sentence,) = pmd.plan(TARGET, own, unit="person").assumptions
+    assert "own row" in sentence
+
+
+def test_the_numbers_of_the_docs_page():
+    """A survey with 10 items, by its table of r: computed as a reader would."""
+    r = {}
+    for name, said in {"unit": {"unit": 0}, "contribution": {"contribution": 10}, "none": {"contribution": 1}}.items():
+        with pm.Model() as model:
+            theta = pm.Dirichlet("theta", np.ones((10, 3)))
+            pm.Categorical("y", p=theta, observed=RNG.integers(0, 3, (500, 10)))
+        r[name] = pmd.plan(TARGET, model, strategy="temper", **said).parts[0].mechanism.r
+    assert r["unit"] == pytest.approx(0.0388, abs=1e-4)
+    assert r["contribution"] == pytest.approx(0.0088, abs=1e-4)
+    assert r["none"] == pytest.approx(0.0878, abs=1e-4)
