@@ -137,7 +137,7 @@ def _warn_of_data(names: Sequence[str], categories: Categories) -> None:
             + ". Which values are in the data is secret, so categories must be declared without looking at them: "
             "write them as a list.",
             CategoriesFromDataWarning,
-            skip_file_prefixes=(str(Path(__file__).parent),),
+            skip_file_prefixes=(str(Path(__file__).parents[1]),),
         )
 
 
