@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 from scipy.special import log_softmax
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 
 CATEGORIES = {
     "survived": ["no", "yes"],
@@ -28,10 +28,10 @@ survived = records.pop("survived")
 def not_private():
     """The same classifier at the posterior mean, from the counts themselves: for comparison, not for publication."""
     everyone = records | {"survived": survived}
-    smoothed = pmd.count(everyone, ["survived"], categories=CATEGORIES) + 1
+    smoothed = dirdp.count(everyone, ["survived"], categories=CATEGORIES) + 1
     log_joint = np.log(smoothed / smoothed.sum())
     for name, column in records.items():
-        smoothed = pmd.count(everyone, ["survived", name], categories=CATEGORIES) + 1
+        smoothed = dirdp.count(everyone, ["survived", name], categories=CATEGORIES) + 1
         p = smoothed / smoothed.sum(axis=1, keepdims=True)
         log_joint = log_joint + np.log(p[:, [CATEGORIES[name].index(value) for value in column]]).T
     return log_softmax(log_joint, axis=1)
@@ -44,18 +44,18 @@ def quality(log_proba):
     return f"{accuracy:8.3f}  {-log_proba[np.arange(len(right)), right].mean():.3f}"
 
 
-model = pmd.naive_bayes(records, survived, categories=CATEGORIES, target="survived")
-ledger = pmd.Ledger(pmd.ApproxDP(epsilon=2.0, delta=1e-5))
+model = dirdp.naive_bayes(records, survived, categories=CATEGORIES, target="survived")
+ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5))
 
 print("epsilon  accuracy  cross-entropy")
 for epsilon in (0.1, 0.5, 1.0):
-    release = pmd.sample(pmd.ApproxDP(epsilon=epsilon, delta=1e-6), model, ledger=ledger)
-    print(f"{epsilon:7}  {quality(pmd.predict_log_proba(release, records))}")
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=epsilon, delta=1e-6), model, ledger=ledger)
+    print(f"{epsilon:7}  {quality(dirdp.predict_log_proba(release, records))}")
 print(f"   none  {quality(not_private())}")
-print("\n", pmd.report(release), "\n\n", ledger, sep="")
+print("\n", dirdp.report(release), "\n\n", ledger, sep="")
 
 # Three releases about the same people. What does not fit into the rest is refused before anything is drawn.
 try:
-    pmd.sample(pmd.ApproxDP(epsilon=2.0, delta=1e-6), model, ledger=ledger)
-except pmd.BudgetError as error:
+    dirdp.sample(dirdp.ApproxDP(epsilon=2.0, delta=1e-6), model, ledger=ledger)
+except dirdp.BudgetError as error:
     print(f"\n{error}")

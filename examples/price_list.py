@@ -5,27 +5,27 @@ No data is used here, so everything that is printed may be published.
 
 import numpy as np
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 
 PRIOR = np.ones(5)
-target = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
-grid = [pmd.ApproxDP(epsilon=epsilon, delta=1e-6) for epsilon in (0.1, 0.3, 1, 3)]
+grid = [dirdp.ApproxDP(epsilon=epsilon, delta=1e-6) for epsilon in (0.1, 0.3, 1, 3)]
 kinds = ("dirichlet", "gaussian", "laplace", "geometric", "auto")
-print(pmd.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds, objective="estimate"))
+print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds, objective="estimate"))
 
 wanted = 0.01
 print(
     f"\nFor an expected loss of {wanted} nats with 2000 people: "
-    f"{pmd.least_guarantee(wanted, target, prior=PRIOR, n_records=2000, objective='estimate')}"
+    f"{dirdp.least_guarantee(wanted, target, prior=PRIOR, n_records=2000, objective='estimate')}"
 )
 print(
-    f"At {target}: {pmd.least_records(wanted, target, prior=PRIOR, objective='estimate')} people, "
-    f"or {pmd.least_records(wanted, target, prior=PRIOR, objective='estimate', mechanism='auto')} with the best noise"
+    f"At {target}: {dirdp.least_records(wanted, target, prior=PRIOR, objective='estimate')} people, "
+    f"or {dirdp.least_records(wanted, target, prior=PRIOR, objective='estimate', mechanism='auto')} with the best noise"
 )
 
-mechanism = pmd.calibrate(target, prior=PRIOR, n_records=2000, objective="estimate")
-loss = pmd.DrawLoss.of_mechanism([0.4, 0.3, 0.2, 0.07, 0.03], 2000, mechanism.alpha, mechanism.r)
+mechanism = dirdp.calibrate(target, prior=PRIOR, n_records=2000, objective="estimate")
+loss = dirdp.DrawLoss.of_mechanism([0.4, 0.3, 0.2, 0.07, 0.03], 2000, mechanism.alpha, mechanism.r)
 print(
     f"\nIf the answers were 40, 30, 20, 7 and 3 %: the draw loses {loss.mean:.4f} nats on average, and more than "
     f"{loss.quantile(0.01):.4f} with a probability of 1 % at most"

@@ -5,16 +5,16 @@ Counts: Snee (1974), Graphical display of two-way contingency tables, The Americ
 
 import pymc as pm
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 
 HAIR = {"black": 108, "brown": 286, "red": 71, "blond": 127}
 
 with pm.Model(coords={"hair": list(HAIR)}):
     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
     pm.Multinomial("students", n=592, p=p, observed=list(HAIR.values()))
-    release = pmd.sample(pmd.ApproxDP(epsilon=1.0, delta=1e-6))
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
 
-print(pmd.report(release))
+print(dirdp.report(release))
 print("\nThe draw:")
 for colour, share in release["posterior"]["p"].squeeze().to_series().items():
     print(f"  {colour:<6} {share:.3f}")

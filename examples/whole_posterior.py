@@ -7,15 +7,15 @@ improved considerably.
 
 import numpy as np
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 
 IMPROVED, PATIENTS = 28, 55
-one = pmd.PureDP(epsilon=1.0)
+one = dirdp.PureDP(epsilon=1.0)
 
 # Before any count is read: which mechanism would serve best?
-print(pmd.compare(one, prior=[1, 1], n_records=PATIENTS, simulations=200))
+print(dirdp.compare(one, prior=[1, 1], n_records=PATIENTS, simulations=200))
 
-mechanism = pmd.TruncatedNoiseMechanism.for_guarantee(one, prior=[1, 1], n_records=PATIENTS)
+mechanism = dirdp.TruncatedNoiseMechanism.for_guarantee(one, prior=[1, 1], n_records=PATIENTS)
 released = mechanism.release([IMPROVED, PATIENTS - IMPROVED])
 a, b = released + mechanism.prior
 print(f"\nReleased under {one}: Beta({a:g}, {b:g})")

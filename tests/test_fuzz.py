@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.planning.choosing import NOISES
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
@@ -170,12 +170,12 @@ def refute(target, groups, *, adjacency, min_count, contribution):
         for group in groups:
             pairs = [(worst_cells(alpha, r, min_count), mpf(r) * contribution, times) for alpha, r, times in group]
             match target:
-                case pmd.RenyiDP(order=order, epsilon=epsilon):
+                case dirdp.RenyiDP(order=order, epsilon=epsilon):
                     bounds = [(order, mpf(epsilon))]
-                case pmd.TruncatedCDP(rho=rho, omega=omega):
+                case dirdp.TruncatedCDP(rho=rho, omega=omega):
                     orders = (1.0, 1 + (omega - 1) * 1e-3, (1 + omega) / 2, omega)
                     bounds = [(order, mpf(rho) * order) for order in orders]
-                case pmd.ApproxDP(epsilon=epsilon, delta=delta):
+                case dirdp.ApproxDP(epsilon=epsilon, delta=delta):
                     # No table alone may lose more than all of them together.
                     for cells, r, _ in pairs:
                         assert delta_oracle(epsilon, cells, r, adjacency) <= delta * ROUNDING
@@ -197,18 +197,18 @@ def log_floats(low, high):
 epsilons = st.one_of(log_floats(1e-6, 1e3), st.sampled_from([1e-6, 0.1, 1.0, 10.0, 1e3]))
 orders = st.one_of(st.just(1.0), log_floats(1, 1e4), log_floats(1e-9, 1).map(lambda x: 1 + x))
 APPROX = st.builds(
-    pmd.ApproxDP,
+    dirdp.ApproxDP,
     epsilon=st.one_of(epsilons, st.just(0.0)),
     delta=st.one_of(log_floats(1e-15, 0.5), st.sampled_from([1e-15, 1e-6, 0.5])),
 )
 ADDITIVE = st.one_of(
-    st.builds(pmd.RenyiDP, order=orders, epsilon=epsilons),
-    st.builds(pmd.TruncatedCDP, rho=epsilons, omega=orders.filter(lambda order: order > 1)),
+    st.builds(dirdp.RenyiDP, order=orders, epsilon=epsilons),
+    st.builds(dirdp.TruncatedCDP, rho=epsilons, omega=orders.filter(lambda order: order > 1)),
 )
 OTHER = st.one_of(
-    st.builds(pmd.ZeroCDP, rho=epsilons),
-    st.builds(pmd.PureDP, epsilon=epsilons),
-    st.builds(pmd.TruncatedCDP, rho=epsilons, omega=st.just(math.inf)),
+    st.builds(dirdp.ZeroCDP, rho=epsilons),
+    st.builds(dirdp.PureDP, epsilon=epsilons),
+    st.builds(dirdp.TruncatedCDP, rho=epsilons, omega=st.just(math.inf)),
 )
 TARGETS = st.one_of(APPROX, ADDITIVE, ADDITIVE, OTHER)
 parameters = st.one_of(log_floats(1e-3, 1e4), st.sampled_from([1e-3, 0.5, 1.0, 1e4]))
@@ -253,8 +253,8 @@ def check_dirichlet(case):
     public = {name: case[name] for name in PUBLIC}
     with within(SECONDS):
         try:
-            mechanism = pmd.calibrate(target, **case)
-        except pmd.DirdpError:
+            mechanism = dirdp.calibrate(target, **case)
+        except dirdp.DirdpError:
             return False
         assert mechanism.satisfies(target)
         refute(target, [[(mechanism.alpha, mechanism.r, 1)]], **public)
@@ -283,11 +283,11 @@ def check_noise(case):
     with within(SECONDS):
         try:
             mechanism = NOISES[kind].for_guarantee(target, prior=prior, adjacency=adjacency)
-        except pmd.DirdpError:
+        except dirdp.DirdpError:
             return False
         assert mechanism.satisfies(target)
         finite_curves(mechanism)
-        if kind == "gaussian" and isinstance(target, pmd.RenyiDP):
+        if kind == "gaussian" and isinstance(target, dirdp.RenyiDP):
             moved = 2 if adjacency == "replace-one" else 1
             with mp.workdps(40):
                 lost = moved * discrete_gaussian_divergence(target.order, mechanism.variance)
@@ -298,7 +298,7 @@ def check_noise(case):
 
 
 def check_composition(case):
-    parts = tuple((pmd.DirichletMechanism(prior, r, adjacency=case["adjacency"]), t) for prior, r, t in case["parts"])
+    parts = tuple((dirdp.DirichletMechanism(prior, r, adjacency=case["adjacency"]), t) for prior, r, t in case["parts"])
     epsilon = case["epsilon"]
     with within(SECONDS):
         whole = Composition(parts)
@@ -477,10 +477,10 @@ def check_model(spec):
     model, target, options = built(spec), spec["target"], spec["options"]
     with within(SECONDS), warnings.catch_warnings():
         # A seed only so that a failure can be seen again.
-        warnings.simplefilter("ignore", pmd.SeededReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
         try:
-            release = pmd.sample(target, model, random_seed=1, **options)
-        except pmd.DirdpError as error:
+            release = dirdp.sample(target, model, random_seed=1, **options)
+        except dirdp.DirdpError as error:
             silent(error, spec)
             return False
         posterior = release["posterior"]
@@ -490,7 +490,7 @@ def check_model(spec):
             values = posterior[name].values
             proper_rows(np.stack([values, 1 - values], axis=-1) if table["kind"] in BETAS else values)
         assert as_mechanism(release).satisfies(target)
-        assert str(pmd.report(release))
+        assert str(dirdp.report(release))
         _refute_release(release, spec)
     return True
 
@@ -499,7 +499,9 @@ def _refute_release(release, spec):
     options = spec["options"]
     tables = {name: group.dataset for name, group in release["mechanism"].children.items()}
     dirichlet = {name: table for name, table in tables.items() if table.attrs["mechanism"] == "DirichletMechanism"}
-    if not dirichlet or (len(dirichlet) < len(tables) and not isinstance(spec["target"], pmd.ApproxDP | pmd.RenyiDP)):
+    if not dirichlet or (
+        len(dirichlet) < len(tables) and not isinstance(spec["target"], dirdp.ApproxDP | dirdp.RenyiDP)
+    ):
         return
     groups = [
         [

@@ -21,7 +21,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.releases.description import described
 
 # Four bytes are not all zeros, no size or offset in a file is so large, and sums stay below the 2**31 of PyMC.
@@ -34,10 +34,10 @@ CODES = [[240520370, 48592866, 135157318], GROUPS[1]]
 SEVERAL = ([701234567, 298765441, 176543299], [[400617263, 300617304], [98765003, 200000438], [55443321, 121099978]])
 PLANNED = 10**6
 
-LOOSE = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
-TIGHT = pmd.RenyiDP(order=2, epsilon=1e-4)
+LOOSE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+TIGHT = dirdp.RenyiDP(order=2, epsilon=1e-4)
 # Noise of millions of records: a noisy count that is a count to four digits would be a miracle.
-TINY = pmd.ApproxDP(epsilon=1e-8, delta=1e-12)
+TINY = dirdp.ApproxDP(epsilon=1e-8, delta=1e-12)
 WAYS = {
     "dirichlet": (LOOSE, {}),
     "temper": (TIGHT, {"strategy": "temper"}),
@@ -191,7 +191,7 @@ def secrets_of(counts, plan):
         x = np.array(counts[part.table.name], dtype=float)
         rows, n = x.sum(axis=-1, keepdims=True), x.sum()
         parameters = [x, x + part.table.prior]
-        if isinstance(part.mechanism, pmd.DirichletMechanism):
+        if isinstance(part.mechanism, dirdp.DirichletMechanism):
             parameters += [part.mechanism.r * x, part.mechanism.concentration(x)]
         # One row is the number of records, which replace-one makes public.
         parameters += [rows] if rows.size > 1 else []
@@ -273,14 +273,14 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
     # Each of the four pairs of a seed and a ledger comes with each adjacency.
     turn = list(MODELS).index(kind) + list(WAYS).index(way) + (adjacency == "add-remove")
     seed = 11 if turn % 2 else None
-    ledger = pmd.Ledger(LOOSE, tmp_path / "ledger.db", adjacency=adjacency) if turn % 4 < 2 else None
+    ledger = dirdp.Ledger(LOOSE, tmp_path / "ledger.db", adjacency=adjacency) if turn % 4 < 2 else None
     model = built(build)
     with overheard() as artefacts:
         # Every trial is another person, also behind the parents of the conditional table.
-        plan = pmd.plan(guarantee, model, contribution=1, **options)
-        release = pmd.sample(plan, model, sampler=sampler, random_seed=seed, ledger=ledger)
-        reports = pmd.report(plan), pmd.report(release)
-        synthetic = pmd.sample_posterior_predictive(release, model, n_records=1000, random_seed=1)
+        plan = dirdp.plan(guarantee, model, contribution=1, **options)
+        release = dirdp.sample(plan, model, sampler=sampler, random_seed=seed, ledger=ledger)
+        reports = dirdp.report(plan), dirdp.report(release)
+        synthetic = dirdp.sample_posterior_predictive(release, model, n_records=1000, random_seed=1)
     assert ("SeededReleaseWarning" in artefacts["warnings"]) == (seed is not None)
     secrets = secrets_of(counts, plan)
     things = {"release": release, "plan": plan, "composition": plan.composition, "synthetic": synthetic}
@@ -308,8 +308,8 @@ def test_the_library_itself_keeps_nothing(entropy):
     model = one_table(cells)
     for options in ({}, {"mechanism": "geometric"}, {"sampler": "exact", "strategy": "temper"}):
         sampler = options.pop("sampler", "fast")
-        plan = pmd.plan(TIGHT, model, adjacency="add-remove", n_records=PLANNED, **options)
-        pmd.sample(plan, model, sampler=sampler)
+        plan = dirdp.plan(TIGHT, model, adjacency="add-remove", n_records=PLANNED, **options)
+        dirdp.sample(plan, model, sampler=sampler)
         secrets = secrets_of({"p": cells}, plan)
         modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "pymc_dirdp"]
         # Caches have grown, if other tests ran before this one.
@@ -361,52 +361,52 @@ def _observed_wrongly(what):
         observed = pm.Data("x", np.ones(4))
         observed.set_value(np.array(cells, dtype=float))
         pm.Multinomial("students", n=pm.Data("n", np.array(total)), p=p, observed=observed)
-        pmd.sample(LOOSE, adjacency="add-remove", n_records=PLANNED)
+        dirdp.sample(LOOSE, adjacency="add-remove", n_records=PLANNED)
 
 
 def _wrong_codes(parents, codes):
     with pm.Model():
         theta = pm.Dirichlet("theta", a=np.ones((2, 3)))
         pm.Categorical("c", p=theta[np.array(parents)], observed=np.array(codes))
-        pmd.sample(LOOSE)
+        dirdp.sample(LOOSE)
 
 
 def _more_than_trials():
     with pm.Model():
         pm.Binomial("admitted", n=RATES[0], p=pm.Beta("rate", 1, 1, shape=3), observed=RATES[1])
-        pmd.sample(LOOSE)
+        dirdp.sample(LOOSE)
 
 
 def _edited(**options):
-    plan = pmd.plan(LOOSE, one_table(), **options)
-    pmd.sample(plan, one_table([CELLS[0] + 7, *CELLS[1:]]))
+    plan = dirdp.plan(LOOSE, one_table(), **options)
+    dirdp.sample(plan, one_table([CELLS[0] + 7, *CELLS[1:]]))
 
 
 def _broken_promise(sampler):
-    pmd.sample(LOOSE, one_table(), min_count=min(CELLS) + 1, sampler=sampler)
+    dirdp.sample(LOOSE, one_table(), min_count=min(CELLS) + 1, sampler=sampler)
 
 
 def _over_budget(folder):
-    ledger = pmd.Ledger(LOOSE, folder / "ledger.db")
+    ledger = dirdp.Ledger(LOOSE, folder / "ledger.db")
     for _ in range(2):
-        pmd.sample(LOOSE, one_table(), ledger=ledger)
+        dirdp.sample(LOOSE, one_table(), ledger=ledger)
 
 
 def _broken_ledger(folder):
     (folder / "ledger.db").write_bytes(b"no ledger")
-    pmd.sample(LOOSE, one_table(), ledger=pmd.Ledger(LOOSE, folder / "ledger.db"))
+    dirdp.sample(LOOSE, one_table(), ledger=dirdp.Ledger(LOOSE, folder / "ledger.db"))
 
 
 def _count(column, other=("u", "v")):
-    pmd.count({"a": column, "b": list(other)}, ["a", "b"], categories=LETTERS)
+    dirdp.count({"a": column, "b": list(other)}, ["a", "b"], categories=LETTERS)
 
 
 def _mechanism(kind, method, counts):
     mechanism = {
-        "dirichlet": lambda: pmd.DirichletMechanism([1, 1, 1, 1], 0.1),
-        "gaussian": lambda: pmd.GaussianMechanism([1, 1, 1, 1], 3.0),
-        "laplace": lambda: pmd.LaplaceMechanism([1, 1, 1, 1], 3.0),
-        "geometric": lambda: pmd.GeometricMechanism([1, 1, 1, 1], 3.0),
+        "dirichlet": lambda: dirdp.DirichletMechanism([1, 1, 1, 1], 0.1),
+        "gaussian": lambda: dirdp.GaussianMechanism([1, 1, 1, 1], 3.0),
+        "laplace": lambda: dirdp.LaplaceMechanism([1, 1, 1, 1], 3.0),
+        "geometric": lambda: dirdp.GeometricMechanism([1, 1, 1, 1], 3.0),
     }[kind]()
     getattr(mechanism, method)(counts)
 
@@ -428,15 +428,16 @@ MISTAKES = {f"observed {what}": lambda folder, what=what: _observed_wrongly(what
     "count ragged": lambda folder: _count(["x", [UNSEEN, UNSEEN]]),
     "count table": lambda folder: _count(np.full((2, 2), UNSEEN)),
     "count lengths": lambda folder: _count([*"xyx"]),
-    "count missing column": lambda folder: pmd.count(Talking(a=[UNSEEN]), ["b"], categories=LETTERS),
-    "network unseen": lambda folder: pmd.bayesian_network({"a": ["x"], "b": [UNSEEN]}, NETWORK, categories=LETTERS),
-    "classifier unseen": lambda folder: pmd.naive_bayes({"a": [SURNAME]}, ["u"], categories=LETTERS, target="b"),
-    "prediction unseen": lambda folder: pmd.predict_log_proba(
-        pmd.sample(LOOSE, pmd.bayesian_network({"a": ["x"], "b": ["u"]}, NETWORK, categories=LETTERS)), {"b": [UNSEEN]}
+    "count missing column": lambda folder: dirdp.count(Talking(a=[UNSEEN]), ["b"], categories=LETTERS),
+    "network unseen": lambda folder: dirdp.bayesian_network({"a": ["x"], "b": [UNSEEN]}, NETWORK, categories=LETTERS),
+    "classifier unseen": lambda folder: dirdp.naive_bayes({"a": [SURNAME]}, ["u"], categories=LETTERS, target="b"),
+    "prediction unseen": lambda folder: dirdp.predict_log_proba(
+        dirdp.sample(LOOSE, dirdp.bayesian_network({"a": ["x"], "b": ["u"]}, NETWORK, categories=LETTERS)),
+        {"b": [UNSEEN]},
     ),
-    "realised shape": lambda folder: pmd.RealisedLoss(pmd.DirichletMechanism([1, 1], 1.0), CELLS, prior=[1, 1]),
-    "counts for a guarantee": lambda folder: pmd.sample(CELLS, one_table()),
-    "counts for counts' prior": lambda folder: pmd.calibrate(LOOSE, prior=[-CELLS[0], *CELLS[1:]], n_records=PLANNED),
+    "realised shape": lambda folder: dirdp.RealisedLoss(dirdp.DirichletMechanism([1, 1], 1.0), CELLS, prior=[1, 1]),
+    "counts for a guarantee": lambda folder: dirdp.sample(CELLS, one_table()),
+    "counts for counts' prior": lambda folder: dirdp.calibrate(LOOSE, prior=[-CELLS[0], *CELLS[1:]], n_records=PLANNED),
 }
 for _kind in ("dirichlet", "gaussian", "laplace", "geometric"):
     for _wrong, _counts in {
@@ -466,7 +467,7 @@ def told(error):
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_no_error_says_what_the_data_are(mistake, tmp_path):
     secrets = Secrets(ALL)
-    with overheard() as artefacts, pytest.raises((pmd.DirdpError, TypeError)) as caught:
+    with overheard() as artefacts, pytest.raises((dirdp.DirdpError, TypeError)) as caught:
         MISTAKES[mistake](tmp_path)
     artefacts |= told(caught.value)
     assert leaks(secrets, artefacts) == {}
@@ -520,7 +521,7 @@ def test_the_search_finds_what_hangs_on_an_object(value):
 
     slotted = Slotted()
     slotted.kept = {"deep": [(value,)]}
-    plan = pmd.plan(LOOSE, one_table())
+    plan = dirdp.plan(LOOSE, one_table())
     assert KNOWN.on(plan) == []
     # As a cached property would.
     vars(plan)["_cached"] = value
@@ -534,7 +535,7 @@ def test_the_search_finds_what_hangs_on_an_object(value):
 @pytest.mark.parametrize("where", ["attribute", "variable", "coordinate", "group"])
 @pytest.mark.parametrize("dtype", [int, float, str])
 def test_the_search_finds_a_number_in_a_release(where, dtype, tmp_path):
-    release = pmd.sample(TIGHT, one_table(), adjacency="add-remove", n_records=PLANNED)
+    release = dirdp.sample(TIGHT, one_table(), adjacency="add-remove", n_records=PLANNED)
     assert leaks(KNOWN, shown("release", release) | saved(release, tmp_path)) == {}
     planted = [dtype(count) for count in CELLS]
     if where == "attribute":
@@ -571,7 +572,7 @@ def test_the_search_finds_what_an_error_says():
         try:
             raise ValueError(CELLS[0] if how in ("cause", "context") else "quiet")
         except ValueError as first:
-            error = pmd.DataError(f"Found {CELLS[0]}." if how == "message" else "Wrong.")
+            error = dirdp.DataError(f"Found {CELLS[0]}." if how == "message" else "Wrong.")
             if how == "note":
                 error.add_note(f"row {CELLS[0]}")
             if how == "attribute":
@@ -582,13 +583,13 @@ def test_the_search_finds_what_an_error_says():
             raise error from first if how == "cause" else None
 
     for how in ("message", "note", "attribute", "cause", "context"):
-        with pytest.raises(pmd.DataError) as caught:
+        with pytest.raises(dirdp.DataError) as caught:
             failing(how)
         assert leaks(KNOWN, told(caught.value)), how
 
 
 def test_the_search_finds_a_secret_in_a_ledger(tmp_path):
-    ledger = pmd.Ledger(LOOSE, tmp_path / "ledger.db")
+    ledger = dirdp.Ledger(LOOSE, tmp_path / "ledger.db")
     ledger.spend(LOOSE, what=f"{CELLS[0]} people")
     found = leaks(KNOWN, shown("ledger", ledger) | {"file": (tmp_path / "ledger.db").read_bytes()})
     assert {"ledger.str", "ledger.html", "file"} == set(found)
@@ -598,7 +599,7 @@ def test_the_search_finds_a_secret_in_a_ledger(tmp_path):
 def test_every_kind_of_secret_is_searched_for():
     """Parameters of both posteriors, and a number of records that is public under one relation only."""
     for adjacency, size in (("replace-one", {}), ("add-remove", {"n_records": PLANNED})):
-        plan = pmd.plan(TIGHT, several_tables(), adjacency=adjacency, **size)
+        plan = dirdp.plan(TIGHT, several_tables(), adjacency=adjacency, **size)
         secrets = secrets_of(MODELS["several"][1], plan)
         for part in plan.parts:
             counts = np.array(MODELS["several"][1][part.table.name])
@@ -614,8 +615,8 @@ def test_every_kind_of_secret_is_searched_for():
 
 def test_what_the_curator_sees_is_marked_confidential(tmp_path):
     model = one_table([5, 3, 7, 4])
-    release = pmd.sample(LOOSE, model)
-    diagnosis = pmd.diagnose(release, model, draws=100, nuts=False, random_seed=1)
+    release = dirdp.sample(LOOSE, model)
+    diagnosis = dirdp.diagnose(release, model, draws=100, nuts=False, random_seed=1)
     groups = list(diagnosis.subtree)
     assert len(groups) > 10
     assert all("do not publish" in group.attrs["confidential"] for group in groups)
@@ -629,8 +630,8 @@ def test_what_the_curator_sees_is_marked_confidential(tmp_path):
 
 
 def test_a_realised_loss_says_that_it_is_confidential():
-    mechanism = pmd.DirichletMechanism([1.5, 1, 1, 2], 1e-7)
-    loss = pmd.RealisedLoss(mechanism, CELLS, prior=[1.5, 1, 1, 2])
+    mechanism = dirdp.DirichletMechanism([1.5, 1, 1, 2], 1e-7)
+    loss = dirdp.RealisedLoss(mechanism, CELLS, prior=[1.5, 1, 1, 2])
     secrets = Secrets([*CELLS, *mechanism.concentration(CELLS), sum(CELLS)], np.divide(CELLS, sum(CELLS)))
     assert "confidential" in repr(loss)
     assert leaks(secrets, {"repr": repr(loss), "str": str(loss)}) == {}

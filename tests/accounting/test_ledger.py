@@ -14,11 +14,11 @@ import numpy as np
 import pymc as pm
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.ledger import Ledger
 
-LIMIT = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
-TENTH = pmd.ApproxDP(epsilon=0.1, delta=1e-7)
+LIMIT = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+TENTH = dirdp.ApproxDP(epsilon=0.1, delta=1e-7)
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -36,18 +36,18 @@ def test_spends_up_to_the_limit_and_no_further(ledger):
     for number in range(1, 11):
         assert ledger.spend(TENTH, what="hair").number == number
     assert ledger.left == {"epsilon": 0.0, "delta": 0.0}
-    with pytest.raises(pmd.BudgetError, match=r"epsilon: 1 of 1 spent, 0 left.*With it epsilon: 1\.1.*Request a"):
+    with pytest.raises(dirdp.BudgetError, match=r"epsilon: 1 of 1 spent, 0 left.*With it epsilon: 1\.1.*Request a"):
         ledger.spend(TENTH, what="hair")
     assert len(ledger.entries()) == 10
     assert ledger.spent == {"epsilon": 1.0, "delta": 1e-6}
 
 
 def test_half_and_half_is_the_whole(ledger):
-    half = pmd.ApproxDP(epsilon=0.5, delta=5e-7)
+    half = dirdp.ApproxDP(epsilon=0.5, delta=5e-7)
     ledger.spend(half, what="first")
     ledger.spend(half, what="second")
-    with pytest.raises(pmd.BudgetError):
-        ledger.spend(pmd.PureDP(epsilon=1e-9), what="third")
+    with pytest.raises(dirdp.BudgetError):
+        ledger.spend(dirdp.PureDP(epsilon=1e-9), what="third")
 
 
 def test_rows_say_what_when_and_which_guarantee(ledger):
@@ -63,16 +63,16 @@ def test_rows_say_what_when_and_which_guarantee(ledger):
 
 
 def test_the_way_is_fixed_by_the_first_release(tmp_path):
-    mechanism = pmd.DirichletMechanism([1.0, 1.0], 0.02)
-    promise = pmd.ApproxDP(epsilon=mechanism.epsilon(1e-8), delta=1e-8)
+    mechanism = dirdp.DirichletMechanism([1.0, 1.0], 0.02)
+    promise = dirdp.ApproxDP(epsilon=mechanism.epsilon(1e-8), delta=1e-8)
     ledger = Ledger(LIMIT, tmp_path / "budget.db")
     assert ledger.way is None
     ledger.spend(promise, what="a draw", mechanism=mechanism)
     assert ledger.way == "divergences"
     assert Ledger(LIMIT, tmp_path / "budget.db").way == "divergences"
     # A promise alone leaks its delta, of which this way has half.
-    with pytest.raises(pmd.BudgetError, match="'divergences'"):
-        ledger.spend(pmd.ApproxDP(epsilon=0.01, delta=6e-7), what="another")
+    with pytest.raises(dirdp.BudgetError, match="'divergences'"):
+        ledger.spend(dirdp.ApproxDP(epsilon=0.01, delta=6e-7), what="another")
     basic = Ledger(LIMIT)
     basic.spend(TENTH, what="a promise")
     assert basic.way == "basic"
@@ -81,40 +81,42 @@ def test_the_way_is_fixed_by_the_first_release(tmp_path):
 
 
 def test_a_mechanism_has_to_keep_its_promise(ledger):
-    with pytest.raises(pmd.ArgumentError, match="does not keep"):
-        ledger.spend(TENTH, what="p", mechanism=pmd.DirichletMechanism([1.0, 1.0], 1.0))
+    with pytest.raises(dirdp.ArgumentError, match="does not keep"):
+        ledger.spend(TENTH, what="p", mechanism=dirdp.DirichletMechanism([1.0, 1.0], 1.0))
     assert ledger.entries() == ()
 
 
 def test_what_is_no_guarantee_is_refused(ledger):
-    with pytest.raises(pmd.ArgumentError, match="Expected a guarantee such as"):
+    with pytest.raises(dirdp.ArgumentError, match="Expected a guarantee such as"):
         ledger.spend(0.5, what="p")
-    with pytest.raises(pmd.ArgumentError, match="Expected limit to be a guarantee"):
+    with pytest.raises(dirdp.ArgumentError, match="Expected limit to be a guarantee"):
         Ledger(1.0)
 
 
 def test_other_neighbours_do_not_add_up(ledger):
-    with pytest.raises(pmd.ArgumentError, match="do not add up"):
+    with pytest.raises(dirdp.ArgumentError, match="do not add up"):
         ledger.spend(TENTH, what="p", adjacency="add-remove")
 
 
 def test_releases_are_recorded_before_they_are_drawn(ledger):
-    release = pmd.sample(pmd.ApproxDP(epsilon=0.6, delta=1e-7), model(), ledger=ledger)
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=0.6, delta=1e-7), model(), ledger=ledger)
     assert release["posterior"]["p"].shape == (1, 1, 4)
     (entry,) = ledger.entries()
     assert entry.what == "p"
-    with pytest.raises(pmd.BudgetError):
-        pmd.sample(pmd.ApproxDP(epsilon=1.0, delta=1e-7), model(), ledger=ledger)
-    with pytest.raises(pmd.ArgumentError, match="do not add up"):
-        pmd.sample(pmd.ApproxDP(epsilon=0.1, delta=1e-7), model(), ledger=ledger, adjacency="add-remove", n_records=9)
+    with pytest.raises(dirdp.BudgetError):
+        dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-7), model(), ledger=ledger)
+    with pytest.raises(dirdp.ArgumentError, match="do not add up"):
+        dirdp.sample(
+            dirdp.ApproxDP(epsilon=0.1, delta=1e-7), model(), ledger=ledger, adjacency="add-remove", n_records=9
+        )
     assert len(ledger.entries()) == 1
 
 
 def test_what_does_not_depend_on_data_is_refused_before_anything_is_spent(ledger):
-    with pytest.raises(pmd.ArgumentError):
-        pmd.sample(TENTH, model(), ledger=ledger, sampler="slow")
-    with pytest.raises(pmd.ArgumentError):
-        pmd.sample(TENTH, model(), ledger=ledger, var_names=["nothing"])
+    with pytest.raises(dirdp.ArgumentError):
+        dirdp.sample(TENTH, model(), ledger=ledger, sampler="slow")
+    with pytest.raises(dirdp.ArgumentError):
+        dirdp.sample(TENTH, model(), ledger=ledger, var_names=["nothing"])
     assert ledger.entries() == ()
 
 
@@ -122,18 +124,18 @@ def test_what_depends_on_data_is_refused_after_the_charge(ledger):
     """Otherwise the error is an answer about the data that nobody paid for."""
     with model() as broken:
         pm.Multinomial("wrong", n=5, p=pm.Dirichlet("q", np.ones(2)), observed=[2, 2])
-    with pytest.raises(pmd.DataError, match="The ledger has been charged"):
-        pmd.sample(TENTH, broken, ledger=ledger)
+    with pytest.raises(dirdp.DataError, match="The ledger has been charged"):
+        dirdp.sample(TENTH, broken, ledger=ledger)
     assert len(ledger.entries()) == 1
 
 
 def test_nothing_is_released_when_nothing_is_recorded(tmp_path, monkeypatch):
     ledger = Ledger(LIMIT, tmp_path / "budget.db")
     drawn = []
-    monkeypatch.setattr(pmd.DirichletMechanism, "sample", lambda *args, **kwargs: drawn.append(1))
+    monkeypatch.setattr(dirdp.DirichletMechanism, "sample", lambda *args, **kwargs: drawn.append(1))
     (tmp_path / "budget.db").unlink()
-    with pytest.raises(pmd.LedgerError, match="missing"):
-        pmd.sample(TENTH, model(), ledger=ledger)
+    with pytest.raises(dirdp.LedgerError, match="missing"):
+        dirdp.sample(TENTH, model(), ledger=ledger)
     assert drawn == []
 
 
@@ -143,7 +145,7 @@ def test_no_count_is_in_the_file(tmp_path):
     counts = [108_346_127, 286_912_553, 171_402_339]
     with pm.Model() as large:
         pm.Multinomial("students", n=sum(counts), p=pm.Dirichlet("p", np.ones(3)), observed=counts)
-    pmd.sample(TENTH, large, ledger=Ledger(LIMIT, path))
+    dirdp.sample(TENTH, large, ledger=Ledger(LIMIT, path))
     saved = path.read_bytes()
     assert b"0.1" in saved
     for secret in (*counts, sum(counts)):
@@ -175,7 +177,7 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
                 connection.execute("""UPDATE entries SET cost = '{"epsilon": -5, "delta": 0}' WHERE number = 3""")
             connection.close()
     for use in (lambda: Ledger(LIMIT, path), lambda: ledger.spend(TENTH, what="hair"), ledger.entries, ledger.verify):
-        with pytest.raises(pmd.LedgerError, match=r"budget\.db"):
+        with pytest.raises(dirdp.LedgerError, match=r"budget\.db"):
             use()
 
 
@@ -183,12 +185,12 @@ def test_another_limit_is_refused(tmp_path):
     path = tmp_path / "budget.db"
     Ledger(LIMIT, path)
     for other in (
-        lambda: Ledger(pmd.ApproxDP(epsilon=2.0, delta=1e-6), path),
-        lambda: Ledger(pmd.RenyiDP(order=2, epsilon=1.0), path),
+        lambda: Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-6), path),
+        lambda: Ledger(dirdp.RenyiDP(order=2, epsilon=1.0), path),
         lambda: Ledger(LIMIT, path, adaptive=False),
         lambda: Ledger(LIMIT, path, adjacency="add-remove"),
     ):
-        with pytest.raises(pmd.LedgerError, match=r"is for Header\(limit=ApproxDP\(epsilon=1\.0, delta=1e-06\)"):
+        with pytest.raises(dirdp.LedgerError, match=r"is for Header\(limit=ApproxDP\(epsilon=1\.0, delta=1e-06\)"):
             other()
 
 
@@ -205,7 +207,7 @@ def test_a_full_disk_records_nothing(tmp_path, monkeypatch):
         return connection
 
     monkeypatch.setattr(type(ledger._store), "_connected", full)
-    with pytest.raises(pmd.LedgerError, match="full"):
+    with pytest.raises(dirdp.LedgerError, match="full"):
         ledger.spend(TENTH, what="x" * 100_000)
     monkeypatch.undo()
     assert len(ledger.entries()) == 1
@@ -221,17 +223,17 @@ def test_a_file_that_cannot_be_written_can_still_be_read(tmp_path, monkeypatch):
         sqlite3, "connect", lambda name, **options: connect(f"file:{name}?mode=ro", uri=True, **options)
     )
     assert len(ledger.entries()) == 1
-    with pytest.raises(pmd.LedgerError, match="readonly"):
+    with pytest.raises(dirdp.LedgerError, match="readonly"):
         ledger.spend(TENTH, what="hair")
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(pmd.LedgerError, match="cannot be made"):
+    with pytest.raises(dirdp.LedgerError, match="cannot be made"):
         Ledger(LIMIT, tmp_path / "nowhere" / "budget.db")
 
 
 def test_a_ledger_in_memory_is_not_copied(tmp_path):
-    with pytest.raises(pmd.LedgerError, match="both copies could spend"):
+    with pytest.raises(dirdp.LedgerError, match="both copies could spend"):
         pickle.dumps(Ledger(LIMIT))
     ledger = Ledger(LIMIT, tmp_path / "budget.db", adaptive=False)
     again = pickle.loads(pickle.dumps(ledger))
@@ -247,7 +249,7 @@ def test_threads_never_pass_the_limit(ledger):
         for _ in range(10):
             try:
                 ledger.spend(TENTH, what="hair")
-            except pmd.BudgetError:
+            except dirdp.BudgetError:
                 refused.append(1)
 
     threads = [threading.Thread(target=spend) for _ in range(4)]
@@ -287,9 +289,9 @@ def test_eight_processes_never_pass_the_limit(tmp_path):
     assert [process.wait(timeout=120) for process in processes] == [0] * 8
     released = sorted(int(line) for i in range(8) for line in (tmp_path / f"out{i}").read_text().split())
     alone = Ledger(LIMIT)
-    with pytest.raises(pmd.BudgetError):  # noqa: PT012 - one process, until it is refused
+    with pytest.raises(dirdp.BudgetError):  # noqa: PT012 - one process, until it is refused
         while True:
-            alone.spend(pmd.ApproxDP(epsilon=0.01, delta=1e-9), what="alone")
+            alone.spend(dirdp.ApproxDP(epsilon=0.01, delta=1e-9), what="alone")
     assert released == list(range(1, len(alone.entries()) + 1))
     assert Ledger(LIMIT, path).left == alone.left
     assert list(tmp_path.glob("*.new")) == []
@@ -300,7 +302,7 @@ def test_what_came_out_is_recorded_even_if_the_process_is_killed(tmp_path, kills
     path, out = tmp_path / "budget.db", tmp_path / "out"
     rng = random.Random(4)
     limit = 1000.0
-    Ledger(pmd.ApproxDP(epsilon=limit, delta=1e-6), path)
+    Ledger(dirdp.ApproxDP(epsilon=limit, delta=1e-6), path)
     for _ in range(kills):
         before = out.stat().st_size if out.exists() else 0
         process = start(path, out, limit)
@@ -309,7 +311,7 @@ def test_what_came_out_is_recorded_even_if_the_process_is_killed(tmp_path, kills
         time.sleep(rng.uniform(0, 0.05))
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        recorded = {entry.number for entry in Ledger(pmd.ApproxDP(epsilon=limit, delta=1e-6), path).entries()}
+        recorded = {entry.number for entry in Ledger(dirdp.ApproxDP(epsilon=limit, delta=1e-6), path).entries()}
         released = [int(line) for line in out.read_text().split()]
         assert set(released) <= recorded
         assert len(set(released)) == len(released)

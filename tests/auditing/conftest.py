@@ -3,30 +3,30 @@
 import numpy as np
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 
 FLAT = np.ones(4)
 
 # Laws of finite mechanisms are drawn from one by one.
 MECHANISMS = {
-    "Dirichlet": (lambda: pmd.DirichletMechanism(FLAT, 0.3), 40_000),
-    "Dirichlet, unequal": (lambda: pmd.DirichletMechanism([0.4, 2.0, 0.9], 0.2), 40_000),
-    "Dirichlet, two rows": (lambda: pmd.DirichletMechanism([[1.0, 4.0, 5.0], [4.0, 1.2, 4.0]], 0.3), 40_000),
-    "Dirichlet, floor": (lambda: pmd.DirichletMechanism(FLAT, 0.5, min_count=3), 40_000),
-    "Dirichlet, three records": (lambda: pmd.DirichletMechanism(FLAT, 0.2, contribution=3), 40_000),
-    "Dirichlet, add-remove": (lambda: pmd.DirichletMechanism([1.0, 2.0], 0.4, adjacency="add-remove"), 40_000),
-    "Gaussian": (lambda: pmd.GaussianMechanism(FLAT, 2.0), 40_000),
-    "Gaussian, add-remove": (lambda: pmd.GaussianMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
-    "Laplace": (lambda: pmd.LaplaceMechanism(FLAT, 2.0), 40_000),
-    "Laplace, add-remove": (lambda: pmd.LaplaceMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
-    "Geometric": (lambda: pmd.GeometricMechanism(FLAT, 2.0), 40_000),
-    "Geometric, add-remove": (lambda: pmd.GeometricMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
-    "Hellinger": (lambda: pmd.HellingerMechanism([1.0, 1.0], 12, 2.0), 2_500),
-    "Hellinger, three": (lambda: pmd.HellingerMechanism([1.0, 1.0, 2.0], 4, 1.5, sensitivity="global"), 2_500),
-    "Truncated": (lambda: pmd.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0), 10_000),
-    "Truncated, three": (lambda: pmd.TruncatedNoiseMechanism([1.0, 1.0, 1.0], 8, 2.0), 10_000),
-    "Truncated, Laplace": (lambda: pmd.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0, noise="laplace"), 10_000),
-    "Simplex": (lambda: pmd.SimplexMechanism(10.0, pmd.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1)), 40_000),
+    "Dirichlet": (lambda: dirdp.DirichletMechanism(FLAT, 0.3), 40_000),
+    "Dirichlet, unequal": (lambda: dirdp.DirichletMechanism([0.4, 2.0, 0.9], 0.2), 40_000),
+    "Dirichlet, two rows": (lambda: dirdp.DirichletMechanism([[1.0, 4.0, 5.0], [4.0, 1.2, 4.0]], 0.3), 40_000),
+    "Dirichlet, floor": (lambda: dirdp.DirichletMechanism(FLAT, 0.5, min_count=3), 40_000),
+    "Dirichlet, three records": (lambda: dirdp.DirichletMechanism(FLAT, 0.2, contribution=3), 40_000),
+    "Dirichlet, add-remove": (lambda: dirdp.DirichletMechanism([1.0, 2.0], 0.4, adjacency="add-remove"), 40_000),
+    "Gaussian": (lambda: dirdp.GaussianMechanism(FLAT, 2.0), 40_000),
+    "Gaussian, add-remove": (lambda: dirdp.GaussianMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
+    "Laplace": (lambda: dirdp.LaplaceMechanism(FLAT, 2.0), 40_000),
+    "Laplace, add-remove": (lambda: dirdp.LaplaceMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
+    "Geometric": (lambda: dirdp.GeometricMechanism(FLAT, 2.0), 40_000),
+    "Geometric, add-remove": (lambda: dirdp.GeometricMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
+    "Hellinger": (lambda: dirdp.HellingerMechanism([1.0, 1.0], 12, 2.0), 2_500),
+    "Hellinger, three": (lambda: dirdp.HellingerMechanism([1.0, 1.0, 2.0], 4, 1.5, sensitivity="global"), 2_500),
+    "Truncated": (lambda: dirdp.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0), 10_000),
+    "Truncated, three": (lambda: dirdp.TruncatedNoiseMechanism([1.0, 1.0, 1.0], 8, 2.0), 10_000),
+    "Truncated, Laplace": (lambda: dirdp.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0, noise="laplace"), 10_000),
+    "Simplex": (lambda: dirdp.SimplexMechanism(10.0, dirdp.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1)), 40_000),
 }
 SLOW = {
     "Hellinger",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.curve_audit import audit_curve
 from pymc_dirdp.auditing.neighbours import worst_pair
@@ -30,7 +30,7 @@ def test_right_mechanisms_pass_and_much_of_their_loss_is_seen(subject):
 
 def test_a_claim_of_a_third_of_what_is_lost_is_refuted(subject):
     mechanism, n = subject
-    claim = pmd.ApproxDP(epsilon=mechanism.epsilon(0.02) / 3, delta=0.02)
+    claim = dirdp.ApproxDP(epsilon=mechanism.epsilon(0.02) / 3, delta=0.02)
     assert chance_to_refute(mechanism, claim, n=2 * n) > 0.999
     found = audit(mechanism, sampler="fast", claim=claim, n=2 * n, random_seed=5)
     assert found.verdict == "refuted"
@@ -53,13 +53,13 @@ def test_both_directions_are_attacked(name, named):
 
 @pytest.mark.parametrize("n", [400, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_the_exact_sampler_passes(n):
-    mechanism = pmd.DirichletMechanism(FLAT, 0.3)
+    mechanism = dirdp.DirichletMechanism(FLAT, 0.3)
     found = audit(mechanism, sampler="exact", steps=200, delta=0.02, last_bits=True, n=n, random_seed=1)
     assert found.verdict == "consistent"
     assert found.sampler == "exact, steps=200"
     if n > 400:
         assert found.bounds[0].lower > found.bounds[0].stated / 4
-        wrong = pmd.ApproxDP(epsilon=mechanism.epsilon(0.02) / 4, delta=0.02)
+        wrong = dirdp.ApproxDP(epsilon=mechanism.epsilon(0.02) / 4, delta=0.02)
         assert audit(mechanism, sampler="exact", steps=200, claim=wrong, n=n, random_seed=1).verdict == "refuted"
 
 
@@ -70,9 +70,9 @@ SEEDS = range(2)
 
 def test_mutant_alpha_too_small_by_the_setter_bug():
     """ERRATA P1, `set_epsilon`: alpha is `prior + (order - 1) r`, the calibration assumed `4 (order - 1) r`."""
-    claim = pmd.RenyiDP(order=3, epsilon=1.0)
-    right = pmd.calibrate(claim, prior=FLAT, strategy="algorithm-1")
-    mutant = pmd.DirichletMechanism(FLAT + (claim.order - 1) * right.r, right.r)
+    claim = dirdp.RenyiDP(order=3, epsilon=1.0)
+    right = dirdp.calibrate(claim, prior=FLAT, strategy="algorithm-1")
+    mutant = dirdp.DirichletMechanism(FLAT + (claim.order - 1) * right.r, right.r)
     n = 30_000
     assert chance_to_refute(mutant, claim, n=n) > 0.999
     for seed in SEEDS:
@@ -89,10 +89,10 @@ def test_mutant_alpha_too_small_by_the_setter_bug():
 
 
 def test_mutant_add_remove_curve_for_replace_one():
-    mutant, delta = pmd.DirichletMechanism(FLAT, 0.8, adjacency="add-remove"), 0.1
-    right = pmd.DirichletMechanism(FLAT, 0.8)
+    mutant, delta = dirdp.DirichletMechanism(FLAT, 0.8, adjacency="add-remove"), 0.1
+    right = dirdp.DirichletMechanism(FLAT, 0.8)
     moved = worst_pair(right)
-    claim, n = pmd.ApproxDP(epsilon=mutant.epsilon(delta), delta=delta), 40_000
+    claim, n = dirdp.ApproxDP(epsilon=mutant.epsilon(delta), delta=delta), 40_000
     assert chance_to_refute(mutant, claim, pair=moved, n=n) > 0.999
     for seed in SEEDS:
         # The mechanism's own curve is refuted, without a claim.
@@ -123,8 +123,8 @@ TWO = np.array([[1, 0, 0], [1, 0, 0]]), np.array([[1, 0, 0], [0, 1, 0]])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_mutant_one_seed_for_two_draws(seed):
     """The claim is the composition of both. With one seed the draws are equal if the counts are: no epsilon holds."""
-    mechanism = pmd.DirichletMechanism(np.ones(3), 0.3)
-    claim = pmd.ApproxDP(epsilon=Composition(((mechanism, 2),)).epsilon(1e-3), delta=1e-3)
+    mechanism = dirdp.DirichletMechanism(np.ones(3), 0.3)
+    claim = dirdp.ApproxDP(epsilon=Composition(((mechanism, 2),)).epsilon(1e-3), delta=1e-3)
     mutant = audit(two_tables(mechanism, seed, same=True), pair=TWO, claim=claim, n=2_000)
     assert mutant.verdict == "refuted"
     # As large as 1,000 outputs can show.
@@ -134,11 +134,11 @@ def test_mutant_one_seed_for_two_draws(seed):
 
 
 def test_mutant_one_seed_for_all_releases():
-    mechanism = pmd.DirichletMechanism(FLAT, 0.3)
+    mechanism = dirdp.DirichletMechanism(FLAT, 0.3)
     found = audit(
         lambda x: mechanism.sample(x, sampler="fast", random_seed=7)[0],
         pair=worst_pair(mechanism),
-        claim=pmd.ApproxDP(epsilon=mechanism.epsilon(1e-3), delta=1e-3),
+        claim=dirdp.ApproxDP(epsilon=mechanism.epsilon(1e-3), delta=1e-3),
         n=400,
     )
     assert found.verdict == "refuted"
@@ -157,7 +157,7 @@ def test_mutant_domain_read_off_the_data(x, y, zeros):
     def release(counts):
         seen = counts > 0
         if seen.sum() > 1:
-            mechanism = pmd.DirichletMechanism(np.ones(int(seen.sum())), 0.1)
+            mechanism = dirdp.DirichletMechanism(np.ones(int(seen.sum())), 0.1)
             draw = mechanism.sample(counts[seen], sampler="fast", random_seed=rng)[0]
         else:
             draw = np.ones(1)
@@ -167,8 +167,8 @@ def test_mutant_domain_read_off_the_data(x, y, zeros):
         whole[seen] = draw
         return whole
 
-    declared = pmd.DirichletMechanism(np.ones(3), 0.1)
-    claim = pmd.ApproxDP(epsilon=declared.epsilon(1e-3), delta=1e-3)
+    declared = dirdp.DirichletMechanism(np.ones(3), 0.1)
+    claim = dirdp.ApproxDP(epsilon=declared.epsilon(1e-3), delta=1e-3)
     found = audit(release, pair=(x, y), claim=claim, n=400)
     assert found.verdict == "refuted"
     assert found.bounds[1].lower > 0.9 * found.bounds[1].ceiling
@@ -181,9 +181,9 @@ def test_mutant_that_draws_with_a_larger_r():
 
     The best event is 2.0 standard deviations beyond the claim, and a confidence of 1 - 1e-6 needs 5.
     """
-    claim = pmd.ApproxDP(epsilon=1.0, delta=1e-5)
-    right = pmd.calibrate(claim, prior=FLAT, strategy="temper")
-    mutant = pmd.DirichletMechanism(FLAT, 1.5 * right.r)
+    claim = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
+    right = dirdp.calibrate(claim, prior=FLAT, strategy="temper")
+    mutant = dirdp.DirichletMechanism(FLAT, 1.5 * right.r)
     n = 200_000
     found = audit(mutant, sampler="fast", claim=claim, n=n, random_seed=1)
     assert found.verdict == "consistent"
@@ -193,7 +193,7 @@ def test_mutant_that_draws_with_a_larger_r():
     assert audit(mutant, sampler="fast", claim=right, n=n, random_seed=1).verdict == "refuted"
     assert audit(right, sampler="fast", claim=right, n=n, random_seed=1).verdict == "consistent"
     # Three times r is refuted by the claim alone, but not on a pair that loses less, and the audit says so as well.
-    worse = pmd.DirichletMechanism(FLAT, 3 * right.r)
+    worse = dirdp.DirichletMechanism(FLAT, 3 * right.r)
     assert audit(worse, sampler="fast", claim=claim, n=n, random_seed=1).verdict == "refuted"
     tame = audit(worse, sampler="fast", pair=([100, 100, 0, 0], [101, 99, 0, 0]), claim=claim, n=n, random_seed=1)
     assert tame.verdict == "consistent"
@@ -203,8 +203,8 @@ def test_mutant_that_draws_with_a_larger_r():
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, "consistent"), (1.5, "refuted")])
 def test_a_black_box_that_claims_to_be_a_mechanism_is_held_against_its_curve(factor, verdict):
     """It is told apart by that mechanism's likelihood, on that mechanism's worst pair."""
-    right, n = pmd.DirichletMechanism(FLAT, 0.3), 50_000
-    drawn, rng = pmd.DirichletMechanism(FLAT, factor * 0.3), np.random.default_rng(2)
+    right, n = dirdp.DirichletMechanism(FLAT, 0.3), 50_000
+    drawn, rng = dirdp.DirichletMechanism(FLAT, factor * 0.3), np.random.default_rng(2)
     pools = {z.tobytes(): iter(drawn.sample(z, draws=n, sampler="fast", random_seed=rng)) for z in worst_pair(right)}
     found = audit(lambda counts: next(pools[counts.tobytes()]), claim=right, n=n - 500, random_seed=1)
     assert found.verdict == verdict
@@ -291,7 +291,7 @@ def above_the_truth(repeats=60):
             response,
             pair=([1, 0], [0, 1]),
             delta=[0, 0.1],
-            claim=pmd.PureDP(epsilon=1),
+            claim=dirdp.PureDP(epsilon=1),
             n=400,
             confidence=0.8,
             random_seed=seed,
@@ -316,12 +316,15 @@ def test_frequencies_instead_of_limits_would_be_seen(monkeypatch):
 
 
 def test_every_kind_of_claim_is_attacked_in_its_own_measure():
-    mechanism = pmd.LaplaceMechanism(FLAT, 2.0)
+    mechanism = dirdp.LaplaceMechanism(FLAT, 2.0)
     for right, wrong in (
-        (pmd.PureDP(epsilon=1.0), pmd.PureDP(epsilon=0.5)),
-        (pmd.RenyiDP(order=2, epsilon=mechanism.renyi(2.0)), pmd.RenyiDP(order=2, epsilon=mechanism.renyi(2.0) / 3)),
-        (pmd.ZeroCDP(rho=mechanism.rho(math.inf)), pmd.ZeroCDP(rho=mechanism.rho(math.inf) / 3)),
-        (pmd.TruncatedCDP(rho=mechanism.rho(4.0), omega=4), pmd.TruncatedCDP(rho=mechanism.rho(4.0) / 3, omega=4)),
+        (dirdp.PureDP(epsilon=1.0), dirdp.PureDP(epsilon=0.5)),
+        (
+            dirdp.RenyiDP(order=2, epsilon=mechanism.renyi(2.0)),
+            dirdp.RenyiDP(order=2, epsilon=mechanism.renyi(2.0) / 3),
+        ),
+        (dirdp.ZeroCDP(rho=mechanism.rho(math.inf)), dirdp.ZeroCDP(rho=mechanism.rho(math.inf) / 3)),
+        (dirdp.TruncatedCDP(rho=mechanism.rho(4.0), omega=4), dirdp.TruncatedCDP(rho=mechanism.rho(4.0) / 3, omega=4)),
     ):
         assert audit(mechanism, claim=right, n=20_000, random_seed=2).verdict == "consistent"
         assert audit(mechanism, claim=wrong, n=20_000, random_seed=2).verdict == "refuted"
@@ -330,33 +333,33 @@ def test_every_kind_of_claim_is_attacked_in_its_own_measure():
 
 
 def test_a_mechanism_without_a_promise_is_measured():
-    mechanism = pmd.NonPrivateHellinger([0.1, 0.1], 10, 1.0)
+    mechanism = dirdp.NonPrivateHellinger([0.1, 0.1], 10, 1.0)
     found = audit(mechanism, n=1_000, random_seed=4)
     assert found.verdict == "nothing stated"
     assert "Nothing was stated" in str(found)
 
 
 def test_what_cannot_be_audited_is_refused():
-    mechanism = pmd.DirichletMechanism(FLAT, 0.3)
-    with pytest.raises(pmd.ArgumentError, match="pair="):
+    mechanism = dirdp.DirichletMechanism(FLAT, 0.3)
+    with pytest.raises(dirdp.ArgumentError, match="pair="):
         audit(lambda counts: counts, n=100)
-    with pytest.raises(pmd.ArgumentError, match=r"delta in \[0, 1\)"):
+    with pytest.raises(dirdp.ArgumentError, match=r"delta in \[0, 1\)"):
         audit(mechanism, delta=1, n=100)
-    with pytest.raises(pmd.ArgumentError, match="n to be a whole number >= 100"):
+    with pytest.raises(dirdp.ArgumentError, match="n to be a whole number >= 100"):
         audit(mechanism, n=99)
-    with pytest.raises(pmd.ArgumentError, match="A Composition releases nothing by itself"):
+    with pytest.raises(dirdp.ArgumentError, match="A Composition releases nothing by itself"):
         audit(Composition(((mechanism, 2),)), n=100)
-    with pytest.raises(pmd.ArgumentError, match="brings its own sampler"):
+    with pytest.raises(dirdp.ArgumentError, match="brings its own sampler"):
         audit(lambda counts: counts, pair=([1], [0]), sampler="fast", n=100)
-    with pytest.raises(pmd.ArgumentError, match="steps is for"):
+    with pytest.raises(dirdp.ArgumentError, match="steps is for"):
         audit(mechanism, sampler="fast", steps=100, n=100)
-    with pytest.raises(pmd.ArgumentError, match="exact"):
-        audit(pmd.LaplaceMechanism([1, 1], 2.0), sampler="exact", n=100)
+    with pytest.raises(dirdp.ArgumentError, match="exact"):
+        audit(dirdp.LaplaceMechanism([1, 1], 2.0), sampler="exact", n=100)
 
 
 def test_a_composition_is_audited_as_a_function():
     """Three releases of the same table, held against the curve of all and of one."""
-    mechanism = pmd.GeometricMechanism(np.ones(2), 2.0)
+    mechanism = dirdp.GeometricMechanism(np.ones(2), 2.0)
     pair, rng = worst_pair(mechanism), np.random.default_rng(3)
 
     def three(counts):

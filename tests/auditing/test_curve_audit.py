@@ -2,7 +2,7 @@
 
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.curve_audit import audit_curve
 from pymc_dirdp.auditing.neighbours import worst_pair
 
@@ -32,7 +32,7 @@ def test_both_directions_are_looked_at(name, named):
 
 
 def test_results_are_text_html_and_a_frame():
-    mechanism, claim = pmd.DirichletMechanism([1.0, 1.0], 0.1), pmd.ApproxDP(epsilon=1, delta=1e-3)
+    mechanism, claim = dirdp.DirichletMechanism([1.0, 1.0], 0.1), dirdp.ApproxDP(epsilon=1, delta=1e-3)
     result = audit_curve(mechanism, claim=claim)
     assert "DirichletMechanism: consistent" in str(result)
     assert "<table>" in result._repr_html_()
@@ -40,7 +40,7 @@ def test_results_are_text_html_and_a_frame():
 
 
 def test_a_mechanism_without_a_promise_is_held_against_the_claim_alone():
-    mechanism = pmd.NonPrivateHellinger([0.1, 0.1], 10, 1.0)
-    assert audit_curve(mechanism, claim=pmd.PureDP(epsilon=0.1)).verdict == "refuted"
-    with pytest.raises(pmd.UnattainableError):
+    mechanism = dirdp.NonPrivateHellinger([0.1, 0.1], 10, 1.0)
+    assert audit_curve(mechanism, claim=dirdp.PureDP(epsilon=0.1)).verdict == "refuted"
+    with pytest.raises(dirdp.UnattainableError):
         audit_curve(mechanism)

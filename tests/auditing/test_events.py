@@ -2,7 +2,7 @@
 
 import numpy as np
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.events import Event, chosen, counted
 from pymc_dirdp.auditing.measures import LIMITS, SHARES, measures
 
@@ -20,7 +20,7 @@ def test_the_statistic_that_tells_most_is_chosen():
     rng = np.random.default_rng(1)
     noise = tuple(np.sort(rng.normal(size=2_000)) for _ in range(2))
     telling = np.sort(rng.normal(1.0, size=2_000)), np.sort(rng.normal(size=2_000))
-    measure = measures(None, pmd.PureDP(epsilon=1), 1e-3)
+    measure = measures(None, dirdp.PureDP(epsilon=1), 1e-3)
     for event in chosen([noise, telling, noise], measure, 10_000, 1e-6):
         assert event.which == 1
         assert event.method in (LIMITS, SHARES)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.intervals import (
     epsilon_from_shares,
     epsilon_of,
@@ -34,16 +34,16 @@ def test_limits_are_those_of_clopper_and_pearson(n, level):
 def test_events_prove_no_more_than_their_two_probabilities():
     """Oracle: the definitions, for laws on two outcomes."""
     p, q = 0.3, 0.1
-    assert loss_of(pmd.ApproxDP(epsilon=0.5, delta=0.1), p, q) == pytest.approx(p - math.exp(0.5) * q)
-    assert loss_of(pmd.PureDP(epsilon=1), p, q) == pytest.approx(math.log(3))
+    assert loss_of(dirdp.ApproxDP(epsilon=0.5, delta=0.1), p, q) == pytest.approx(p - math.exp(0.5) * q)
+    assert loss_of(dirdp.PureDP(epsilon=1), p, q) == pytest.approx(math.log(3))
     square = math.log(p**2 / q + (1 - p) ** 2 / (1 - q))
-    assert loss_of(pmd.RenyiDP(order=2, epsilon=1), p, q) == pytest.approx(square)
+    assert loss_of(dirdp.RenyiDP(order=2, epsilon=1), p, q) == pytest.approx(square)
     kl = p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
-    assert loss_of(pmd.RenyiDP(order=1, epsilon=1), p, q) == pytest.approx(kl)
-    assert loss_of(pmd.RenyiDP(order=1, epsilon=1), 1.0, q) == pytest.approx(math.log(10))
-    assert loss_of(pmd.RenyiDP(order=3, epsilon=1), 1.0, q) == pytest.approx(math.log(10))
-    assert loss_of(pmd.RenyiDP(order=3, epsilon=1), 0.1, 0.3) == 0
-    for kind in (pmd.TruncatedCDP(rho=1, omega=3), pmd.ZeroCDP(rho=1)):
+    assert loss_of(dirdp.RenyiDP(order=1, epsilon=1), p, q) == pytest.approx(kl)
+    assert loss_of(dirdp.RenyiDP(order=1, epsilon=1), 1.0, q) == pytest.approx(math.log(10))
+    assert loss_of(dirdp.RenyiDP(order=3, epsilon=1), 1.0, q) == pytest.approx(math.log(10))
+    assert loss_of(dirdp.RenyiDP(order=3, epsilon=1), 0.1, 0.3) == 0
+    for kind in (dirdp.TruncatedCDP(rho=1, omega=3), dirdp.ZeroCDP(rho=1)):
         # Over the order it falls here, so the largest slope is that near 1: the divergence itself.
         assert kl * 0.99 < loss_of(kind, p, q) <= square / 2 * 1.5
     assert epsilon_of(p, q, 0.1) == pytest.approx(math.log(2))

@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.intervals import epsilon_from_shares, epsilon_of, lower_limit, upper_limit
 from pymc_dirdp.auditing.measures import LIMITS, SHARES, Counts, measures
 
-MECHANISM = pmd.DirichletMechanism([1.0, 1.0], 0.3)
+MECHANISM = dirdp.DirichletMechanism([1.0, 1.0], 0.3)
 
 
 def test_the_claim_comes_first_and_the_curve_after_it():
-    claimed, small, pure, total = measures(MECHANISM, pmd.ApproxDP(epsilon=2, delta=1e-3), [1e-5, 0])
+    claimed, small, pure, total = measures(MECHANISM, dirdp.ApproxDP(epsilon=2, delta=1e-3), [1e-5, 0])
     assert (claimed.stated, claimed.delta) == (2, 1e-3)
     assert (small.stated, small.delta) == (MECHANISM.epsilon(1e-5), 1e-5)
     assert (pure.stated, pure.delta) == (math.inf, 0)
@@ -22,7 +22,7 @@ def test_the_claim_comes_first_and_the_curve_after_it():
 
 
 def test_curves_as_a_claim_stand_in_the_place_of_the_own_ones():
-    other = pmd.DirichletMechanism([1.0, 1.0], 0.1)
+    other = dirdp.DirichletMechanism([1.0, 1.0], 0.1)
     assert [m.stated for m in measures(MECHANISM, other, 1e-5)] == [other.epsilon(1e-5), other.delta(0.0)]
     assert [m.stated for m in measures(None, other, 1e-5)] == [other.epsilon(1e-5), other.delta(0.0)]
     (only,) = measures(None, None, 1e-5)
@@ -38,7 +38,7 @@ def test_bounds_are_those_of_the_two_methods():
 
 
 def test_other_guarantees_are_bounded_in_their_own_measure():
-    claim = pmd.RenyiDP(order=2, epsilon=0.5)
+    claim = dirdp.RenyiDP(order=2, epsilon=0.5)
     measure = measures(MECHANISM, claim, 1e-5)[0]
     assert measure.stated == 0.5
     assert measure.of_curves(MECHANISM) == MECHANISM.renyi(2.0)

@@ -5,10 +5,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 
-GOAL = pmd.ApproxDP(epsilon=1.0, delta=1e-5)
+GOAL = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
 PAIR = [1.0, 0.0], [0.0, 1.0]
 
 
@@ -79,5 +79,5 @@ def test_a_parity_that_is_only_more_frequent_gives_the_loss_that_it_has():
     def sometimes(counts):
         return release(counts if rng.random() < 0.75 else counts[::-1])
 
-    found = audit(sometimes, pair=PAIR, claim=pmd.PureDP(epsilon=0.8), n=10_000, random_seed=1)
+    found = audit(sometimes, pair=PAIR, claim=dirdp.PureDP(epsilon=0.8), n=10_000, random_seed=1)
     assert 0.8 < found.bounds[0].lower < np.log(3)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.events import parts
 from pymc_dirdp.auditing.measures import Counts, measures
@@ -17,7 +17,7 @@ from pymc_dirdp.auditing.power import chance_to_refute, family_of, rarest_event,
 
 def test_chances_are_those_of_repeating():
     """A claim that is refuted about every second time; 40 repeats, at thresholds of 1e-6."""
-    mechanism, claim, n = pmd.GaussianMechanism(np.ones(2), 2.0), pmd.PureDP(epsilon=0.7), 4_000
+    mechanism, claim, n = dirdp.GaussianMechanism(np.ones(2), 2.0), dirdp.PureDP(epsilon=0.7), 4_000
     chance = chance_to_refute(mechanism, claim, n=n)
     assert 0.1 < chance < 0.9
     hits = sum(audit(mechanism, claim=claim, n=n, random_seed=seed).bounds[0].exceeded for seed in range(40))
@@ -27,10 +27,10 @@ def test_chances_are_those_of_repeating():
 
 
 SUBJECTS = {
-    "Dirichlet": (pmd.DirichletMechanism(np.ones(3), 0.3), "r", 1.0),
-    "Geometric": (pmd.GeometricMechanism(np.ones(3), 2.0), "scale", -1.0),
-    "Laplace": (pmd.LaplaceMechanism(np.ones(3), 2.0), "scale", -1.0),
-    "Gaussian": (pmd.GaussianMechanism(np.ones(3), 2.0), "sigma", -1.0),
+    "Dirichlet": (dirdp.DirichletMechanism(np.ones(3), 0.3), "r", 1.0),
+    "Geometric": (dirdp.GeometricMechanism(np.ones(3), 2.0), "scale", -1.0),
+    "Laplace": (dirdp.LaplaceMechanism(np.ones(3), 2.0), "scale", -1.0),
+    "Gaussian": (dirdp.GaussianMechanism(np.ones(3), 2.0), "sigma", -1.0),
 }
 
 
@@ -40,7 +40,7 @@ def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
     """20 repeats with the law of the family at that value: the claim of the honest mechanism is refuted."""
     mechanism, field, power = SUBJECTS[name]
     n, delta = 20_000, 1e-3
-    claim = pmd.ApproxDP(epsilon=mechanism.epsilon(delta), delta=delta)
+    claim = dirdp.ApproxDP(epsilon=mechanism.epsilon(delta), delta=delta)
     said = audit(mechanism, sampler="fast", claim=claim, delta=delta, n=n, random_seed=1).bounds[0]
     assert said.stated < said.refutable < math.inf
 
@@ -71,7 +71,7 @@ def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
 
 
 def test_more_draws_and_less_confidence_refute_more():
-    mechanism = pmd.DirichletMechanism(np.ones(3), 0.3)
+    mechanism = dirdp.DirichletMechanism(np.ones(3), 0.3)
     pair = worst_pair(mechanism)
     measure = measures(mechanism, None, 1e-3)[0]
     family = family_of(mechanism, *pair, measure)
@@ -83,20 +83,20 @@ def test_more_draws_and_less_confidence_refute_more():
 
 
 def test_what_has_no_law_here_is_held_against_simple_noise():
-    measure = measures(None, pmd.ApproxDP(epsilon=1, delta=1e-3), 1e-3)[0]
+    measure = measures(None, dirdp.ApproxDP(epsilon=1, delta=1e-3), 1e-3)[0]
     family = family_of(lambda counts: counts, np.zeros(2), np.ones(2), measure)
     assert family.name.startswith("normal noise")
-    pure = measures(None, pmd.PureDP(epsilon=1), 1e-3)[0]
+    pure = measures(None, dirdp.PureDP(epsilon=1), 1e-3)[0]
     assert family_of(None, np.zeros(2), np.ones(2), pure).name.startswith("Laplace noise")
     # A Dirichlet law promises no pure epsilon, so its own family says nothing about one.
-    mechanism = pmd.DirichletMechanism(np.ones(2), 0.3)
+    mechanism = dirdp.DirichletMechanism(np.ones(2), 0.3)
     assert family_of(mechanism, *worst_pair(mechanism), pure).name.startswith("Laplace noise")
 
 
 @pytest.mark.parametrize("trials", [1_000, 100_000])
 def test_an_event_that_is_rarer_refutes_nothing(trials):
     """Oracle: the binomial law of its hits, and the bound at each of them."""
-    measure, level = measures(None, pmd.ApproxDP(epsilon=1, delta=1e-5), 1e-5)[0], 1e-6
+    measure, level = measures(None, dirdp.ApproxDP(epsilon=1, delta=1e-5), 1e-5)[0], 1e-6
     rarest = rarest_event(measure, trials, level)
 
     def refutes(hits):
@@ -105,7 +105,7 @@ def test_an_event_that_is_rarer_refutes_nothing(trials):
 
     least = next(hits for hits in range(1, trials) if refutes(hits))
     assert binom.sf(least - 1, trials, rarest) == pytest.approx(0.9, rel=1e-6)
-    assert rarest_event(measures(None, pmd.PureDP(epsilon=100), 0.0)[0], trials, level) == math.inf
+    assert rarest_event(measures(None, dirdp.PureDP(epsilon=100), 0.0)[0], trials, level) == math.inf
 
 
 def test_parts_are_all_of_the_outputs():

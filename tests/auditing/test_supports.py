@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.seen import seen
 from pymc_dirdp.auditing.supports import the_data
 
-GOAL = pmd.ApproxDP(epsilon=1.0, delta=1e-5)
+GOAL = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
 PAIR = np.array([7.0, 3.0, 2.0]), np.array([6.0, 4.0, 2.0])
 
 
@@ -24,16 +24,16 @@ def saturating(scale):
 
 @pytest.mark.parametrize(("scale", "verdict"), [(1e20, "refuted"), (5.0, "consistent")])
 def test_noise_that_saturates_is_refuted(scale, verdict):
-    claim = pmd.GeometricMechanism(np.ones(3), scale)
+    claim = dirdp.GeometricMechanism(np.ones(3), scale)
     assert audit(saturating(scale), pair=PAIR, claim=claim, n=2_000, random_seed=1).verdict == verdict
 
 
 def test_no_noise_is_refuted_wherever_the_claim_is_below_the_ceiling():
     """At a scale of 1/60 the noise is always 0. A claim of 120 cannot be refuted by draws, and the audit says so."""
     release = saturating(1 / 60)
-    found = audit(release, pair=PAIR, claim=pmd.PureDP(epsilon=3), n=2_000, random_seed=1)
+    found = audit(release, pair=PAIR, claim=dirdp.PureDP(epsilon=3), n=2_000, random_seed=1)
     assert found.verdict == "refuted"
-    stated = audit(release, pair=PAIR, claim=pmd.PureDP(epsilon=120), n=2_000, random_seed=1)
+    stated = audit(release, pair=PAIR, claim=dirdp.PureDP(epsilon=120), n=2_000, random_seed=1)
     assert stated.verdict == "consistent"
     assert stated.bounds[0].refutable == np.inf
     assert "no true value would have been refuted" in str(stated)
@@ -41,7 +41,7 @@ def test_no_noise_is_refuted_wherever_the_claim_is_below_the_ceiling():
 
 def published(how, probability, n, seed):
     """A private draw, but sometimes the data: a pool for each of the two data sets."""
-    mechanism, rng = pmd.DirichletMechanism(np.ones(3), 0.08), np.random.default_rng(seed)
+    mechanism, rng = dirdp.DirichletMechanism(np.ones(3), 0.08), np.random.default_rng(seed)
     pools = {}
     for z in PAIR:
         pool = mechanism.sample(z, draws=n, sampler="fast", random_seed=rng)

@@ -2,36 +2,36 @@
 
 import time
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.curve_audit import audit_curve
 
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-3)
-DOMAIN = pmd.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-3)
+DOMAIN = dirdp.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)
 SUBJECTS = {
-    "Dirichlet, replace-one": (pmd.calibrate(TARGET, prior=[1, 1, 1, 1], strategy="temper"), 400_000),
+    "Dirichlet, replace-one": (dirdp.calibrate(TARGET, prior=[1, 1, 1, 1], strategy="temper"), 400_000),
     "Dirichlet, add-remove": (
-        pmd.calibrate(TARGET, prior=[1, 1, 1, 1], adjacency="add-remove", strategy="temper"),
+        dirdp.calibrate(TARGET, prior=[1, 1, 1, 1], adjacency="add-remove", strategy="temper"),
         400_000,
     ),
-    "Dirichlet, two rows": (pmd.calibrate(TARGET, prior=[[1, 4, 4], [4, 1.2, 4]], strategy="temper"), 400_000),
-    "Gaussian": (pmd.GaussianMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
-    "Laplace": (pmd.LaplaceMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
-    "Geometric": (pmd.GeometricMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
-    "Hellinger, smooth": (pmd.HellingerMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60), 20_000),
+    "Dirichlet, two rows": (dirdp.calibrate(TARGET, prior=[[1, 4, 4], [4, 1.2, 4]], strategy="temper"), 400_000),
+    "Gaussian": (dirdp.GaussianMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Laplace": (dirdp.LaplaceMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Geometric": (dirdp.GeometricMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Hellinger, smooth": (dirdp.HellingerMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60), 20_000),
     "Truncated geometric, d = 2": (
-        pmd.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
+        dirdp.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
         40_000,
     ),
     "Truncated geometric, d = 3": (
-        pmd.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1, 1], n_records=20),
+        dirdp.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1, 1], n_records=20),
         40_000,
     ),
     "Truncated Laplace, d = 2": (
-        pmd.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60, noise="laplace"),
+        dirdp.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60, noise="laplace"),
         40_000,
     ),
-    "Simplex": (pmd.SimplexMechanism.for_guarantee(TARGET, DOMAIN), 400_000),
+    "Simplex": (dirdp.SimplexMechanism.for_guarantee(TARGET, DOMAIN), 400_000),
 }
 
 

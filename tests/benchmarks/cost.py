@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pymc as pm
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 
 
 def best(f, repeats=15):
@@ -23,19 +23,19 @@ def imports(code):
     return best(lambda: subprocess.run([sys.executable, "-c", code], check=True), repeats=5)
 
 
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 with pm.Model() as model:
     p = pm.Dirichlet("p", a=np.ones(4))
     pm.Multinomial("x", n=592, p=p, observed=[108, 286, 71, 127])
 
-print(f"sample, 4 categories            {1e3 * best(lambda: pmd.sample(TARGET, model)):8.1f} ms  (goal 50)")
-for strategy, target in (("temper", TARGET), ("inflate", TARGET), ("algorithm-1", pmd.RenyiDP(order=8, epsilon=0.5))):
-    cost = best(lambda strategy=strategy, target=target: pmd.calibrate(target, prior=np.ones(4), strategy=strategy))
+print(f"sample, 4 categories            {1e3 * best(lambda: dirdp.sample(TARGET, model)):8.1f} ms  (goal 50)")
+for strategy, target in (("temper", TARGET), ("inflate", TARGET), ("algorithm-1", dirdp.RenyiDP(order=8, epsilon=0.5))):
+    cost = best(lambda strategy=strategy, target=target: dirdp.calibrate(target, prior=np.ones(4), strategy=strategy))
     print(f"calibrate, {strategy:<20} {1e3 * cost:8.1f} ms  (goal 10)")
 
 rng = np.random.default_rng()
 counts = rng.integers(0, 50, 10**6)
-mechanism = pmd.DirichletMechanism(np.ones(10**6), 0.3)
+mechanism = dirdp.DirichletMechanism(np.ones(10**6), 0.3)
 fill = best(lambda: rng.standard_gamma(0.3 * counts + 1.0))
 drawn = best(lambda: mechanism.sample(counts, sampler="fast"))
 print(f"draw of 1e6 over gamma fill     {drawn / fill:8.2f}     (goal 1.5)")

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 
 ADULT = {
     "age": [25, 30, 35, 40, 45, 50, 55, 60, 65],
@@ -85,21 +85,21 @@ def halves(frame, rng):
 
 def targets():
     for epsilon in (1e-3, 1e-2, 1e-1, 1.0, 10.0):
-        yield f"(5, {epsilon:g})-RDP", pmd.RenyiDP(order=5, epsilon=epsilon)
+        yield f"(5, {epsilon:g})-RDP", dirdp.RenyiDP(order=5, epsilon=epsilon)
     for epsilon in (0.1, 1.0, 10.0):
-        yield f"({epsilon:g}, 1e-5)-DP", pmd.ApproxDP(epsilon=epsilon, delta=1e-5)
+        yield f"({epsilon:g}, 1e-5)-DP", dirdp.ApproxDP(epsilon=epsilon, delta=1e-5)
     # As the non-private model: one draw of the posterior itself.
-    yield "posterior", pmd.RenyiDP(order=1, epsilon=1e6)
+    yield "posterior", dirdp.RenyiDP(order=1, epsilon=1e6)
 
 
 def naive_bayes(folder, name, rng):
     frame, categories, target = read(folder, name)
     train, test = halves(frame, rng)
-    model = pmd.naive_bayes(train, train[target], categories=categories, target=target)
+    model = dirdp.naive_bayes(train, train[target], categories=categories, target=target)
     right = [list(categories[target]).index(value) for value in test[target]]
     for label, guarantee in targets():
-        release = pmd.sample(guarantee, model, objective="estimate" if label != "posterior" else "posterior")
-        log_proba = pmd.predict_log_proba(release, test, target=target)
+        release = dirdp.sample(guarantee, model, objective="estimate" if label != "posterior" else "posterior")
+        log_proba = dirdp.predict_log_proba(release, test, target=target)
         loss = -log_proba[np.arange(len(right)), right].mean()
         accuracy = np.mean(log_proba.argmax(axis=1) == right)
         print(f"{name:<14} naive Bayes {label:<16} cross-entropy {loss:8.3f}   accuracy {accuracy:.3f}", flush=True)
@@ -108,11 +108,11 @@ def naive_bayes(folder, name, rng):
 def network(folder, name, structure, rng):
     frame, categories, _ = read(folder, name)
     train, test = halves(frame, rng)
-    model = pmd.bayesian_network(train, structure, categories=categories)
+    model = dirdp.bayesian_network(train, structure, categories=categories)
     for label, guarantee in targets():
-        release = pmd.sample(guarantee, model, objective="estimate" if label != "posterior" else "posterior")
+        release = dirdp.sample(guarantee, model, objective="estimate" if label != "posterior" else "posterior")
         print(
-            f"{name:<14} network     {label:<16} log-likelihood {pmd.log_likelihood(release, test).mean():8.3f}",
+            f"{name:<14} network     {label:<16} log-likelihood {dirdp.log_likelihood(release, test).mean():8.3f}",
             flush=True,
         )
 

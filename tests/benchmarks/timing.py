@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pymc as pm
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 # Ratios beyond it are what somebody with a stopwatch of 1 % sees.
 STOPWATCH = 0.01
 _RNG = np.random.default_rng(20261121)
@@ -97,8 +97,8 @@ def model_of(counts):
 
 def whole(title, target, d, n, repeats, **options):
     models = {name: model_of(counts) for name, counts in tables_of(d, n).items()}
-    plan = pmd.plan(target, models["flat"], **options)
-    compare(title, {name: lambda model=model: pmd.sample(plan, model) for name, model in models.items()}, repeats)
+    plan = dirdp.plan(target, models["flat"], **options)
+    compare(title, {name: lambda model=model: dirdp.sample(plan, model) for name, model in models.items()}, repeats)
 
 
 if __name__ == "__main__":
@@ -106,15 +106,15 @@ if __name__ == "__main__":
     print("Median time over that of the flat table, with a 99 % interval; the share of right guesses from one look.")
     for d, n in ((4, 592), (1000, 100_000)):
         for alpha in (1.0, 0.05):
-            mechanism = pmd.DirichletMechanism(np.full(d, alpha), 0.1)
+            mechanism = dirdp.DirichletMechanism(np.full(d, alpha), 0.1)
             draws(f"fast, {d} cells, alpha {alpha:g}, r 0.1", mechanism, d, n, sampler="fast", repeats=repeats)
     for alpha in (1.0, 0.05):
-        mechanism = pmd.DirichletMechanism(np.full(4, alpha), 0.1)
+        mechanism = dirdp.DirichletMechanism(np.full(4, alpha), 0.1)
         title = f"exact, 4 cells, alpha {alpha:g}, r 0.1, 10,000 steps"
         draws(title, mechanism, 4, 592, sampler="exact", repeats=repeats, steps=10_000)
     # A loose promise leaves a prior of 0.05 as it is; a tight one adds to it, and no cell is small any more.
-    loose = pmd.RenyiDP(order=1.0, epsilon=100.0)
+    loose = dirdp.RenyiDP(order=1.0, epsilon=100.0)
     few = max(repeats // 5, 10)
-    whole("pmd.sample, 4 cells, prior kept at 0.05", loose, 4, 592, few, strategy="temper")
-    whole("pmd.sample, 4 cells, (1, 1e-6)", TARGET, 4, 592, few)
-    whole("pmd.sample, 1000 cells, prior kept at 0.05", loose, 1000, 100_000, few, strategy="temper")
+    whole("dirdp.sample, 4 cells, prior kept at 0.05", loose, 4, 592, few, strategy="temper")
+    whole("dirdp.sample, 4 cells, (1, 1e-6)", TARGET, 4, 592, few)
+    whole("dirdp.sample, 1000 cells, prior kept at 0.05", loose, 1000, 100_000, few, strategy="temper")

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.planning.choosing import NOISES, noise, rank
 from pymc_dirdp.privacy.conversion import epsilon_at
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
@@ -33,15 +33,15 @@ def algorithm_1(epsilon, prior, expected, objective):
     for order in np.geomspace(1.5, 400, 25).tolist():
         budget = epsilon - epsilon_at(order, 0.0, DELTA)
         if budget > 0:
-            made = pmd.calibrate(pmd.RenyiDP(order=order, epsilon=budget), prior=prior, strategy="algorithm-1")
+            made = dirdp.calibrate(dirdp.RenyiDP(order=order, epsilon=budget), prior=prior, strategy="algorithm-1")
             found = min(found, of_dirichlet(expected, made, prior, objective))
     return found
 
 
 def row(kind, d, n, epsilon, objective):
-    prior, target = np.full(d, PRIORS[kind]), pmd.ApproxDP(epsilon=epsilon, delta=DELTA)
+    prior, target = np.full(d, PRIORS[kind]), dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
     expected = PriorExpectedKL(prior, n)
-    optimal = pmd.calibrate(target, prior=prior, n_records=n, objective=objective)
+    optimal = dirdp.calibrate(target, prior=prior, n_records=n, objective=objective)
     data = predicted_data(prior, n)
     scores = {
         "Algorithm 1": algorithm_1(epsilon, prior, expected, objective),

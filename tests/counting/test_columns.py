@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import xarray as xr
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.counting.columns import index_of, values_of
 from pymc_dirdp.counting.tables import count
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError
@@ -287,8 +287,8 @@ def test_records_that_are_not_computed_yet():
     lazy = pl.LazyFrame({"a": YES, "b": YES})
     for call in (
         lambda: count(lazy, ["a"], categories={"a": YES}),
-        lambda: pmd.naive_bayes(lazy, YES, categories={"a": YES, "class": YES}),
-        lambda: pmd.bayesian_network(lazy, {"a": []}, categories={"a": YES}),
+        lambda: dirdp.naive_bayes(lazy, YES, categories={"a": YES, "class": YES}),
+        lambda: dirdp.bayesian_network(lazy, {"a": []}, categories={"a": YES}),
     ):
         with pytest.raises(ArgumentError, match=r"got a LazyFrame.*collect\(\)"):
             call()
@@ -319,14 +319,14 @@ def test_prediction_reads_values_too():
     """A release of 0.1.0 gave the nulls of an Arrow dictionary a class."""
     categories = {"a": YES, "class": ["u", "v"]}
     records = {"a": YES * 20, "class": ["u", "v"] * 30}
-    release = pmd.sample(
-        pmd.ApproxDP(epsilon=9, delta=1e-6), pmd.naive_bayes(records, records["class"], categories=categories)
+    release = dirdp.sample(
+        dirdp.ApproxDP(epsilon=9, delta=1e-6), dirdp.naive_bayes(records, records["class"], categories=categories)
     )
-    plain = pmd.predict_log_proba(release, {"a": ["no", "yes"]})
+    plain = dirdp.predict_log_proba(release, {"a": ["no", "yes"]})
     for engine in TEXTS.values():
-        np.testing.assert_array_equal(pmd.predict_log_proba(release, {"a": engine(["no", "yes"])}), plain)
+        np.testing.assert_array_equal(dirdp.predict_log_proba(release, {"a": engine(["no", "yes"])}), plain)
         with pytest.raises(DataError, match="'a'"):
-            pmd.predict_log_proba(release, {"a": engine(["no", None])})
+            dirdp.predict_log_proba(release, {"a": engine(["no", None])})
 
 
 class Eye(enum.Enum):
@@ -344,7 +344,7 @@ def test_enums_can_be_categories():
     with pytest.raises(DataError):
         tally(["blue"], Eye)
     assert tally(["blue", Text.GREEN, "blue"], Text) == [2, 1]
-    model = pmd.bayesian_network({"x": ["blue"]}, {"x": []}, categories={"x": Text})
+    model = dirdp.bayesian_network({"x": ["blue"]}, {"x": []}, categories={"x": Text})
     assert [type(label) for label in model.coords["x"]] == [str, str]
 
 
@@ -408,7 +408,7 @@ def test_there_is_one_warning_for_each_call():
     categories = {"a": records["a"], "b": records["b"], "class": YES}
     for _ in range(2):
         with pytest.warns(CategoriesFromDataWarning, match=r"categories\['a'\] is a Series, as are 1 more") as caught:
-            pmd.naive_bayes(records, YES, categories=categories)
+            dirdp.naive_bayes(records, YES, categories=categories)
         assert [str(one.category.__name__) for one in caught] == ["CategoriesFromDataWarning"]
         assert caught[0].filename == __file__
 
@@ -418,7 +418,7 @@ def test_indexes_that_differ_are_not_matched_by_position():
     y = pd.Series(["cat", "hen", "hen"], index=[1, 2, 3], name="class")
     categories = {"fur": ["yes", "no"], "class": ["cat", "hen"]}
     with pytest.raises(ArgumentError, match="have different indexes"):
-        pmd.naive_bayes(X, y, categories=categories)
+        dirdp.naive_bayes(X, y, categories=categories)
     with pytest.raises(ArgumentError, match="have different indexes"):
         count({"fur": X["fur"], "class": y}, ["fur", "class"], categories=categories)
     # The ways out that the message names, and those that are right as they are.
@@ -431,7 +431,7 @@ def test_indexes_that_differ_are_not_matched_by_position():
         (X, y.to_list(), by_position),
         (pl.DataFrame({"fur": X["fur"].to_list()}), y, by_position),
     ]:
-        pmd.naive_bayes(features, classes, categories=categories, target="class")
+        dirdp.naive_bayes(features, classes, categories=categories, target="class")
         found = count({"fur": features["fur"], "class": classes}, ["fur", "class"], categories=categories)
         assert found.tolist() == expected
 

@@ -15,7 +15,7 @@ import xarray as xr
 from scipy import stats
 from scipy.special import digamma, gammaln, rel_entr
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.curator import posterior_tree
 from pymc_dirdp.curator.diagnostics import diagnose
 from pymc_dirdp.curator.laws import Law, simplex
@@ -26,7 +26,7 @@ from pymc_dirdp.models.graph import PLAIN, evaluate
 from pymc_dirdp.models.observations import read_counts
 
 HAIR = np.array([108, 286, 71, 127])  # Snee (1974)
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 RNG = np.random.default_rng(4)
 N = 90
 A = RNG.integers(0, 3, N)
@@ -73,28 +73,28 @@ def integrated():
 @pytest.fixture(scope="module")
 def hair():
     model = hair_model()
-    release = pmd.sample(TARGET, model)
+    release = dirdp.sample(TARGET, model)
     return model, release, diagnose(release, model, draws=500, tune=500, random_seed=1)
 
 
 @pytest.fixture(scope="module")
 def admissions():
     model = admissions_model()
-    release = pmd.sample(TARGET, model, draws=3, adjacency="add-remove", n_records=2000)
+    release = dirdp.sample(TARGET, model, draws=3, adjacency="add-remove", n_records=2000)
     return model, release, diagnose(release, model, draws=500, tune=500, random_seed=2)
 
 
 @pytest.fixture(scope="module")
 def whole():
     model = network()
-    release = pmd.sample(pmd.ApproxDP(epsilon=3, delta=1e-4), model, draws=2, unit=0)
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-4), model, draws=2, unit=0)
     return model, release, diagnose(release, model, draws=400, nuts=False, random_seed=3)
 
 
 def laws(model, release):
     """By hand: the parameters of both laws of each table."""
     found = {}
-    for table in pmd.tables(model):
+    for table in dirdp.tables(model):
         x, group = read_counts(table, model), release["mechanism"][table.name]
         found[table.name] = x + table.prior, float(group["r"]) * x + group["alpha"].values
     return found
@@ -110,7 +110,7 @@ def first(tree, name):
 def test_draws_are_those_of_the_closed_forms(which, request):
     """Means and variances of SciPy, within six Monte Carlo errors."""
     model, release, diagnosis = request.getfixturevalue(which)
-    for table in pmd.tables(model):
+    for table in dirdp.tables(model):
         for name, u in zip(POSTERIORS[:2], laws(model, release)[table.name], strict=True):
             drawn, total = first(diagnosis[name], table.name), u.sum(axis=-1, keepdims=True)
             mean, variance = u / total, u * (total - u) / total**2 / (total + 1)
@@ -124,7 +124,7 @@ def test_draws_are_those_of_the_closed_forms(which, request):
 @pytest.mark.parametrize("which", ["hair", "admissions"])
 def test_nuts_finds_the_private_posterior(which, request):
     model, release, diagnosis = request.getfixturevalue(which)
-    for table in pmd.tables(model):
+    for table in dirdp.tables(model):
         _, u = laws(model, release)[table.name]
         mean = u / u.sum(axis=-1, keepdims=True)
         mean = mean[..., 0] if table.family == "beta" else mean
@@ -164,7 +164,7 @@ def test_the_private_model_is_the_users_model_with_a_power(whole):
     """Oracle: PyMC's own log-probability of the user's graph, which knows nothing of counts or rows."""
     model, release, _ = whole
     several = []
-    for table in pmd.tables(model):
+    for table in dirdp.tables(model):
         group = release["mechanism"][table.name]
         several.append(Law(table, None, read_counts(table, model), group["alpha"].values, float(group["r"])))
     private = private_model(several)
@@ -196,12 +196,12 @@ def test_log_likelihood_is_that_of_pymc_to_the_power_r(which, request):
     model, release, diagnosis = request.getfixturevalue(which)
     for name in POSTERIORS[:2]:
         few = diagnosis[name]["posterior"].to_dataset().isel(chain=slice(1), draw=slice(20))
-        tree = xr.DataTree.from_dict({"/posterior": few[[table.name for table in pmd.tables(model)]]})
+        tree = xr.DataTree.from_dict({"/posterior": few[[table.name for table in dirdp.tables(model)]]})
         oracle = pm.compute_log_likelihood(
             tree, model=model, progressbar=False, extend_inferencedata=False, compile_kwargs={"mode": PLAIN}
         )
         ours = diagnosis[name]["log_likelihood"]
-        for table in pmd.tables(model):
+        for table in dirdp.tables(model):
             r = 1.0 if name == "non_private" else float(release["mechanism"][table.name]["r"])
             for likelihood in table.likelihoods:
                 one = ours[likelihood.name].isel(chain=slice(1), draw=slice(20))
@@ -256,7 +256,7 @@ def test_left_out_records_agree_with_the_closed_form(which, request):
     """Oracle: leave each cell's record out by hand. ArviZ's importance sampling has to find it where k is good."""
     model, release, diagnosis = request.getfixturevalue(which)
     table_sums = diagnosis["elpd"].to_dataset()
-    for table in pmd.tables(model):
+    for table in dirdp.tables(model):
         x, group = read_counts(table, model), release["mechanism"][table.name]
         cells = diagnosis["elpd_by_cell"][table.name].to_dataset()
         np.testing.assert_array_equal(cells["records"], x)
@@ -301,7 +301,7 @@ def test_posteriors_are_compared_by_records(hair):
         for what in ("elpd", "se", "p"):
             assert getattr(result, what) == pytest.approx(float(sums[what].sel(posterior=name)))
     assert set(az.compare(results).index) == set(POSTERIORS)
-    with pytest.raises(pmd.ArgumentError, match="elpd_by_cell"):
+    with pytest.raises(dirdp.ArgumentError, match="elpd_by_cell"):
         elpd(xr.DataTree())
 
 
@@ -309,7 +309,7 @@ def test_posteriors_are_compared_by_records(hair):
 def test_realised_losses_are_the_formulas(which, request):
     model, release, diagnosis = request.getfixturevalue(which)
     realised = diagnosis["realised"].to_dataset()
-    for table in pmd.tables(model):
+    for table in dirdp.tables(model):
         x, (u, v) = read_counts(table, model), laws(model, release)[table.name]
         y = release["posterior"][table.name].values[0]
         y = np.stack([y, 1 - y], axis=-1) if table.family == "beta" else y
@@ -337,15 +337,15 @@ def test_realised_losses_are_the_formulas(which, request):
 def test_ranks_are_uniform_where_the_reference_is_the_truth():
     """Draws of the private posterior among such draws, and data from the prior among data from the prior."""
     model = hair_model()
-    with pytest.warns(pmd.SeededReleaseWarning):
-        release = pmd.sample(pmd.RenyiDP(order=4, epsilon=50), model, draws=400, random_seed=5)
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        release = dirdp.sample(dirdp.RenyiDP(order=4, epsilon=50), model, draws=400, random_seed=5)
     realised = diagnose(release, model, draws=100, nuts=False, random_seed=6)["realised"]
     assert stats.kstest(realised["kl_release_rank"].values[0], "uniform").pvalue > 1e-6
     assert stats.spearmanr(realised["kl_release"].values[0], realised["kl_release_rank"].values[0]).statistic > 0.99
     rng, losses, ranks = np.random.default_rng(7), [], []
     for _ in range(20):
         model = hair_model(rng.multinomial(300, rng.dirichlet([1, 1, 1, 1])))
-        release = pmd.sample(TARGET, model, strategy="temper")
+        release = dirdp.sample(TARGET, model, strategy="temper")
         realised = diagnose(release, model, draws=100, nuts=False, random_seed=rng)["realised"]
         losses.append(realised["kl_posterior"].item())
         ranks.append(realised["kl_posterior_rank"].item())
@@ -440,7 +440,7 @@ def test_replicated_data_follow_the_draws(hair, admissions, whole):
 
 def test_integrated_parameters_are_diagnosed_too():
     model = integrated()
-    release = pmd.sample(pmd.ApproxDP(epsilon=2, delta=1e-5), model, contribution=1)
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=2, delta=1e-5), model, contribution=1)
     diagnosis = diagnose(release, model, draws=200, tune=200, chains=2, random_seed=8)
     assert set(diagnosis["nuts/posterior"].data_vars) == {"words_p", "hits_p"}
     # Given p, a count of the Dirichlet-multinomial is a Multinomial one.
@@ -458,7 +458,7 @@ def test_integrated_parameters_are_diagnosed_too():
 def test_a_call_inside_of_the_model_leaves_it_as_it_was():
     with admissions_model() as model:
         before = sorted(model.named_vars)
-        diagnose(pmd.sample(TARGET), draws=100, tune=50, chains=1)
+        diagnose(dirdp.sample(TARGET), draws=100, tune=50, chains=1)
         assert sorted(model.named_vars) == before
         assert not model.potentials
 
@@ -467,7 +467,7 @@ def test_dims_may_have_the_names_of_results():
     with pm.Model(coords={"p": list("ab"), "records": list("xyz")}) as model:
         theta = pm.Dirichlet("theta", a=np.ones((2, 3)), dims=("p", "records"))
         pm.Multinomial("n", n=[3, 4], p=theta, observed=[[1, 1, 1], [2, 2, 0]])
-    diagnosis = diagnose(pmd.sample(TARGET, model), model, draws=100, nuts=False)
+    diagnosis = diagnose(dirdp.sample(TARGET, model), model, draws=100, nuts=False)
     assert diagnosis["private/posterior"]["theta"].dims == ("chain", "draw", "p", "records")
     assert diagnosis["elpd_by_cell/theta"]["elpd"].dims == ("posterior", "p_labels", "records_labels")
     assert diagnosis["realised_by_row/theta"]["kl_release"].dims == ("draw", "p_labels")
@@ -478,7 +478,7 @@ def test_one_parameter_with_two_likelihoods():
         p = pm.Dirichlet("p", np.ones(3))
         pm.Multinomial("x", n=6, p=p, observed=[1, 2, 3])
         pm.Categorical("y", p=p, observed=[0, 0, 1])
-    diagnosis = diagnose(pmd.sample(TARGET, model, contribution=2), model, draws=200, nuts=False)
+    diagnosis = diagnose(dirdp.sample(TARGET, model, contribution=2), model, draws=200, nuts=False)
     np.testing.assert_array_equal(diagnosis["elpd_by_cell/p"]["records"], [3, 3, 3])
     assert set(diagnosis["private/log_likelihood"].data_vars) == {"x", "y"}
     assert diagnosis["private/log_likelihood"]["y"].shape == (4, 200, 3)
@@ -500,13 +500,13 @@ def test_too_many_observations_are_summed(monkeypatch, whole):
 
 def test_no_records_and_empty_cells():
     model = hair_model([0, 0, 0, 0])
-    diagnosis = diagnose(pmd.sample(TARGET, model), model, draws=100, nuts=False)
+    diagnosis = diagnose(dirdp.sample(TARGET, model), model, draws=100, nuts=False)
     assert np.isnan(diagnosis["realised"]["kl_release"].item())
     assert diagnosis["realised"]["kl_posterior"].item() == pytest.approx(0, abs=1e-12)
     assert float(abs(diagnosis["sensitivity"]["p"].sel(component="likelihood")).max()) == 0
     assert float(diagnosis["elpd"]["elpd_exact"].max()) == 0
     model = hair_model([5, 0, 0, 0], prior=(0.05, 0.05, 0.05, 0.05))
-    diagnosis = diagnose(pmd.sample(TARGET, model), model, draws=100, nuts=False)
+    diagnosis = diagnose(dirdp.sample(TARGET, model), model, draws=100, nuts=False)
     for node in diagnosis.subtree:
         if node.name in ("posterior", "log_prior", "log_likelihood"):
             # The odds may be infinite, where p is 1 but for rounding.
@@ -515,7 +515,7 @@ def test_no_records_and_empty_cells():
 
 def test_a_saved_release_can_be_diagnosed(tmp_path):
     model = hair_model()
-    release = pmd.sample(TARGET, model)
+    release = dirdp.sample(TARGET, model)
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
         back.load()
@@ -527,34 +527,34 @@ def test_a_saved_release_can_be_diagnosed(tmp_path):
 
 def test_another_model_is_refused(hair):
     _, release, _ = hair
-    with pytest.raises(pmd.ArgumentError, match="lacks the groups"):
+    with pytest.raises(dirdp.ArgumentError, match="lacks the groups"):
         diagnose(xr.DataTree(), hair_model())
-    with pytest.raises(pmd.ArgumentError, match="other tables"):
+    with pytest.raises(dirdp.ArgumentError, match="other tables"):
         diagnose(release, admissions_model())
-    with pytest.raises(pmd.ArgumentError, match="another prior for 'p'"):
+    with pytest.raises(dirdp.ArgumentError, match="another prior for 'p'"):
         diagnose(release, hair_model(prior=(1, 1, 1, 2)))
-    with pytest.raises(pmd.ArgumentError, match="another number of records for 'p'") as caught:
+    with pytest.raises(dirdp.ArgumentError, match="another number of records for 'p'") as caught:
         diagnose(release, hair_model(HAIR + 1))
     assert "596" not in str(caught.value)
-    with pytest.raises(pmd.ArgumentError, match="draws"):
+    with pytest.raises(dirdp.ArgumentError, match="draws"):
         diagnose(release, hair_model(), draws=10)
-    with pytest.raises(pmd.ArgumentError, match="model"):
+    with pytest.raises(dirdp.ArgumentError, match="model"):
         diagnose(release)
     other = release.copy()
     other["mechanism/p"].attrs["mechanism"] = "LaplaceMechanism"
-    with pytest.raises(pmd.UnsupportedModelError, match="LaplaceMechanism"):
+    with pytest.raises(dirdp.UnsupportedModelError, match="LaplaceMechanism"):
         diagnose(other, hair_model())
     with pm.Model() as model:
         p = pm.Dirichlet("p", [1, 1, 1, 1])
         pm.Multinomial("pupils", n=592, p=p, observed=HAIR)
-    with pytest.raises(pmd.ArgumentError, match="by other variables"):
+    with pytest.raises(dirdp.ArgumentError, match="by other variables"):
         diagnose(release, model)
 
 
 def test_broken_promises_are_an_error_without_a_value():
     model = hair_model()
-    release = pmd.sample(TARGET, model, min_count=50)
-    with pytest.raises(pmd.DataError) as caught:
+    release = dirdp.sample(TARGET, model, min_count=50)
+    with pytest.raises(dirdp.DataError) as caught:
         diagnose(release, hair_model([49, 286, 71, 186]))
     assert not any(str(count) in str(caught.value) for count in (49, 286, 186))
 

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy.special import gammaln
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.models.observations import read_counts
 
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(8)
 N = 300
 A, B = RNG.integers(0, 3, N), RNG.integers(0, 2, N)
 C = (A + B + RNG.integers(0, 2, N)) % 4
-TARGET = pmd.RenyiDP(order=4, epsilon=0.5)
+TARGET = dirdp.RenyiDP(order=4, epsilon=0.5)
 
 
 def cross(*columns, shape):
@@ -54,7 +54,7 @@ def network(a=A, b=B, c=C, *, parents=lambda model, a, b: (a, b)):
 )
 def test_parents_decide_the_row(parents):
     model = network(parents=parents)
-    p_a, p_b, p_c = pmd.tables(model)
+    p_a, p_b, p_c = dirdp.tables(model)
     np.testing.assert_array_equal(read_counts(p_a, model), np.bincount(A, minlength=3))
     # A Beta's categories are success, then failure.
     np.testing.assert_array_equal(read_counts(p_b, model), cross(A, 1 - B, shape=(3, 2)))
@@ -68,7 +68,7 @@ def test_pytensor_agrees_on_the_counts():
     logp = pm.logp(pm.Categorical.dist(p=free[A, B]), C).sum()
     slope = 0.25 * pytensor.function([free], pytensor.grad(logp, free))(np.full((3, 2, 4), 0.25))
     model = network()
-    counts = read_counts(pmd.tables(model)[2], model)
+    counts = read_counts(dirdp.tables(model)[2], model)
     # Categorical normalises its p, and that takes a quarter of the row's total off each cell.
     np.testing.assert_allclose(slope - slope.mean(axis=-1, keepdims=True), counts - counts.mean(axis=-1, keepdims=True))
 
@@ -80,7 +80,7 @@ def test_grouped_binomial_and_multinomial():
         p = pm.Dirichlet("p", np.ones((3, 2)))
         pm.Binomial("k", n=[5, 6, 7, 8], p=rate[group], observed=[1, 2, 3, 4])
         pm.Multinomial("m", n=[3, 4, 5, 6], p=p[group], observed=[[1, 2], [3, 1], [5, 0], [0, 6]])
-    rate, p = pmd.tables(model)
+    rate, p = dirdp.tables(model)
     np.testing.assert_array_equal(read_counts(rate, model), [[1, 4], [4, 4], [5, 8]])
     np.testing.assert_array_equal(read_counts(p, model), [[1, 2], [0, 6], [8, 1]])
 
@@ -91,7 +91,7 @@ def test_a_matrix_of_records():
     with pm.Model() as model:
         p = pm.Dirichlet("p", np.ones((3, 2)))
         pm.Categorical("x", p=p[parents], observed=values)
-    (table,) = pmd.tables(model)
+    (table,) = dirdp.tables(model)
     np.testing.assert_array_equal(read_counts(table, model), cross(parents.ravel(), values.ravel(), shape=(3, 2)))
 
 
@@ -112,8 +112,8 @@ def test_other_indexing_is_refused(use, words):
         theta = pm.Dirichlet("theta", np.ones((3, 2, 4)))
         p = use(theta)
         pm.Categorical("c", p=p, observed=np.zeros(p.shape.eval()[:-1], dtype=int) if p.type.ndim != 2 else C)
-    with pytest.raises(pmd.UnsupportedModelError) as caught:
-        pmd.tables(model)
+    with pytest.raises(dirdp.UnsupportedModelError) as caught:
+        dirdp.tables(model)
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
@@ -128,8 +128,8 @@ def test_other_indexing_is_refused(use, words):
 )
 def test_wrong_parents_are_an_error_without_a_value(column, problem):
     model = network(parents=lambda model, a, b: (pm.Data("given", column), b))
-    with pytest.raises(pmd.DataError, match=problem) as caught:
-        pmd.sample(TARGET, model, contribution=1)
+    with pytest.raises(dirdp.DataError, match=problem) as caught:
+        dirdp.sample(TARGET, model, contribution=1)
     assert "'c'" in str(caught.value)
 
 
@@ -138,17 +138,17 @@ def test_a_mask_is_no_array_of_codes():
     with pm.Model() as model:
         theta = pm.Beta("theta", 1, 1, shape=3)
         pm.Bernoulli("k", p=theta[np.array([True, True, True])], observed=[1, 0, 1])
-    with pytest.raises(pmd.UnsupportedModelError, match="indexed by one array of codes"):
-        pmd.tables(model)
+    with pytest.raises(dirdp.UnsupportedModelError, match="indexed by one array of codes"):
+        dirdp.tables(model)
 
 
 def test_a_release_of_a_network():
-    release = pmd.sample(TARGET, network(), unit=0)
+    release = dirdp.sample(TARGET, network(), unit=0)
     assert release["posterior"]["p_c"].dims == ("chain", "draw", "A", "B", "C")
     np.testing.assert_allclose(release["posterior"]["p_c"].sum("C"), 1)
     assert set(release["mechanism"].children) == {"p_a", "p_b", "p_c"}
-    assert "p_c" in str(pmd.report(release))
-    synthetic = pmd.sample_posterior_predictive(release, n_records=10)["posterior_predictive"]
+    assert "p_c" in str(dirdp.report(release))
+    synthetic = dirdp.sample_posterior_predictive(release, n_records=10)["posterior_predictive"]
     assert synthetic["c"].dims == ("chain", "draw", "A", "B", "C")
 
 
@@ -156,12 +156,12 @@ def test_a_deterministic_for_each_record_is_left_out():
     with network() as model:
         pm.Deterministic("of_each", model["p_c"][A, B])
         pm.Deterministic("contrast", model["p_c"][[0, 1], [1, 1]])
-    release = pmd.sample(TARGET, model, contribution=1, var_names=["contrast"])
+    release = dirdp.sample(TARGET, model, contribution=1, var_names=["contrast"])
     assert "contrast" in release["posterior"]
     assert "of_each" not in release["posterior"]
     assert "of_each" in release.attrs["left_out"]
-    with pytest.raises(pmd.ArgumentError, match="'of_each' cannot come along"):
-        pmd.sample(TARGET, model, contribution=1, var_names=["of_each"])
+    with pytest.raises(dirdp.ArgumentError, match="'of_each' cannot come along"):
+        dirdp.sample(TARGET, model, contribution=1, var_names=["of_each"])
 
 
 def dirichlet_renyi(order, u, v):

@@ -7,10 +7,10 @@ import pymc as pm
 import pytest
 import xarray as xr
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.errors import UnsupportedModelError
 
-TARGET = pmd.RenyiDP(order=3, epsilon=0.2)
+TARGET = dirdp.RenyiDP(order=3, epsilon=0.2)
 
 
 def model_of(name="p", dim="k", labels=("a", "b", "c"), seen="seen"):
@@ -45,9 +45,9 @@ def model_of(name="p", dim="k", labels=("a", "b", "c"), seen="seen"):
     ],
 )
 def test_what_no_release_can_hold_is_refused_before_it_is_paid_for(options, word):
-    ledger = pmd.Ledger(pmd.RenyiDP(order=3, epsilon=1.0))
+    ledger = dirdp.Ledger(dirdp.RenyiDP(order=3, epsilon=1.0))
     with pytest.raises(UnsupportedModelError, match=word):
-        pmd.sample(TARGET, model_of(**options), ledger=ledger)
+        dirdp.sample(TARGET, model_of(**options), ledger=ledger)
     assert ledger.entries() == ()
 
 
@@ -55,22 +55,22 @@ def test_what_no_release_can_hold_is_refused_before_it_is_paid_for(options, word
     "labels", [np.array(["2020", "2021", "2022"], "M8[ns]"), [1, 2.5, 3], [True, False, 2], ["a b", "ä\u200b", "a/b"]]
 )
 def test_other_labels_are_in_the_file_as_they_were(labels, tmp_path):
-    release = pmd.sample(TARGET, model_of(labels=labels))
+    release = dirdp.sample(TARGET, model_of(labels=labels))
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
         np.testing.assert_array_equal(back["posterior"]["k"].values, np.asarray(labels))
 
 
 def test_a_dim_may_be_called_sample():
-    release = pmd.sample(TARGET, model_of(dim="sample"))
+    release = dirdp.sample(TARGET, model_of(dim="sample"))
     assert release["posterior"]["p"].dims == ("chain", "draw", "sample")
 
 
 @pytest.mark.parametrize("name", ["a b", "größe", "p::q", "r", "alpha", "x.y", "-", "posterior", "mechanism"])
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_other_names_work_to_the_end(name, mechanism, tmp_path):
-    release = pmd.sample(TARGET, model_of(name=name, dim=f"{name} dim"), mechanism=mechanism)
-    assert name in str(pmd.report(release))
+    release = dirdp.sample(TARGET, model_of(name=name, dim=f"{name} dim"), mechanism=mechanism)
+    assert name in str(dirdp.report(release))
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     back = xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf")
     np.testing.assert_array_equal(back["posterior"][name].values, release["posterior"][name].values)

@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.reading import read
@@ -453,7 +453,7 @@ def three_nodes():
 def naive_bayes_on_counts():
     names = {"class": list("abcd"), "size": list("xyz"), "legs": [0, 1]}
     code = {"size": np.array(list("xyz"))[CODES], "legs": YES}
-    return pmd.naive_bayes(code, np.array(list("abcd"))[GROUP], categories=names, target="class")
+    return dirdp.naive_bayes(code, np.array(list("abcd"))[GROUP], categories=names, target="class")
 
 
 @is_read("record", {"p_class": (1,), "p_legs": (1, "any"), "p_size": (1, "any", "any")}, {"p_size": 40, "p_legs": 40})
@@ -461,7 +461,7 @@ def network_on_counts():
     names = {"class": list("abcd"), "size": list("xyz"), "legs": [0, 1]}
     frame = {"size": np.array(list("xyz"))[CODES], "legs": YES, "class": np.array(list("abcd"))[GROUP]}
     structure = {"class": [], "legs": ["class"], "size": ["class", "legs"]}
-    return pmd.bayesian_network(frame, structure, categories=names)
+    return dirdp.bayesian_network(frame, structure, categories=names)
 
 
 # Markov chains and sequences

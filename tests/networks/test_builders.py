@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.networks import builders
 
@@ -26,11 +26,11 @@ NETWORK = {"size": ["class", "legs"], "class": [], "legs": ["class"]}
 
 
 def naive(**options):
-    return pmd.naive_bayes(FRAME, FRAME["class"], categories=CATEGORIES, **options)
+    return dirdp.naive_bayes(FRAME, FRAME["class"], categories=CATEGORIES, **options)
 
 
 def counts_of(model):
-    return {table.name: read_counts(table, model) for table in pmd.tables(model)}
+    return {table.name: read_counts(table, model) for table in dirdp.tables(model)}
 
 
 def test_naive_bayes_counts_features_given_the_class():
@@ -45,13 +45,13 @@ def test_naive_bayes_counts_features_given_the_class():
 
 
 def test_networks_hold_every_configuration_of_the_parents():
-    model = pmd.bayesian_network(FRAME, NETWORK, categories=CATEGORIES)
+    model = dirdp.bayesian_network(FRAME, NETWORK, categories=CATEGORIES)
     counts = counts_of(model)
     assert counts["p_size"].shape == (3, 2, 3)
     for (i, c), (j, n), (k, s) in itertools.product(*(enumerate(CATEGORIES[v]) for v in ("class", "legs", "size"))):
         here = (FRAME["class"] == c) & (FRAME["legs"] == n) & (FRAME["size"] == s)
         assert counts["p_size"][i, j, k] == here.sum()
-    table = next(table for table in pmd.tables(model) if table.name == "p_size")
+    table = next(table for table in dirdp.tables(model) if table.name == "p_size")
     assert table.dims == ("class", "legs", "size")
 
 
@@ -66,8 +66,8 @@ def test_networks_hold_every_configuration_of_the_parents():
     ],
 )
 def test_structures_can_be_written_in_several_ways(structure):
-    expected = counts_of(pmd.bayesian_network(FRAME, NETWORK, categories=CATEGORIES))
-    found = counts_of(pmd.bayesian_network(FRAME, structure, categories=CATEGORIES))
+    expected = counts_of(dirdp.bayesian_network(FRAME, NETWORK, categories=CATEGORIES))
+    found = counts_of(dirdp.bayesian_network(FRAME, structure, categories=CATEGORIES))
     assert {name: counts.tolist() for name, counts in found.items()} == {
         name: counts.tolist() for name, counts in expected.items()
     }
@@ -91,27 +91,27 @@ def test_structures_can_be_written_in_several_ways(structure):
     ],
 )
 def test_wrong_structures(structure, message):
-    with pytest.raises(pmd.ArgumentError, match=message):
-        pmd.bayesian_network(FRAME, structure, categories=CATEGORIES)
+    with pytest.raises(dirdp.ArgumentError, match=message):
+        dirdp.bayesian_network(FRAME, structure, categories=CATEGORIES)
 
 
 def test_priors_by_variable():
-    model = pmd.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, alpha={"size": [1.0, 2.0, 3.0], "class": 0.5})
-    priors = {table.name: table.prior for table in pmd.tables(model)}
+    model = dirdp.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, alpha={"size": [1.0, 2.0, 3.0], "class": 0.5})
+    priors = {table.name: table.prior for table in dirdp.tables(model)}
     np.testing.assert_array_equal(priors["p_size"], np.broadcast_to([1.0, 2.0, 3.0], (3, 2, 3)))
     np.testing.assert_array_equal(priors["p_class"], [0.5] * 3)
     np.testing.assert_array_equal(priors["p_legs"], np.ones((3, 2)))
-    with pytest.raises(pmd.ArgumentError, match=r"alpha\['size'\] to broadcast"):
-        pmd.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, alpha={"size": [1.0, 2.0]})
-    with pytest.raises(pmd.ArgumentError, match="> 0"):
+    with pytest.raises(dirdp.ArgumentError, match=r"alpha\['size'\] to broadcast"):
+        dirdp.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, alpha={"size": [1.0, 2.0]})
+    with pytest.raises(dirdp.ArgumentError, match="> 0"):
         naive(alpha=0.0)
 
 
 def test_a_value_that_was_not_declared_stops_the_model():
-    with pytest.raises(pmd.DataError, match="'size'"):
-        pmd.naive_bayes(FRAME, CLASS, categories=CATEGORIES | {"size": ["small", "huge"]})
-    with pytest.raises(pmd.ArgumentError, match="target="):
-        pmd.naive_bayes(FRAME, CLASS, categories={"legs": [2, 4]})
+    with pytest.raises(dirdp.DataError, match="'size'"):
+        dirdp.naive_bayes(FRAME, CLASS, categories=CATEGORIES | {"size": ["small", "huge"]})
+    with pytest.raises(dirdp.ArgumentError, match="target="):
+        dirdp.naive_bayes(FRAME, CLASS, categories={"legs": [2, 4]})
 
 
 def test_large_counts_are_kept(monkeypatch):
@@ -121,7 +121,7 @@ def test_large_counts_are_kept(monkeypatch):
     model = naive()
     for counts in counts_of(model).values():
         np.testing.assert_array_equal(counts, np.full(counts.shape, float(many)))
-    assert {total_records(table, model) for table in pmd.tables(model) if table.name == "p_class"} == {3 * many}
+    assert {total_records(table, model) for table in dirdp.tables(model) if table.name == "p_class"} == {3 * many}
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def test_large_counts_are_kept(monkeypatch):
     ],
 )
 def test_names_that_a_model_cannot_hold(name, message):
-    with pytest.raises(pmd.ArgumentError, match=message):
-        pmd.naive_bayes({name: [0, 1]}, ["cat", "dog"], categories={"class": ["cat", "dog"], name: [0, 1]})
+    with pytest.raises(dirdp.ArgumentError, match=message):
+        dirdp.naive_bayes({name: [0, 1]}, ["cat", "dog"], categories={"class": ["cat", "dog"], name: [0, 1]})
 
 
 @pytest.mark.parametrize(
@@ -152,51 +152,51 @@ def test_names_that_a_model_cannot_hold(name, message):
 )
 def test_labels_that_coords_cannot_keep(labels):
     """As coords 1 and "1" would be one text, and no record would be found in the release."""
-    with pytest.raises(pmd.ArgumentError, match=r"categories\['x'\] to be .*texts or"):
-        pmd.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
+    with pytest.raises(dirdp.ArgumentError, match=r"categories\['x'\] to be .*texts or"):
+        dirdp.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
 
 
 @pytest.mark.parametrize("label", ["a\nb", "a\x1b[2J", "\ud800", "a\tb", "a\x9b"])
 def test_labels_that_a_terminal_obeys(label):
-    with pytest.raises(pmd.ArgumentError, match=r"categories\['x'\] to be without control characters"):
-        pmd.bayesian_network({"x": [label]}, {"x": []}, categories={"x": [label, "b"]})
+    with pytest.raises(dirdp.ArgumentError, match=r"categories\['x'\] to be without control characters"):
+        dirdp.bayesian_network({"x": [label]}, {"x": []}, categories={"x": [label, "b"]})
 
 
 @pytest.mark.parametrize("labels", [[1, 2.5], [False, True], [0.5, 1.5], ["1", "2"], [2, 1]])
 def test_labels_that_coords_keep(labels):
-    model = pmd.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
+    model = dirdp.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
     assert list(model.coords["x"]) == labels
 
 
 def test_an_alpha_of_no_variable_is_a_slip():
-    with pytest.raises(pmd.ArgumentError, match="alpha has 'sise'"):
+    with pytest.raises(dirdp.ArgumentError, match="alpha has 'sise'"):
         naive(alpha={"sise": 2.0})
-    with pytest.raises(pmd.ArgumentError, match=r"alpha\['class'\] to be numbers, got a str"):
+    with pytest.raises(dirdp.ArgumentError, match=r"alpha\['class'\] to be numbers, got a str"):
         naive(alpha="flat")
 
 
 def test_an_undirected_graph_has_no_parents():
     graph = SimpleNamespace(nodes=["class", "legs"], edges=[("class", "legs")], is_directed=lambda: False)
-    with pytest.raises(pmd.ArgumentError, match="directed graph, got a SimpleNamespace"):
-        pmd.bayesian_network(FRAME, graph, categories=CATEGORIES)
+    with pytest.raises(dirdp.ArgumentError, match="directed graph, got a SimpleNamespace"):
+        dirdp.bayesian_network(FRAME, graph, categories=CATEGORIES)
 
 
 def test_tables_that_are_too_large_are_refused_before_a_record_is_read():
     categories = {name: range(1000) for name in "abc"}
-    with pytest.raises(pmd.ArgumentError, match="a, b, c has 1000000000 cells"):
-        pmd.bayesian_network({}, {"a": [], "b": [], "c": ["a", "b"]}, categories=categories)
+    with pytest.raises(dirdp.ArgumentError, match="a, b, c has 1000000000 cells"):
+        dirdp.bayesian_network({}, {"a": [], "b": [], "c": ["a", "b"]}, categories=categories)
 
 
 def test_columns_of_another_length():
-    with pytest.raises(pmd.DataError, match="not of one length"):
-        pmd.naive_bayes(FRAME, CLASS[:-1], categories=CATEGORIES)
+    with pytest.raises(dirdp.DataError, match="not of one length"):
+        dirdp.naive_bayes(FRAME, CLASS[:-1], categories=CATEGORIES)
 
 
 def test_the_name_of_the_class():
     named = CATEGORIES | {"kind": CATEGORIES["class"]}
     del named["class"]
-    by_name = pmd.naive_bayes(FRAME, FRAME["class"].rename("kind"), categories=named)
-    by_target = pmd.naive_bayes(FRAME, CLASS.tolist(), categories=named, target="kind")
+    by_name = dirdp.naive_bayes(FRAME, FRAME["class"].rename("kind"), categories=named)
+    by_target = dirdp.naive_bayes(FRAME, CLASS.tolist(), categories=named, target="kind")
     for model in (by_name, by_target):
         np.testing.assert_array_equal(counts_of(model)["p_kind"], counts_of(naive())["p_class"])
         assert model.named_vars_to_dims["p_size"] == ("kind", "size")
@@ -206,5 +206,5 @@ def test_many_tables_are_built():
     rng = np.random.default_rng(4)
     records = {f"x{i}": rng.integers(10, size=1000) for i in range(64)}
     categories = dict.fromkeys([*records, "class"], range(10))
-    model = pmd.naive_bayes(records, rng.integers(10, size=1000), categories=categories)
+    model = dirdp.naive_bayes(records, rng.integers(10, size=1000), categories=categories)
     assert len(model.free_RVs) == 65

@@ -9,14 +9,14 @@ import pymc as pm
 import pytest
 import xarray as xr
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.planning.choosing import BASELINES, NOISES, Choice, rank
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.utility.simulated import losses, predicted_data
 
 COUNTS = np.array([108, 286, 71, 127])
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
 def hair(counts=COUNTS, prior=1.0):
@@ -41,45 +41,45 @@ def sample(guarantee, model, *, mechanism=None, **options):
     """The papers' continuous noise is drawn by the fast sampler alone."""
     kinds = {} if mechanism is None else {"mechanism": mechanism}
     sampler = "fast" if mechanism in BASELINES else "exact"
-    return pmd.sample(guarantee, model, sampler=sampler, **kinds, **options)
+    return dirdp.sample(guarantee, model, sampler=sampler, **kinds, **options)
 
 
 @pytest.mark.parametrize("kind", [*NOISES, *BASELINES])
 @pytest.mark.parametrize(
     "target",
-    [TARGET, pmd.RenyiDP(order=3, epsilon=0.3), pmd.TruncatedCDP(rho=0.1, omega=5), pmd.ZeroCDP(rho=0.1)],
+    [TARGET, dirdp.RenyiDP(order=3, epsilon=0.3), dirdp.TruncatedCDP(rho=0.1, omega=5), dirdp.ZeroCDP(rho=0.1)],
     ids=str,
 )
 def test_noise_keeps_the_guarantee_of_the_release(kind, target):
-    chosen = pmd.plan(target, hair(), mechanism=kind, draws=7)
+    chosen = dirdp.plan(target, hair(), mechanism=kind, draws=7)
     assert isinstance(chosen.parts[0].mechanism, (NOISES | BASELINES)[kind])
     loss, allowed = chosen.composition.loss(target)
     # One release serves all draws. The delta of Laplace noise goes to 0 within a millionth of its epsilon.
     assert allowed * (1 - 1e-4) < loss <= allowed
-    release = pmd.sample(chosen, hair(), sampler="fast" if kind in BASELINES else "exact")
+    release = dirdp.sample(chosen, hair(), sampler="fast" if kind in BASELINES else "exact")
     assert release["posterior"].sizes["draw"] == 7
     assert as_mechanism(release).loss(target) == chosen.composition.loss(target)
 
 
 def test_pure_privacy_is_for_laplace_and_geometric_noise():
-    target = pmd.PureDP(epsilon=1.0)
+    target = dirdp.PureDP(epsilon=1.0)
     for kind in ("laplace", "geometric", "auto"):
         release = sample(target, hair(), mechanism=kind)
         assert as_mechanism(release).pure_epsilon <= 1
-        assert "1-differential privacy" in str(pmd.report(release))
+        assert "1-differential privacy" in str(dirdp.report(release))
     for kind in ("dirichlet", "gaussian"):
         with pytest.raises(UnattainableError, match="pure"):
-            pmd.plan(target, hair(), mechanism=kind)
+            dirdp.plan(target, hair(), mechanism=kind)
 
 
 def test_the_noisy_counts_are_released_and_the_draws_come_from_them():
-    release = sample(pmd.PureDP(epsilon=1.0), hair(), mechanism="geometric", draws=4000)
+    release = sample(dirdp.PureDP(epsilon=1.0), hair(), mechanism="geometric", draws=4000)
     group = release["mechanism/p"]
     noisy = group["noisy_counts"]
     assert noisy.dims == ("hair",)
     assert noisy.values == pytest.approx(np.round(noisy.values))
     assert np.abs(noisy.values - COUNTS).max() < 80
-    mechanism = pmd.GeometricMechanism.for_guarantee(pmd.PureDP(epsilon=1.0), prior=np.ones(4))
+    mechanism = dirdp.GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=1.0), prior=np.ones(4))
     parameters = mechanism.mended(noisy.values) + 1
     means = release["posterior"]["p"].values.mean(axis=(0, 1))
     np.testing.assert_allclose(means, parameters / parameters.sum(), atol=5e-3)
@@ -90,13 +90,13 @@ def test_a_saved_release_knows_its_mechanism(tmp_path):
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     back = xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf")
     assert as_mechanism(back).epsilon(1e-6) == as_mechanism(release).epsilon(1e-6) <= 1
-    assert str(pmd.report(back)) == str(pmd.report(release))
+    assert str(dirdp.report(back)) == str(dirdp.report(release))
     assert back["mechanism/rate"]["noisy_counts"].sizes == {"rate_outcome": 2}
 
 
 def test_several_tables_share_every_kind_of_guarantee():
-    for target in (TARGET, pmd.PureDP(epsilon=2.0), pmd.ZeroCDP(rho=0.2), pmd.RenyiDP(order=4, epsilon=0.5)):
-        chosen = pmd.plan(target, two_tables(), mechanism="laplace", weights={"rate": 3})
+    for target in (TARGET, dirdp.PureDP(epsilon=2.0), dirdp.ZeroCDP(rho=0.2), dirdp.RenyiDP(order=4, epsilon=0.5)):
+        chosen = dirdp.plan(target, two_tables(), mechanism="laplace", weights={"rate": 3})
         loss, allowed = chosen.composition.loss(target)
         assert loss <= allowed
         if target is TARGET:
@@ -109,7 +109,7 @@ def test_several_tables_share_every_kind_of_guarantee():
 
 def test_draws_of_one_kind_and_the_other_are_counted_as_they_are_made():
     """The composition of a Dirichlet table counts each draw, that of a noisy one a single release."""
-    auto = pmd.plan(TARGET, two_tables(), mechanism="auto", objective="posterior", draws=3)
+    auto = dirdp.plan(TARGET, two_tables(), mechanism="auto", objective="posterior", draws=3)
     kinds = {part.table.name: type(part.mechanism).__name__ for part in auto.parts}
     assert kinds["wide"] == "DirichletMechanism"
     assert kinds["rate"] != "DirichletMechanism"
@@ -117,7 +117,7 @@ def test_draws_of_one_kind_and_the_other_are_counted_as_they_are_made():
     assert auto.composition.renyi(2.0) == pytest.approx(rate.renyi(2.0) + 3 * wide.renyi(2.0), rel=1e-12)
     assert auto.composition.satisfies(TARGET)
     assert auto.composition.delta(1.0) > 0.9 * 1e-6
-    release = pmd.sample(auto, two_tables())
+    release = dirdp.sample(auto, two_tables())
     assert "noisy_counts" in release["mechanism/rate"]
     assert "noisy_counts" not in release["mechanism/wide"]
 
@@ -125,16 +125,18 @@ def test_draws_of_one_kind_and_the_other_are_counted_as_they_are_made():
 @pytest.mark.parametrize("objective", ["posterior", "estimate"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 def test_auto_takes_the_least_loss(objective, epsilon):
-    target = pmd.ApproxDP(epsilon=epsilon, delta=1e-6)
+    target = dirdp.ApproxDP(epsilon=epsilon, delta=1e-6)
     data = predicted_data(np.ones(4), 592)
     scores = {
         kind: getattr(
-            losses(pmd.plan(target, hair(), mechanism=kind, objective=objective).parts[0].mechanism, np.ones(4), data),
+            losses(
+                dirdp.plan(target, hair(), mechanism=kind, objective=objective).parts[0].mechanism, np.ones(4), data
+            ),
             objective,
         )
         for kind in ("dirichlet", *NOISES)
     }
-    auto = pmd.plan(target, hair(), mechanism="auto", objective=objective)
+    auto = dirdp.plan(target, hair(), mechanism="auto", objective=objective)
     choice = auto.parts[0].choice
     assert scores[choice.best] <= 1.01 * min(scores.values())
     assert choice.margin(choice.best) == 1
@@ -145,7 +147,7 @@ def test_auto_takes_the_least_loss(objective, epsilon):
 
 def test_no_data_decides():
     others = np.array([1, 0, 590, 1])
-    first, second = (pmd.plan(TARGET, hair(counts), mechanism="auto") for counts in (COUNTS, others))
+    first, second = (dirdp.plan(TARGET, hair(counts), mechanism="auto") for counts in (COUNTS, others))
     assert first == second
     assert pickle.loads(pickle.dumps(first)) == first
 
@@ -154,15 +156,15 @@ def test_the_release_and_the_report_name_the_choice_and_its_margin():
     release = sample(TARGET, hair(), mechanism="auto")
     ranking = json.loads(release["mechanism/p"].attrs["chosen_from"])
     assert [loss for _, loss in ranking] == sorted(loss for _, loss in ranking)
-    text = " ".join(str(pmd.report(release)).split())
+    text = " ".join(str(dirdp.report(release)).split())
     assert f"{ranking[0][0]} by auto: next is {ranking[1][0]} with" in text
-    only = " ".join(str(pmd.report(pmd.plan(pmd.PureDP(epsilon=1), hair(), mechanism="auto"))).split())
+    only = " ".join(str(dirdp.report(dirdp.plan(dirdp.PureDP(epsilon=1), hair(), mechanism="auto"))).split())
     assert "geometric by auto, nothing else can keep the promise" in only
 
 
 def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():
     for contribution in (1, 2):
-        advised = " ".join(str(pmd.report(pmd.plan(TARGET, hair(), contribution=contribution))).split())
+        advised = " ".join(str(dirdp.report(dirdp.plan(TARGET, hair(), contribution=contribution))).split())
         assert "noise on the counts would lose" in advised
         assert "mechanism='auto'" in advised
     with pm.Model() as wide:
@@ -170,16 +172,16 @@ def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():
         pm.Multinomial("y", n=400, p=p, observed=np.bincount(np.arange(400) % 300, minlength=300))
     for quiet in (
         # Here the Dirichlet mechanism itself loses least.
-        pmd.plan(pmd.ApproxDP(epsilon=0.1, delta=1e-6), wide),
-        pmd.plan(TARGET, hair(), mechanism="auto"),
-        pmd.plan(pmd.ApproxDP(epsilon=50, delta=1e-6), hair(prior=100.0)),
+        dirdp.plan(dirdp.ApproxDP(epsilon=0.1, delta=1e-6), wide),
+        dirdp.plan(TARGET, hair(), mechanism="auto"),
+        dirdp.plan(dirdp.ApproxDP(epsilon=50, delta=1e-6), hair(prior=100.0)),
     ):
-        assert "would lose" not in str(pmd.report(quiet))
+        assert "would lose" not in str(dirdp.report(quiet))
 
 
 @pytest.mark.parametrize("kind", [*NOISES, *BASELINES])
 def test_noise_is_planned_for_several_records_of_a_person(kind):
-    one, two = (pmd.plan(TARGET, hair(), mechanism=kind, contribution=m).parts[0].mechanism for m in (1, 2))
+    one, two = (dirdp.plan(TARGET, hair(), mechanism=kind, contribution=m).parts[0].mechanism for m in (1, 2))
     assert two.contribution.records == 2
     assert two.satisfies(TARGET)
     assert 1.8 < two.noise / one.noise < 2.2
@@ -189,17 +191,17 @@ def test_noise_is_planned_for_several_records_of_a_person(kind):
 
 def test_what_cannot_be_planned_is_refused():
     with pytest.raises(ArgumentError, match="n_records"):
-        pmd.plan(TARGET, hair(), mechanism="auto", adjacency="add-remove", strategy="temper")
+        dirdp.plan(TARGET, hair(), mechanism="auto", adjacency="add-remove", strategy="temper")
     with pytest.raises(ArgumentError, match="Did you mean 'gaussian'"):
-        pmd.plan(TARGET, hair(), mechanism="gausian")
-    private = pmd.plan(TARGET, hair(), mechanism="gaussian", adjacency="add-remove")
+        dirdp.plan(TARGET, hair(), mechanism="gausian")
+    private = dirdp.plan(TARGET, hair(), mechanism="gaussian", adjacency="add-remove")
     assert private.composition.satisfies(TARGET)
-    assert math.isnan(float(pmd.sample(private, hair())["utility"]["n_records"][0]))
+    assert math.isnan(float(dirdp.sample(private, hair())["utility"]["n_records"][0]))
 
 
 def test_ranking_leaves_out_what_cannot_be_kept():
     choice = rank(
-        None, pmd.PureDP(epsilon=1), prior=np.ones(3), n_records=50, adjacency="replace-one", objective="posterior"
+        None, dirdp.PureDP(epsilon=1), prior=np.ones(3), n_records=50, adjacency="replace-one", objective="posterior"
     )
     assert {kind for kind, _ in choice.losses} == {"geometric"}
     assert choice.margin("dirichlet") == math.inf
@@ -207,8 +209,8 @@ def test_ranking_leaves_out_what_cannot_be_kept():
 
 
 def test_a_ledger_records_noise_as_what_it_is(tmp_path):
-    ledger = pmd.Ledger(pmd.PureDP(epsilon=1.5), path=tmp_path / "ledger.db")
-    sample(pmd.PureDP(epsilon=1.0), hair(), mechanism="laplace", ledger=ledger)
-    with pytest.raises(pmd.BudgetError):
-        sample(pmd.PureDP(epsilon=1.0), hair(), mechanism="laplace", ledger=ledger)
-    sample(pmd.PureDP(epsilon=0.4), hair(), mechanism="geometric", ledger=ledger)
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.5), path=tmp_path / "ledger.db")
+    sample(dirdp.PureDP(epsilon=1.0), hair(), mechanism="laplace", ledger=ledger)
+    with pytest.raises(dirdp.BudgetError):
+        sample(dirdp.PureDP(epsilon=1.0), hair(), mechanism="laplace", ledger=ledger)
+    sample(dirdp.PureDP(epsilon=0.4), hair(), mechanism="geometric", ledger=ledger)

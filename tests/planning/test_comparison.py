@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.planning.comparison import compare
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 SIX = compare(TARGET, prior=np.ones(6), n_records=1283, simulations=600)
 
 
@@ -19,7 +19,7 @@ def row(comparison, name):
 
 def test_dirichlet_scores_are_the_closed_forms():
     """Oracle: a priori expectations without simulation; five per cent for 600 data sets."""
-    mechanism = pmd.calibrate(TARGET, prior=np.ones(6), n_records=1283)
+    mechanism = dirdp.calibrate(TARGET, prior=np.ones(6), n_records=1283)
     expected = PriorExpectedKL(np.ones(6), 1283)
     s = float(mechanism.alpha[0]) - 1
     score = row(SIX, "Dirichlet, optimal for the posterior")
@@ -42,14 +42,14 @@ def test_noise_is_better_on_a_small_table_and_clipping_hides_it():
 
 
 def test_exact_accounting_beats_algorithm_1():
-    comparison = compare(pmd.RenyiDP(order=5, epsilon=0.1), prior=np.ones(6), n_records=1283)
+    comparison = compare(dirdp.RenyiDP(order=5, epsilon=0.1), prior=np.ones(6), n_records=1283)
     exact = row(comparison, "Dirichlet, optimal for the estimate").kl_estimate
     published = row(comparison, "Dirichlet, algorithm-1").kl_estimate
     assert 1.1 < published / exact < 4
 
 
 def test_who_cannot_keep_a_promise_is_named():
-    pure = compare(pmd.PureDP(epsilon=1.0), prior=np.ones(3), n_records=50, simulations=20)
+    pure = compare(dirdp.PureDP(epsilon=1.0), prior=np.ones(3), n_records=50, simulations=20)
     assert "Dirichlet, temper" in pure.unattainable
     assert {"Gaussian, clip", "Continuous Gaussian, clip"} <= set(pure.unattainable)
     kept = {"Geometric", "Continuous Laplace", "Truncated geometric", "Truncated laplace", "Hellinger", "posterior"}
@@ -79,13 +79,13 @@ def test_the_same_call_gives_the_same_scores_and_rows_are_allowed():
     first, second = compare(TARGET, **options), compare(TARGET, **options)
     assert first == second
     assert all(math.isfinite(score.l_inf) for score in first.scores)
-    with pytest.raises(pmd.ArgumentError, match="n_records"):
+    with pytest.raises(dirdp.ArgumentError, match="n_records"):
         compare(TARGET, prior=np.ones((3, 2)), n_records=2)
 
 
 def test_errors_are_averaged_over_rows_and_divergences_of_posteriors_added():
     """Four rows of 100 records each, as one row four times; ten per cent for 600 data sets."""
-    target = pmd.RenyiDP(order=4, epsilon=1.0)
+    target = dirdp.RenyiDP(order=4, epsilon=1.0)
     four = compare(target, prior=np.ones((4, 3)), n_records=400, simulations=300)
     one = compare(target, prior=np.ones(3), n_records=100, simulations=1200)
     for name in ("Dirichlet, temper", "Gaussian, clip-and-smooth"):
@@ -104,7 +104,7 @@ def test_whole_posteriors_need_a_public_number_of_records():
 
 def test_truncated_whole_noise_is_the_most_accurate_for_two_categories():
     """Theory, section 13; P4's own mechanisms are far behind."""
-    two = compare(pmd.PureDP(epsilon=1.0), prior=np.ones(2), n_records=300, simulations=100)
+    two = compare(dirdp.PureDP(epsilon=1.0), prior=np.ones(2), n_records=300, simulations=100)
     # By the l-infinity error: the divergence has heavy tails, and a hundred data sets do not settle it.
     truncated = row(two, "Truncated geometric").l_inf
     assert truncated < 0.8 * min(

@@ -5,17 +5,17 @@ import math
 import numpy as np
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.planning.frontier import expected_loss, least_guarantee, least_records, privacy_utility
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
 LIKE = [
-    pmd.ApproxDP(epsilon=1, delta=1e-6),
-    pmd.RenyiDP(order=3, epsilon=1),
-    pmd.TruncatedCDP(rho=1, omega=4),
-    pmd.ZeroCDP(rho=1),
-    pmd.PureDP(epsilon=1),
+    dirdp.ApproxDP(epsilon=1, delta=1e-6),
+    dirdp.RenyiDP(order=3, epsilon=1),
+    dirdp.TruncatedCDP(rho=1, omega=4),
+    dirdp.ZeroCDP(rho=1),
+    dirdp.PureDP(epsilon=1),
 ]
 TABLE = {"prior": np.ones(4), "n_records": 592}
 
@@ -23,12 +23,12 @@ TABLE = {"prior": np.ones(4), "n_records": 592}
 def test_the_expected_loss_is_that_of_the_calibrated_mechanism():
     guarantee = LIKE[0]
     for objective in ("posterior", "estimate"):
-        made = pmd.calibrate(guarantee, **TABLE, objective=objective)
+        made = dirdp.calibrate(guarantee, **TABLE, objective=objective)
         by_hand = getattr(PriorExpectedKL(np.ones(4), 592), objective)(made.r, float(made.alpha[0]) - 1)
         assert expected_loss(guarantee, **TABLE, objective=objective) == by_hand
 
 
-IMPOSSIBLE = {pmd.ZeroCDP: {"dirichlet"}, pmd.PureDP: {"dirichlet", "gaussian"}}
+IMPOSSIBLE = {dirdp.ZeroCDP: {"dirichlet"}, dirdp.PureDP: {"dirichlet", "gaussian"}}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_least_guarantee_reaches_the_target_and_a_tighter_one_does_not(like,
         return
     found = least_guarantee(kl, like, **options)
     assert type(found) is type(like)
-    name = "rho" if isinstance(like, pmd.TruncatedCDP | pmd.ZeroCDP) else "epsilon"
+    name = "rho" if isinstance(like, dirdp.TruncatedCDP | dirdp.ZeroCDP) else "epsilon"
     kept = {field: value for field, value in vars(like).items() if field != name}
     assert {field: value for field, value in vars(found).items() if field != name} == kept
     assert expected_loss(found, **options) <= kl
@@ -59,7 +59,7 @@ def test_targets_that_nothing_reaches_are_refused():
     with pytest.raises(UnattainableError, match="every epsilon"):
         least_guarantee(1e30, LIKE[0], **TABLE, mechanism="laplace")
     with pytest.raises(UnattainableError, match="any number of records"):
-        least_records(0.5, pmd.PureDP(epsilon=1), prior=[1, 1])
+        least_records(0.5, dirdp.PureDP(epsilon=1), prior=[1, 1])
     with pytest.raises(ArgumentError, match="mechanism"):
         least_guarantee(1.0, LIKE[0], **TABLE, mechanism="gauss")
     with pytest.raises(ArgumentError, match="guarantee"):
@@ -75,7 +75,7 @@ def test_least_records(prior):
 
 
 def test_the_frontier_falls_and_auto_is_below_all():
-    grid = [pmd.ApproxDP(epsilon=e, delta=1e-6) for e in (0.1, 0.5, 2, 8)]
+    grid = [dirdp.ApproxDP(epsilon=e, delta=1e-6) for e in (0.1, 0.5, 2, 8)]
     frontier = privacy_utility(grid, **TABLE, mechanisms=("dirichlet", "gaussian", "laplace", "geometric", "auto"))
     table = frontier.frame()
     assert np.all(np.diff(table.to_numpy(), axis=0) < 0)
@@ -84,7 +84,7 @@ def test_the_frontier_falls_and_auto_is_below_all():
     assert frontier.amounts == (0.1, 0.5, 2, 8)
     assert str(frontier).startswith("expected KL of the posterior, 592 records")
     assert "<table>" in frontier._repr_html_()
-    none = privacy_utility([pmd.PureDP(epsilon=1)], **TABLE)
+    none = privacy_utility([dirdp.PureDP(epsilon=1)], **TABLE)
     assert none.losses["dirichlet"] == (math.inf,)
     with pytest.raises(ArgumentError, match="at least one"):
         privacy_utility([], **TABLE)

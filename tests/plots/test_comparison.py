@@ -8,11 +8,11 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.comparison import plot_comparison
 
-COMPARISON = pmd.compare(pmd.ApproxDP(epsilon=1.0, delta=1e-6), prior=np.ones(2), n_records=100, simulations=20)
+COMPARISON = dirdp.compare(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), prior=np.ones(2), n_records=100, simulations=20)
 
 
 @pytest.fixture(autouse=True)

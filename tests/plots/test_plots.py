@@ -9,12 +9,12 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 VOTES = np.array([60, 40, 20])
-MECHANISM = pmd.DirichletMechanism(np.full(4, 2.7), 0.2)
+MECHANISM = dirdp.DirichletMechanism(np.full(4, 2.7), 0.2)
 
 
 def votes():
@@ -26,12 +26,12 @@ def votes():
 
 @pytest.fixture(scope="module")
 def release():
-    return pmd.sample(TARGET, votes())
+    return dirdp.sample(TARGET, votes())
 
 
 @pytest.fixture(scope="module")
 def diagnosis(release):
-    return pmd.diagnose(release, votes(), nuts=False, draws=200)
+    return dirdp.diagnose(release, votes(), nuts=False, draws=200)
 
 
 @pytest.fixture(autouse=True)
@@ -45,23 +45,23 @@ def line(ax, label):
 
 
 def test_the_frontier_shows_every_loss():
-    grid = [pmd.ApproxDP(epsilon=e, delta=1e-6) for e in (0.1, 1, 10)]
-    frontier = pmd.privacy_utility(grid, prior=np.ones(3), n_records=100, mechanisms=("dirichlet", "laplace", "auto"))
+    grid = [dirdp.ApproxDP(epsilon=e, delta=1e-6) for e in (0.1, 1, 10)]
+    frontier = dirdp.privacy_utility(grid, prior=np.ones(3), n_records=100, mechanisms=("dirichlet", "laplace", "auto"))
     _, ax = plt.subplots()
-    assert pmd.plot_frontier(frontier, ax=ax) is ax
+    assert dirdp.plot_frontier(frontier, ax=ax) is ax
     for name, losses in frontier.losses.items():
         np.testing.assert_allclose(line(ax, name).get_xydata(), np.column_stack([frontier.amounts, losses]))
-    pure = pmd.privacy_utility([pmd.PureDP(epsilon=1)], prior=np.ones(3), n_records=100)
-    assert line(pmd.plot_frontier(pure), "dirichlet").get_xydata().size == 0
+    pure = dirdp.privacy_utility([dirdp.PureDP(epsilon=1)], prior=np.ones(3), n_records=100)
+    assert line(dirdp.plot_frontier(pure), "dirichlet").get_xydata().size == 0
 
 
 def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
-    ax = pmd.plot_privacy(MECHANISM)
+    ax = dirdp.plot_privacy(MECHANISM)
     exact, bound = line(ax, "exact").get_xydata(), line(ax, "P2 Theorem 2").get_xydata()
     np.testing.assert_allclose(MECHANISM.delta(exact[:, 0]), exact[:, 1])
     assert np.all(MECHANISM.delta(bound[:, 0]) <= bound[:, 1])
     pairs = [([0, 1, 3, 3], [1, 0, 3, 3]), ([10, 5, 2, 2], [9, 6, 2, 2])]
-    ax = pmd.plot_privacy(MECHANISM, curve="renyi", pairs=pairs)
+    ax = dirdp.plot_privacy(MECHANISM, curve="renyi", pairs=pairs)
     exact = line(ax, "exact").get_xydata()
     bound = line(ax, "P1 Theorem 1").get_xydata()
     np.testing.assert_allclose(MECHANISM.renyi(exact[:, 0]), exact[:, 1])
@@ -70,12 +70,12 @@ def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
     assert brute[0][:, 1] == pytest.approx(exact[:, 1], rel=1e-6)  # the worst pair
     assert np.all(brute[1][:, 1] < exact[:, 1])
     with pytest.raises(ArgumentError, match="pairs"):
-        pmd.plot_privacy(MECHANISM, pairs=pairs)
+        dirdp.plot_privacy(MECHANISM, pairs=pairs)
 
 
 def test_privacy_of_a_release_and_of_noise(release):
-    assert line(pmd.plot_privacy(release), "exact").get_xydata()[0, 0] == 0
-    ax = pmd.plot_privacy(pmd.GaussianMechanism([1, 1], 3.0), curve="renyi")
+    assert line(dirdp.plot_privacy(release), "exact").get_xydata()[0, 0] == 0
+    ax = dirdp.plot_privacy(dirdp.GaussianMechanism([1, 1], 3.0), curve="renyi")
     assert [curve.get_label() for curve in ax.lines] == ["exact"]
 
 
@@ -83,8 +83,8 @@ def test_privacy_of_a_release_and_of_noise(release):
 def test_the_band_of_a_draw_is_public_and_covers_the_frequencies(mechanism):
     covered = []
     for _ in range(25):
-        release = pmd.sample(TARGET, votes(), mechanism=mechanism)
-        ax = pmd.plot_draw(release, prob=0.9)
+        release = dirdp.sample(TARGET, votes(), mechanism=mechanism)
+        ax = dirdp.plot_draw(release, prob=0.9)
         (bands,) = ax.collections
         ends = np.array([segment[:, 0] for segment in bands.get_segments()])
         covered += ((ends[:, 0] <= VOTES / 120) & (ends[:, 1] >= VOTES / 120)).tolist()
@@ -96,17 +96,17 @@ def test_the_band_of_a_draw_is_public_and_covers_the_frequencies(mechanism):
 
 
 def test_bands_need_a_size_and_some_room(release):
-    private = pmd.sample(TARGET, votes(), adjacency="add-remove", strategy="temper")
+    private = dirdp.sample(TARGET, votes(), adjacency="add-remove", strategy="temper")
     with pytest.raises(ArgumentError, match="n_records"):
-        pmd.plot_draw(private)
+        dirdp.plot_draw(private)
     with pytest.raises(ArgumentError, match="var_name"):
-        pmd.plot_draw(release, var_name="q")
+        dirdp.plot_draw(release, var_name="q")
 
 
 def test_the_ledger_shows_what_is_left():
-    ledger = pmd.Ledger(pmd.RenyiDP(order=4, epsilon=1.0))
-    pmd.sample(pmd.RenyiDP(order=4, epsilon=0.25), votes(), ledger=ledger)
-    ax = pmd.plot_ledger(ledger)
+    ledger = dirdp.Ledger(dirdp.RenyiDP(order=4, epsilon=1.0))
+    dirdp.sample(dirdp.RenyiDP(order=4, epsilon=0.25), votes(), ledger=ledger)
+    ax = dirdp.plot_ledger(ledger)
     full, spent = ax.patches
     assert full.get_width() == 1
     assert spent.get_width() == pytest.approx(0.25, rel=1e-6)
@@ -116,7 +116,7 @@ def test_the_ledger_shows_what_is_left():
 
 def test_posteriors_go_into_given_axes(diagnosis, release):
     _, axes = plt.subplots(1, 3)
-    found = pmd.plot_posteriors(diagnosis, axes=axes)
+    found = dirdp.plot_posteriors(diagnosis, axes=axes)
     assert list(found) == list(axes)
     assert [ax.get_title() for ax in found] == ["yes", "no", "abstain"]
     for ax, value in zip(found, release["posterior"]["p"].values[0, 0], strict=True):
@@ -128,13 +128,13 @@ def test_posteriors_go_into_given_axes(diagnosis, release):
 
 
 def test_posteriors_make_their_own_axes(diagnosis):
-    assert pmd.plot_posteriors(diagnosis).shape == (3,)
+    assert dirdp.plot_posteriors(diagnosis).shape == (3,)
     with pytest.raises(ArgumentError, match="diagnosis"):
-        pmd.plot_posteriors(diagnosis["private"])
+        dirdp.plot_posteriors(diagnosis["private"])
 
 
 def test_the_triangle_holds_all_draws(diagnosis):
-    ax = pmd.plot_ternary(diagnosis)
+    ax = dirdp.plot_ternary(diagnosis)
     for label in ("posterior", "private posterior", "released draw"):
         x, y = line(ax, label).get_xydata().T
         assert np.all((y >= 0) & (y <= np.sqrt(3) * np.minimum(x, 1 - x) + 1e-12))
@@ -160,10 +160,10 @@ def test_pictures_of_the_curator_say_that_they_are_confidential(diagnosis):
     """In every one of the axes and not in a margin, upon what is drawn: at 0.1.0 nothing said so."""
     _, given = plt.subplots(1, 3, figsize=(6, 2))
     pictures = [
-        *pmd.plot_posteriors(diagnosis),
-        *pmd.plot_posteriors(diagnosis, axes=given),
-        pmd.plot_ternary(diagnosis),
-        pmd.plot_ternary(diagnosis, ax=plt.subplots()[1]),
+        *dirdp.plot_posteriors(diagnosis),
+        *dirdp.plot_posteriors(diagnosis, axes=given),
+        dirdp.plot_ternary(diagnosis),
+        dirdp.plot_ternary(diagnosis, ax=plt.subplots()[1]),
     ]
     for ax in pictures:
         (mark,) = [text for text in ax.texts if text.get_text() == "confidential"]
@@ -171,8 +171,8 @@ def test_pictures_of_the_curator_say_that_they_are_confidential(diagnosis):
 
 
 def test_public_pictures_do_not(release):
-    ledger = pmd.Ledger(TARGET)
-    for ax in (pmd.plot_draw(release), pmd.plot_privacy(release), pmd.plot_ledger(ledger)):
+    ledger = dirdp.Ledger(TARGET)
+    for ax in (dirdp.plot_draw(release), dirdp.plot_privacy(release), dirdp.plot_ledger(ledger)):
         assert "confidential" not in [text.get_text() for text in ax.texts]
 
 
@@ -180,13 +180,13 @@ def test_triangles_are_for_three():
     with pm.Model() as model:
         p = pm.Dirichlet("p", a=np.ones(4))
         pm.Multinomial("y", n=10, p=p, observed=[1, 2, 3, 4])
-    four = pmd.diagnose(pmd.sample(TARGET, model), model, nuts=False, draws=100)
+    four = dirdp.diagnose(dirdp.sample(TARGET, model), model, nuts=False, draws=100)
     with pytest.raises(ArgumentError, match="three categories"):
-        pmd.plot_ternary(four)
+        dirdp.plot_ternary(four)
 
 
 def test_every_picture_has_axes_in_and_out():
-    names = [name for name in pmd.__all__ if name.startswith("plot_")]
+    names = [name for name in dirdp.__all__ if name.startswith("plot_")]
     assert len(names) == 7
     for name in names:
-        assert {"ax", "axes"} & set(getattr(pmd, name).__kwdefaults__)
+        assert {"ax", "axes"} & set(getattr(dirdp, name).__kwdefaults__)

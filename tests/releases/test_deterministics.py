@@ -10,9 +10,9 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 
-G = pmd.ApproxDP(epsilon=1, delta=1e-6)
+G = dirdp.ApproxDP(epsilon=1, delta=1e-6)
 CLS = np.repeat([0, 1, 2], 100)
 HAIR = [108, 286, 71, 127]
 
@@ -51,7 +51,7 @@ CARRIERS = {
 def test_no_array_comes_along_unless_it_is_named(carrier):
     with hair() as model:
         pm.Deterministic("d", CARRIERS[carrier](model["p"]))
-    release = pmd.sample(G, model)
+    release = dirdp.sample(G, model)
     assert set(release["posterior"].data_vars) == {"p"}
     assert "holds an array" in left_out(release)["d"]
     assert "var_names=['d']" in left_out(release)["d"]
@@ -70,39 +70,39 @@ def test_no_array_comes_along_unless_it_is_named(carrier):
 def test_an_array_of_data_does_not_come_along_if_it_is_named(carrier):
     with classes() as model:
         pm.Deterministic("d", carrier(model["p"]))
-    with pytest.raises(pmd.ArgumentError, match="'d' cannot come along"):
-        pmd.sample(G, model, var_names=["d"])
+    with pytest.raises(dirdp.ArgumentError, match="'d' cannot come along"):
+        dirdp.sample(G, model, var_names=["d"])
 
 
 def test_counts_do_not_come_along_in_any_order_or_shape():
     for array in (HAIR, HAIR[::-1], np.reshape(HAIR, (2, 2)), np.array(HAIR, dtype=float)):
         with hair() as model:
             pm.Deterministic("d", (pt.as_tensor(array) * model["p"].reshape(np.shape(array))).sum())
-        with pytest.raises(pmd.ArgumentError, match="'d' cannot come along"):
-            pmd.sample(G, model, var_names=["d"])
+        with pytest.raises(dirdp.ArgumentError, match="'d' cannot come along"):
+            dirdp.sample(G, model, var_names=["d"])
 
 
 def test_a_public_array_comes_along_if_it_is_named():
     with hair() as model:
         pm.Deterministic("score", pt.dot(model["p"], np.array([1.0, 2.0, 3.0, 5.0])))
         pm.Deterministic("odds", model["p"] / (1 - model["p"]))
-    release = pmd.sample(G, model, var_names=["score"])
+    release = dirdp.sample(G, model, var_names=["score"])
     drawn = release["posterior"]["p"].values[0, 0]
     np.testing.assert_allclose(release["posterior"]["score"].values, [[drawn @ [1, 2, 3, 5]]])
     assert "var_names" in left_out(release)["odds"]
-    both = pmd.sample(G, model, var_names=["p", "score", "odds"])
+    both = dirdp.sample(G, model, var_names=["p", "score", "odds"])
     assert set(both["posterior"].data_vars) == {"p", "score", "odds"}
-    none = pmd.sample(G, model, var_names=[])
+    none = dirdp.sample(G, model, var_names=[])
     assert set(none["posterior"].data_vars) == {"p"}
 
 
 def test_a_misspelt_name_is_refused_with_the_near_one():
     with hair() as model:
         pm.Deterministic("odds", model["p"] / (1 - model["p"]))
-    with pytest.raises(pmd.ArgumentError, match="Did you mean 'odds'"):
-        pmd.sample(G, model, var_names=["ods"])
-    with pytest.raises(pmd.ArgumentError, match=r"write \['odds'\]"):
-        pmd.sample(G, model, var_names="odds")
+    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'odds'"):
+        dirdp.sample(G, model, var_names=["ods"])
+    with pytest.raises(dirdp.ArgumentError, match=r"write \['odds'\]"):
+        dirdp.sample(G, model, var_names="odds")
 
 
 @pytest.mark.parametrize("n_people", [5, 6])
@@ -110,7 +110,7 @@ def test_what_is_left_out_does_not_depend_on_the_number_of_people(n_people):
     """At 0.1.0 an array of five numbers was left out with five people, and came along with six."""
     with classes(np.arange(n_people) % 3) as model:
         pm.Deterministic("d", pt.dot(model["p"][np.array([0, 1, 2, 0, 1])], np.ones(5)))
-    release = pmd.sample(G, model)
+    release = dirdp.sample(G, model)
     assert set(release["posterior"].data_vars) == {"p"}
 
 
@@ -119,10 +119,10 @@ def test_a_number_that_may_be_the_number_of_people_does_not_come_along_where_tha
         pm.Deterministic("expected", 592 * model["p"])
         pm.Deterministic("odds", model["p"] / (1 - model["p"]))
         pm.Deterministic("third", model["p"][2])
-    private = pmd.sample(G, model, adjacency="add-remove", n_records=600)
+    private = dirdp.sample(G, model, adjacency="add-remove", n_records=600)
     assert set(private["posterior"].data_vars) == {"p", "odds", "third"}
     assert "number of records" in left_out(private)["expected"]
-    public = pmd.sample(G, model)
+    public = dirdp.sample(G, model)
     assert {"expected", "odds", "third"} <= set(public["posterior"].data_vars)
 
 
@@ -132,22 +132,22 @@ def test_each_reason_is_its_own():
         pm.Deterministic("lift", model["p"] * shared)
         pm.Deterministic("residual", model["students"] - 592 * model["p"])
         pm.Deterministic("constant", pm.math.sqrt(2.0))
-    reasons = left_out(pmd.sample(G, model))
+    reasons = left_out(dirdp.sample(G, model))
     assert "the data 'shared'" in reasons["lift"]
     assert "the variable 'students'" in reasons["residual"]
     assert "does not depend on a released variable" in reasons["constant"]
-    with pytest.raises(pmd.ArgumentError, match="'lift' cannot come along"):
-        pmd.sample(G, model, var_names=["lift"])
+    with pytest.raises(dirdp.ArgumentError, match="'lift' cannot come along"):
+        dirdp.sample(G, model, var_names=["lift"])
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\\b", "a\x1b[2Jb"])
 def test_a_name_that_no_file_can_hold_stays_behind(name):
     with hair() as model:
         pm.Deterministic(name, 1 - model["p"])
-    release = pmd.sample(G, model)
+    release = dirdp.sample(G, model)
     assert set(release["posterior"].data_vars) == {"p"}
     assert "Rename it" in left_out(release)[name]
-    assert name not in str(pmd.report(release)) or name == "a\\b"
+    assert name not in str(dirdp.report(release)) or name == "a\\b"
 
 
 def test_a_deterministic_that_fails_does_so_before_anything_is_spent():
@@ -158,11 +158,11 @@ def test_a_deterministic_that_fails_does_so_before_anything_is_spent():
         def perform(self, node, inputs, outputs):
             raise RuntimeError("no")
 
-    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=2, delta=1e-5))
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2, delta=1e-5))
     with hair() as model:
         pm.Deterministic("bad", Fails()(model["p"]))
-    with pytest.raises(pmd.ArgumentError, match="'bad' cannot be computed"):
-        pmd.sample(G, model, ledger=ledger)
+    with pytest.raises(dirdp.ArgumentError, match="'bad' cannot be computed"):
+        dirdp.sample(G, model, ledger=ledger)
     assert ledger.entries() == ()
 
 
@@ -178,7 +178,7 @@ def test_what_fails_at_the_draw_alone_does_not_lose_the_release():
 
     with hair() as model:
         pm.Deterministic("bad", FailsBelow()(model["p"]))
-    release = pmd.sample(G, model)
+    release = dirdp.sample(G, model)
     assert set(release["posterior"].data_vars) == {"p"}
     assert "cannot be computed at this draw" in left_out(release)["bad"]
 
@@ -186,7 +186,7 @@ def test_what_fails_at_the_draw_alone_does_not_lose_the_release():
 def test_nothing_is_compiled(tmp_path):
     """A softmax would call the C compiler, for seconds, also in Python mode."""
     code = """
-import numpy as np, pymc as pm, pymc_dirdp as pmd
+import numpy as np, pymc as pm, pymc_dirdp as dirdp
 from pytensor.link.c.cmodule import ModuleCache
 def refuse(*args, **kwargs):
     raise AssertionError("a C module was asked for")
@@ -196,7 +196,7 @@ with pm.Model() as model:
     pm.Multinomial("x", n=10, p=p, observed=[1, 2, 3, 4])
     pm.Deterministic("soft", pm.math.softmax(pm.math.log(p)))
     pm.Deterministic("gamma", pm.math.gammaln(p))
-release = pmd.sample(pmd.ApproxDP(epsilon=1, delta=1e-6), model)
+release = dirdp.sample(dirdp.ApproxDP(epsilon=1, delta=1e-6), model)
 assert set(release["posterior"].data_vars) == {"p", "soft", "gamma"}
 """
     flags = f"base_compiledir={tmp_path}"

@@ -9,12 +9,12 @@ import pytest
 import xarray as xr
 from scipy.stats import betabinom, chi2
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
 from pymc_dirdp.sampling.exact import urn_counts
 
 COUNTS = np.array([108, 286, 71, 127])
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
 def hair(counts=COUNTS):
@@ -25,38 +25,38 @@ def hair(counts=COUNTS):
 
 
 def test_a_release_lies_on_its_public_grid_and_says_so(tmp_path):
-    release = pmd.sample(TARGET, hair(), sampler="exact", draws=3)
+    release = dirdp.sample(TARGET, hair(), sampler="exact", draws=3)
     attrs = release["mechanism/p"].attrs
     assert attrs["sampler"] == "exact"
     assert np.all(urn_counts(release["posterior"]["p"].values, attrs["steps"]) >= 0)
-    text = " ".join(str(pmd.report(release)).split())
+    text = " ".join(str(dirdp.report(release)).split())
     assert "whole numbers: the release has the proved law" in text
     assert f"on a grid of {attrs['steps']} steps" in text
     release.to_netcdf(tmp_path / "exact.nc", engine="h5netcdf")
-    assert str(pmd.report(xr.open_datatree(tmp_path / "exact.nc", engine="h5netcdf"))) == str(pmd.report(release))
+    assert str(dirdp.report(xr.open_datatree(tmp_path / "exact.nc", engine="h5netcdf"))) == str(dirdp.report(release))
 
 
 def test_the_fast_sampler_states_its_position_too():
-    release = pmd.sample(TARGET, hair(), sampler="fast")
+    release = dirdp.sample(TARGET, hair(), sampler="fast")
     assert "nothing is proved of the last bits" in release["mechanism/p"].attrs["arithmetic"]
-    assert "nothing is proved of the last bits" in " ".join(str(pmd.report(release)).split())
+    assert "nothing is proved of the last bits" in " ".join(str(dirdp.report(release)).split())
     assert "PCG64" in release["mechanism/p"].attrs["randomness"] or "AES" in release["mechanism/p"].attrs["randomness"]
-    assert "floating point" in pmd.DirichletMechanism.sample.__doc__
+    assert "floating point" in dirdp.DirichletMechanism.sample.__doc__
 
 
 def test_bits_come_from_the_operating_system_unless_there_is_a_seed(monkeypatch):
     asked = []
     real = os.urandom
     monkeypatch.setattr(os, "urandom", lambda size: asked.append(size) or real(size))
-    pmd.sample(TARGET, hair(), sampler="exact")
+    dirdp.sample(TARGET, hair(), sampler="exact")
     assert sum(asked) >= 64 * 1024
     asked.clear()
     with pytest.warns(SeededReleaseWarning):
-        first = pmd.sample(TARGET, hair(), sampler="exact", random_seed=5)
+        first = dirdp.sample(TARGET, hair(), sampler="exact", random_seed=5)
     assert not asked
     assert first.attrs["reproducible"] == "not private"
     with pytest.warns(SeededReleaseWarning):
-        second = pmd.sample(TARGET, hair(), sampler="exact", random_seed=5)
+        second = dirdp.sample(TARGET, hair(), sampler="exact", random_seed=5)
     assert first["posterior"]["p"].equals(second["posterior"]["p"])
 
 
@@ -67,13 +67,13 @@ def test_two_tables_do_not_share_their_bits():
             pm.Multinomial(f"{name}_seen", n=90, p=p, observed=[30, 30, 30])
     for options in ({}, {"random_seed": 1}):
         with pytest.warns(SeededReleaseWarning) if options else np.errstate():
-            release = pmd.sample(TARGET, model, sampler="exact", **options)
+            release = dirdp.sample(TARGET, model, sampler="exact", **options)
         assert not np.array_equal(release["posterior"]["a"].values, release["posterior"]["b"].values)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_the_law_of_a_cell_is_beta_binomial_and_the_test_has_power(adjacency):
-    mechanism = pmd.DirichletMechanism([1.0, 0.5, 2.0], 0.3, adjacency=adjacency)
+    mechanism = dirdp.DirichletMechanism([1.0, 0.5, 2.0], 0.3, adjacency=adjacency)
     counts, steps, draws = np.array([6, 1, 9]), 12, 40_000
     y = mechanism.sample(counts, draws=draws, sampler="exact", steps=steps, random_seed=3)
     seen = np.bincount(urn_counts(y, steps)[:, 0], minlength=steps + 1)
@@ -90,12 +90,12 @@ def test_the_law_of_a_cell_is_beta_binomial_and_the_test_has_power(adjacency):
 
 
 def test_the_grid_adds_one_per_cent_of_variance_and_uses_public_numbers_only():
-    mechanism = pmd.DirichletMechanism(np.full((2, 3), 1.5), 0.5)
+    mechanism = dirdp.DirichletMechanism(np.full((2, 3), 1.5), 0.5)
     assert mechanism.default_steps(1000) == math.ceil(100 * (500 + 4.5))
     assert mechanism.default_steps(10**9) == 10_000_000
     assert mechanism.default_steps(3) == 10_000
-    assert pmd.DirichletMechanism(np.ones((500, 3)), 1.0).default_steps(10**7) == 100_000_000 // 500
-    private = pmd.DirichletMechanism(np.ones(3), 1.0, adjacency="add-remove")
+    assert dirdp.DirichletMechanism(np.ones((500, 3)), 1.0).default_steps(10**7) == 100_000_000 // 500
+    private = dirdp.DirichletMechanism(np.ones(3), 1.0, adjacency="add-remove")
     assert private.default_steps(None) == 1_000_000
     # With rows of very different sizes, which are secret, every row has as many steps.
     for counts in ([[1000, 0, 0], [0, 0, 0]], [[500, 0, 0], [300, 100, 100]]):
@@ -109,26 +109,26 @@ def test_a_rare_category_is_never_zero_and_predictions_are_finite():
         theta = pm.Dirichlet("x_p", a=np.full((2, 200), 0.01), dims=("y", "x"))
         label = pm.Categorical("y_seen", p=classes, observed=np.array([0, 1] * 200))
         pm.Categorical("x_seen", p=theta[label], observed=np.arange(400) % 7)
-    release = pmd.sample(pmd.RenyiDP(order=2, epsilon=0.5), model, unit=0, sampler="exact", strategy="temper")
+    release = dirdp.sample(dirdp.RenyiDP(order=2, epsilon=0.5), model, unit=0, sampler="exact", strategy="temper")
     x_p = release["posterior"]["x_p"].values
     assert (urn_counts(x_p, release["mechanism/x_p"].attrs["steps"]) == 0).any()
     assert np.all(x_p > 0)
-    logs = pmd.predict_log_proba(release, {"x": list(range(200))}, target="y")
+    logs = dirdp.predict_log_proba(release, {"x": list(range(200))}, target="y")
     assert np.all(np.isfinite(logs))
 
 
 def test_exact_is_for_whole_numbers_and_steps_for_exact():
-    ledger = pmd.Ledger(TARGET)
+    ledger = dirdp.Ledger(TARGET)
     for mechanism, other in (("laplace", "GeometricMechanism"), ("continuous-gaussian", "DiscreteGaussianMechanism")):
         with pytest.raises(ArgumentError, match=other):
-            pmd.sample(TARGET, hair(), mechanism=mechanism, ledger=ledger)
+            dirdp.sample(TARGET, hair(), mechanism=mechanism, ledger=ledger)
     assert ledger.entries() == ()
     with pytest.raises(ArgumentError, match="sampler"):
-        pmd.sample(TARGET, hair(), sampler="exakt")
-    mechanism = pmd.DirichletMechanism(np.ones(4), 0.2)
+        dirdp.sample(TARGET, hair(), sampler="exakt")
+    mechanism = dirdp.DirichletMechanism(np.ones(4), 0.2)
     with pytest.raises(ArgumentError, match="steps"):
         mechanism.sample(COUNTS, sampler="fast", steps=100)
     with pytest.raises(ArgumentError, match="steps"):
         mechanism.sample(COUNTS, sampler="exact", steps=0)
     # No pair of numbers is too far apart for it.
-    assert pmd.DirichletMechanism([1e-9, 1e12], 1e-9).sample([5, 5], steps=100).shape == (1, 2)
+    assert dirdp.DirichletMechanism([1e-9, 1e12], 1e-9).sample([5, 5], steps=100).shape == (1, 2)

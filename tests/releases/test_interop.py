@@ -6,13 +6,13 @@ import numpy as np
 import pymc as pm
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism, to_dp_accounting, to_opendp
 
-FLAT = pmd.DirichletMechanism([1.0, 1.0, 1.0], 0.05)
-UNEVEN = pmd.DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
-REMOVE = pmd.DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-remove")
+FLAT = dirdp.DirichletMechanism([1.0, 1.0, 1.0], 0.05)
+UNEVEN = dirdp.DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
+REMOVE = dirdp.DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-remove")
 
 
 @pytest.mark.parametrize("mechanism", [FLAT, UNEVEN, REMOVE])
@@ -37,11 +37,11 @@ def test_a_release_is_read_from_what_it_says_of_itself():
     with pm.Model() as model:
         pm.Multinomial("x", n=50, p=pm.Dirichlet("p", np.ones(3)), observed=[30, 12, 8])
         pm.Binomial("z", n=50, p=pm.Beta("rate", 1, 1), observed=5)
-    target = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
-    plan = pmd.plan(target, model, draws=3)
-    release = pmd.sample(plan, model)
+    target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    plan = dirdp.plan(target, model, draws=3)
+    release = dirdp.sample(plan, model)
     assert as_mechanism(release).epsilon(1e-6) == plan.composition.epsilon(1e-6)
-    apart = pmd.sample(target, model, disjoint=[["p"], ["rate"]])
+    apart = dirdp.sample(target, model, disjoint=[["p"], ["rate"]])
     assert as_mechanism(apart).satisfies(target)
     assert to_dp_accounting(release, step=1e-3).get_delta_for_epsilon(1.0) == pytest.approx(1e-6, rel=0.02)
 
@@ -73,7 +73,7 @@ def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypat
 
 
 def test_what_is_no_mechanism_is_refused():
-    with pytest.raises(pmd.ArgumentError, match="release"):
+    with pytest.raises(dirdp.ArgumentError, match="release"):
         to_dp_accounting("a mechanism")
-    with pytest.raises(pmd.ArgumentError, match="DirichletMechanism"):
+    with pytest.raises(dirdp.ArgumentError, match="DirichletMechanism"):
         to_opendp("a mechanism")

@@ -13,11 +13,11 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.releases.plan import Planning
 
 HAIR = [108, 286, 71, 127]  # Snee (1974)
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
 def hair_model(counts=HAIR, n=592, **data):
@@ -35,12 +35,12 @@ def admissions_model(admitted=(601, 370, 322), applied=(933, 585, 918)):
 
 
 def seeded(*args, **kwargs):
-    with pytest.warns(pmd.SeededReleaseWarning):
-        return pmd.sample(*args, random_seed=1, **kwargs)
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        return dirdp.sample(*args, random_seed=1, **kwargs)
 
 
 def test_a_release_looks_like_what_pm_sample_returns():
-    release = pmd.sample(TARGET, hair_model())
+    release = dirdp.sample(TARGET, hair_model())
     p = release["posterior"]["p"]
     assert p.dims == ("chain", "draw", "hair")
     assert p.shape == (1, 1, 4)
@@ -50,9 +50,9 @@ def test_a_release_looks_like_what_pm_sample_returns():
 
 
 def test_the_curves_of_the_release_are_those_of_its_mechanism():
-    release = pmd.sample(TARGET, hair_model())
+    release = dirdp.sample(TARGET, hair_model())
     group = release["mechanism/p"]
-    mechanism = pmd.DirichletMechanism(group["alpha"].values, float(group["r"]))
+    mechanism = dirdp.DirichletMechanism(group["alpha"].values, float(group["r"]))
     privacy = release["privacy"]
     np.testing.assert_array_equal(privacy["renyi_divergence"], mechanism.renyi(privacy["order"].values))
     np.testing.assert_array_equal(privacy["delta"], mechanism.delta(privacy["epsilon"].values))
@@ -62,7 +62,7 @@ def test_the_curves_of_the_release_are_those_of_its_mechanism():
 
 
 def test_a_beta_is_the_probability_of_success():
-    release = pmd.sample(pmd.RenyiDP(order=2, epsilon=100), admissions_model())
+    release = dirdp.sample(dirdp.RenyiDP(order=2, epsilon=100), admissions_model())
     # The guarantee is loose and N large: a draw lies within a few standard errors of the rates.
     np.testing.assert_allclose(
         release["posterior"]["rate"].values[0, 0], np.divide([601, 370, 322], [933, 585, 918]), atol=0.2
@@ -71,7 +71,7 @@ def test_a_beta_is_the_probability_of_success():
 
 
 def test_a_loose_guarantee_gives_back_the_posterior():
-    (part,) = pmd.plan(pmd.RenyiDP(order=1.5, epsilon=50), hair_model()).parts
+    (part,) = dirdp.plan(dirdp.RenyiDP(order=1.5, epsilon=50), hair_model()).parts
     assert part.mechanism.r == 1.0
     np.testing.assert_array_equal(part.mechanism.alpha, [1, 1, 1, 1])
 
@@ -79,7 +79,7 @@ def test_a_loose_guarantee_gives_back_the_posterior():
 @pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
 def test_sample_draws_from_the_law_that_it_states(scale):
     """The p-value threshold is 1e-6; r off by 30 per cent must be rejected at the same threshold."""
-    model, target = hair_model(), pmd.RenyiDP(order=8, epsilon=20_000.0)
+    model, target = hair_model(), dirdp.RenyiDP(order=8, epsilon=20_000.0)
     release = seeded(target, model, draws=20_000)
     group = release["mechanism/p"]
     u = scale * float(group["r"]) * np.array(HAIR) + group["alpha"].values
@@ -88,13 +88,13 @@ def test_sample_draws_from_the_law_that_it_states(scale):
 
 
 def test_draws_are_accounted_for():
-    target = pmd.RenyiDP(order=4, epsilon=0.5)
-    plan = pmd.plan(target, hair_model(), draws=7)
+    target = dirdp.RenyiDP(order=4, epsilon=0.5)
+    plan = dirdp.plan(target, hair_model(), draws=7)
     (part,) = plan.parts
     assert 7 * part.mechanism.renyi(4) <= 0.5
     assert 7 * part.mechanism.renyi(4) == pytest.approx(0.5, rel=1e-8)
-    assert pmd.sample(plan, hair_model())["posterior"]["p"].shape == (1, 7, 4)
-    several = pmd.plan(TARGET, hair_model(), draws=7)
+    assert dirdp.sample(plan, hair_model())["posterior"]["p"].shape == (1, 7, 4)
+    several = dirdp.plan(TARGET, hair_model(), draws=7)
     assert several.composition.satisfies(TARGET)
     assert several.composition.epsilon(TARGET.delta) > 0.98
     assert several.parts[0].mechanism.epsilon(TARGET.delta) < 0.6
@@ -105,7 +105,7 @@ def test_plan_is_the_same_bytes_for_other_data(adjacency):
     size = {} if adjacency == "replace-one" else {"n_records": 500}
 
     def public(counts, n=592):
-        return pickle.dumps(pmd.plan(TARGET, hair_model(counts, n), adjacency=adjacency, **size))
+        return pickle.dumps(dirdp.plan(TARGET, hair_model(counts, n), adjacency=adjacency, **size))
 
     assert public(HAIR) == public([107, 287, 71, 127]) == public([592, 0, 0, 0])
     if adjacency == "add-remove":
@@ -116,24 +116,24 @@ def test_plan_does_not_depend_on_how_the_records_are_spread_over_rows():
     first = admissions_model(applied=(933, 585, 918))
     second = admissions_model(applied=(918, 933, 585))
     third = admissions_model(admitted=(0, 0, 0), applied=(2434, 1, 1))
-    assert len({pickle.dumps(pmd.plan(TARGET, model)) for model in (first, second, third)}) == 1
+    assert len({pickle.dumps(dirdp.plan(TARGET, model)) for model in (first, second, third)}) == 1
 
 
 def test_only_the_posterior_of_a_release_depends_on_the_data():
     first, second = (seeded(TARGET, hair_model(counts)) for counts in (HAIR, [592, 0, 0, 0]))
     for group in ("mechanism/p", "privacy", "utility"):
         assert first[group].to_dataset().identical(second[group].to_dataset())
-    assert str(pmd.report(first)) == str(pmd.report(second))
+    assert str(dirdp.report(first)) == str(dirdp.report(second))
 
 
 def test_no_count_and_no_posterior_parameter_is_in_a_saved_release(tmp_path):
     counts = [1234567, 2345678, 3456789, 4567891]
-    release = pmd.sample(TARGET, hair_model(counts, sum(counts)), strategy="inflate")
+    release = dirdp.sample(TARGET, hair_model(counts, sum(counts)), strategy="inflate")
     group = release["mechanism/p"]
     secret = np.concatenate([counts, float(group["r"]) * np.array(counts) + group["alpha"].values])
     path = tmp_path / "release.nc"
     release.to_netcdf(path, engine="h5netcdf")
-    saved = path.read_bytes() + str(pmd.report(release)).encode() + repr(release).encode()
+    saved = path.read_bytes() + str(dirdp.report(release)).encode() + repr(release).encode()
     for number in secret:
         assert str(int(number)).encode() not in saved
         for dtype in ("<f8", ">f8", "<f4", "<i8", ">i8", "<i4"):
@@ -141,16 +141,16 @@ def test_no_count_and_no_posterior_parameter_is_in_a_saved_release(tmp_path):
 
 
 def test_a_release_survives_netcdf(tmp_path):
-    release = pmd.sample(TARGET, hair_model())
+    release = dirdp.sample(TARGET, hair_model())
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
         back.load()
         assert back.identical(release)
-        assert str(pmd.report(back)) == str(pmd.report(release))
+        assert str(dirdp.report(back)) == str(dirdp.report(release))
 
 
 def test_arviz_reads_a_release():
-    release = pmd.sample(pmd.RenyiDP(order=4, epsilon=0.5), hair_model(), draws=20)
+    release = dirdp.sample(dirdp.RenyiDP(order=4, epsilon=0.5), hair_model(), draws=20)
     assert list(az.summary(release, kind="stats").index) == ["p[black]", "p[brown]", "p[red]", "p[blond]"]
     az.plot_forest(release)
 
@@ -160,18 +160,18 @@ def test_deterministics_of_parameters_come_along_and_others_are_left_out_and_nam
         pm.Deterministic("odds", model["p"] / (1 - model["p"]), dims="hair")
         pm.Deterministic("again", model["odds"] * 2)
         pm.Deterministic("lift", model["p"] * pm.Data("shared", [1.0, 2.0, 3.0, 4.0]))
-    release = pmd.sample(TARGET, model)
+    release = dirdp.sample(TARGET, model)
     posterior = release["posterior"]
     assert set(posterior.data_vars) == {"p", "odds", "again"}
     np.testing.assert_allclose(posterior["again"].values, 2 * (posterior["p"] / (1 - posterior["p"])).values)
-    assert "lift" in str(pmd.report(release))
+    assert "lift" in str(dirdp.report(release))
 
 
 def test_dims_may_have_the_names_of_what_a_mechanism_holds():
     with pm.Model(coords={"alpha": list("ab"), "r": list("xyz")}) as model:
         p = pm.Dirichlet("p", a=np.ones((2, 3)), dims=("alpha", "r"))
         pm.Multinomial("n", n=[3, 4], p=p, observed=[[1, 1, 1], [2, 2, 0]])
-    release = pmd.sample(TARGET, model)
+    release = dirdp.sample(TARGET, model)
     assert release["posterior"]["p"].dims == ("chain", "draw", "alpha", "r")
     assert release["mechanism/p"]["alpha"].dims == ("alpha_labels", "r_labels")
     assert list(release["mechanism/p"]["r_labels"].values) == ["x", "y", "z"]
@@ -181,106 +181,106 @@ def test_coords_of_other_dims_stay_behind():
     with pm.Model(coords={"hair": list("abcd"), "people": ["Ann", "Bob", "Cid"]}) as model:
         p = pm.Dirichlet("p", a=np.ones(4), dims="hair")
         pm.Categorical("answers", p=p, observed=[0, 1, 3], dims="people")
-    release = pmd.sample(TARGET, model)
+    release = dirdp.sample(TARGET, model)
     assert "people" not in release["posterior"].coords
     assert "Ann" not in repr(release)
 
 
 def test_add_remove_keeps_the_number_of_records_private():
-    plan = pmd.plan(TARGET, hair_model(), adjacency="add-remove", strategy="temper")
+    plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", strategy="temper")
     assert plan.parts[0].n_records is None
-    with pytest.raises(pmd.ArgumentError, match="pass n_records="):
-        pmd.plan(TARGET, hair_model(), adjacency="add-remove")
-    release = pmd.sample(TARGET, hair_model(), adjacency="add-remove", n_records=1000)
+    with pytest.raises(dirdp.ArgumentError, match="pass n_records="):
+        dirdp.plan(TARGET, hair_model(), adjacency="add-remove")
+    release = dirdp.sample(TARGET, hair_model(), adjacency="add-remove", n_records=1000)
     assert release["utility"]["n_records"].values.tolist() == [1000]
-    assert "592" not in str(pmd.report(release))
-    with pytest.raises(pmd.ArgumentError, match="Under replace-one"):
-        pmd.plan(TARGET, hair_model(), n_records=592)
+    assert "592" not in str(dirdp.report(release))
+    with pytest.raises(dirdp.ArgumentError, match="Under replace-one"):
+        dirdp.plan(TARGET, hair_model(), n_records=592)
 
 
 def test_an_edited_model_is_refused_after_the_plan():
-    plan = pmd.plan(TARGET, hair_model())
-    assert pmd.sample(plan, hair_model([592, 0, 0, 0]))["posterior"]["p"].shape == (1, 1, 4)
-    with pytest.raises(pmd.UnsupportedModelError, match="not the one that was planned"):
-        pmd.sample(plan, hair_model([108, 286, 71, 128], 593))
-    with pytest.raises(pmd.UnsupportedModelError, match="not the one that was planned"):
-        pmd.sample(plan, admissions_model())
-    with pytest.raises(pmd.ArgumentError, match="already decides strategy"):
-        pmd.sample(plan, hair_model(), strategy="temper")
+    plan = dirdp.plan(TARGET, hair_model())
+    assert dirdp.sample(plan, hair_model([592, 0, 0, 0]))["posterior"]["p"].shape == (1, 1, 4)
+    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+        dirdp.sample(plan, hair_model([108, 286, 71, 128], 593))
+    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+        dirdp.sample(plan, admissions_model())
+    with pytest.raises(dirdp.ArgumentError, match="already decides strategy"):
+        dirdp.sample(plan, hair_model(), strategy="temper")
 
 
 def test_a_forged_plan_is_caught_at_release():
-    plan = pmd.plan(TARGET, hair_model())
+    plan = dirdp.plan(TARGET, hair_model())
     (part,) = plan.parts
     stronger = dataclasses.replace(part.mechanism, r=part.mechanism.r * 1.001)
     plan = dataclasses.replace(plan, parts=(dataclasses.replace(part, mechanism=stronger),))
-    with pytest.raises(pmd.UnattainableError, match="nothing was drawn"):
-        pmd.sample(plan, hair_model())
+    with pytest.raises(dirdp.UnattainableError, match="nothing was drawn"):
+        dirdp.sample(plan, hair_model())
 
 
 def test_sample_takes_the_options_of_plan():
-    assert set(Planning.__annotations__) == set(pmd.plan.__kwdefaults__)
+    assert set(Planning.__annotations__) == set(dirdp.plan.__kwdefaults__)
 
 
 def test_a_plan_beside_any_option_is_an_error_also_if_it_equals_the_default():
     """Finding 12: an add-remove plan with `adjacency="replace-one"` beside it was released without a word."""
-    plan = pmd.plan(TARGET, hair_model(), adjacency="add-remove", n_records=500)
-    for name, value in pmd.plan.__kwdefaults__.items():
-        with pytest.raises(pmd.ArgumentError, match=f"already decides {name}"):
-            pmd.sample(plan, hair_model(), **{name: value})
+    plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", n_records=500)
+    for name, value in dirdp.plan.__kwdefaults__.items():
+        with pytest.raises(dirdp.ArgumentError, match=f"already decides {name}"):
+            dirdp.sample(plan, hair_model(), **{name: value})
     with pytest.raises(TypeError, match="unexpected keyword argument 'adjacancy'"):
-        pmd.sample(plan, hair_model(), adjacancy="replace-one")
+        dirdp.sample(plan, hair_model(), adjacancy="replace-one")
     with pytest.raises(TypeError, match="unexpected keyword argument 'adjacancy'"):
-        pmd.sample(TARGET, hair_model(), adjacancy="replace-one")
+        dirdp.sample(TARGET, hair_model(), adjacancy="replace-one")
 
 
 def test_a_plan_for_another_unit():
     with pm.Model(coords={"household": range(4)}) as model:
         p = pm.Dirichlet("p", np.ones(2))
         pm.Categorical("y", p=p, observed=[0, 1, 1, 0], dims="household")
-    plan = pmd.plan(TARGET, model, unit="household")
-    with pytest.raises(pmd.ArgumentError, match="This plan protects unit='household'; sample was asked for unit='pe"):
-        pmd.sample(plan, model, unit="person")
+    plan = dirdp.plan(TARGET, model, unit="household")
+    with pytest.raises(dirdp.ArgumentError, match="This plan protects unit='household'; sample was asked for unit='pe"):
+        dirdp.sample(plan, model, unit="person")
 
 
 def test_a_seeded_release_says_that_it_is_not_private():
     first, second = seeded(TARGET, hair_model()), seeded(TARGET, hair_model())
     assert first["posterior"]["p"].identical(second["posterior"]["p"])
     assert first.attrs["reproducible"] == "not private"
-    assert "not private" in str(pmd.report(first))
+    assert "not private" in str(dirdp.report(first))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draws = [pmd.sample(TARGET, hair_model())["posterior"]["p"].values for _ in range(2)]
+        draws = [dirdp.sample(TARGET, hair_model())["posterior"]["p"].values for _ in range(2)]
     assert not np.array_equal(*draws)
 
 
 def test_no_records_give_a_draw_from_the_private_prior():
-    release = pmd.sample(TARGET, hair_model([0, 0, 0, 0], 0))
+    release = dirdp.sample(TARGET, hair_model([0, 0, 0, 0], 0))
     np.testing.assert_array_equal(release["mechanism/p"]["alpha"], [1, 1, 1, 1])
     assert np.isnan(release["utility"]["expected_kl_estimate"].item())
-    assert "records" in str(pmd.report(release))
+    assert "records" in str(dirdp.report(release))
 
 
 @pytest.mark.parametrize("counts", [[-1, 1, 500, 92], [108, 286, 71, 128]])
 def test_wrong_counts_are_an_error_without_a_value(counts):
-    with pytest.raises(pmd.DataError) as caught:
-        pmd.sample(TARGET, hair_model(counts))
+    with pytest.raises(dirdp.DataError) as caught:
+        dirdp.sample(TARGET, hair_model(counts))
     chain = [caught.value, caught.value.__cause__, caught.value.__context__]
     assert not any(str(abs(count)) in str(error) for error in chain if error for count in counts if abs(count) > 9)
 
 
 def test_no_model_is_refused():
-    with pytest.raises(pmd.ArgumentError, match="model"):
-        pmd.sample(TARGET)
+    with pytest.raises(dirdp.ArgumentError, match="model"):
+        dirdp.sample(TARGET)
 
 
 def test_a_misspelt_strategy_suggests_the_near_one():
-    with pytest.raises(pmd.ArgumentError, match="Did you mean 'temper'"):
-        pmd.plan(TARGET, hair_model(), strategy="tempered")
+    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'temper'"):
+        dirdp.plan(TARGET, hair_model(), strategy="tempered")
 
 
 def test_algorithm_1_reports_its_own_loss():
-    release = pmd.sample(pmd.RenyiDP(order=5, epsilon=0.1), hair_model(), strategy="algorithm-1")
+    release = dirdp.sample(dirdp.RenyiDP(order=5, epsilon=0.1), hair_model(), strategy="algorithm-1")
     group = release["mechanism/p"]
     assert np.ptp(group["alpha"].values) == 0
     assert float(group["alpha"][0]) == pytest.approx(1 + 16 * float(group["r"]))
@@ -288,55 +288,55 @@ def test_algorithm_1_reports_its_own_loss():
 
 
 def test_report_is_html_in_a_notebook():
-    text = pmd.report(pmd.sample(TARGET, hair_model()))._repr_html_()
+    text = dirdp.report(dirdp.sample(TARGET, hair_model()))._repr_html_()
     assert "<table>" in text
     assert "1e-06" in text
 
 
 def test_a_plan_is_reported_before_any_count_is_read():
-    before = str(pmd.report(pmd.plan(TARGET, hair_model())))
+    before = str(dirdp.report(dirdp.plan(TARGET, hair_model())))
     assert before.startswith("Plan of a private posterior draw of p")
-    after = str(pmd.report(pmd.sample(TARGET, hair_model())))
+    after = str(dirdp.report(dirdp.sample(TARGET, hair_model())))
     assert before.splitlines()[2:14] == after.splitlines()[2:14]
     # Readable in a terminal.
     assert max(map(len, before.splitlines())) <= 80
 
 
 def test_report_refuses_what_is_not_a_release():
-    with pytest.raises(pmd.ArgumentError, match="lacks the groups"):
-        pmd.report(xr.DataTree())
+    with pytest.raises(dirdp.ArgumentError, match="lacks the groups"):
+        dirdp.report(xr.DataTree())
 
 
 def test_synthetic_data_use_the_release_alone():
-    release = pmd.sample(TARGET, hair_model())
-    synthetic = pmd.sample_posterior_predictive(release, n_records=10**6, random_seed=3)
+    release = dirdp.sample(TARGET, hair_model())
+    synthetic = dirdp.sample_posterior_predictive(release, n_records=10**6, random_seed=3)
     assert set(synthetic.children) == {"posterior_predictive"}
     students = synthetic["posterior_predictive"]["students"]
     assert int(students.sum()) == 10**6
     np.testing.assert_allclose(students.values / 1e6, release["posterior"]["p"].values, atol=0.003)
-    beta = pmd.sample_posterior_predictive(pmd.sample(TARGET, admissions_model()), n_records=50)
+    beta = dirdp.sample_posterior_predictive(dirdp.sample(TARGET, admissions_model()), n_records=50)
     assert beta["posterior_predictive"]["admitted"].dims == ("chain", "draw", "department")
 
 
 def test_why_not_pymcs_own_posterior_predictive():
     """PyMC's function puts the observed counts into its tree. Ours does not."""
     model = hair_model()
-    release = pmd.sample(TARGET, model)
+    release = dirdp.sample(TARGET, model)
     with model:
         leaking = pm.sample_posterior_predictive(release, progressbar=False)
     np.testing.assert_array_equal(leaking["observed_data"]["students"], HAIR)
-    assert "observed_data" not in pmd.sample_posterior_predictive(release, model, n_records=592).children
+    assert "observed_data" not in dirdp.sample_posterior_predictive(release, model, n_records=592).children
 
 
 def test_synthetic_data_of_no_release_are_refused():
-    with pytest.raises(pmd.ArgumentError, match="Expected a release"):
-        pmd.sample_posterior_predictive(xr.DataTree(), n_records=3)
+    with pytest.raises(dirdp.ArgumentError, match="Expected a release"):
+        dirdp.sample_posterior_predictive(xr.DataTree(), n_records=3)
 
 
 @pytest.mark.slow
 def test_nuts_on_the_tempered_model_gives_the_law_of_sample():
     """Independent oracle: NUTS under the private prior and the likelihood to the power r."""
-    (part,) = pmd.plan(TARGET, hair_model()).parts
+    (part,) = dirdp.plan(TARGET, hair_model()).parts
     mechanism = part.mechanism
     with pm.Model():
         p = pm.Dirichlet("p", a=mechanism.alpha)
@@ -352,49 +352,49 @@ def test_nuts_on_the_tempered_model_gives_the_law_of_sample():
 @pytest.mark.parametrize("epsilon", [5.0, 710.0, 1e5])
 def test_a_promise_of_any_size_can_be_reported(epsilon):
     """Found by fuzzing: exp(710) is no double."""
-    text = str(pmd.report(pmd.plan(pmd.ApproxDP(epsilon=epsilon, delta=1e-6), hair_model())))
+    text = str(dirdp.report(dirdp.plan(dirdp.ApproxDP(epsilon=epsilon, delta=1e-6), hair_model())))
     assert ("148 times" in text) == (epsilon == 5)
     assert (f"exp({epsilon:.4g}) times" in text) == (epsilon > 700)
 
 
 def test_an_error_of_the_data_is_no_free_answer():
     """At 0.1.0 `min_count=k` with an empty ledger told the smallest cell, and nothing was recorded."""
-    ledger = pmd.Ledger(TARGET)
-    with pytest.raises(pmd.DataError, match=r"min_count.*The ledger has been charged"):
-        pmd.sample(TARGET, hair_model(), min_count=72, ledger=ledger)
+    ledger = dirdp.Ledger(TARGET)
+    with pytest.raises(dirdp.DataError, match=r"min_count.*The ledger has been charged"):
+        dirdp.sample(TARGET, hair_model(), min_count=72, ledger=ledger)
     assert len(ledger.entries()) == 1
     # With nothing left the answer is the same whether the promise holds or not.
     for min_count in (72, 71):
-        with pytest.raises(pmd.BudgetError):
-            pmd.sample(TARGET, hair_model(), min_count=min_count, ledger=ledger)
-    with pytest.raises(pmd.DataError, match=r"must hold for every data set that could have occurred\.$"):
-        pmd.sample(TARGET, hair_model(), min_count=72)
+        with pytest.raises(dirdp.BudgetError):
+            dirdp.sample(TARGET, hair_model(), min_count=min_count, ledger=ledger)
+    with pytest.raises(dirdp.DataError, match=r"must hold for every data set that could have occurred\.$"):
+        dirdp.sample(TARGET, hair_model(), min_count=72)
 
 
 def test_an_entry_holds_the_unit_the_assumptions_and_the_plan():
-    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=5, delta=1e-5))
-    chosen = pmd.plan(TARGET, hair_model(), contribution=2, min_count=3)
-    pmd.sample(chosen, hair_model(), ledger=ledger)
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5))
+    chosen = dirdp.plan(TARGET, hair_model(), contribution=2, min_count=3)
+    dirdp.sample(chosen, hair_model(), ledger=ledger)
     (entry,) = ledger.entries()
     assert entry.terms.unit == "at most 2 records"
     assert entry.terms.contribution == 2
     assert entry.terms.min_count == 3
     assert entry.terms.digest == chosen.digest
-    assert pmd.plan(TARGET, hair_model(), contribution=3).digest != chosen.digest
-    with pytest.raises(pmd.ArgumentError, match="keep one ledger for each unit"):
-        pmd.sample(TARGET, hair_model(), ledger=ledger)
+    assert dirdp.plan(TARGET, hair_model(), contribution=3).digest != chosen.digest
+    with pytest.raises(dirdp.ArgumentError, match="keep one ledger for each unit"):
+        dirdp.sample(TARGET, hair_model(), ledger=ledger)
 
 
 def test_the_digest_of_a_plan_is_the_same_in_another_process():
     code = (
-        "import pymc as pm, pymc_dirdp as pmd\n"
+        "import pymc as pm, pymc_dirdp as dirdp\n"
         "with pm.Model(coords={'hair': ['black', 'brown', 'red', 'blond']}) as model:\n"
         "    p = pm.Dirichlet('p', a=[1, 1, 1, 1], dims='hair')\n"
         "    pm.Multinomial('students', n=592, p=p, observed=[108, 286, 71, 127])\n"
-        "print(pmd.plan(pmd.ApproxDP(epsilon=1.0, delta=1e-6), model).digest)"
+        "print(dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model).digest)"
     )
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert printed.split()[-1] == pmd.plan(TARGET, hair_model()).digest
+    assert printed.split()[-1] == dirdp.plan(TARGET, hair_model()).digest
 
 
 @pytest.mark.filterwarnings("default::pymc_dirdp.errors.RepeatedReleaseWarning")
@@ -405,30 +405,32 @@ def test_a_second_release_without_a_ledger_warns_once():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(5):
-            pmd.sample(TARGET, model)
-        ledger = pmd.Ledger(pmd.ApproxDP(epsilon=5, delta=1e-5))
-        pmd.sample(TARGET, model, ledger=ledger)
-    assert [warning.category for warning in caught] == [pmd.RepeatedReleaseWarning]
+            dirdp.sample(TARGET, model)
+        ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5))
+        dirdp.sample(TARGET, model, ledger=ledger)
+    assert [warning.category for warning in caught] == [dirdp.RepeatedReleaseWarning]
     assert "ledger=" in str(caught[0].message)
 
 
 def test_data_in_the_place_of_another_argument_are_not_printed():
     counts = [48611, 31337]
     for call in (
-        lambda: pmd.sample(counts, hair_model()),
-        lambda: pmd.plan(TARGET, hair_model(), mechanism=counts),
-        lambda: pmd.Ledger(np.array(counts)),
-        lambda: pmd.Ledger(TARGET).spend(np.array(counts), what="x"),
-        lambda: pmd.bayesian_network({"a": [], "b": ["a"]}, {"a": ["48611"], "b": ["31337"]}, categories={"a": ["u"]}),
+        lambda: dirdp.sample(counts, hair_model()),
+        lambda: dirdp.plan(TARGET, hair_model(), mechanism=counts),
+        lambda: dirdp.Ledger(np.array(counts)),
+        lambda: dirdp.Ledger(TARGET).spend(np.array(counts), what="x"),
+        lambda: dirdp.bayesian_network(
+            {"a": [], "b": ["a"]}, {"a": ["48611"], "b": ["31337"]}, categories={"a": ["u"]}
+        ),
     ):
-        with pytest.raises(pmd.ArgumentError) as error:
+        with pytest.raises(dirdp.ArgumentError) as error:
             call()
         assert "48611" not in str(error.value)
         assert "31337" not in str(error.value)
 
 
 def test_a_tiny_limit_of_a_ledger_ends():
-    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=1e-7, delta=1e-12))
-    mechanism = pmd.GaussianMechanism.for_guarantee(pmd.ApproxDP(epsilon=1e-7, delta=1e-12), prior=[1, 1])
-    ledger.spend(pmd.ApproxDP(epsilon=1e-7, delta=1e-12), what="x", mechanism=mechanism)
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12))
+    mechanism = dirdp.GaussianMechanism.for_guarantee(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12), prior=[1, 1])
+    ledger.spend(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12), what="x", mechanism=mechanism)
     assert len(ledger.entries()) == 1

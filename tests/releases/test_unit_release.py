@@ -4,13 +4,13 @@ import numpy as np
 import pymc as pm
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 
 RNG = np.random.default_rng(7)
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
-RENYI = pmd.RenyiDP(order=4, epsilon=0.5)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+RENYI = dirdp.RenyiDP(order=4, epsilon=0.5)
 PEOPLE = 60
 
 
@@ -40,28 +40,28 @@ def split(answers):
     return model
 
 
-@pytest.mark.parametrize("target", [TARGET, RENYI, pmd.TruncatedCDP(rho=0.05, omega=5)])
+@pytest.mark.parametrize("target", [TARGET, RENYI, dirdp.TruncatedCDP(rho=0.05, omega=5)])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_a_survey_matrix_is_as_private_as_its_columns(target, adjacency):
     """Finding 5: as parallel rows, a person with ten answers had delta(1) .0143 in place of 1e-6."""
     answers = RNG.integers(0, 3, (PEOPLE, 4))
     options = {"strategy": "temper", "adjacency": adjacency, "unit": "person"}
-    (matrix,) = pmd.plan(target, survey(answers=answers), **options).parts
+    (matrix,) = dirdp.plan(target, survey(answers=answers), **options).parts
     assert Contribution.of(matrix.mechanism.contribution) == Contribution(1, ("each",))
-    columns = pmd.plan(target, split(answers), **options)
+    columns = dirdp.plan(target, split(answers), **options)
     for part in columns.parts:
         assert part.mechanism.r == pytest.approx(matrix.mechanism.r, rel=0.02)
     # By hand: four pairs of one record.
-    one = pmd.DirichletMechanism(np.ones(3), matrix.mechanism.r, adjacency=adjacency)
+    one = dirdp.DirichletMechanism(np.ones(3), matrix.mechanism.r, adjacency=adjacency)
     assert Composition(((one, 4),)).satisfies(target)
-    assert not Composition(((pmd.DirichletMechanism(np.ones(3), 1.05 * one.r, adjacency=adjacency), 4),)).satisfies(
+    assert not Composition(((dirdp.DirichletMechanism(np.ones(3), 1.05 * one.r, adjacency=adjacency), 4),)).satisfies(
         target
     )
 
 
 def test_records_anywhere_cost_more_than_one_in_each_row():
     r = {
-        name: pmd.plan(TARGET, survey(), strategy="temper", **said).parts[0].mechanism.r
+        name: dirdp.plan(TARGET, survey(), strategy="temper", **said).parts[0].mechanism.r
         for name, said in {
             "as 0.1.0": {"contribution": 1},
             "unit": {"unit": "person"},
@@ -73,9 +73,9 @@ def test_records_anywhere_cost_more_than_one_in_each_row():
 
 
 def test_a_release_by_unit():
-    release = pmd.sample(TARGET, survey(), unit="person")
+    release = dirdp.sample(TARGET, survey(), unit="person")
     np.testing.assert_allclose(release["posterior"]["theta"].sum("answer"), 1)
-    plan = pmd.plan(TARGET, survey(), unit="person")
+    plan = dirdp.plan(TARGET, survey(), unit="person")
     assert plan.unit_label == "person"
     assert plan.contribution == 4
     assert plan.composition.satisfies(TARGET)
@@ -84,40 +84,42 @@ def test_a_release_by_unit():
 
 def test_people_with_private_lengths():
     model = documents([5, 9, 2])
-    with pytest.raises(pmd.ArgumentError, match="n_records is for"):
-        pmd.plan(TARGET, model, unit="document", public_n=["words"], n_records=100)
+    with pytest.raises(dirdp.ArgumentError, match="n_records is for"):
+        dirdp.plan(TARGET, model, unit="document", public_n=["words"], n_records=100)
     options = {"unit": "document", "max_records_per_person": 10, "n_records": 30}
-    plan = pmd.plan(TARGET, model, **options)
+    plan = dirdp.plan(TARGET, model, **options)
     (part,) = plan.parts
     assert part.n_records == 30
     assert not plan.reading.sizes_are_public
     assert Contribution.of(part.mechanism.contribution).fitted((2,)) == Contribution(10)
     # How long they are is private, so the same plan serves other lengths.
-    assert pmd.plan(TARGET, documents([1, 1, 10]), **options) == plan
-    pmd.sample(plan, documents([1, 1, 10]))
-    with pytest.raises(pmd.DataError, match="more than max_records_per_person=10"):
-        pmd.sample(plan, documents([1, 1, 11]))
-    with pytest.raises(pmd.UnsupportedModelError, match="not the one that was planned"):
-        pmd.sample(plan, documents([1, 1, 2, 2]))
+    assert dirdp.plan(TARGET, documents([1, 1, 10]), **options) == plan
+    dirdp.sample(plan, documents([1, 1, 10]))
+    with pytest.raises(dirdp.DataError, match="more than max_records_per_person=10"):
+        dirdp.sample(plan, documents([1, 1, 11]))
+    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+        dirdp.sample(plan, documents([1, 1, 2, 2]))
     assert "16" not in plan.protected
 
 
 def test_too_many_records_are_an_error_that_is_paid_for():
-    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=5, delta=1e-5))
-    with pytest.raises(pmd.DataError, match="The ledger has been charged"):
-        pmd.sample(TARGET, documents([1, 11]), unit="document", max_records_per_person=10, n_records=20, ledger=ledger)
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5))
+    with pytest.raises(dirdp.DataError, match="The ledger has been charged"):
+        dirdp.sample(
+            TARGET, documents([1, 11]), unit="document", max_records_per_person=10, n_records=20, ledger=ledger
+        )
     assert len(ledger.entries()) == 1
 
 
 def test_a_plan_that_protects_less_than_its_reading_is_refused():
     import dataclasses
 
-    plan = pmd.plan(RENYI, survey(), unit="person", strategy="temper")
+    plan = dirdp.plan(RENYI, survey(), unit="person", strategy="temper")
     (part,) = plan.parts
-    weaker = pmd.DirichletMechanism(part.mechanism.alpha, part.mechanism.r)
+    weaker = dirdp.DirichletMechanism(part.mechanism.alpha, part.mechanism.r)
     forged = dataclasses.replace(plan, parts=(dataclasses.replace(part, mechanism=weaker),))
-    with pytest.raises(pmd.UnsupportedModelError, match="not the one that was planned"):
-        pmd.sample(forged, survey())
+    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+        dirdp.sample(forged, survey())
 
 
 def test_a_model_whose_number_of_trials_has_become_data_is_refused_after_the_plan():
@@ -130,10 +132,10 @@ def test_a_model_whose_number_of_trials_has_become_data_is_refused_after_the_pla
             pm.Binomial("bought", n=d if n is None else n, p=pm.Beta("b", 1, 1), observed=5)
         return model
 
-    plan = pmd.plan(TARGET, model(37))
-    pmd.sample(plan, model(37))
-    with pytest.raises(pmd.UnsupportedModelError, match="what is observed in 'visited'"):
-        pmd.sample(plan, model(None))
+    plan = dirdp.plan(TARGET, model(37))
+    dirdp.sample(plan, model(37))
+    with pytest.raises(dirdp.UnsupportedModelError, match="what is observed in 'visited'"):
+        dirdp.sample(plan, model(None))
 
 
 def test_fixed_groups_and_own_rows_are_stated():
@@ -143,16 +145,16 @@ def test_fixed_groups_and_own_rows_are_stated():
             pm.Binomial("y", n=30, p=pm.Beta("b", 1, 1), observed=5)
         return model
 
-    together = pmd.plan(TARGET, model())
+    together = dirdp.plan(TARGET, model())
     assert together.assumptions == ()
-    apart = pmd.plan(TARGET, model(), disjoint=[["x"], ["y"]])
+    apart = dirdp.plan(TARGET, model(), disjoint=[["x"], ["y"]])
     (sentence,) = apart.assumptions
     assert "size of each group of disjoint is public, and a replaced person stays in the group" in sentence
-    assert pmd.plan(TARGET, model(), disjoint=[["x"], ["y"]], adjacency="add-remove", n_records=20).assumptions == ()
+    assert dirdp.plan(TARGET, model(), disjoint=[["x"], ["y"]], adjacency="add-remove", n_records=20).assumptions == ()
     with pm.Model(coords={"person": range(4)}) as own:
         b = pm.Beta("b", 1, 1, dims="person")
         pm.Binomial("k", n=10, p=b, observed=[1, 2, 3, 4], dims="person")
-    (sentence,) = pmd.plan(TARGET, own, unit="person").assumptions
+    (sentence,) = dirdp.plan(TARGET, own, unit="person").assumptions
     assert "own row" in sentence
 
 
@@ -163,7 +165,7 @@ def test_the_numbers_of_the_docs_page():
         with pm.Model() as model:
             theta = pm.Dirichlet("theta", np.ones((10, 3)))
             pm.Categorical("y", p=theta, observed=RNG.integers(0, 3, (500, 10)))
-        r[name] = pmd.plan(TARGET, model, strategy="temper", **said).parts[0].mechanism.r
+        r[name] = dirdp.plan(TARGET, model, strategy="temper", **said).parts[0].mechanism.r
     assert r["unit"] == pytest.approx(0.0388, abs=1e-4)
     assert r["contribution"] == pytest.approx(0.0088, abs=1e-4)
     assert r["none"] == pytest.approx(0.0878, abs=1e-4)

@@ -8,19 +8,19 @@ import pymc as pm
 import pytest
 import xarray as xr
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.releases.interop import as_mechanism, to_dp_accounting
 from pymc_dirdp.releases.report import Report
 from pymc_dirdp.releases.verification import Check, Verification, verify
 
-TARGET = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 KINDS = {
     "approx": (TARGET, {}),
-    "renyi": (pmd.RenyiDP(order=4, epsilon=0.5), {"draws": 3}),
-    "truncated": (pmd.TruncatedCDP(rho=0.1, omega=8), {"adjacency": "add-remove", "n_records": 100}),
-    "pure": (pmd.PureDP(epsilon=1.0), {"mechanism": "geometric"}),
-    "zero": (pmd.ZeroCDP(rho=0.05), {"mechanism": "gaussian", "draws": 2}),
+    "renyi": (dirdp.RenyiDP(order=4, epsilon=0.5), {"draws": 3}),
+    "truncated": (dirdp.TruncatedCDP(rho=0.1, omega=8), {"adjacency": "add-remove", "n_records": 100}),
+    "pure": (dirdp.PureDP(epsilon=1.0), {"mechanism": "geometric"}),
+    "zero": (dirdp.ZeroCDP(rho=0.05), {"mechanism": "gaussian", "draws": 2}),
     "apart": (TARGET, {"disjoint": [["p"], ["rate"]]}),
     "many": (TARGET, {"contribution": 2}),
     "exact": (TARGET, {"sampler": "exact"}),
@@ -39,7 +39,7 @@ def two_tables():
 
 @pytest.fixture(scope="module")
 def releases():
-    return {name: pmd.sample(target, two_tables(), **options) for name, (target, options) in KINDS.items()}
+    return {name: dirdp.sample(target, two_tables(), **options) for name, (target, options) in KINDS.items()}
 
 
 def edited(release, *edits):
@@ -108,7 +108,7 @@ def test_a_false_statement_is_found_and_not_repeated(releases, lie):
     found = verify(release)
     assert not found
     assert check in failed(release)
-    text = str(pmd.report(release))
+    text = str(dirdp.report(release))
     first = text.splitlines()[0]
     assert first == found.headline
     assert ("Not private" in first) if check == "randomness" else ("does not follow" in first)
@@ -127,9 +127,9 @@ def test_a_false_curve_of_delta_is_found(releases):
 def test_what_would_follow_instead_is_kept_and_is_near_the_least(releases):
     release = edited(releases["approx"], ("/mechanism/p", "r", 1.0))
     found = verify(release)
-    curves = pmd.DirichletMechanism(release["mechanism/p"]["alpha"].values, 1.0)
+    curves = dirdp.DirichletMechanism(release["mechanism/p"]["alpha"].values, 1.0)
     rate = release["mechanism/rate"]
-    other = pmd.DirichletMechanism(rate["alpha"].values, float(rate["r"]))
+    other = dirdp.DirichletMechanism(rate["alpha"].values, float(rate["r"]))
     # Independent oracle: the loss of both is at least that of one, and at most the sum of their parts.
     assert curves.epsilon(1e-6) <= found.kept.epsilon
     assert found.kept.epsilon <= 1.001 * (curves.epsilon(0.5e-6) + other.epsilon(0.5e-6))
@@ -143,7 +143,7 @@ def test_numbers_that_are_too_large_for_any_curve_keep_nothing(releases):
     for value in (1e-300, 1e9, 1e300):
         release = edited(releases["approx"], ("/mechanism/p", "r", value))
         assert not verify(release)
-        assert "does not follow" in str(pmd.report(release)).splitlines()[0]
+        assert "does not follow" in str(dirdp.report(release)).splitlines()[0]
         with pytest.raises(ReleaseError):
             as_mechanism(release)
 
@@ -171,7 +171,7 @@ UNFIT = {
 @pytest.mark.parametrize("what", UNFIT)
 def test_groups_and_draws_that_do_not_fit_are_refused_by_all(releases, what):
     release = edited(releases["approx"], ("/privacy", *UNFIT[what]))
-    for use in (verify, pmd.report, as_mechanism, to_dp_accounting):
+    for use in (verify, dirdp.report, as_mechanism, to_dp_accounting):
         with pytest.raises(ReleaseError, match="damaged"):
             use(release)
 
@@ -193,7 +193,7 @@ def test_a_person_of_fewer_records_is_found_by_the_curves(releases):
 
 
 def test_a_smaller_r_than_was_used_is_found_by_the_curves(releases):
-    ledger = pmd.Ledger(pmd.ApproxDP(epsilon=5, delta=1e-5))
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5))
     release = edited(releases["approx"], ("/mechanism/p", "r", 1e-6), ("/mechanism/rate", "r", 1e-6))
     assert failed(release) == ["curves"]
     with pytest.raises(ReleaseError, match="contradicts itself"):
@@ -235,10 +235,10 @@ def test_what_are_no_probabilities_are_not_predicted_with(releases, value):
     release = edited(releases["approx"], ("/posterior", "p", value))
     for use in (
         verify,
-        pmd.report,
-        lambda one: pmd.sample_posterior_predictive(one, n_records=3),
-        lambda one: pmd.predict_log_proba(one, {"where": ["here"]}, target="hair"),
-        lambda one: pmd.log_likelihood(one, {"where": ["here"], "hair": ["red"]}),
+        dirdp.report,
+        lambda one: dirdp.sample_posterior_predictive(one, n_records=3),
+        lambda one: dirdp.predict_log_proba(one, {"where": ["here"]}, target="hair"),
+        lambda one: dirdp.log_likelihood(one, {"where": ["here"], "hair": ["red"]}),
     ):
         with pytest.raises(ReleaseError):
             use(release)
@@ -261,7 +261,7 @@ def test_no_sign_of_a_file_reaches_a_terminal(releases):
     attributes += [("/privacy", evil), ("/mechanism/p", evil)]
     for path, name in attributes:
         release = edited(releases["approx"], (path, name, evil))
-        for use in (verify, pmd.report):
+        for use in (verify, dirdp.report):
             try:
                 shown = use(release)
                 texts = [str(shown), shown._repr_html_()]
@@ -272,7 +272,7 @@ def test_no_sign_of_a_file_reaches_a_terminal(releases):
                 assert "\nguarantee  perfect" not in text
     # HTML is escaped as before.
     release = edited(releases["approx"], ("/privacy", "statement", "<script>alert(1)</script>"))
-    assert "<script>" not in verify(release)._repr_html_() + pmd.report(release)._repr_html_()
+    assert "<script>" not in verify(release)._repr_html_() + dirdp.report(release)._repr_html_()
 
 
 def test_whatever_is_shown_is_visible():
@@ -289,7 +289,7 @@ def test_whatever_is_shown_is_visible():
 
 @pytest.mark.parametrize("what", [None, 3, "release.nc", {}, xr.Dataset(), xr.DataTree()])
 def test_what_is_no_release_is_said_to_be_none(what):
-    for use in (verify, pmd.report, as_mechanism, lambda one: pmd.sample_posterior_predictive(one, n_records=3)):
+    for use in (verify, dirdp.report, as_mechanism, lambda one: dirdp.sample_posterior_predictive(one, n_records=3)):
         with pytest.raises(ReleaseError, match="Expected a release"):
             use(what)
 
@@ -306,7 +306,7 @@ def test_the_verdict_is_readable(releases):
 
 # Finding 18.
 def to_whom(release):
-    text = " ".join(str(pmd.report(release)).split())
+    text = " ".join(str(dirdp.report(release)).split())
     return text[text.index("each of them: no conclusion") :].split(" Equivalent ")[0]
 
 
@@ -317,14 +317,14 @@ def test_a_pure_promise_has_no_probability_in_its_sentence(releases):
     assert "up to a probability of 1e-06" in to_whom(releases["approx"])
     assert "never more" not in to_whom(releases["approx"])
     # One table of geometric noise for (1, 1e-6) is pure too, and many lose more in the worst case than usually.
-    several = to_whom(pmd.plan(TARGET, two_tables(), mechanism="geometric", draws=2))
-    pure = pmd.plan(TARGET, two_tables(), mechanism="geometric").composition.pure_epsilon
+    several = to_whom(dirdp.plan(TARGET, two_tables(), mechanism="geometric", draws=2))
+    pure = dirdp.plan(TARGET, two_tables(), mechanism="geometric").composition.pure_epsilon
     assert f"never more than {math.exp(pure):.3g} times" in several or "probability" not in several
 
 
 def test_a_pure_promise_composes(releases):
     curves = as_mechanism(releases["pure"])
-    assert curves.satisfies(pmd.ApproxDP(epsilon=1.0, delta=1e-12))
+    assert curves.satisfies(dirdp.ApproxDP(epsilon=1.0, delta=1e-12))
     assert curves.epsilon(1e-6) <= 1.0
 
 

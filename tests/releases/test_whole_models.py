@@ -7,13 +7,13 @@ import numpy as np
 import pymc as pm
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.planning.allocation import shares
 from pymc_dirdp.privacy.contribution import Contribution
 
-RENYI = pmd.RenyiDP(order=4, epsilon=0.6)
-TCDP = pmd.TruncatedCDP(rho=0.05, omega=6.0)
-APPROX = pmd.ApproxDP(epsilon=1.0, delta=1e-6)
+RENYI = dirdp.RenyiDP(order=4, epsilon=0.6)
+TCDP = dirdp.TruncatedCDP(rho=0.05, omega=6.0)
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
 def clinic(first=(30, 12, 8), second=(20, 30), third=(5, 45)):
@@ -30,7 +30,7 @@ def twice(**stated):
         p = pm.Dirichlet("p", np.ones(3))
         pm.Multinomial("x", n=6, p=p, observed=[1, 2, 3])
         pm.Categorical("y", p=p, observed=[0, 0, 1])
-    return pmd.plan(APPROX, model, **stated), model
+    return dirdp.plan(APPROX, model, **stated), model
 
 
 @pytest.mark.parametrize("guarantee", [RENYI, TCDP, APPROX])
@@ -38,83 +38,83 @@ def twice(**stated):
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_the_whole_model_keeps_the_target_and_wastes_little(guarantee, draws, adjacency):
     size = {"n_records": 50} if adjacency == "add-remove" else {}
-    plan = pmd.plan(guarantee, clinic(), draws=draws, adjacency=adjacency, **size)
+    plan = dirdp.plan(guarantee, clinic(), draws=draws, adjacency=adjacency, **size)
     assert plan.composition.satisfies(guarantee)
     match guarantee:
-        case pmd.RenyiDP():
+        case dirdp.RenyiDP():
             assert plan.composition.renyi(4) > 0.6 * (1 - 1e-8)
             # By hand: three tables, so many draws of each.
             by_hand = draws * math.fsum(part.mechanism.renyi(4) for part in plan.parts)
             assert plan.composition.renyi(4) == pytest.approx(by_hand, rel=1e-12)
-        case pmd.TruncatedCDP():
+        case dirdp.TruncatedCDP():
             assert plan.composition.rho(6) > 0.05 * (1 - 1e-8)
-        case pmd.ApproxDP():
+        case dirdp.ApproxDP():
             assert 0.98 < plan.composition.epsilon(1e-6) <= 1
 
 
 @pytest.mark.parametrize("strategy", ["temper", "inflate", "optimal"])
-@pytest.mark.parametrize("target", [pmd.ApproxDP(epsilon=0.05, delta=1e-9), pmd.ApproxDP(epsilon=8, delta=1e-3)])
+@pytest.mark.parametrize("target", [dirdp.ApproxDP(epsilon=0.05, delta=1e-9), dirdp.ApproxDP(epsilon=8, delta=1e-3)])
 def test_tight_and_loose_targets(strategy, target):
-    composition = pmd.plan(target, clinic(), strategy=strategy, objective="estimate").composition
+    composition = dirdp.plan(target, clinic(), strategy=strategy, objective="estimate").composition
     assert composition.satisfies(target)
     assert composition.epsilon(target.delta) > 0.98 * target.epsilon
 
 
 def test_budgets_are_equal_unless_weights_say_otherwise():
-    equal = [part.mechanism.renyi(4) for part in pmd.plan(RENYI, clinic()).parts]
+    equal = [part.mechanism.renyi(4) for part in dirdp.plan(RENYI, clinic()).parts]
     np.testing.assert_allclose(equal, 0.2)
-    uneven = [part.mechanism.renyi(4) for part in pmd.plan(RENYI, clinic(), weights={"q": 4}).parts]
+    uneven = [part.mechanism.renyi(4) for part in dirdp.plan(RENYI, clinic(), weights={"q": 4}).parts]
     np.testing.assert_allclose(uneven, [0.1, 0.4, 0.1])
-    approx = pmd.plan(APPROX, clinic(), weights={"q": 4, "rate": 0.5})
+    approx = dirdp.plan(APPROX, clinic(), weights={"q": 4, "rate": 0.5})
     assert approx.composition.satisfies(APPROX)
     assert approx.composition.epsilon(1e-6) > 0.98
 
 
 @pytest.mark.parametrize("weight", [0, -1, math.inf, math.nan])
 def test_weights_have_to_be_positive(weight):
-    with pytest.raises(pmd.ArgumentError, match=r"weights\['q'\] > 0"):
-        pmd.plan(RENYI, clinic(), weights={"q": weight})
+    with pytest.raises(dirdp.ArgumentError, match=r"weights\['q'\] > 0"):
+        dirdp.plan(RENYI, clinic(), weights={"q": weight})
 
 
 def test_weights_are_named():
-    with pytest.raises(pmd.ArgumentError, match="got a list"):
-        pmd.plan(RENYI, clinic(), weights=[1, 2, 1])
+    with pytest.raises(dirdp.ArgumentError, match="got a list"):
+        dirdp.plan(RENYI, clinic(), weights=[1, 2, 1])
 
 
 def test_unknown_names_suggest_the_near_one():
-    with pytest.raises(pmd.ArgumentError, match="Did you mean 'rate'"):
-        pmd.plan(RENYI, clinic(), weights={"rates": 1})
-    with pytest.raises(pmd.ArgumentError, match="Did you mean 'rate'"):
-        pmd.plan(RENYI, clinic(), disjoint=[["rates"], ["p"]])
-    with pytest.raises(pmd.ArgumentError, match="Did you mean 'rate'"):
-        pmd.plan(RENYI, clinic(), adjacency="add-remove", n_records={"rates": 50})
+    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'rate'"):
+        dirdp.plan(RENYI, clinic(), weights={"rates": 1})
+    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'rate'"):
+        dirdp.plan(RENYI, clinic(), disjoint=[["rates"], ["p"]])
+    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'rate'"):
+        dirdp.plan(RENYI, clinic(), adjacency="add-remove", n_records={"rates": 50})
 
 
 def test_disjoint_people_share_nothing():
-    plan = pmd.plan(RENYI, clinic(), disjoint=[["p", "y"], ["rate"]])
+    plan = dirdp.plan(RENYI, clinic(), disjoint=[["p", "y"], ["rate"]])
     p, q, rate = (part.mechanism for part in plan.parts)
     assert p.renyi(4) == pytest.approx(0.3)
     assert q.renyi(4) == pytest.approx(0.3)
     assert rate.renyi(4) == pytest.approx(0.6)
     assert plan.composition.renyi(4) <= 0.6
-    release = pmd.sample(plan, clinic())
-    assert "p, q | rate" in str(pmd.report(release))
+    release = dirdp.sample(plan, clinic())
+    assert "p, q | rate" in str(dirdp.report(release))
 
 
 def test_a_table_that_is_in_no_group_is_fed_by_anybody():
-    plan = pmd.plan(RENYI, clinic(), disjoint=[["p"], ["rate"]])
+    plan = dirdp.plan(RENYI, clinic(), disjoint=[["p"], ["rate"]])
     assert plan.groups == (("p", "q"), ("q", "rate"))
     assert [part.mechanism.renyi(4) for part in plan.parts] == pytest.approx([0.3, 0.3, 0.3])
     assert plan.composition.satisfies(RENYI)
-    approx = pmd.plan(APPROX, clinic(), disjoint=[["p"], ["rate"]])
+    approx = dirdp.plan(APPROX, clinic(), disjoint=[["p"], ["rate"]])
     assert approx.composition.satisfies(APPROX)
 
 
 def test_a_person_in_two_groups_is_a_contradiction():
-    with pytest.raises(pmd.ArgumentError, match="two groups of disjoint"):
-        pmd.plan(RENYI, clinic(), disjoint=[["p", "q"], ["x"]])
-    with pytest.raises(pmd.ArgumentError, match="groups of names"):
-        pmd.plan(RENYI, clinic(), disjoint=["p", "q"])
+    with pytest.raises(dirdp.ArgumentError, match="two groups of disjoint"):
+        dirdp.plan(RENYI, clinic(), disjoint=[["p", "q"], ["x"]])
+    with pytest.raises(dirdp.ArgumentError, match="groups of names"):
+        dirdp.plan(RENYI, clinic(), disjoint=["p", "q"])
 
 
 def test_shares_add_up_to_no_more_than_the_whole():
@@ -125,7 +125,7 @@ def test_shares_add_up_to_no_more_than_the_whole():
 
 
 def test_a_parameter_that_is_used_twice_needs_a_word_about_whose_records():
-    with pytest.raises(pmd.UnsupportedModelError, match="'p' is used twice: 'x' and 'y'"):
+    with pytest.raises(dirdp.UnsupportedModelError, match="'p' is used twice: 'x' and 'y'"):
         twice()
     apart, _ = twice(disjoint=[["x"], ["y"]])
     assert Contribution.of(apart.parts[0].mechanism.contribution) == Contribution()
@@ -134,9 +134,9 @@ def test_a_parameter_that_is_used_twice_needs_a_word_about_whose_records():
     both, model = twice(contribution=2)
     assert Contribution.of(both.parts[0].mechanism.contribution) == Contribution(2)
     assert both.composition.satisfies(APPROX)
-    release = pmd.sample(both, model)
-    assert "at most 2 records" in str(pmd.report(release))
-    with pytest.raises(pmd.UnsupportedModelError, match="used twice"):
+    release = dirdp.sample(both, model)
+    assert "at most 2 records" in str(dirdp.report(release))
+    with pytest.raises(dirdp.UnsupportedModelError, match="used twice"):
         twice(disjoint=[["x", "y"]])
 
 
@@ -148,7 +148,7 @@ def test_several_records_of_a_person_never_exceed_the_curve():
 
     order, r = 3.0, 0.25
     alpha = np.array([0.5, 0.6, 2.0])
-    mechanism = pmd.DirichletMechanism(alpha, r, contribution=2)
+    mechanism = dirdp.DirichletMechanism(alpha, r, contribution=2)
 
     def log_beta(x):
         return gammaln(x).sum() - gammaln(x.sum())
@@ -165,16 +165,16 @@ def test_several_records_of_a_person_never_exceed_the_curve():
                         worst, (log_beta(mixed) - order * log_beta(u) - (1 - order) * log_beta(v)) / (order - 1)
                     )
     assert np.isinf(mechanism.renyi(order)) or worst <= mechanism.renyi(order)
-    small = pmd.DirichletMechanism(alpha, 0.1, contribution=2)
-    assert small.renyi(order) == pmd.DirichletMechanism(alpha, 0.2).renyi(order)
+    small = dirdp.DirichletMechanism(alpha, 0.1, contribution=2)
+    assert small.renyi(order) == dirdp.DirichletMechanism(alpha, 0.2).renyi(order)
 
 
 def test_small_priors_are_no_obstacle_to_several_records():
     """0.1.0 refused them, and raised the prior of a calibration to 1/2."""
-    mechanism = pmd.calibrate(RENYI, prior=[0.3, 0.7], n_records=50, contribution=3)
+    mechanism = dirdp.calibrate(RENYI, prior=[0.3, 0.7], n_records=50, contribution=3)
     assert mechanism.alpha.min() < 0.5
     assert mechanism.satisfies(RENYI)
-    tempered = pmd.calibrate(RENYI, prior=[0.3, 0.7], strategy="temper", contribution=3)
+    tempered = dirdp.calibrate(RENYI, prior=[0.3, 0.7], strategy="temper", contribution=3)
     assert tempered.satisfies(RENYI)
     np.testing.assert_array_equal(tempered.alpha, [0.3, 0.7])
 
@@ -184,8 +184,8 @@ def test_each_table_has_its_own_randomness():
     with pm.Model() as model:
         for name in "abcdefgh":
             pm.Multinomial(f"n_{name}", n=40, p=pm.Dirichlet(name, np.ones(2)), observed=[20, 20])
-    with pytest.warns(pmd.SeededReleaseWarning):
-        release = pmd.sample(pmd.RenyiDP(order=2, epsilon=4), model, draws=2000, random_seed=3)
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        release = dirdp.sample(dirdp.RenyiDP(order=2, epsilon=4), model, draws=2000, random_seed=3)
     drawn = np.array([release["posterior"][name].values[0, :, 0] for name in "abcdefgh"])
     correlation = np.corrcoef(drawn) - np.eye(8)
     # Five standard errors of a correlation of 2000 draws.
@@ -194,12 +194,12 @@ def test_each_table_has_its_own_randomness():
 
 @pytest.mark.parametrize("guarantee", [RENYI, APPROX])
 def test_plans_of_whole_models_do_not_see_the_data(guarantee):
-    first, second = (pickle.dumps(pmd.plan(guarantee, model)) for model in (clinic(), clinic((0, 0, 50), (50, 0))))
+    first, second = (pickle.dumps(dirdp.plan(guarantee, model)) for model in (clinic(), clinic((0, 0, 50), (50, 0))))
     assert first == second
 
 
 def test_planning_sizes_by_table():
-    plan = pmd.plan(RENYI, clinic(), adjacency="add-remove", n_records={"p": 10, "q": 20, "rate": 30})
+    plan = dirdp.plan(RENYI, clinic(), adjacency="add-remove", n_records={"p": 10, "q": 20, "rate": 30})
     assert [part.n_records for part in plan.parts] == [10, 20, 30]
-    with pytest.raises(pmd.ArgumentError, match="n_records"):
-        pmd.plan(RENYI, clinic(), adjacency="add-remove", n_records={"p": 10})
+    with pytest.raises(dirdp.ArgumentError, match="n_records"):
+        dirdp.plan(RENYI, clinic(), adjacency="add-remove", n_records={"p": 10})

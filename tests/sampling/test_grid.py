@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.sampling.grid import on_grid
 
 MECHANISMS = {
-    "gaussian": pmd.GaussianMechanism.for_guarantee(pmd.ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1]),
-    "laplace": pmd.LaplaceMechanism.for_guarantee(pmd.PureDP(epsilon=1.0), prior=[1, 1]),
-    "small scale": pmd.LaplaceMechanism([1, 1], 0.01),
-    "large scale": pmd.GaussianMechanism([1, 1], 1e9),
+    "gaussian": dirdp.GaussianMechanism.for_guarantee(dirdp.ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1]),
+    "laplace": dirdp.LaplaceMechanism.for_guarantee(dirdp.PureDP(epsilon=1.0), prior=[1, 1]),
+    "small scale": dirdp.LaplaceMechanism([1, 1], 0.01),
+    "large scale": dirdp.GaussianMechanism([1, 1], 1e9),
 }
 
 

@@ -9,7 +9,7 @@ import xarray as xr
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.releases.interop import as_mechanism, to_dp_accounting
 from pymc_dirdp.releases.verification import verify
@@ -18,16 +18,16 @@ GROUPS = ("/", "/posterior", "/mechanism", "/mechanism/p_class", "/mechanism/p_l
 FRAME = pd.DataFrame({"class": ["cat", "hen"] * 20, "legs": [4, 2] * 20})
 CATEGORIES = {"class": ["cat", "hen"], "legs": [2, 4]}
 KINDS = {
-    "dirichlet": (pmd.ApproxDP(epsilon=1.0, delta=1e-6), {"draws": 2, "mechanism": "auto"}),
-    "exact": (pmd.RenyiDP(order=3, epsilon=0.5), {"sampler": "exact"}),
-    "geometric": (pmd.PureDP(epsilon=1.0), {"mechanism": "geometric"}),
+    "dirichlet": (dirdp.ApproxDP(epsilon=1.0, delta=1e-6), {"draws": 2, "mechanism": "auto"}),
+    "exact": (dirdp.RenyiDP(order=3, epsilon=0.5), {"sampler": "exact"}),
+    "geometric": (dirdp.PureDP(epsilon=1.0), {"mechanism": "geometric"}),
 }
 
 
 @pytest.fixture(scope="module")
 def releases():
-    model = pmd.naive_bayes(FRAME[["legs"]], FRAME["class"], categories=CATEGORIES)
-    return {kind: pmd.sample(target, model, **options) for kind, (target, options) in KINDS.items()}
+    model = dirdp.naive_bayes(FRAME[["legs"]], FRAME["class"], categories=CATEGORIES)
+    return {kind: dirdp.sample(target, model, **options) for kind, (target, options) in KINDS.items()}
 
 
 # Where a number, a text or an array may do harm.
@@ -112,11 +112,11 @@ def mutated(release, data):
 
 USES = (
     verify,
-    lambda release: str(pmd.report(release)) + pmd.report(release)._repr_html_(),
+    lambda release: str(dirdp.report(release)) + dirdp.report(release)._repr_html_(),
     as_mechanism,
-    lambda release: pmd.predict_log_proba(release, {"legs": [2, 4, 4]}, target="class"),
-    lambda release: pmd.log_likelihood(release, {"legs": [2], "class": ["hen"]}),
-    lambda release: pmd.sample_posterior_predictive(release, n_records=5, random_seed=1),
+    lambda release: dirdp.predict_log_proba(release, {"legs": [2, 4, 4]}, target="class"),
+    lambda release: dirdp.log_likelihood(release, {"legs": [2], "class": ["hen"]}),
+    lambda release: dirdp.sample_posterior_predictive(release, n_records=5, random_seed=1),
 )
 
 
@@ -127,7 +127,7 @@ def check(release, stated, uses=USES):
             found = use(release)
         except ReleaseError as error:
             lengths.append(len(str(error)))
-        except (pmd.ArgumentError, pmd.DataError):
+        except (dirdp.ArgumentError, dirdp.DataError):
             # A release that is none of a network, or of other categories than those of the records.
             assert use in USES[3:5]
         else:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pymc_dirdp as pmd
+import pymc_dirdp as dirdp
 from pymc_dirdp.curator.confidential import Confidential
 from pymc_dirdp.curator.realised import RealisedLoss, realised_kl
 from pymc_dirdp.errors import ArgumentError, DataError
@@ -130,10 +130,10 @@ def test_the_largest_error(case):
 def test_the_tails_are_in_order(eta, beta, weights, alpha):
     p = np.array(weights) / np.sum(weights)
     exact = DrawLoss(p, beta * p + alpha).tail(eta)
-    lambert = pmd.published.p1_equation_22(eta=eta, beta=beta, total_alpha=len(p) * alpha, least_alpha=alpha)
+    lambert = dirdp.published.p1_equation_22(eta=eta, beta=beta, total_alpha=len(p) * alpha, least_alpha=alpha)
     assert exact <= lambert * (1 + 1e-9)
     try:
-        published = pmd.published.p1_theorem_2(eta=eta, beta=beta, alpha=alpha, d=len(p))
+        published = dirdp.published.p1_theorem_2(eta=eta, beta=beta, alpha=alpha, d=len(p))
     except ArgumentError:
         return
     assert lambert <= published * (1 + 1e-9)
@@ -144,8 +144,8 @@ def test_equation_22_is_the_least_of_what_it_minimises(eta, beta, total):
     """P1's f(t) = -t eta + t log((beta + total) / (beta - t)), on a fine grid."""
     t = np.linspace(0, beta, 200_001)[:-1]
     least = np.exp(np.min(-t * eta + t * np.log((beta + total) / (beta - t))))
-    assert pmd.published.p1_equation_22(eta=eta, beta=beta, total_alpha=total) == pytest.approx(least, rel=1e-6)
-    assert pmd.published.p1_equation_22(eta=0.1, beta=1.0, total_alpha=10.0) == 1.0
+    assert dirdp.published.p1_equation_22(eta=eta, beta=beta, total_alpha=total) == pytest.approx(least, rel=1e-6)
+    assert dirdp.published.p1_equation_22(eta=0.1, beta=1.0, total_alpha=10.0) == 1.0
 
 
 def test_p1_theorem_2_is_false_below_one_half_and_refused():
@@ -156,19 +156,19 @@ def test_p1_theorem_2_is_false_below_one_half_and_refused():
     assert beta >= d * alpha / math.expm1(eta / 2)
     assert math.exp(-beta * eta**2 / (2 * (2 + eta) * (4 + 3 * eta))) == pytest.approx(0.031, abs=5e-4)
     with pytest.raises(ArgumentError, match=r"alpha >= 0\.5"):
-        pmd.published.p1_theorem_2(eta=eta, beta=beta, alpha=alpha, d=d)
+        dirdp.published.p1_theorem_2(eta=eta, beta=beta, alpha=alpha, d=d)
     with pytest.raises(ArgumentError, match="least_alpha"):
-        pmd.published.p1_equation_22(eta=eta, beta=beta, total_alpha=d * alpha, least_alpha=alpha)
+        dirdp.published.p1_equation_22(eta=eta, beta=beta, total_alpha=d * alpha, least_alpha=alpha)
     with pytest.raises(ArgumentError, match="beta >="):
-        pmd.published.p1_theorem_2(eta=0.1, beta=10, alpha=1, d=10)
+        dirdp.published.p1_theorem_2(eta=0.1, beta=10, alpha=1, d=10)
 
 
 def test_sample_size_is_where_theorem_2_begins_to_promise():
     options = {"eta": 0.1, "probability": 0.05}
-    n = pmd.published.p1_sample_size(**options, order=5, epsilon=0.5, d=6)
-    r = pmd.published.p1_theorem_1_concentration(order=5, epsilon=0.5)
+    n = dirdp.published.p1_sample_size(**options, order=5, epsilon=0.5, d=6)
+    r = dirdp.published.p1_theorem_1_concentration(order=5, epsilon=0.5)
     alpha = 1 + 16 * r
-    assert pmd.published.p1_theorem_2(eta=0.1, beta=n * r, alpha=alpha, d=6) <= 0.05
+    assert dirdp.published.p1_theorem_2(eta=0.1, beta=n * r, alpha=alpha, d=6) <= 0.05
     fewer = (n - 1) * r
     with_fewer = math.exp(-fewer * 0.01 / (2 * 2.1 * 4.3))
     assert with_fewer > 0.05 or fewer < 6 * alpha / math.expm1(0.05)
@@ -184,21 +184,21 @@ def test_p2_theorem_3_bounds_the_expected_divergence(p, n, s):
     rng = np.random.default_rng(3)
     alpha = np.ones(len(p))
     found = np.mean([dirichlet_kl(x + alpha, x + alpha + s) for x in rng.multinomial(n, p, 2000)])
-    assert found <= pmd.published.p2_theorem_3(p=p, n_records=n, alpha=alpha, inflated=alpha + s)
+    assert found <= dirdp.published.p2_theorem_3(p=p, n_records=n, alpha=alpha, inflated=alpha + s)
 
 
 def test_p2_theorem_3_checks_what_it_needs():
     with pytest.raises(ArgumentError, match="alpha >= 1"):
-        pmd.published.p2_theorem_3(p=[0.5, 0.5], n_records=5, alpha=[0.9, 1], inflated=[2, 2])
+        dirdp.published.p2_theorem_3(p=[0.5, 0.5], n_records=5, alpha=[0.9, 1], inflated=[2, 2])
     with pytest.raises(DataError, match="add up"):
-        pmd.published.p2_theorem_3(p=[0.5, 0.6], n_records=5, alpha=[1, 1], inflated=[2, 2])
+        dirdp.published.p2_theorem_3(p=[0.5, 0.6], n_records=5, alpha=[1, 1], inflated=[2, 2])
 
 
 @pytest.mark.parametrize("x", [[50, 30, 20], [100, 0, 0], [3, 0, 1]])
 def test_p2_theorem_4_bounds_the_largest_error_and_exact_tails_are_tighter(x):
     p, alpha = np.array(x) / sum(x), np.array([1.0, 2.0, 1.0])
     for probability in (0.2, 0.01):
-        t = pmd.published.p2_theorem_4(probability=probability, effective_records=sum(x), alpha=alpha)
+        t = dirdp.published.p2_theorem_4(probability=probability, effective_records=sum(x), alpha=alpha)
         if t < 1:
             loss = DrawLoss(p, np.array(x) + alpha)
             assert (np.abs(draws(loss.u) - p).max(axis=1) > t).mean() <= probability
@@ -234,7 +234,7 @@ def test_realised_losses_refuse_nonsense():
     with pytest.raises(DataError, match="no record"):
         RealisedLoss(MECHANISM, 0 * COUNTS, prior=np.ones((3, 4)))
     with pytest.raises(ArgumentError, match="DirichletMechanism"):
-        RealisedLoss(pmd.LaplaceMechanism([1, 1], 1.0), [1, 2], prior=[1, 1])
+        RealisedLoss(dirdp.LaplaceMechanism([1, 1], 1.0), [1, 2], prior=[1, 1])
     with pytest.raises(ArgumentError, match="one draw"):
         RealisedLoss(MECHANISM, COUNTS, prior=np.ones((3, 4))).of_draw([0.5, 0.5])
 
@@ -245,4 +245,4 @@ def test_arguments_of_a_draw_loss():
     with pytest.raises(ArgumentError, match="one shape"):
         DrawLoss([0.5, 0.5], [1, 1, 1])
     assert "0.5" not in repr(DrawLoss([0.5, 0.5], [1, 1]))
-    assert set(accuracy.__all__) <= set(pmd.published.__all__)
+    assert set(accuracy.__all__) <= set(dirdp.published.__all__)
