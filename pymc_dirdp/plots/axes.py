@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pymc_dirdp.errors import ArgumentError
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -21,8 +19,8 @@ def axes_or_new(ax: "Axes | None", **figure: Any) -> "Axes":
         return ax
     try:
         import matplotlib.pyplot as plt
-    except ImportError:
-        raise ArgumentError("Pictures need Matplotlib: pip install matplotlib") from None
+    except ImportError as error:
+        raise ImportError("Pictures need Matplotlib: pip install 'pymc-dirdp[plots]'") from error
     new: Axes = plt.subplots(layout="constrained", **figure)[1]
     return new
 

@@ -1,0 +1,61 @@
+"""What is imported is declared: in the dependencies, or in an extra that an ImportError names."""
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = {"dp_accounting": "dp-accounting", "matplotlib": "plots", "opendp": "opendp", "randomgen": "fast"}
+
+
+def imported():
+    """Every package that the library imports, anywhere in a file, and the files."""
+    found = {}
+    for path in (ROOT / "pymc_dirdp").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+                names += [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+            for name in names:
+                found.setdefault(name.split(".")[0], set()).add(path.name)
+    return {name: files for name, files in found.items() if name not in {*sys.stdlib_module_names, "pymc_dirdp"}}
+
+
+def declared(requirements):
+    return {re.split(r"[^A-Za-z0-9_-]", requirement)[0].replace("-", "_") for requirement in requirements}
+
+
+def test_what_is_imported_is_declared():
+    found = set(imported())
+    assert {"numpy", "pymc", "numba", "dp_accounting", "randomgen"} <= found
+    assert found - set(EXTRAS) == declared(PROJECT["dependencies"])
+    assert found & set(EXTRAS) == set(EXTRAS)
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_an_extra_holds_its_package(name):
+    assert name in declared(PROJECT["optional-dependencies"][EXTRAS[name]])
+
+
+@pytest.mark.parametrize(
+    ("module", "call"),
+    [
+        ("matplotlib.pyplot", "dirdp.plot_privacy(dirdp.DirichletMechanism([1, 1], 0.1))"),
+        ("dp_accounting.pld", "dirdp.to_dp_accounting(dirdp.DirichletMechanism([1, 1], 0.1))"),
+        ("opendp.prelude", "dirdp.to_opendp(dirdp.DirichletMechanism([1, 1], 0.1))"),
+    ],
+)
+def test_a_missing_extra_is_an_import_error_with_the_line_that_installs_it(module, call, monkeypatch):
+    import pymc_dirdp as dirdp
+
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, module.split(".")[0], None)
+    extra = EXTRAS[module.split(".")[0]]
+    with pytest.raises(ImportError, match=re.escape(f"pip install 'pymc-dirdp[{extra}]'")):
+        eval(call, {"dirdp": dirdp})
