@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
     from pymc_dirdp.auditing.attack import audit
     from pymc_dirdp.auditing.curve_audit import audit_curve
+    from pymc_dirdp.auditing.result import Audit
     from pymc_dirdp.counting.tables import count
     from pymc_dirdp.curator.confidential import Confidential
     from pymc_dirdp.curator.diagnostics import diagnose
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         UnattainableError,
         UnsupportedModelError,
     )
+    from pymc_dirdp.mechanisms.base import Mechanism
     from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
     from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
     from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
@@ -39,12 +41,12 @@ if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.simplex import SimplexMechanism
     from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
     from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
-    from pymc_dirdp.models.tables import tables
+    from pymc_dirdp.models.tables import Table, tables
     from pymc_dirdp.networks.builders import bayesian_network, naive_bayes
     from pymc_dirdp.networks.prediction import log_likelihood, predict_log_proba
     from pymc_dirdp.planning.calibration import calibrate
-    from pymc_dirdp.planning.comparison import compare
-    from pymc_dirdp.planning.frontier import expected_loss, least_guarantee, least_records, privacy_utility
+    from pymc_dirdp.planning.comparison import Comparison, compare
+    from pymc_dirdp.planning.frontier import Frontier, expected_loss, least_guarantee, least_records, privacy_utility
     from pymc_dirdp.plots.comparison import plot_comparison
     from pymc_dirdp.plots.draw import plot_draw
     from pymc_dirdp.plots.frontier import plot_frontier
@@ -52,22 +54,24 @@ if TYPE_CHECKING:
     from pymc_dirdp.plots.posteriors import plot_posteriors, plot_ternary
     from pymc_dirdp.plots.privacy import plot_privacy
     from pymc_dirdp.privacy.contribution import Contribution
-    from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
+    from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
     from pymc_dirdp.releases.interop import to_dp_accounting, to_opendp
     from pymc_dirdp.releases.plan import plan
     from pymc_dirdp.releases.planned import Plan
     from pymc_dirdp.releases.predictive import sample_posterior_predictive
     from pymc_dirdp.releases.release import sample
-    from pymc_dirdp.releases.report import report
-    from pymc_dirdp.releases.verification import verify
+    from pymc_dirdp.releases.report import Report, report
+    from pymc_dirdp.releases.verification import Verification, verify
     from pymc_dirdp.utility.draw_loss import DrawLoss
     from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
 __all__ = [
     "ApproxDP",
     "ArgumentError",
+    "Audit",
     "BudgetError",
     "CategoriesFromDataWarning",
+    "Comparison",
     "Confidential",
     "Contribution",
     "DataError",
@@ -75,12 +79,15 @@ __all__ = [
     "DirichletMechanism",
     "DiscreteGaussianMechanism",
     "DrawLoss",
+    "Frontier",
     "GaussianMechanism",
     "GeometricMechanism",
+    "Guarantee",
     "HellingerMechanism",
     "LaplaceMechanism",
     "Ledger",
     "LedgerError",
+    "Mechanism",
     "NonPrivateHellinger",
     "Plan",
     "PriorExpectedKL",
@@ -89,13 +96,16 @@ __all__ = [
     "ReleaseError",
     "RenyiDP",
     "RepeatedReleaseWarning",
+    "Report",
     "SeededReleaseWarning",
     "SimplexDomain",
     "SimplexMechanism",
+    "Table",
     "TruncatedCDP",
     "TruncatedNoiseMechanism",
     "UnattainableError",
     "UnsupportedModelError",
+    "Verification",
     "ZeroCDP",
     "audit",
     "audit_curve",
@@ -135,10 +145,15 @@ __all__ = [
 # Where each name lives. Nothing is imported before it is asked for: SciPy alone takes a third of a second, and the
 # mathematics needs no PyMC.
 _HOMES = {
+    "mechanisms.base": ("Mechanism",),
+    "auditing.result": ("Audit",),
     "auditing.attack": ("audit",),
     "auditing.curve_audit": ("audit_curve",),
     "planning.calibration": ("calibrate",),
-    "planning.comparison": ("compare",),
+    "planning.comparison": (
+        "Comparison",
+        "compare",
+    ),
     "curator.confidential": ("Confidential",),
     "counting.tables": ("count",),
     "utility.draw_loss": ("DrawLoss",),
@@ -155,8 +170,22 @@ _HOMES = {
         "UnattainableError",
         "UnsupportedModelError",
     ),
-    "planning.frontier": ("expected_loss", "least_guarantee", "least_records", "privacy_utility"),
-    "privacy.guarantees": ("ApproxDP", "PureDP", "RenyiDP", "TruncatedCDP", "ZeroCDP", "convert"),
+    "planning.frontier": (
+        "Frontier",
+        "expected_loss",
+        "least_guarantee",
+        "least_records",
+        "privacy_utility",
+    ),
+    "privacy.guarantees": (
+        "ApproxDP",
+        "Guarantee",
+        "PureDP",
+        "RenyiDP",
+        "TruncatedCDP",
+        "ZeroCDP",
+        "convert",
+    ),
     "releases.interop": ("to_dp_accounting", "to_opendp"),
     "accounting.ledger": ("Ledger",),
     "mechanisms.dirichlet": ("DirichletMechanism",),
@@ -175,9 +204,18 @@ _HOMES = {
     "networks.prediction": ("log_likelihood", "predict_log_proba"),
     "releases.predictive": ("sample_posterior_predictive",),
     "releases.release": ("sample",),
-    "releases.report": ("report",),
-    "models.tables": ("tables",),
-    "releases.verification": ("verify",),
+    "releases.report": (
+        "Report",
+        "report",
+    ),
+    "models.tables": (
+        "Table",
+        "tables",
+    ),
+    "releases.verification": (
+        "Verification",
+        "verify",
+    ),
     "plots.comparison": ("plot_comparison",),
     "plots.draw": ("plot_draw",),
     "plots.frontier": ("plot_frontier",),
@@ -194,6 +232,10 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("pymc-dirdp")
     if name in _HOME:
         found = getattr(import_module(f"pymc_dirdp.{_HOME[name]}"), name)
         globals()[name] = found  # The next look-up is a plain one.
