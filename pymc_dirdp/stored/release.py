@@ -22,7 +22,7 @@ from pymc_dirdp.stored.draws import drawn_tables, stored_labels
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
-__all__ = ["CURVES", "Stored", "read"]
+__all__ = ["A_PRIORI", "CURVES", "Stored", "read"]
 
 Array = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_
 _MOST_POINTS = 1000
 _LEAST = {"order": 1.0, "epsilon": 0.0, "delta_at": 1e-300}
 _BELOW = {"order": math.inf, "epsilon": math.inf, "delta_at": 1.0}
-_A_PRIORI = (
+A_PRIORI = (
     "n_records",
     "effective_records",
     "expected_kl_posterior",
@@ -185,7 +185,7 @@ def _check_utility(utility: Group, tables: tuple[str, ...]) -> None:
     coords = utility.dataset.coords
     if "table" not in coords or coords["table"].values.tolist() != list(tables):
         raise utility.damaged("the tables are not those of the release")
-    for name in _A_PRIORI:
+    for name in A_PRIORI:
         if utility.any_array(name).shape != (len(tables),):
             raise utility.damaged(f"{name!r} is not one number for each table")
     records = utility.any_array("n_records")
