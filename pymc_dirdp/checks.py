@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["at_least", "fraction", "integer", "one_of", "positive", "positive_array"]
+__all__ = ["at_least", "fraction", "integer", "numbers_or_none", "one_of", "positive", "positive_array"]
 
 
 def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
@@ -77,13 +77,25 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
     raise ArgumentError(f"Unknown {name} {value!r}; expected one of {listed}.{hint}")
 
 
+def numbers_or_none(value: ArrayLike) -> NDArray[np.float64] | None:
+    """The value as an array of doubles, or None.
+
+    NumPy's own error repeats the value, and Python keeps it as the context of an error that is raised while it is
+    handled. So it ends here.
+    """
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (OverflowError, TypeError, ValueError):
+        return None
+
+
 def positive_array(**named: ArrayLike) -> NDArray[np.float64]:
     """A read-only copy of an array of finite positive numbers with at least two in its last axis."""
     ((name, value),) = named.items()
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"Expected {name} to be an array of numbers, got a {type(value).__name__}.") from None
+    found = numbers_or_none(value)
+    if found is None:
+        raise ArgumentError(f"Expected {name} to be an array of numbers, got a {type(value).__name__}.")
+    array = found.copy()
     if array.ndim == 0 or array.shape[-1] < 2:
         raise ArgumentError(
             f"Expected {name} to have at least two categories in its last axis, got shape {array.shape}. "

@@ -9,6 +9,7 @@ from typing import Any, Self, final
 
 from pymc_dirdp.checks import at_least, integer
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.numerics.rounding import at_least_in_short
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 __all__ = ["Entry", "Header", "Terms", "chained", "one_line", "visible"]
@@ -92,7 +93,7 @@ class Terms:
         """What has to be true for the promise to hold, in words."""
         said = []
         if self.min_count:
-            said.append(f"every cell holds at least {self.min_count:g} records")
+            said.append(f"every cell holds at least {at_least_in_short(self.min_count):g} records")
         if isinstance(self.contribution, str):
             said.append(f"a {self.unit or 'unit'} contributes no more than {self.contribution}")
         elif self.contribution is not None and (self.contribution, self.unit or "record") != (1, "record"):

@@ -1,5 +1,6 @@
 """A budget that cannot be overspent by accident: every release is recorded before it is drawn."""
 
+import math
 import os
 import re
 from collections.abc import Iterable
@@ -94,6 +95,8 @@ class Ledger:
         header = Header(
             limit, bool(adaptive), adjacency_named(adjacency).name, None if unit is None else one_line(unit=unit)
         )
+        if not isinstance(path, str | os.PathLike | None):
+            raise ArgumentError(f"Expected path to be a text or a pathlib.Path, got a {type(path).__name__}.")
         self._store = Store(None if path is None else Path(path), header)
 
     @property
@@ -255,6 +258,8 @@ class Ledger:
         if mechanism is not None and not mechanism.satisfies(guarantee):
             raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
         cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
+        if not all(value >= 0 and math.isfinite(value) for value in cost.values()):
+            raise ArgumentError("The mechanism has a loss that is no number, or is below 0, so it cannot be recorded.")
         with self._store.transaction(writing=True) as now:
             place, header = self._store.place, self._store.header
             terms = replace(terms, unit=agreed_unit(place, header, now.position, unit))

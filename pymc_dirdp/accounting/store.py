@@ -58,7 +58,7 @@ class Store:
 
     def __init__(self, path: Path | None, header: Header, known: tuple[str, str] | None = None) -> None:
         # Once: whoever changes the directory later does not come to another ledger.
-        self.path = None if path is None else path.resolve()
+        self.path = None if path is None else _resolved(path)
         self.header = header
         self._process = os.getpid()
         self._memory: sqlite3.Connection | None = None
@@ -242,3 +242,17 @@ class Store:
             (*facts, header.unit, start.number, start.hash, start.sums),
         )
         connection.execute("COMMIT")
+
+
+def _resolved(path: Path) -> Path:
+    """The absolute path, or the error that there can be no such file."""
+    try:
+        found = path.resolve()
+        # Looked for here, because a name may be too long for the file system.
+        found.exists()
+    except (OSError, ValueError) as error:
+        raise LedgerError(
+            f"No ledger can be at {str(path)[:80]!r} ({error.strerror if isinstance(error, OSError) else error}). "
+            "Nothing may be released. Give another path."
+        ) from None
+    return found

@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_dirdp.checks import numbers_or_none
 from pymc_dirdp.errors import DataError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 
@@ -39,10 +40,9 @@ def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float =
     -------
     counts : array of float, shape `shape`
     """
-    try:
-        array = np.asarray(counts, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError("Expected counts to be an array of whole numbers.") from None
+    array = numbers_or_none(counts)
+    if array is None:
+        raise DataError("Expected counts to be an array of whole numbers.")
     if array.shape != shape:
         raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
     if not np.all(np.isfinite(array)):

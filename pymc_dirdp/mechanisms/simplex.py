@@ -9,7 +9,7 @@ from typing import Self, final, override
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import fraction, integer, one_of, positive
+from pymc_dirdp.checks import fraction, integer, numbers_or_none, one_of, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
@@ -198,10 +198,9 @@ class SimplexMechanism(Mechanism):
         positions = sorted({integer(0, protected=position) for position in protected})
         if len(positions) != self.domain.n_protected:
             raise ArgumentError(f"Expected {self.domain.n_protected} protected positions, got {len(positions)}.")
-        try:
-            vector = np.asarray(p, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError("Expected p to be a vector of probabilities.") from None
+        vector = numbers_or_none(p)
+        if vector is None:
+            raise DataError("Expected p to be a vector of probabilities.")
         if vector.ndim != 1 or vector.size <= positions[-1] or vector.size == len(positions):
             raise ArgumentError(f"Expected p to be a vector that holds the positions {positions} and others.")
         if not np.all(np.isfinite(vector)) or np.any(vector <= 0) or abs(float(vector.sum()) - 1) > 1e-9:

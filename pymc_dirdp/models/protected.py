@@ -1,14 +1,16 @@
 """Who is protected, and what two neighbouring data sets are, in sentences. Public numbers only."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from pymc_dirdp.models.stated import Stated
-from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
 __all__ = ["neighbours", "protected", "unit_label"]
 
+# By the names of the tables.
+Shapes = Mapping[str, Sequence[int]]
 Contributions = Mapping[str, Contribution]
 
 
@@ -25,7 +27,7 @@ def unit_label(stated: Stated, *, others: bool = False) -> str:
 def protected(
     stated: Stated,
     relation: Adjacency,
-    tables: Sequence[Table],
+    shapes: Shapes,
     contributions: Contributions,
     groups: Sequence[Sequence[str]],
     n_units: int | None,
@@ -33,12 +35,12 @@ def protected(
     others: bool = False,
 ) -> str:
     """Who is protected."""
-    what = neighbours(stated, relation, tables, contributions, groups)
+    what = neighbours(stated, relation, shapes, contributions, groups)
     if stated.unit:
         facts = [_axes(stated)]
         if n_units is not None:
             facts.append(f"{n_units} of them")
-        facts.append(_holdings(stated, tables, contributions, groups))
+        facts.append(_holdings(stated, shapes, contributions, groups))
         rest = " In the other groups, whose people are no such entries: every record." if others else ""
         return f"every {_called(stated)} ({', '.join(facts)}). Neighbours: {what}.{rest}"
     if stated.contribution is not None and stated.contribution > 1:
@@ -52,14 +54,14 @@ def protected(
 def neighbours(
     stated: Stated,
     relation: Adjacency,
-    tables: Sequence[Table],
+    shapes: Shapes,
     contributions: Contributions,
     groups: Sequence[Sequence[str]],
 ) -> str:
     """What two neighbouring data sets are."""
     public = relation.records_are_public
     if stated.unit:
-        total = _total(tables, contributions, groups)
+        total = _total(shapes, contributions, groups)
         many = "the record" if total == 1 else f"all {total} records"
         if stated.max_records_per_person is not None:
             many = "all records"
@@ -72,7 +74,7 @@ def neighbours(
         if public:
             return f"all records of one person replaced, at most {m} in each table; the number of records is public"
         return f"all records of one person, at most {m} in each table, appear or disappear; the number is private"
-    several = " (in each table that it feeds)" if len(tables) > 1 else ""
+    several = " (in each table that it feeds)" if len(shapes) > 1 else ""
     return f"{relation.statement}{several}"
 
 
@@ -90,28 +92,26 @@ def _axes(stated: Stated) -> str:
     return f"dim{'s' if len(dims) > 1 else ''} {' and '.join(map(repr, dims))}"
 
 
-def _total(tables: Sequence[Table], contributions: Contributions, groups: Sequence[Sequence[str]]) -> int:
-    totals = {table.name: contributions[table.name].total(table.shape) for table in tables}
+def _total(shapes: Shapes, contributions: Contributions, groups: Sequence[Sequence[str]]) -> int:
+    totals = {name: contributions[name].total(shape) for name, shape in shapes.items()}
     return max(sum(totals[name] for name in group) for group in groups)
 
 
-def _holdings(
-    stated: Stated, tables: Sequence[Table], contributions: Contributions, groups: Sequence[Sequence[str]]
-) -> str:
-    total = _total(tables, contributions, groups)
-    where = "; ".join(_where(table, contributions[table.name]) for table in tables)
+def _holdings(stated: Stated, shapes: Shapes, contributions: Contributions, groups: Sequence[Sequence[str]]) -> str:
+    total = _total(shapes, contributions, groups)
+    where = "; ".join(_where(name, shape, contributions[name]) for name, shape in shapes.items())
     records = "1 record" if total == 1 else f"{total} records"
     bound = "at most " if stated.max_records_per_person is not None else ""
     return f"{bound}{records} each: {where}"
 
 
-def _where(table: Table, contribution: Contribution) -> str:
-    blocks = contribution.blocks(table.shape)
+def _where(name: str, shape: Sequence[int], contribution: Contribution) -> str:
+    blocks = contribution.blocks(shape)
     many = "one" if contribution.records == 1 else str(contribution.records)
     own = " of its own" if "own" in contribution.axes else ""
-    if blocks == table.n_rows and blocks > 1:
-        return f"{many} in each row of {table.name}"
+    if blocks == math.prod(shape[:-1]) and blocks > 1:
+        return f"{many} in each row of {name}"
     if blocks > 1:
-        return f"{many} in each of {blocks} parts of {table.name}{own}"
+        return f"{many} in each of {blocks} parts of {name}{own}"
     rows = f"in a row{own} of" if own else "in"
-    return f"{many} {rows} {table.name}"
+    return f"{many} {rows} {name}"

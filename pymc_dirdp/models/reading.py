@@ -45,6 +45,8 @@ class Reading:
         What two neighbouring data sets are, in a sentence.
     sizes_are_public : bool
         Whether the number of records of each table is public.
+    others : bool
+        Whether some groups of tables are fed by people who are no entries of the unit.
     """
 
     stated: Stated
@@ -55,6 +57,7 @@ class Reading:
     protected: str
     neighbours: str
     sizes_are_public: bool
+    others: bool
 
     def contribution(self, name: str) -> Contribution:
         """What one person adds to the table of this name."""
@@ -112,6 +115,7 @@ def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adja
             parts[name].append(contribution)
         fed.append(tables_of(found, group | anybody))
     contributions = tuple((table.name, largest(parts[table.name], table.shape).fitted(table.shape)) for table in found)
+    shapes = {table.name: table.shape for table in found}
     n_units = _number_of_units(observations, stated) if relation.records_are_public else None
     return Reading(
         stated=stated,
@@ -119,9 +123,10 @@ def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adja
         groups=tuple(fed),
         label=unit_label(stated, others=others),
         n_units=n_units,
-        protected=protected(stated, relation, found, dict(contributions), fed, n_units, others=others),
-        neighbours=neighbours(stated, relation, found, dict(contributions), fed),
+        protected=protected(stated, relation, shapes, dict(contributions), fed, n_units, others=others),
+        neighbours=neighbours(stated, relation, shapes, dict(contributions), fed),
         sizes_are_public=relation.records_are_public and stated.max_records_per_person is None,
+        others=others,
     )
 
 

@@ -1,4 +1,7 @@
-"""What is promised, and what one promise implies about another."""
+"""What is promised, and what one promise implies about another.
+
+As a text, a promise is rounded so that it follows from the promise: losses up, orders down.
+"""
 
 import math
 from dataclasses import dataclass
@@ -6,6 +9,8 @@ from typing import TypeAlias
 
 from pymc_dirdp.checks import at_least, fraction, positive
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.numerics.rounding import at_least_in_short as up
+from pymc_dirdp.numerics.rounding import at_most_in_short as down
 from pymc_dirdp.privacy.conversion import best_order, epsilon_at
 
 __all__ = ["ApproxDP", "Guarantee", "PureDP", "RenyiDP", "TruncatedCDP", "ZeroCDP", "convert"]
@@ -38,7 +43,7 @@ class RenyiDP:
         object.__setattr__(self, "epsilon", positive(epsilon=self.epsilon))
 
     def __str__(self) -> str:
-        return f"({self.order:g}, {self.epsilon:g})-Rényi differential privacy"
+        return f"({down(self.order):g}, {up(self.epsilon):g})-Rényi differential privacy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +77,7 @@ class TruncatedCDP:
             raise ArgumentError("Expected omega > 1, got omega=1: the promise would hold for no order at all.")
 
     def __str__(self) -> str:
-        return f"({self.rho:g}, {self.omega:g})-truncated concentrated differential privacy"
+        return f"({up(self.rho):g}, {down(self.omega):g})-truncated concentrated differential privacy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +107,7 @@ class ApproxDP:
         object.__setattr__(self, "delta", fraction(delta=self.delta))
 
     def __str__(self) -> str:
-        return f"({self.epsilon:g}, {self.delta:g})-differential privacy"
+        return f"({up(self.epsilon):g}, {up(self.delta):g})-differential privacy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +130,7 @@ class ZeroCDP:
         object.__setattr__(self, "rho", positive(rho=self.rho))
 
     def __str__(self) -> str:
-        return f"{self.rho:g}-zero-concentrated differential privacy"
+        return f"{up(self.rho):g}-zero-concentrated differential privacy"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +153,7 @@ class PureDP:
         object.__setattr__(self, "epsilon", positive(epsilon=self.epsilon))
 
     def __str__(self) -> str:
-        return f"{self.epsilon:g}-differential privacy"
+        return f"{up(self.epsilon):g}-differential privacy"
 
 
 Guarantee: TypeAlias = RenyiDP | TruncatedCDP | ApproxDP | ZeroCDP | PureDP

@@ -13,7 +13,9 @@ from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.releases.arithmetic import ARITHMETIC
 from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.wording import people_of
 from pymc_dirdp.sampling.entropy import Seed, randomness
 from pymc_dirdp.sampling.exact import grid_share
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL, effective_records
@@ -25,12 +27,6 @@ __all__ = ["cell_dims", "described", "dim_name", "exact_steps", "labels"]
 _ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
 _EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
 _DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
-# What is proved of a draw, by sampler.
-_ARITHMETIC = {
-    "exact": "whole numbers: the release has the proved law, and nothing was rounded on the way from the counts",
-    "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal law, and nothing is "
-    "proved of the last bits of this draw",
-}
 # What the group of a mechanism holds.
 _FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
 
@@ -84,7 +80,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
         "strategy": chosen.strategy,
         "objective": chosen.objective,
         "sampler": sampler,
-        "arithmetic": _ARITHMETIC.get(sampler, ""),
+        "arithmetic": ARITHMETIC.get(sampler, ""),
         "randomness": randomness(random_seed, sampler=sampler) if sampler in SAMPLERS else "",
         "contribution": Contribution.of(mechanism.contribution).to_json(),
     }
@@ -120,6 +116,7 @@ def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
             "adjacency": relation.name,
             "neighbours": chosen.reading.neighbours,
             "unit": chosen.unit_label,
+            "people": people_of(chosen.reading),
             "protected": chosen.protected,
             "assumptions": json.dumps(chosen.assumptions),
             "min_count": chosen.min_count,

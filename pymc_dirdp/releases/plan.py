@@ -21,15 +21,12 @@ from pymc_dirdp.planning.choosing import KINDS, Choice, noise, rank
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.wording import assumed
 
 __all__ = ["Planning", "plan"]
 
 # How many counts are simulated in all to choose between mechanisms.
 _CELLS = 200_000
-
-# Without the across-group loss, parallel composition needs it; the model can't show it.
-_FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
-_FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
 
 
 class Planning(TypedDict, total=False):
@@ -217,7 +214,7 @@ def plan(
         adjacency=relation.name,
         min_count=min_count,
         reading=reading,
-        assumptions=_assumptions(reading, relation.records_are_public),
+        assumptions=assumed([adds for _, adds in reading.contributions], len(groups), relation),
         library_version=version("pymc-dirdp"),
     )
 
@@ -257,13 +254,6 @@ def _choices(
         )
         for name, table in found.items()
     }
-
-
-def _assumptions(reading: Reading, public: bool) -> tuple[str, ...]:
-    """What no model shows, under replace-one: where a replaced person's records lie."""
-    owns = any("own" in contribution.axes for _, contribution in reading.contributions)
-    fixed = {_FIXED_GROUPS: len(reading.groups) > 1, _FIXED_ROWS: owns}
-    return tuple(sentence for sentence, needed in fixed.items() if needed and public)
 
 
 def _weights(weights: Mapping[str, float] | None, found: Iterable[str]) -> dict[str, float]:

@@ -2,20 +2,26 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from typing import Any
 
+from pymc_dirdp.checks import at_least, integer, one_of
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.models.reading import Reading
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.planning.allocation import composed
+from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
 from pymc_dirdp.planning.choosing import Choice
+from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.wording import assumed
 
-__all__ = ["Plan", "PlannedTable"]
+__all__ = ["Plan", "PlannedTable", "made_again"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,33 @@ class Plan:
     def composition(self) -> PrivacyCurves:
         """The privacy curves of the whole release."""
         return composed({part.table.name: part.mechanism for part in self.parts}, self.groups, self.draws)
+
+
+def made_again(plan: Plan) -> Plan:
+    """The same plan, all of it checked, with mechanisms that remember nothing: it may come from a file.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is outside its domain, or the plan does not state what its mechanisms assume.
+    """
+    relation = adjacency_named(plan.adjacency)
+    one_of(STRATEGIES, strategy=plan.strategy)
+    one_of(OBJECTIVES, objective=plan.objective)
+    at_least(0, min_count=plan.min_count)
+    # What a mechanism has computed is kept with it, and might be of another one.
+    parts = tuple(
+        replace(part, mechanism=replace(part.mechanism))  # type: ignore[type-var]  # each is a dataclass
+        for part in plan.parts
+    )
+    used = {part.mechanism.min_count for part in parts if isinstance(part.mechanism, DirichletMechanism)}
+    needed = assumed([adds for _, adds in plan.reading.contributions], len(plan.groups), relation)
+    if used - {plan.min_count} or plan.assumptions != needed:
+        raise ArgumentError(
+            "The plan does not state what its mechanisms assume: min_count, or whose records lie where. Call plan() "
+            "again."
+        )
+    return replace(plan, parts=parts, draws=integer(1, draws=plan.draws), library_version=version("pymc-dirdp"))
 
 
 def _facts(part: PlannedTable) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.description import cell_dims, described, dim_name, exact_steps, labels
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.releases.plan import Planning, plan
-from pymc_dirdp.releases.planned import Plan
+from pymc_dirdp.releases.planned import Plan, made_again
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def sample(
     model = root_model(model)
     if isinstance(guarantee, Plan):
         _refuse_second_planning(guarantee, planning)
-        chosen = guarantee
+        chosen = made_again(guarantee)
         _refuse_edited_model(chosen, model)
     else:
         chosen = plan(guarantee, model, **planning)

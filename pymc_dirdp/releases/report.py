@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.display import visible
+from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.allocation import whole_share
 from pymc_dirdp.planning.choosing import rank
 from pymc_dirdp.privacy.contribution import Contribution
@@ -151,7 +152,9 @@ def _assumptions(attrs: dict[str, Any]) -> str:
     parts += [f"{sentence} (not checkable)" for sentence in json.loads(attrs["assumptions"])]
     if float(attrs["min_count"]) > 0:
         least = float(attrs["min_count"])
-        parts.append(f"every cell of every data set that could occur holds at least {least:g} records (not checkable)")
+        parts.append(
+            f"every cell of every data set that could occur holds at least {up(least):g} records (not checkable)"
+        )
     return "; ".join(parts)
 
 
@@ -167,9 +170,9 @@ def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
         # A bounded loss leaves no event out.
         epsilon, exception = pure, ""
     elif math.isfinite(pure):
-        exception = f", up to a probability of {delta:g}, and never more than {_factor(pure)} times as likely"
+        exception = f", up to a probability of {up(delta):g}, and never more than {_factor(pure)} times as likely"
     else:
-        exception = f", up to a probability of {delta:g}"
+        exception = f", up to a probability of {up(delta):g}"
     return (
         f"each of them: no conclusion from this release is more than {_factor(epsilon)} times as "
         f"likely as it would be with {otherwise} from that person{exception}"
@@ -177,7 +180,9 @@ def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.3g}" if epsilon < _LARGEST_EXPONENT else f"exp({epsilon:.4g})"
+    # Rounded up: it is a part of the promise.
+    short = epsilon < _LARGEST_EXPONENT
+    return f"{up(math.exp(epsilon), 3):.3g}" if short else f"exp({up(epsilon, 4):.4g})"
 
 
 def _equivalents(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
@@ -188,7 +193,8 @@ def _equivalents(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
         strict=True,
     )
     return tuple(
-        (f"delta {delta:g}", f"epsilon {eps:.4g} (best Rényi order {order:.3g})") for delta, eps, order in values
+        (f"delta {up(delta):g}", f"epsilon {up(eps, 4):.4g} (best Rényi order {order:.3g})")
+        for delta, eps, order in values
     )
 
 

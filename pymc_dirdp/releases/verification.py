@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
 from importlib.metadata import version
 from typing import final
 
@@ -15,9 +14,12 @@ import xarray as xr
 from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.releases.arithmetic import contradiction
+from pymc_dirdp.releases.contents import beyond_a_release
+from pymc_dirdp.releases.wording import Words, words_of
 from pymc_dirdp.stored.curves import disagreements
 from pymc_dirdp.stored.release import CURVES, Stored, read
 from pymc_dirdp.stored.untrusted import computable, shown
@@ -28,9 +30,6 @@ __all__ = ["Check", "Verification", "verified", "verify"]
 _WIDTH = 110
 # Digits of the guarantee that follows.
 _DIGITS = 4
-# What the group of a mechanism holds, and nothing else.
-_DIRICHLET = {"alpha", "prior", "r"}
-_NOISE = {"prior", "noise_parameter", "noise_sd", "noisy_counts"}
 
 
 @final
@@ -167,10 +166,12 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
     with suppress(ReleaseError), computable():
         keeps, kept = stored.curves.satisfies(stored.guarantee), _kept(stored.guarantee, stored.curves)
         wrong = disagreements(stored)
-    checks = [_guarantee(stored, keeps, kept), _statement(stored, release), _curves(wrong), _adjacency(stored, release)]
-    checks += [_assumptions(stored), _contents(stored, release)]
+    words = words_of(stored)
+    checks = [_guarantee(stored, keeps, kept), _statement(stored, release), _curves(wrong)]
+    checks += [_adjacency(stored, release, words), _people(stored, words), _assumptions(stored, words)]
+    checks.append(_contents(stored, release))
     if drawn:
-        checks = [_randomness(stored), *checks, _tables(stored), _library(release)]
+        checks = [_randomness(stored), *checks, _sampler(stored, release), _tables(stored), _library(release)]
     if any(not check.passed and check.name in ("randomness", "contents") for check in checks):
         # What the mechanisms keep is no promise of a file that tells more than they do.
         kept = None
@@ -179,7 +180,7 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
 
 def _kept(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
     """The least guarantee of the kind of another that the curves keep, rounded up to a few digits."""
-    found = _up(curves.epsilon(stated.delta) if isinstance(stated, ApproxDP) else curves.loss(stated)[0])
+    found = up(curves.epsilon(stated.delta) if isinstance(stated, ApproxDP) else curves.loss(stated)[0], _DIGITS)
     if not found < math.inf or (found <= 0 and not isinstance(stated, ApproxDP)):
         return None
     match stated:
@@ -193,14 +194,6 @@ def _kept(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
             return ZeroCDP(rho=found)
         case PureDP():
             return PureDP(epsilon=found)
-
-
-def _up(loss: float) -> float:
-    """Rounded up to a few digits."""
-    if not math.isfinite(loss) or loss <= 0:
-        return loss
-    exact = Decimal(loss)
-    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1), rounding=ROUND_CEILING))
 
 
 def _randomness(stored: Stored) -> Check:
@@ -234,18 +227,16 @@ def _curves(wrong: tuple[str, ...]) -> Check:
     return Check("curves", True, "The stored curves were computed again and are the same.")
 
 
-def _adjacency(stored: Stored, release: xr.DataTree) -> Check:
+def _adjacency(stored: Stored, release: xr.DataTree, words: Words) -> Check:
     said = {table.group.text("adjacency") for table in stored.tables.values()} | set(_marked(release, "adjacency"))
     if said != {stored.adjacency}:
         return Check("adjacency", False, f"The promise is for {stored.adjacency}, and elsewhere it says otherwise.")
-    if stored.contribution == 1 and stored.privacy.text("unit") == "record":
-        meant = adjacency_named(stored.adjacency).statement
-        if not stored.privacy.text("neighbours").startswith(meant):
-            return Check("adjacency", False, f"The text on neighbours is not what {stored.adjacency} means: {meant}.")
+    if stored.privacy.text("neighbours") != words.neighbours:
+        return Check("adjacency", False, f"The text on neighbours is not what the numbers mean: {words.neighbours}.")
     return Check("adjacency", True, f"The promise and all tables are for {stored.adjacency}.")
 
 
-def _assumptions(stored: Stored) -> Check:
+def _assumptions(stored: Stored, words: Words) -> Check:
     most = max(table.contribution.total(table.prior.shape) for table in stored.tables.values())
     if stored.contribution > most:
         return Check(
@@ -255,24 +246,46 @@ def _assumptions(stored: Stored) -> Check:
         )
     if stored.contribution > 1 and stored.privacy.text("unit") == "record":
         return Check("assumptions", False, "It speaks of single records, and of several records of a person.")
+    if stored.privacy.names("assumptions") != words.assumptions:
+        return Check(
+            "assumptions", False, f"The promise needs these assumptions: {'; '.join(words.assumptions) or 'none'}."
+        )
     used = {table.min_count for table in stored.tables.values() if isinstance(table.mechanism, DirichletMechanism)}
     if used - {stored.min_count}:
         return Check("assumptions", False, "The tables need a min_count that the promise does not name.")
     return Check("assumptions", True, "The promise names what the tables assume of a person and of every cell.")
 
 
+def _people(stored: Stored, words: Words) -> Check:
+    for name, meant in (("unit", words.unit), ("protected", words.protected)):
+        if stored.privacy.text(name) != meant:
+            return Check("people", False, f"The attribute {name!r} is not what the numbers mean: {meant}")
+    adds = {table.contribution.fitted(table.prior.shape) for table in stored.tables.values()}
+    if not words.said.unit and {(one.records, *set(one.axes)) for one in adds} - _anywhere(
+        words.said.contribution or 1
+    ):
+        return Check("people", False, "The tables allow for other records of a person than the promise.")
+    return Check("people", True, "The text on who is protected is that of the numbers.")
+
+
+def _anywhere(records: int) -> set[tuple[object, ...]]:
+    """So many records along all row axes, if there are any."""
+    return {(records,), (records, "any")}
+
+
+def _sampler(stored: Stored, release: xr.DataTree) -> Check:
+    if (problem := contradiction(stored, release)) is not None:
+        return Check("sampler", False, problem)
+    return Check("sampler", True, "The draws can have been made as it says.")
+
+
 def _contents(stored: Stored, release: xr.DataTree) -> Check:
     """A guarantee covers what a release holds by construction. It says nothing about what somebody added."""
-    known = {"/", "/posterior", "/mechanism", "/privacy", "/utility"} | {f"/mechanism/{name}" for name in stored.tables}
-    more = [node.path for node in release.subtree if node.path not in known]
-    more += [path for path in ("/", "/mechanism") if release[path].to_dataset().data_vars]
-    for name, table in stored.tables.items():
-        ours = _DIRICHLET if isinstance(table.mechanism, DirichletMechanism) else _NOISE
-        more += [f"/mechanism/{name}/{variable}" for variable in table.group.dataset.data_vars if variable not in ours]
+    more = list(beyond_a_release(stored, release))
     if more:
         listed = ", ".join(shown(path) for path in more[:5])
         return Check("contents", False, f"The file holds what no release has and no guarantee covers: {listed}.")
-    return Check("contents", True, "It holds the groups and the numbers of a release, and no others.")
+    return Check("contents", True, "It holds what a release holds, and nothing else.")
 
 
 def _tables(stored: Stored) -> Check:
@@ -313,8 +326,9 @@ def _believed(stored: Stored, release: xr.DataTree) -> Iterator[str]:
     if len(stored.groups) > 1:
         yield "Different people feed the groups of tables."
     if stored.min_count > 0:
-        yield f"Every cell of every data set that could occur holds at least {stored.min_count:g} records."
+        yield f"Every cell of every data set that could occur holds at least {up(stored.min_count):g} records."
     others = [str(name) for name in release["posterior"].to_dataset().data_vars if name not in stored.tables]
     if others:
-        yield f"{', '.join(shown(name) for name in others[:5])} among the draws follow from the tables alone."
+        more = f" and {len(others) - 5} more" * (len(others) > 5)
+        yield f"{', '.join(shown(name) for name in others[:5])}{more} among the draws follow from the tables alone."
     yield "Nothing else was published about the same people; the losses of several releases add up."

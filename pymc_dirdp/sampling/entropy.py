@@ -7,7 +7,12 @@ from functools import cache
 
 import numpy as np
 
-__all__ = ["Seed", "generator", "randomness"]
+__all__ = ["SOURCES", "Seed", "generator", "randomness"]
+
+# Where bits come from without a seed, by sampler.
+_SYSTEM, _AES = "operating system", "AES-128-CTR keyed by the operating system"
+_PCG64 = "PCG64 seeded by the operating system (its state can be recovered from output)"
+SOURCES = {"exact": (_SYSTEM,), "fast": (_AES, _PCG64)}
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 
@@ -63,10 +68,8 @@ def randomness(random_seed: Seed, *, sampler: str) -> str:
     if random_seed is not None:
         return "seed"
     if sampler == "exact":
-        return "operating system"
-    if _has_aes():
-        return "AES-128-CTR keyed by the operating system"
-    return "PCG64 seeded by the operating system (its state can be recovered from output)"
+        return _SYSTEM
+    return _AES if _has_aes() else _PCG64
 
 
 @cache

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import at_least, integer, positive, positive_array
+from pymc_dirdp.checks import at_least, integer, numbers_or_none, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.rationals import over_one_power
@@ -233,10 +233,9 @@ def _largest_concentration(alpha: Array, r: float, n_records: int) -> float:
 
 def _records(counts: ArrayLike, shape: tuple[int, ...]) -> list[int]:
     """Counts as integers, or an error that says what is wrong with them and never what they are."""
-    try:
-        array = np.asarray(counts, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError("Expected counts to be an array of whole numbers.") from None
+    array = numbers_or_none(counts)
+    if array is None:
+        raise DataError("Expected counts to be an array of whole numbers.")
     if array.shape != shape:
         raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
     # Written so that a missing value fails.

@@ -22,7 +22,7 @@ from pymc_dirdp.stored.draws import drawn_tables, stored_labels
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
-__all__ = ["CURVES", "Stored", "read"]
+__all__ = ["A_PRIORI", "CURVES", "Stored", "read"]
 
 Array = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_
 _MOST_POINTS = 1000
 _LEAST = {"order": 1.0, "epsilon": 0.0, "delta_at": 1e-300}
 _BELOW = {"order": math.inf, "epsilon": math.inf, "delta_at": 1.0}
-_A_PRIORI = (
+A_PRIORI = (
     "n_records",
     "effective_records",
     "expected_kl_posterior",
@@ -113,9 +113,11 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     root = Group("/", release.to_dataset())
     root.check_attributes()
     privacy, posterior = group_at(release, "privacy"), group_at(release, "posterior")
-    tables = {name: stored_table(group_at(release, "mechanism", name)) for name in children["mechanism"].children}
-    if not tables:
+    if not children["mechanism"].children:
         raise ReleaseError("Expected a release from pymc_dirdp.sample; it holds no table.")
+    utility = group_at(release, "utility")
+    names = _tables_in_order(utility, tuple(children["mechanism"].children))
+    tables = {name: stored_table(group_at(release, "mechanism", name)) for name in names}
     if len({table.group.text("adjacency") for table in tables.values()}) > 1:
         raise ReleaseError("The release is damaged: its tables are for different adjacencies, which do not compose.")
     stored = Stored(
@@ -134,7 +136,7 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
         privacy.text(name)
     privacy.names("assumptions")
     _check_curves(privacy)
-    _check_utility(group_at(release, "utility"), tuple(tables))
+    _check_utility(utility, tuple(tables))
     if drawn:
         _check_drawn(release, stored)
     return stored
@@ -178,14 +180,20 @@ def _check_curves(privacy: Group) -> None:
             raise privacy.damaged(f"{over!r} holds what no curve is a function of")
 
 
+def _tables_in_order(utility: Group, tables: tuple[str, ...]) -> tuple[str, ...]:
+    """The tables in the order of the model: a store may give back its groups in another one, as Zarr does."""
+    coords = utility.dataset.coords
+    found = coords["table"].values.tolist() if "table" in coords and coords["table"].ndim == 1 else []
+    if not all(isinstance(name, str) for name in found) or sorted(found) != sorted(tables):
+        raise utility.damaged("the tables are not those of the release")
+    return tuple(found)
+
+
 def _check_utility(utility: Group, tables: tuple[str, ...]) -> None:
     utility.text("records")
     if "note" in utility:
         utility.text("note")
-    coords = utility.dataset.coords
-    if "table" not in coords or coords["table"].values.tolist() != list(tables):
-        raise utility.damaged("the tables are not those of the release")
-    for name in _A_PRIORI:
+    for name in A_PRIORI:
         if utility.any_array(name).shape != (len(tables),):
             raise utility.damaged(f"{name!r} is not one number for each table")
     records = utility.any_array("n_records")

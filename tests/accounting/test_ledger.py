@@ -317,3 +317,13 @@ def test_what_came_out_is_recorded_even_if_the_process_is_killed(tmp_path, kills
         assert len(set(released)) == len(released)
         # At most one entry in each process was recorded and did not come out.
         assert len(recorded) - len(released) <= kills
+
+
+def test_a_path_at_which_no_file_can_be_is_refused_in_one_way(tmp_path):
+    """Found by attack: such paths ended in errors of other libraries."""
+    for path in ("a\0b", tmp_path / ("a" * 400), tmp_path, tmp_path / "missing" / "budget.db"):
+        with pytest.raises(dirdp.LedgerError, match=r"[Nn]othing may be released"):
+            Ledger(LIMIT, path)
+    for path in (b"budget.db", 3, ["budget.db"]):
+        with pytest.raises(dirdp.ArgumentError, match="Expected path to be a text"):
+            Ledger(LIMIT, path)

@@ -147,3 +147,27 @@ assert not heavy, heavy
 assert pymc_dirdp.__all__ == sorted(pymc_dirdp.__all__)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("value", [1.0000004, 0.99999951, 1e-6 * (1 + 1e-9), 1234567.8, 2 / 3])
+def test_the_text_of_a_promise_follows_from_the_promise(value):
+    """Found by attack: epsilon 1.0000004 was printed, and published, as 1."""
+
+    def numbers(guarantee):
+        text = str(guarantee).split("-differential")[0].split("-zero")[0].split(")")[0]
+        return [float(number) for number in text.strip("(").split(", ")]
+
+    assert numbers(PureDP(epsilon=value))[0] >= value
+    assert numbers(ZeroCDP(rho=value))[0] >= value
+    delta = min(value, 0.5000003)
+    epsilon, printed = numbers(ApproxDP(epsilon=value, delta=delta))
+    assert epsilon >= value
+    assert printed >= delta
+    order, epsilon = numbers(RenyiDP(order=1 + value, epsilon=value))
+    assert order <= 1 + value
+    assert epsilon >= value
+    rho, omega = numbers(TruncatedCDP(rho=value, omega=1 + value))
+    assert rho >= value
+    assert omega <= 1 + value
+    assert epsilon == pytest.approx(value, rel=1.1e-5)
+    assert str(PureDP(epsilon=0.1)) == "0.1-differential privacy"

@@ -78,6 +78,21 @@ def test_what_the_library_made_follows_also_from_its_file(releases, kind, tmp_pa
         assert as_mechanism(back).epsilon(1e-6) == as_mechanism(release).epsilon(1e-6)
 
 
+def test_a_store_may_change_the_order_of_the_groups(releases):
+    """Found by a newcomer: Zarr gives groups back in the order of their names, and such a release was damaged."""
+    release = releases["apart"]
+    groups = {f"/{name}": node.to_dataset() for name, node in reversed(list(release.children.items()))}
+    groups |= {
+        f"/mechanism/{name}": node.to_dataset() for name, node in reversed(list(release["mechanism"].children.items()))
+    }
+    back = xr.DataTree.from_dict(groups)
+    back.attrs = release.attrs
+    assert list(back["mechanism"].children) == ["rate", "p"]
+    assert verify(back) == verify(release)
+    assert as_mechanism(back) == as_mechanism(release)
+    assert dirdp.report(back).title.startswith("Private posterior draw")
+
+
 # Each edit of finding 19, and the check that has to see it.
 LIES = {
     "r": (("/mechanism/p", "r", 1.0), "guarantee"),
@@ -90,6 +105,17 @@ LIES = {
     "statement of the draws": (("/posterior", "guarantee", "perfect privacy"), "statement"),
     "adjacency": (("/privacy", "adjacency", "add-remove"), "adjacency"),
     "neighbours": (("/privacy", "neighbours", "any two data sets"), "adjacency"),
+    "protected": (("/privacy", "protected", "every household in the country, with all of its records"), "people"),
+    "a bigger unit": (("/privacy", "unit", "household"), "people"),
+    "an assumption": (("/privacy", "assumptions", '["the moon is full"]'), "assumptions"),
+    "arithmetic": (("/mechanism/p", "arithmetic", "proved to the last bit"), "sampler"),
+    "bits": (("/mechanism/p", "randomness", "dice"), "sampler"),
+    "a sampler": (("/mechanism/p", "sampler", "fast"), "sampler"),
+    "steps": (("/mechanism/p", "steps", 10_001), "sampler"),
+    "an attribute": (("/", "students", "108, 286, 71, 127"), "contents"),
+    "an attribute of a table": (("/mechanism/p", "students", "108, 286, 71, 127"), "contents"),
+    "an attribute of the draws": (("/posterior", "students", "108, 286, 71, 127"), "contents"),
+    "an attribute of the promise": (("/privacy", "students", "108, 286, 71, 127"), "contents"),
     "contribution": (("/privacy", "contribution", 5), "assumptions"),
     "min_count": (("/mechanism/p", "min_count", 3.0), "assumptions"),
     "a curve": (("/privacy", "epsilon_at", 0.01), "curves"),
@@ -115,6 +141,92 @@ def test_a_false_statement_is_found_and_not_repeated(releases, lie):
     assert "to whom" not in text
     assert "all of them covered" not in text
     assert "No promise" in text
+
+
+@pytest.mark.parametrize("path", ["/", "/posterior", "/mechanism", "/mechanism/p", "/privacy", "/utility"])
+def test_data_beside_a_release_are_found_wherever_they_lie(releases, path):
+    """Found by attack: labels, attributes, and variables of some groups, were not looked at."""
+    dataset = releases["approx"][path].to_dataset()
+    if path not in ("/posterior",):  # Which Deterministics there are, the file decides: they are listed.
+        for added in (dataset.assign(students=("q", [108, 286])), dataset.assign(students=108)):
+            release = releases["approx"].copy(deep=True)
+            release[path].dataset = added
+            assert failed(release) == ["contents"]
+    release = releases["approx"].copy(deep=True)
+    release[path].dataset = dataset.assign_coords(students=("q", [108, 286]))
+    # Labels of a node above are those of a node below, too.
+    assert failed(release) == ["contents"]
+    assert "students" in str(verify(release))
+    if dataset.variables:
+        release = releases["approx"].copy(deep=True)
+        name = next(iter(dataset.variables))
+        marked = dataset.copy(deep=True)
+        marked[name].attrs["students"] = "108, 286"
+        release[path].dataset = marked
+        assert failed(release) == ["contents"]
+        assert verify(release).kept is None
+
+
+def test_assumptions_that_a_promise_needs_cannot_be_left_out(releases):
+    """Found by attack: a promise for groups of people was printed without what it assumes."""
+    assert failed(edited(releases["apart"], ("/privacy", "assumptions", "[]"))) == ["assumptions"]
+    text = " ".join(str(verify(edited(releases["apart"], ("/privacy", "assumptions", "[]")))).split())
+    assert "the size of each group of disjoint is public" in text
+
+
+def test_a_fast_draw_is_not_said_to_be_exact(releases):
+    """Found by attack: copied words turned a draw in floating point into one in whole numbers."""
+    fast = dirdp.sample(TARGET, two_tables(), sampler="fast")
+    assert verify(fast)
+    exact = releases["approx"]
+    release = fast.copy(deep=True)
+    for name in ("/mechanism/p", "/mechanism/rate"):
+        release[name].attrs |= {
+            what: exact[name].attrs[what] for what in ("sampler", "arithmetic", "randomness", "steps")
+        }
+    assert failed(release) == ["sampler"]
+    assert "grid" in str(verify(release))
+    noise = edited(releases["pure"], ("/mechanism/p", "noisy_counts", 3.25))
+    assert failed(noise) == ["sampler"]
+    continuous = dirdp.sample(TARGET, two_tables(), mechanism="laplace", sampler="fast")
+    words = [
+        ("sampler", "exact"),
+        ("randomness", "operating system"),
+        ("arithmetic", exact["mechanism/p"].attrs["arithmetic"]),
+    ]
+    assert failed(edited(continuous, *(("/mechanism/p", *pair) for pair in words))) == ["sampler"]
+
+
+def test_whom_a_release_of_people_protects_is_written_again():
+    """Found by attack: all words on people could be replaced where the unit is not a record."""
+    with pm.Model(coords={"person": range(4), "question": ["a", "b", "c"], "answer": ["no", "yes"]}) as model:
+        theta = pm.Dirichlet("theta", np.ones((3, 2)), dims=("question", "answer"))
+        pm.Categorical("answers", p=theta, observed=np.zeros((4, 3), dtype=int), dims=("person", "question"))
+    release = dirdp.sample(TARGET, model, unit="person")
+    assert verify(release)
+    privacy = release["privacy"].attrs
+    for name in ("protected", "neighbours"):
+        assert (
+            verify(edited(release, ("/privacy", name, privacy[name].replace("3 records", "300 records")))).follows
+            is False
+        )
+    for name, value in (("unit", ["household"]), ("others", True), ("n_units", 400), ("max_records_per_person", 9)):
+        people = json.dumps(json.loads(privacy["people"]) | {name: value})
+        assert not verify(edited(release, ("/privacy", "people", people)))
+    both = json.dumps(json.loads(privacy["people"]) | {"contribution": 3})
+    with pytest.raises(ReleaseError, match="people"):
+        verify(edited(release, ("/privacy", "people", both)))
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "{}", '"person"', '{"unit": 3}'])
+def test_facts_on_people_that_are_none_are_damage(releases, text):
+    with pytest.raises(ReleaseError, match="people"):
+        verify(edited(releases["approx"], ("/privacy", "people", text)))
+
+
+def test_one_table_with_more_records_than_the_promise_is_found(releases):
+    fewer = '{"records": 1, "axes": []}'
+    assert "people" in failed(edited(releases["many"], ("/mechanism/p", "contribution", fewer)))
 
 
 def test_a_false_curve_of_delta_is_found(releases):
@@ -188,7 +300,7 @@ def test_people_who_were_said_to_be_others_are_found_by_the_curves(releases):
 def test_a_person_of_fewer_records_is_found_by_the_curves(releases):
     fewer = '{"records": 1, "axes": []}'
     edits = [(f"/mechanism/{name}", "contribution", fewer) for name in ("p", "rate")]
-    assert failed(edited(releases["many"], *edits, ("/privacy", "contribution", 1))) == ["curves"]
+    assert failed(edited(releases["many"], *edits, ("/privacy", "contribution", 1))) == ["curves", "people"]
     assert "assumptions" in failed(edited(releases["many"], *edits))
 
 

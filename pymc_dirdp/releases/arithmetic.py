@@ -1,0 +1,62 @@
+"""How draws were made, in words, and whether the numbers of a release can have been made so."""
+
+import numpy as np
+import xarray as xr
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.sampling.entropy import SOURCES
+from pymc_dirdp.sampling.exact import urn_counts
+from pymc_dirdp.stored.draws import Drawn, drawn_tables
+from pymc_dirdp.stored.release import Stored
+from pymc_dirdp.stored.table import StoredTable
+from pymc_dirdp.stored.untrusted import shown
+
+__all__ = ["ARITHMETIC", "contradiction"]
+
+# What is proved of a draw, by sampler.
+ARITHMETIC = {
+    "exact": "whole numbers: the release has the proved law, and nothing was rounded on the way from the counts",
+    "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal law, and nothing is "
+    "proved of the last bits of this draw",
+}
+
+
+def contradiction(stored: Stored, release: xr.DataTree) -> str | None:
+    """What the draws, or the words about them, contradict of the sampler that is named; None if nothing."""
+    for name, drawn in drawn_tables(release).items():
+        if problem := _of_table(stored.tables[name], drawn):
+            return f"{shown(name)}: {problem}."
+    return None
+
+
+def _of_table(table: StoredTable, drawn: Drawn) -> str | None:
+    group, mechanism = table.group, table.mechanism
+    sampler = group.text("sampler")
+    if sampler not in SAMPLERS:
+        return f"there is no sampler {shown(sampler)}"
+    if group.text("arithmetic") != ARITHMETIC[sampler]:
+        return f"its words about arithmetic are not those of the sampler {sampler!r}"
+    if group.text("randomness") not in (*SOURCES[sampler], "seed"):
+        return f"its words about randomness are not those of the sampler {sampler!r}"
+    if isinstance(mechanism, NoisyCounts) and sampler not in mechanism.samplers:
+        return f"{type(mechanism).__name__} has no exact sampler"
+    if sampler != "exact":
+        return None
+    if isinstance(mechanism, DirichletMechanism):
+        return None if _on_grid(table, drawn) else "its draws are not on the grid of an exact sampler"
+    noisy = group.array("noisy_counts")
+    return None if np.array_equal(noisy, np.floor(noisy)) else "its noisy counts are no whole numbers"
+
+
+def _on_grid(table: StoredTable, drawn: Drawn) -> bool:
+    # A release without the number of its steps says nothing of a grid.
+    if "steps" not in table.group:
+        return False
+    y = np.stack([drawn.values, 1 - drawn.values], axis=-1) if drawn.family == "beta" else drawn.values
+    try:
+        urn_counts(y, int(table.group.number("steps")))
+    except ArgumentError:
+        return False
+    return True

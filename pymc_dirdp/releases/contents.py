@@ -1,0 +1,85 @@
+"""What a release holds by construction: its variables, labels and attributes. A guarantee covers nothing else."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+import xarray as xr
+
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.stored.release import A_PRIORI, CURVES, Stored
+from pymc_dirdp.stored.untrusted import Group
+
+__all__ = ["beyond_a_release"]
+
+_MARKS = {"inference_library", "inference_library_version", "guarantee", "adjacency", "left_out", "reproducible"}
+# ArviZ writes these into the group of the draws.
+_ARVIZ = {"created_at", "creation_library", "creation_library_version", "creation_library_language"}
+_PRIVACY = {
+    "guarantee",
+    "statement",
+    "adjacency",
+    "neighbours",
+    "unit",
+    "people",
+    "protected",
+    "assumptions",
+    "min_count",
+    "contribution",
+    "groups",
+    "draws",
+}
+_MECHANISM = {
+    "mechanism",
+    "family",
+    "observed",
+    "adjacency",
+    "strategy",
+    "objective",
+    "sampler",
+    "arithmetic",
+    "randomness",
+    "contribution",
+}
+# Of a Dirichlet mechanism, and of noise.
+_DIRICHLET, _NOISE = {"alpha", "prior", "r"}, {"prior", "noise_parameter", "noise_sd", "noisy_counts"}
+
+
+def beyond_a_release(stored: Stored, release: xr.DataTree) -> Iterator[str]:
+    """Paths of all that a file holds and no release does. Which Deterministics there are, the file decides."""
+    tables = {f"/mechanism/{name}": table for name, table in stored.tables.items()}
+    promise = {field.name for field in fields(stored.guarantee)}
+    for node in release.subtree:
+        path, dataset = node.path, node.to_dataset()
+        found = Group(path, dataset)
+        match path:
+            case "/" | "/mechanism":
+                yield from _more(found, set(), set(), _MARKS if path == "/" else set())
+            case "/posterior":
+                own = {str(name) for name in dataset.data_vars}
+                yield from _more(found, own, _labelled(dataset), _MARKS | _ARVIZ)
+            case "/privacy":
+                yield from _more(found, set(CURVES), set(CURVES.values()), _PRIVACY | promise)
+            case "/utility":
+                yield from _more(found, set(A_PRIORI), {"table"}, {"records", "note"})
+            case _ if path in tables:
+                drawn = isinstance(tables[path].mechanism, DirichletMechanism)
+                more = {"min_count", "steps"} if drawn else {"postprocess"}
+                attributes = _MECHANISM | {"chosen_from"} | more
+                yield from _more(found, _DIRICHLET if drawn else _NOISE, _labelled(dataset), attributes)
+            case _:
+                yield path
+
+
+def _labelled(dataset: xr.Dataset) -> set[str]:
+    """Labels belong to an axis of a variable, and are called as it is."""
+    used = {dim for variable in dataset.data_vars.values() for dim in variable.dims}
+    return {str(name) for name, labels in dataset.coords.items() if name in used and labels.dims == (name,)}
+
+
+def _more(group: Group, variables: set[str], coords: set[str], attributes: set[str]) -> Iterator[str]:
+    dataset, path = group.dataset, group.path.rstrip("/")
+    yield from (f"{path}/{name}" for name in dataset.data_vars if name not in variables)
+    yield from (f"{path}/{name}" for name in dataset.coords if name not in coords)
+    yield from (f"the attribute {name!r} of {group.path}" for name in dataset.attrs if name not in attributes)
+    for name, variable in dataset.variables.items():
+        yield from (f"the attribute {other!r} of {path}/{name}" for other in variable.attrs)

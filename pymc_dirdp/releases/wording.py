@@ -1,0 +1,105 @@
+"""What a release says in words of people, written from its numbers: when it is made, and again when it is verified."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from pymc_dirdp.checks import integer
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.protected import neighbours, protected, unit_label
+from pymc_dirdp.models.reading import Reading
+from pymc_dirdp.models.stated import Stated, stated
+from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.stored.release import Stored
+
+__all__ = ["Words", "assumed", "people_of", "words_of"]
+
+# Without the across-group loss, parallel composition needs it; the model can't show it.
+_FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
+_FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
+_FACTS = {"unit", "contribution", "max_records_per_person", "n_units", "others"}
+
+
+@final
+@dataclass(frozen=True)
+class Words:
+    """What a release has to say, given its numbers.
+
+    Attributes
+    ----------
+    unit, protected, neighbours : str
+        As the attributes of the same names.
+    assumptions : tuple of str
+    said : Stated
+        What the user said of people, as far as words depend on it.
+    """
+
+    unit: str
+    protected: str
+    neighbours: str
+    assumptions: tuple[str, ...]
+    said: Stated
+
+
+def assumed(contributions: Collection[Contribution], n_groups: int, relation: Adjacency) -> tuple[str, ...]:
+    """What no model shows, under replace-one: where a replaced person's records lie."""
+    owns = any("own" in contribution.axes for contribution in contributions)
+    fixed = {_FIXED_GROUPS: n_groups > 1, _FIXED_ROWS: owns}
+    return tuple(sentence for sentence, needed in fixed.items() if needed and relation.records_are_public)
+
+
+def people_of(reading: Reading) -> str:
+    """What a release has to remember of people, beside its numbers, as JSON."""
+    said = reading.stated
+    return json.dumps(
+        {
+            "unit": list(said.unit),
+            "contribution": said.contribution,
+            "max_records_per_person": said.max_records_per_person,
+            "n_units": reading.n_units,
+            "others": reading.others,
+        }
+    )
+
+
+def words_of(release: Stored) -> Words:
+    """The words that follow from a release's numbers.
+
+    Raises
+    ------
+    ReleaseError
+        If what the file says of people cannot be understood.
+    """
+    facts = release.privacy.json("people")
+    try:
+        said, n_units, others = _understood(facts)
+    except (ArgumentError, LookupError, TypeError, OverflowError):
+        raise release.privacy.damaged("the attribute 'people' does not say who is one person") from None
+    relation = adjacency_named(release.adjacency)
+    shapes = {name: table.prior.shape for name, table in release.tables.items()}
+    adds: Mapping[str, Contribution] = {
+        name: table.contribution.fitted(shapes[name]) for name, table in release.tables.items()
+    }
+    return Words(
+        unit_label(said, others=others),
+        protected(said, relation, shapes, adds, release.groups, n_units, others=others),
+        neighbours(said, relation, shapes, adds, release.groups),
+        assumed(list(adds.values()), len(release.groups), relation),
+        said,
+    )
+
+
+def _understood(facts: Any) -> tuple[Stated, int | None, bool]:
+    if not isinstance(facts, dict) or set(facts) != _FACTS or not isinstance(facts["others"], bool):
+        raise ArgumentError("These are no facts about people.")
+    said = stated(
+        unit=tuple(facts["unit"]) or None,
+        contribution=facts["contribution"],
+        public_n=(),
+        max_records_per_person=facts["max_records_per_person"],
+        disjoint=None,
+    )
+    n_units = facts["n_units"]
+    return said, None if n_units is None else integer(0, n_units=n_units), facts["others"]

@@ -1,0 +1,102 @@
+"""A plan may come from a file: what was edited in it is found before anything is charged or drawn."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_dirdp as dirdp
+
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+@pytest.fixture(scope="module")
+def model():
+    with pm.Model() as built:
+        p = pm.Dirichlet("p", a=np.ones(3))
+        pm.Multinomial("x", n=50, p=p, observed=[30, 12, 8])
+        rate = pm.Beta("rate", 1, 1)
+        pm.Binomial("z", n=50, p=rate, observed=5)
+    return built
+
+
+@pytest.fixture(scope="module")
+def plan(model):
+    return dirdp.plan(TARGET, model, min_count=2)
+
+
+def refused(plan, model, error, match):
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5.0, delta=1e-4))
+    with pytest.raises(error, match=match):
+        dirdp.sample(pickle.loads(pickle.dumps(plan)), model, ledger=ledger)
+    assert ledger.entries() == ()
+    assert ledger.verify().startswith("0:")
+
+
+@pytest.mark.parametrize("draws", [0, -1, 1.5, True, "1"])
+def test_draws_that_are_none(model, plan, draws):
+    """Found by attack: -1 draws lose less than nothing, and were charged as that."""
+    refused(replace(plan, draws=draws), model, dirdp.ArgumentError, "draws")
+
+
+def test_more_draws_than_were_planned(model, plan):
+    refused(replace(plan, draws=2), model, dirdp.UnattainableError, "does not keep")
+
+
+def test_assumptions_that_were_taken_out(model, plan):
+    """Found by attack: the release and the ledger would have promised without them."""
+    refused(replace(plan, min_count=0.0), model, dirdp.ArgumentError, "assume")
+    apart = dirdp.plan(TARGET, model, disjoint=[["p"], ["rate"]])
+    assert apart.assumptions
+    refused(replace(apart, assumptions=()), model, dirdp.ArgumentError, "assume")
+    refused(replace(plan, assumptions=("the moon is full",)), model, dirdp.ArgumentError, "assume")
+
+
+def test_curves_that_a_mechanism_remembers_are_not_believed(model, plan):
+    """Found by attack: a plan keeps what its mechanisms have computed, which may be another's."""
+    kept = plan.parts[0].mechanism
+    assert kept.epsilon(1e-6) < 1
+    stronger = replace(kept, r=5.0)
+    stronger.__dict__["_pair"] = kept.__dict__["_pair"]
+    assert stronger.epsilon(1e-6) == kept.epsilon(1e-6)
+    parts = (replace(plan.parts[0], mechanism=stronger), plan.parts[1])
+    refused(replace(plan, parts=parts), model, dirdp.UnattainableError, "does not keep")
+
+
+def test_numbers_and_words_that_no_plan_has(model, plan):
+    kept = replace(plan.parts[0].mechanism)
+    object.__setattr__(kept, "r", -1.0)
+    refused(
+        replace(plan, parts=(replace(plan.parts[0], mechanism=kept), plan.parts[1])), model, dirdp.ArgumentError, "r"
+    )
+    refused(replace(plan, strategy="best"), model, dirdp.ArgumentError, "strategy")
+    refused(replace(plan, objective="fame"), model, dirdp.ArgumentError, "objective")
+    edited = replace(plan, reading=replace(plan.reading, protected="everybody"))
+    refused(edited, model, dirdp.UnsupportedModelError, "not the one that was planned")
+
+
+def test_a_release_names_the_version_that_drew_it(model, plan):
+    release = dirdp.sample(replace(plan, library_version="0.0.1"), model)
+    assert release.attrs["inference_library_version"] == plan.library_version
+
+
+def test_a_ledger_records_no_loss_below_zero():
+    """Found by attack: it was written, and made the ledger unreadable."""
+
+    class Strange(dirdp.DirichletMechanism):
+        def _renyi(self, order):
+            return -0.5
+
+        def _rho(self, omega):
+            return -0.5
+
+        def satisfies(self, guarantee):
+            return True
+
+    for limit in (dirdp.RenyiDP(order=2, epsilon=1), dirdp.TruncatedCDP(rho=1, omega=4)):
+        ledger = dirdp.Ledger(limit)
+        with pytest.raises(dirdp.ArgumentError, match="below 0"):
+            ledger.spend(limit, what="p", mechanism=Strange([1, 1], 0.1))
+        assert ledger.entries() == ()
