@@ -217,6 +217,31 @@ def _refuse_unknown_axes(observations: Sequence[Observation], stated: Stated) ->
             raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
         if isinstance(axis, int) and axis >= most:
             raise ArgumentError(f"unit={axis} is no axis of any observation. They have {most} at most, from 0 on.")
+        _refuse_two_meanings(axis, observations)
+    if stated.unit and all(people_axes(observed, stated) is None for observed in observations):
+        raise ArgumentError(
+            f"{stated.unit_text} names axes that no observation has together, so nobody is such an entry. Name axes "
+            "of one observation, such as "
+            + " or ".join(f"unit={as_code(observed.axes)}" for observed in observations if observed.axes)
+            + "."
+        )
+
+
+def _refuse_two_meanings(axis: str | int, observations: Sequence[Observation]) -> None:
+    """A number of an axis that has one dim here and another there."""
+    if isinstance(axis, str):
+        return
+    dims = {
+        name: observed.name
+        for observed in observations
+        for name in observed.axes[axis : axis + 1]
+        if isinstance(name, str)
+    }
+    if len(dims) > 1:
+        (one, first), (other, second) = list(dims.items())[:2]
+        raise ArgumentError(
+            f"unit={axis} is the dim {one!r} of {first!r} and {other!r} of {second!r}. Name the dim of the people."
+        )
 
 
 def _lacking(observed: Observation, having: Sequence[Observation], stated: Stated) -> ArgumentError:

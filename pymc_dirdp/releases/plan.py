@@ -155,7 +155,7 @@ def plan(
     )
     model = root_model(model)
     found = {table.name: table for table in tables(model)}
-    check_names(found.values())
+    check_names(tuple(found.values()))
     reading = read(tuple(found.values()), model, said, relation)
     if reading.sizes_are_public:
         if n_records is not None:
@@ -260,10 +260,11 @@ def _choices(
 
 
 def _assumptions(reading: Reading, public: bool) -> tuple[str, ...]:
-    """What no model shows, under replace-one: where a replaced person's records lie."""
+    """What no model shows: what the user calls public and, under replace-one, where a person's records lie."""
     owns = any("own" in contribution.axes for _, contribution in reading.contributions)
     fixed = {_FIXED_GROUPS: len(reading.groups) > 1, _FIXED_ROWS: owns}
-    return tuple(sentence for sentence, needed in fixed.items() if needed and public)
+    named = [f"anybody may know the number of trials of {name!r}" for name in reading.stated.public_n]
+    return (*(sentence for sentence, needed in fixed.items() if needed and public), *named)
 
 
 def _weights(weights: Mapping[str, float] | None, found: Iterable[str]) -> dict[str, float]:
