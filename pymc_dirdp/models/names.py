@@ -81,10 +81,10 @@ def check_names(found: Sequence[Table]) -> None:
 
 def _made_dims(found: Sequence[Table]) -> dict[str, str]:
     """The names that a release gives to axes that have none in the model, and whose axes they are."""
-    made = {}
+    made: dict[str, str] = {}
     for table in found:
         n_axes = len(table.shape) - (table.family == "beta")
-        dims = table.dims or (None,) * n_axes
+        dims: tuple[str | None, ...] = table.dims or (None,) * n_axes
         made |= {dim_name(table.name, axis, None): table.name for axis, dim in enumerate(dims) if dim is None}
         if table.family == "beta":
             made[outcome_dim(table.name)] = table.name

@@ -59,24 +59,31 @@ def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iter
     for one, other in combinations(together, 2):
         link = _link(one, other)
         if link is not None:
-            axes = [axis for axis in one.axes if axis in other.axes]
-            yield (
-                f"{link}, so what one person can change is in both.",
-                [
-                    *((replace(stated, unit=(axis,)), _people(axis, "one record in each")) for axis in axes[:1]),
-                    (_holding(stated, 1), "a person holds one record of each table at most"),
-                    (_holding(stated, 2), "a person holds 2 records of each table at most, anywhere"),
-                ],
-            )
+            yield f"{link}, so what one person can change is in both.", _answers_for_both(one, other, stated, public)
+
+
+def _answers_for_both(one: Observation, other: Observation, stated: Stated, public: bool) -> list[_Answer]:
+    steps = one.step_axis(other) if one.step_axis(other) is not None else other.step_axis(one)
+    axes = [axis for axis in one.axes if axis in other.axes and (steps is None or one.axes.index(axis) != steps)]
+    answers: list[_Answer] = [
+        *((replace(stated, unit=(axis,)), _people(axis, "one record in each")) for axis in axes[:1]),
+        (_holding(stated, 1), "a person holds one record of each table at most"),
+        (_holding(stated, 2), "a person holds 2 records of each table at most, anywhere"),
+    ]
+    if steps is not None:
+        bound = max(2, one.lengths[steps]) if public else _BOUND
+        answers.insert(-2, (_holding(stated, bound), "a person holds a whole sequence (or put your bound)"))
+    return answers
 
 
 def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, list[_Answer]] | None:
     name = repr(observed.name)
     several = observed.most_trials > 1
     first = _first(observed)
-    if (chain := observed.chain_axis) is not None:
+    if (chain := observed.step_axis(observed)) is not None:
         people = [axis for axis in range(len(observed.axes)) if axis != chain]
         bound = observed.lengths[chain] if public else _BOUND
+        step = observed.records_of_a_step
         return (
             f"{name} takes its rows of {observed.table.name!r} from itself some steps earlier or later, so a person "
             "may stand behind a whole sequence of records.",
@@ -85,8 +92,8 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
                     (_unit(stated, observed, (axis,)), _people(observed.axes[axis], "a sequence"))
                     for axis in people[:1]
                 ),
-                (_holding(stated, max(2, bound)), "a person holds a whole sequence (or put your bound)"),
-                (_holding(stated, 2), "each entry of a sequence is another person's: it is in two records"),
+                (_holding(stated, max(step, bound)), "a person holds a whole sequence (or put your bound)"),
+                (_holding(stated, step), f"each entry of a sequence is another person's: it is in {step} records"),
             ],
         )
     if several and observed.parents:
@@ -146,6 +153,8 @@ def _link(one: Observation, other: Observation) -> str | None:
             if same_data(codes, parent.stored):
                 called = "" if name == parent.name else f" ({name})"
                 return f"{child.name!r} takes its rows from what is observed in {parent.name!r}{called}"
+        if child.step_axis(parent) is not None:
+            return f"{child.name!r} takes its rows from what is observed in {parent.name!r} some steps earlier or later"
     for name, codes in one.parents:
         if any(same_data(codes, others) for _, others in other.parents):
             return f"{one.name!r} and {other.name!r} take their rows from the same parent ({name})"

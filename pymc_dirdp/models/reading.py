@@ -1,6 +1,5 @@
 """Whose records does a model hold? The answer of a plan: for each table what one person adds, and in words."""
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,6 +7,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
+from pymc_dirdp.models.axes import lacking, refuse_steps, refuse_unknown_axes
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
 from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation, observation
@@ -16,7 +16,7 @@ from pymc_dirdp.models.public import check_public
 from pymc_dirdp.models.questions import held_by_one, question
 from pymc_dirdp.models.stated import Stated, as_code, check_stated
 from pymc_dirdp.models.tables import Table
-from pymc_dirdp.models.unit import added, contribution_of, largest, people_axes
+from pymc_dirdp.models.unit import contribution_to, largest, people_axes
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
@@ -107,7 +107,7 @@ def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adja
         return True
 
     observations = [observation(table, likelihood, model) for table in found for likelihood in table.likelihoods]
-    _refuse_unknown_axes(observations, stated)
+    refuse_unknown_axes(observations, stated)
     refuse_shared_data(groups, observations)
     check_public(observations, model, stated, relation)
     parts: dict[str, list[Contribution]] = {table.name: [] for table in found}
@@ -174,19 +174,10 @@ def _of_group(
         return None
     for observed in together:
         if observed not in having:
-            raise _lacking(observed, together, stated, works)
-        if (axis := observed.long_chain_axis) is not None and axis in (people_axes(observed, stated) or ()):
-            raise refusal(
-                observed.name,
-                f"is a sequence along {_axis(observed, axis)}, which {stated.unit_text} names: each of its entries is "
-                "in several records",
-                "Name another axis, or say with contribution= how many records a person holds at most.",
-            )
+            raise lacking(observed, together, stated, works)
+        refuse_steps(observed, together, stated)
     return {
-        name: added(
-            [contribution_of(observed, stated, relation) for observed in together if observed.table.name == name],
-            table.shape,
-        )
+        name: contribution_to(table, [one for one in together if one.table.name == name], stated, relation)
         for name, table in tables.items()
     }
 
@@ -198,62 +189,6 @@ def _refuse_open(
     asked = question(together, stated, public, works)
     if asked is not None:
         raise UnsupportedModelError(asked)
-
-
-def _refuse_unknown_axes(observations: Sequence[Observation], stated: Stated) -> None:
-    """A unit that no observed variable has is a slip."""
-    dims = sorted({axis for observed in observations for axis in observed.axes if isinstance(axis, str)})
-    most = max((len(observed.axes) for observed in observations), default=0)
-    cores = {dim for observed in observations for dim in observed.core}
-    for axis in stated.unit:
-        if isinstance(axis, str) and axis not in dims and axis not in cores:
-            near = difflib.get_close_matches(axis, dims, n=1, cutoff=0.4)
-            known = f"They have {', '.join(map(repr, dims))}." if dims else "Name axes with dims=, or give a number."
-            hint = f"Did you mean {near[0]!r}?" if near else known
-            raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
-        if isinstance(axis, int) and axis >= most:
-            raise ArgumentError(f"unit={axis} is no axis of any observation. They have {most} at most, from 0 on.")
-        _refuse_two_meanings(axis, observations)
-    if stated.unit and all(people_axes(observed, stated) is None for observed in observations):
-        raise ArgumentError(
-            f"{stated.unit_text} names axes that no observation has together, so nobody is such an entry. Name axes "
-            "of one observation, such as "
-            + " or ".join(f"unit={as_code(observed.axes)}" for observed in observations if observed.axes)
-            + "."
-        )
-
-
-def _refuse_two_meanings(axis: str | int, observations: Sequence[Observation]) -> None:
-    """A number of an axis that has one dim here and another there."""
-    if isinstance(axis, str):
-        return
-    dims = {
-        name: observed.name
-        for observed in observations
-        for name in observed.axes[axis : axis + 1]
-        if isinstance(name, str)
-    }
-    if len(dims) > 1:
-        (one, first), (other, second) = list(dims.items())[:2]
-        raise ArgumentError(
-            f"unit={axis} is the dim {one!r} of {first!r} and {other!r} of {second!r}. Name the dim of the people."
-        )
-
-
-def _lacking(
-    observed: Observation, together: Sequence[Observation], stated: Stated, works: Callable[[Stated], bool]
-) -> ArgumentError:
-    having = [other.name for other in together if people_axes(other, stated) is not None]
-    lacking = [other.name for other in together if other.name not in having]
-    what = "a dim" if all(isinstance(axis, str) for axis in stated.unit) else "an axis"
-    ways = f"Give {observed.name!r} the dim"
-    apart = replace(stated, disjoint=(*(stated.disjoint or ()), tuple(having), tuple(lacking)))
-    if stated.disjoint is None and works(apart):
-        ways += f", or say with disjoint={as_code([having, lacking])} that other people feed {_listed(lacking)}"
-    return ArgumentError(
-        f"{stated.unit_text} is {what} of {_listed(having)} but not of {observed.name!r}, so it is unknown what a "
-        f"person can change in {observed.name!r}. {ways}."
-    )
 
 
 def _refuse_many(
@@ -302,8 +237,3 @@ def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int
                 count *= observed.lengths[axis]
             numbers.add(count)
     return numbers.pop() if len(numbers) == 1 else None
-
-
-def _axis(observed: Observation, axis: int) -> str:
-    name = observed.axes[axis]
-    return f"the dim {name!r}" if isinstance(name, str) else f"axis {name}"

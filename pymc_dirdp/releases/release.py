@@ -22,13 +22,14 @@ from pymc_dirdp.errors import (
 )
 from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.reading import check_people, read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.description import cell_dims, described, dim_name, exact_steps, labels
+from pymc_dirdp.releases.description import cell_dims, described, exact_steps, labels
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.releases.plan import Planning, plan
 from pymc_dirdp.releases.planned import Plan
