@@ -56,6 +56,7 @@ def _refuse_two_meanings(axis: str | int, observations: Sequence[Observation]) -
 def lacking(
     observed: Observation, together: Sequence[Observation], stated: Stated, works: Callable[[Stated], bool]
 ) -> ArgumentError:
+    """The error for an observed variable without the unit that others have. It offers groups that were tried."""
     having = [other.name for other in together if people_axes(other, stated) is not None]
     without = [other.name for other in together if other.name not in having]
     what = "a dim" if all(isinstance(axis, str) for axis in stated.unit) else "an axis"
@@ -86,3 +87,7 @@ def refuse_steps(observed: Observation, together: Sequence[Observation], stated:
 def _axis(observed: Observation, axis: int) -> str:
     name = observed.axes[axis]
     return f"the dim {name!r}" if isinstance(name, str) else f"axis {name}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(map(repr, names))

@@ -63,6 +63,10 @@ def check_names(found: Sequence[Table]) -> None:
                     f"The name {name!r} of {table.name!r} is also that of an axis of {made[name]!r} in a release. "
                     "Rename it."
                 )
+        if table.family == "beta" and outcome_dim(table.name) in (table.dims or ()):
+            raise UnsupportedModelError(
+                f"The dim {outcome_dim(table.name)!r} of {table.name!r} is that of success and failure. Rename it."
+            )
         for likelihood in table.likelihoods:
             if not is_one_line(likelihood.name):
                 raise UnsupportedModelError(
@@ -86,8 +90,6 @@ def _made_dims(found: Sequence[Table]) -> dict[str, str]:
         n_axes = len(table.shape) - (table.family == "beta")
         dims: tuple[str | None, ...] = table.dims or (None,) * n_axes
         made |= {dim_name(table.name, axis, None): table.name for axis, dim in enumerate(dims) if dim is None}
-        if table.family == "beta":
-            made[outcome_dim(table.name)] = table.name
     return made
 
 

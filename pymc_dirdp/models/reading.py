@@ -222,10 +222,6 @@ def _refuse_many(
         )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(map(repr, names))
-
-
 def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int | None:
     """The number of people where all observed variables agree on it."""
     numbers = set()
