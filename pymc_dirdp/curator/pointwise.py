@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from pymc_dirdp.models.likelihoods import Kind, Likelihood, stored_observations
+from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.models.observations import evaluated_input, followed, records_by_cell, rows_of, whole_numbers
 from pymc_dirdp.models.tables import Table
-from pymc_dirdp.releases.description import dim_name
 
 __all__ = ["Observed", "observed"]
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.curator.laws import Law, variable
 from pymc_dirdp.curator.pointwise import Observed
-from pymc_dirdp.releases.description import dim_name, labels
+from pymc_dirdp.models.names import dim_name
+from pymc_dirdp.releases.description import labels
 from pymc_dirdp.releases.deterministics import evaluated
 
 __all__ = ["posterior_groups"]

@@ -1,7 +1,7 @@
 """Names that a release can hold: it is a tree of paths, with dims of its own, and goes to files and terminals."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,12 @@ import xarray as xr
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.tables import Table
 
-__all__ = ["check_names", "is_one_line", "is_path_name"]
+__all__ = ["check_names", "dim_name", "is_one_line", "is_path_name", "is_variable_name", "outcome_dim"]
 
 # Dims that a release uses itself, beside those that PyMC refuses.
 _TAKEN = ("table",)
+# Names of the coordinates of draws, which a variable of the same name would take the place of.
+_DRAWS = ("chain", "draw")
 
 
 def is_one_line(text: str) -> bool:
@@ -30,13 +32,40 @@ def is_path_name(text: str) -> bool:
     return text not in ("", ".", "..") and not {"/", "\\"} & set(text) and is_one_line(text)
 
 
-def check_names(found: Iterable[Table]) -> None:
+def is_variable_name(text: str) -> bool:
+    """Whether a text can name a variable among the draws."""
+    return is_path_name(text) and text not in _DRAWS
+
+
+def dim_name(name: str, axis: int, dim: str | None) -> str:
+    """The dim of an axis; ArviZ's own name for one without."""
+    return f"{name}_dim_{axis}" if dim is None else dim
+
+
+def outcome_dim(name: str) -> str:
+    """The dim of success and failure in the table of a Beta variable."""
+    return f"{name}_outcome"
+
+
+def check_names(found: Sequence[Table]) -> None:
     """Refuse names that no release can hold, before anything is planned, spent or drawn."""
+    made = _made_dims(found)
     for table in found:
-        if not is_path_name(table.name):
+        if not is_variable_name(table.name):
             raise UnsupportedModelError(
-                f"A release keeps each table under its name, and {table.name!r} is no name of a group. Rename the "
-                "variable: without '/', '\\' and control characters, such as line breaks."
+                f"A release keeps each table under its name, and {table.name!r} is no name of a group or that of the "
+                f"draws. Rename the variable: not {' or '.join(_DRAWS)}, and without '/', '\\' and control "
+                "characters, such as line breaks."
+            )
+        for name in (table.name, *(table.dims or ())):
+            if name in made:
+                raise UnsupportedModelError(
+                    f"The name {name!r} of {table.name!r} is also that of an axis of {made[name]!r} in a release. "
+                    "Rename it."
+                )
+        if table.family == "beta" and outcome_dim(table.name) in (table.dims or ()):
+            raise UnsupportedModelError(
+                f"The dim {outcome_dim(table.name)!r} of {table.name!r} is that of success and failure. Rename it."
             )
         for likelihood in table.likelihoods:
             if not is_one_line(likelihood.name):
@@ -54,6 +83,16 @@ def check_names(found: Iterable[Table]) -> None:
                 _check_labels(dim, labels, table.name)
 
 
+def _made_dims(found: Sequence[Table]) -> dict[str, str]:
+    """The names that a release gives to axes that have none in the model, and whose axes they are."""
+    made: dict[str, str] = {}
+    for table in found:
+        n_axes = len(table.shape) - (table.family == "beta")
+        dims: tuple[str | None, ...] = table.dims or (None,) * n_axes
+        made |= {dim_name(table.name, axis, None): table.name for axis, dim in enumerate(dims) if dim is None}
+    return made
+
+
 def _check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
     where = f"The labels of the dim {dim!r} of {name!r}"
     given = list(labels)
@@ -63,6 +102,8 @@ def _check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
         )
     if not all(is_one_line(label) for label in given if isinstance(label, str)):
         raise UnsupportedModelError(f"{where} hold control characters, such as line breaks. Leave those out.")
+    if any(label != label for label in given):
+        raise UnsupportedModelError(f"{where} are not all equal to themselves, such as nan. Use text or numbers.")
     # Only of texts can a file hold an array of Python objects; xarray writes None as the empty one.
     stored = xr.Dataset(coords={dim: given}).variables[dim].dtype
     if stored.kind == "O" and not all(isinstance(label, str | None) for label in given):

@@ -89,25 +89,28 @@ class Observation:
             return 1
         return int(self.trials.flat[0]) if self.trials.size == 1 else None
 
+    def trials_are_given_along(self, axes: tuple[int, ...]) -> bool:
+        """Whether the model gives a number of trials for each entry of one of these batch axes."""
+        return self.trials is not None and any(self.trials.shape[axis] > 1 for axis in axes)
+
     def trials_differ_along(self, axes: tuple[int, ...]) -> bool:
         """Whether the number of trials differs along these batch axes."""
         if self.trials is None or not self.trials.size or not axes:
             return False
         return bool(np.any(self.trials.max(axis=axes) != self.trials.min(axis=axes)))
 
-    @property
-    def chain_axis(self) -> int | None:
-        """The axis along which a parent is the observations themselves some steps on, as in a Markov chain."""
-        return self._shifted(2)
+    def step_axis(self, other: "Observation", *, surely: bool = False) -> int | None:
+        """The axis along which a parent is what is observed in `other` some steps on, as in a Markov chain.
 
-    @property
-    def long_chain_axis(self) -> int | None:
-        """The same where so many numbers agree that it can hardly be chance."""
-        return self._shifted(_NO_CHANCE)
-
-    def _shifted(self, least: int) -> int | None:
-        axes = (shift_axis(array, self.stored, least=least) for _, array in self.parents)
+        `surely` asks for so many numbers that agree that it can hardly be chance.
+        """
+        axes = (shift_axis(array, other.stored, least=_NO_CHANCE if surely else 2) for _, array in self.parents)
         return next((axis for axis in axes if axis is not None), None)
+
+    @property
+    def records_of_a_step(self) -> int:
+        """In how many records of its table an entry of a chain is: its own, and one for each parent that it becomes."""
+        return 1 + sum(shift_axis(array, self.stored) is not None for _, array in self.parents)
 
     def most_in_a_block(self, people: tuple[int, ...]) -> int:
         """How many records an entry of the axes `people` holds at most in cells that no kept axis separates."""

@@ -1,18 +1,23 @@
 """Which numbers of a model may be public? A number of trials that comes from the data is data."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
+from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Sum
 from pytensor.tensor.type import TensorType
 
 from pymc_dirdp.checks import one_of
+from pymc_dirdp.errors import DataError
 from pymc_dirdp.models.graph import evaluate, origin, parameters, values_read
 from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation
+from pymc_dirdp.models.observations import read_counts, records_by_cell, whole_numbers
 from pymc_dirdp.models.shared_data import same_data, same_numbers
 from pymc_dirdp.models.stated import Stated, as_code
 from pymc_dirdp.privacy.adjacency import Adjacency
@@ -36,8 +41,10 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
         one_of(counted, **{"observed variable with a number of trials in public_n": name})
     if not relation.records_are_public:
         _refuse_rows_of_records(observations, stated)
+        _refuse_private_lengths(observations, model, stated)
     # Under add-remove, and where people hold privately many records, no number of trials is used but that of a unit.
-    used = stated.max_records_per_person is None and (relation.records_are_public or bool(stated.unit))
+    public = relation.records_are_public
+    used = stated.max_records_per_person is None and (public or bool(stated.unit))
     for observed in observations if used else ():
         source = _source(observed, observations, model, stated)
         if source is not None:
@@ -45,11 +52,11 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
                 observed.name,
                 f"has a number of trials that is, or depends on, what is observed in {source!r}, so it is no public "
                 "number",
-                f"Add public_n={as_code([observed.name])} if anybody may know it, or "
+                (f"Add public_n={as_code([observed.name])} if anybody may know it, or a" if public else "A")
                 + (
-                    "max_records_per_person=m, and n_records= for planning: then it is private."
+                    "dd max_records_per_person=m, and n_records= for planning: then it is private."
                     if stated.unit
-                    else "use adjacency='add-remove', where the numbers of records are private."
+                    else "sk for adjacency='add-remove', where the numbers of records are private."
                 ),
             )
 
@@ -81,7 +88,7 @@ def _source(
             return other.name
     for other in observations:
         # Its own observations may agree with `n` for good reason: all trials of a Binomial may succeed.
-        if other is not observed and any(_holds(other, array) for array in graph):
+        if other is not observed and any(_holds(other, array, model) for array in graph):
             return other.name
     return None
 
@@ -105,16 +112,65 @@ def _is_own_total(trials: Variable, observed: Observation) -> bool:  # type: ign
     )
 
 
-def _holds(other: Observation, array: Variable) -> bool:  # type: ignore[type-arg]
-    """Whether the array is the observations of a variable, the failures that they leave, or its parents' codes."""
+def _holds(other: Observation, array: Variable, model: pm.Model) -> bool:  # type: ignore[type-arg]
+    """Whether the array is the observations of a variable or its parents' codes, or counts of some of its categories.
+
+    These are counts of one category or of all others, of the first few or of the last few, in each row of the table or
+    for each observation. Other sums are not known again.
+    """
     if not _is_array(array):
         return False
     if any(same_data(array, known) for known in (other.stored, *(codes for _, codes in other.parents))):
         return True
-    if other.kind.core or other.trials is None:
-        return False
-    successes = evaluate(other.stored)
-    return successes.shape == other.lengths and same_numbers(array, np.subtract(other.trials, successes))
+    return any(same_numbers(array, some) for counts in _counts(other, model) for some in _parts(counts))
+
+
+def _counts(other: Observation, model: pm.Model) -> Iterator[NDArray[np.int64]]:
+    """The counts of its table, and those of each observation if it counts several records; none of data in error."""
+    rv = model.named_vars[other.name]
+    try:
+        yield read_counts(other.table, model)
+        if other.kind.trials is not None:
+            values = whole_numbers(evaluate(other.stored), rv)
+            yield records_by_cell(values, rv, other.kind, other.lengths)
+    except DataError:
+        # It is raised again where the counts are read, after the charge.
+        return
+
+
+def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    total = counts.sum(axis=-1)
+    for k in range(counts.shape[-1]):
+        yield counts[..., k]
+        yield total - counts[..., k]
+        if k > 0:
+            yield counts[..., :k]
+            yield counts[..., k:]
+
+
+def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, stated: Stated) -> None:
+    """Under add-remove the number of observations is private: no prior and no shape of a release may be made of it."""
+    lengths: set[Variable[Any, Any]] = {observed.stored for observed in observations}
+    for observed in observations:
+        summed = {observed.axes[axis] for axis in observed.summed}
+        private = summed & set(stated.unit) if stated.unit else summed
+        lengths |= {model.dim_lengths[dim] for dim in private if isinstance(dim, str)}
+        # Rows that are chosen by codes may have the labels of the people all the same.
+        dims = set(observed.table.dims or ())
+        if observed.parents and (set(stated.unit) <= dims if stated.unit else private & dims):
+            raise refusal(
+                observed.table.name,
+                f"has a row for each entry of a dim along which {observed.name!r} has its records, so under add-remove "
+                "the shape of the release would show how many people take part",
+                'Use adjacency="replace-one", where the number of records is public.',
+            )
+    for name in dict.fromkeys(observed.table.name for observed in observations if not observed.integrated):
+        if any(node in lengths for node in ancestors(parameters(model.named_vars[name])[1])):
+            raise refusal(
+                name,
+                "has a prior that depends on the number of observations, which is private under add-remove",
+                "Write the prior as numbers.",
+            )
 
 
 def _is_array(variable: Variable) -> bool:  # type: ignore[type-arg]

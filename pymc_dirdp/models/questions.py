@@ -9,7 +9,7 @@ from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.shared_data import same_data
 from pymc_dirdp.models.stated import Stated, as_code
 
-__all__ = ["question"]
+__all__ = ["held_by_one", "question"]
 
 # A bound to start from where the model's own number is private.
 _BOUND = 10
@@ -59,24 +59,31 @@ def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iter
     for one, other in combinations(together, 2):
         link = _link(one, other)
         if link is not None:
-            axes = [axis for axis in one.axes if axis in other.axes]
-            yield (
-                f"{link}, so what one person can change is in both.",
-                [
-                    *((replace(stated, unit=(axis,)), _people(axis, "one record in each")) for axis in axes[:1]),
-                    (replace(stated, contribution=1), "a person holds one record of each table at most"),
-                    (replace(stated, contribution=2), "a person holds 2 records of each table at most, anywhere"),
-                ],
-            )
+            yield f"{link}, so what one person can change is in both.", _answers_for_both(one, other, stated, public)
+
+
+def _answers_for_both(one: Observation, other: Observation, stated: Stated, public: bool) -> list[_Answer]:
+    steps = one.step_axis(other) if one.step_axis(other) is not None else other.step_axis(one)
+    axes = [axis for axis in one.axes if axis in other.axes and (steps is None or one.axes.index(axis) != steps)]
+    answers: list[_Answer] = [
+        *((replace(stated, unit=(axis,)), _people(axis, "one record in each")) for axis in axes[:1]),
+        (_holding(stated, 1), "a person holds one record of each table at most"),
+        (_holding(stated, 2), "a person holds 2 records of each table at most, anywhere"),
+    ]
+    if steps is not None:
+        bound = max(2, one.lengths[steps]) if public else _BOUND
+        answers.insert(-2, (_holding(stated, bound), "a person holds a whole sequence (or put your bound)"))
+    return answers
 
 
 def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, list[_Answer]] | None:
     name = repr(observed.name)
     several = observed.most_trials > 1
-    first = (*observed.summed, *observed.kept)[:1]
-    if (chain := observed.chain_axis) is not None:
+    first = _first(observed)
+    if (chain := observed.step_axis(observed)) is not None:
         people = [axis for axis in range(len(observed.axes)) if axis != chain]
         bound = observed.lengths[chain] if public else _BOUND
+        step = observed.records_of_a_step
         return (
             f"{name} takes its rows of {observed.table.name!r} from itself some steps earlier or later, so a person "
             "may stand behind a whole sequence of records.",
@@ -85,8 +92,8 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
                     (_unit(stated, observed, (axis,)), _people(observed.axes[axis], "a sequence"))
                     for axis in people[:1]
                 ),
-                (replace(stated, contribution=max(2, bound)), "a person holds a whole sequence (or put your bound)"),
-                (replace(stated, contribution=2), "each entry of a sequence is another person's: it is in two records"),
+                (_holding(stated, max(step, bound)), "a person holds a whole sequence (or put your bound)"),
+                (_holding(stated, step), f"each entry of a sequence is another person's: it is in {step} records"),
             ],
         )
     if several and observed.parents:
@@ -112,12 +119,12 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
             "behind several of them.",
             [
                 (_unit(stated, observed, first), _people(observed.axes[first[0]], each)),
-                (replace(stated, contribution=_held(observed, first, public)), _anywhere(observed, first, public)),
+                (_holding(stated, held_by_one(observed, public)), _anywhere(observed, public)),
                 (
                     _unit(stated, observed, tuple(range(len(observed.axes)))),
                     "every observation is another person",
                 ),
-                *([(replace(stated, contribution=1), "every record is another person")] * several),
+                *([(_holding(stated, 1), "every record is another person")] * several),
             ],
         )
     if observed.summed and several:
@@ -130,12 +137,12 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
 
 
 def _trial_answers(observed: Observation, first: tuple[int, ...], stated: Stated, public: bool) -> list[_Answer]:
-    held = _held(observed, first, public)
+    held = held_by_one(observed, public)
     return [
         *((_unit(stated, observed, (axis,)), _people(observed.axes[axis], "all its trials")) for axis in first),
-        (replace(stated, contribution=held), _anywhere(observed, first, public)),
-        (replace(stated, contribution=1), "every trial is another person"),
-        *([] if first else [(replace(stated, contribution=2), "a person holds 2 trials at most")]),
+        (_holding(stated, held), _anywhere(observed, public)),
+        (_holding(stated, 1), "every trial is another person"),
+        *([] if first else [(_holding(stated, 2), "a person holds 2 trials at most")]),
     ]
 
 
@@ -146,14 +153,26 @@ def _link(one: Observation, other: Observation) -> str | None:
             if same_data(codes, parent.stored):
                 called = "" if name == parent.name else f" ({name})"
                 return f"{child.name!r} takes its rows from what is observed in {parent.name!r}{called}"
+        if child.step_axis(parent) is not None:
+            return f"{child.name!r} takes its rows from what is observed in {parent.name!r} some steps earlier or later"
     for name, codes in one.parents:
         if any(same_data(codes, others) for _, others in other.parents):
             return f"{one.name!r} and {other.name!r} take their rows from the same parent ({name})"
     return None
 
 
+def _first(observed: Observation) -> tuple[int, ...]:
+    """The axis that is offered as that of the people; none where there is no axis."""
+    return (*observed.summed, *observed.kept)[:1]
+
+
 def _unit(stated: Stated, observed: Observation, axes: tuple[int, ...]) -> Stated:
     return replace(stated, unit=tuple(observed.axes[axis] for axis in axes))
+
+
+def _holding(stated: Stated, records: int) -> Stated:
+    """A bound on the records of each table, which stands in the place of a unit."""
+    return replace(stated, unit=(), max_records_per_person=None, contribution=records)
 
 
 def _completed(said: Stated, together: Sequence[Observation], works: Callable[[Stated], bool]) -> Stated | None:
@@ -181,19 +200,23 @@ def _written(said: Stated) -> str:
     return ", ".join(parts)
 
 
-def _held(observed: Observation, people: tuple[int, ...], public: bool) -> int:
-    """How many records an entry of an axis holds, as far as that is public; otherwise a bound to start from."""
+def held_by_one(observed: Observation, public: bool) -> int:
+    """How many records a person holds who is an entry of the axis that is offered, as far as that is public.
+
+    A bound to start from where it is not.
+    """
+    people = _first(observed)
     trials = observed.one_number_of_trials
     others = [axis for axis in range(len(observed.axes)) if axis not in people]
     # The lengths of rows are those of the prior, so they are public in any case.
     known = public or (observed.trials is None and set(others) <= set(observed.kept))
     if trials is None or not known:
         return _BOUND
-    return max(2, trials * math.prod(observed.lengths[axis] for axis in others))
+    return max(1, trials * math.prod(observed.lengths[axis] for axis in others))
 
 
-def _anywhere(observed: Observation, people: tuple[int, ...], public: bool) -> str:
-    return f"a person holds {_held(observed, people, public)} records at most, anywhere (or put your bound)"
+def _anywhere(observed: Observation, public: bool) -> str:
+    return f"a person holds {held_by_one(observed, public)} records at most, anywhere (or put your bound)"
 
 
 def _trials(observed: Observation, public: bool) -> str:

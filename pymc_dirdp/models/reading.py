@@ -1,22 +1,22 @@
 """Whose records does a model hold? The answer of a plan: for each table what one person adds, and in words."""
 
-import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pymc as pm
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
+from pymc_dirdp.models.axes import lacking, refuse_steps, refuse_unknown_axes
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
 from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation, observation
 from pymc_dirdp.models.protected import neighbours, protected, unit_label
 from pymc_dirdp.models.public import check_public
-from pymc_dirdp.models.questions import question
-from pymc_dirdp.models.stated import Stated, as_code
+from pymc_dirdp.models.questions import held_by_one, question
+from pymc_dirdp.models.stated import Stated, as_code, check_stated
 from pymc_dirdp.models.tables import Table
-from pymc_dirdp.models.unit import added, contribution_of, largest, people_axes
+from pymc_dirdp.models.unit import contribution_to, largest, people_axes
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
@@ -96,9 +96,21 @@ def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adja
     Theory, sections 6 and 7.
     """
     # Before the data are looked at, so that a name that is misspelt is found first.
+    check_stated(stated)
     groups, anybody = groups_of_people(found, stated.disjoint)
+
+    def works(said: Stated) -> bool:
+        # An answer that leaves something else open is none; asking again would not end.
+        if not ask:
+            return False
+        try:
+            read(found, model, said, relation, ask=False)
+        except (UnsupportedModelError, ArgumentError):
+            return False
+        return True
+
     observations = [observation(table, likelihood, model) for table in found for likelihood in table.likelihoods]
-    _refuse_unknown_axes(observations, stated)
+    refuse_unknown_axes(observations, stated)
     refuse_shared_data(groups, observations)
     check_public(observations, model, stated, relation)
     parts: dict[str, list[Contribution]] = {table.name: [] for table in found}
@@ -106,10 +118,10 @@ def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adja
     others = False
     for group in groups:
         together = [observed for observed in observations if observed.name in group | anybody]
-        of_group = _of_group(together, stated, relation)
+        of_group = _of_group(together, stated, relation, works)
         if of_group is None:
             of_group = dict.fromkeys((observed.table.name for observed in together), Contribution())
-            _refuse_open(together, found, model, stated, relation, ask)
+            _refuse_open(together, stated, relation, works)
             others = bool(stated.unit)
         for name, contribution in of_group.items():
             parts[name].append(contribution)
@@ -153,95 +165,65 @@ def check_people(found: Sequence[Table], model: pm.Model, stated: Stated) -> Non
 
 
 def _of_group(
-    together: Sequence[Observation], stated: Stated, relation: Adjacency
+    together: Sequence[Observation], stated: Stated, relation: Adjacency, works: Callable[[Stated], bool]
 ) -> Mapping[str, Contribution] | None:
     """What a person of this group adds to each table, as far as it was said; None where nothing was."""
     tables = {observed.table.name: observed.table for observed in together}
     if stated.contribution is not None:
-        for name in tables:
-            _refuse_many(name, [o.name for o in together if o.table.name == name], stated.contribution)
+        _refuse_many(together, stated.contribution, stated, relation, works)
         return dict.fromkeys(tables, Contribution(stated.contribution))
     having = [observed for observed in together if stated.unit and people_axes(observed, stated) is not None]
     if not having:
         # Nothing was said, or other people feed this group, who are no entries of the unit.
-        for name in tables:
-            _refuse_many(name, [o.name for o in together if o.table.name == name], 1)
+        _refuse_many(together, 1, stated, relation, works)
         return None
     for observed in together:
         if observed not in having:
-            raise _lacking(observed, having, stated)
-        if (axis := observed.long_chain_axis) is not None and axis in (people_axes(observed, stated) or ()):
-            raise refusal(
-                observed.name,
-                f"is a sequence along {_axis(observed, axis)}, which {stated.unit_text} names: each of its entries is "
-                "in several records",
-                "Name another axis, or say with contribution= how many records a person holds at most.",
-            )
+            raise lacking(observed, together, stated, works)
+        refuse_steps(observed, together, stated)
     return {
-        name: added(
-            [contribution_of(observed, stated, relation) for observed in together if observed.table.name == name],
-            table.shape,
-        )
+        name: contribution_to(table, [one for one in together if one.table.name == name], stated, relation)
         for name, table in tables.items()
     }
 
 
 def _refuse_open(
-    together: Sequence[Observation],
-    found: Sequence[Table],
-    model: pm.Model,
-    stated: Stated,
-    relation: Adjacency,
-    ask: bool,
+    together: Sequence[Observation], stated: Stated, relation: Adjacency, works: Callable[[Stated], bool]
 ) -> None:
-    def works(said: Stated) -> bool:
-        # An answer that leaves something else open is none; asking again would not end.
-        if not ask:
-            return False
-        try:
-            read(found, model, said, relation, ask=False)
-        except (UnsupportedModelError, ArgumentError):
-            return False
-        return True
-
-    asked = question(together, stated, relation.records_are_public and stated.max_records_per_person is None, works)
+    public = relation.records_are_public and stated.max_records_per_person is None
+    asked = question(together, stated, public, works)
     if asked is not None:
         raise UnsupportedModelError(asked)
 
 
-def _refuse_unknown_axes(observations: Sequence[Observation], stated: Stated) -> None:
-    """A unit that no observed variable has is a slip."""
-    dims = sorted({axis for observed in observations for axis in observed.axes if isinstance(axis, str)})
-    most = max((len(observed.axes) for observed in observations), default=0)
-    cores = {dim for observed in observations for dim in observed.core}
-    for axis in stated.unit:
-        if isinstance(axis, str) and axis not in dims and axis not in cores:
-            near = difflib.get_close_matches(axis, dims, n=1, cutoff=0.4)
-            known = f"They have {', '.join(map(repr, dims))}." if dims else "Name axes with dims=, or give a number."
-            hint = f"Did you mean {near[0]!r}?" if near else known
-            raise ArgumentError(f"unit={axis!r} is no dim of any observation. {hint}")
-        if isinstance(axis, int) and axis >= most:
-            raise ArgumentError(f"unit={axis} is no axis of any observation. They have {most} at most, from 0 on.")
-
-
-def _lacking(observed: Observation, having: Sequence[Observation], stated: Stated) -> ArgumentError:
-    names = list(dict.fromkeys(other.name for other in having))
-    what = "a dim" if all(isinstance(axis, str) for axis in stated.unit) else "an axis"
-    listed = " and ".join(map(repr, names))
-    return ArgumentError(
-        f"{stated.unit_text} is {what} of {listed} but not of {observed.name!r}, so it is unknown what a person can "
-        f"change in {observed.name!r}. Give {observed.name!r} the dim, or say with "
-        f"disjoint={as_code([names, [observed.name]])} that other people feed it."
-    )
-
-
-def _refuse_many(name: str, likelihoods: list[str], contribution: int) -> None:
-    if len(likelihoods) > contribution:
+def _refuse_many(
+    together: Sequence[Observation],
+    contribution: int,
+    stated: Stated,
+    relation: Adjacency,
+    works: Callable[[Stated], bool],
+) -> None:
+    """A table with more likelihoods than a person holds records."""
+    for name in dict.fromkeys(observed.table.name for observed in together):
+        sharing = [observed for observed in together if observed.table.name == name]
+        if len(sharing) <= contribution:
+            continue
+        names = [observed.name for observed in sharing]
+        ways = ["Give each its own parameter", "observe the summed counts once"]
+        apart = replace(stated, disjoint=(*(stated.disjoint or ()), *((one,) for one in names)))
+        if stated.disjoint is None and works(apart):
+            groups = as_code([[one] for one in names])
+            ways.append(f"say with disjoint={groups} that different people feed them")
+        axes = [axis for axis in sharing[0].axes if all(axis in observed.axes for observed in sharing)][:1]
+        if axes and works(replace(stated, unit=tuple(axes), contribution=None)):
+            ways.append(f"say with unit={as_code(axes[0])} that its entries are the people")
+        public = relation.records_are_public and stated.max_records_per_person is None
+        held = sum(held_by_one(observed, public) for observed in sharing)
         raise refusal(
             name,
-            f"is used twice: {likelihoods[0]!r} and {likelihoods[1]!r} may hold the same records",
-            "Give each its own parameter, observe the summed counts once, say with disjoint=[[...], [...]] that "
-            f"different people feed them, or with contribution={len(likelihoods)} that one person feeds them all.",
+            f"is used twice: {names[0]!r} and {names[1]!r} may hold the same records",
+            f"{', '.join(ways)}, or with contribution={max(held, len(names))} (or your bound) that one person holds so "
+            "many records in it.",
         )
 
 
@@ -256,8 +238,3 @@ def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int
                 count *= observed.lengths[axis]
             numbers.add(count)
     return numbers.pop() if len(numbers) == 1 else None
-
-
-def _axis(observed: Observation, axis: int) -> str:
-    name = observed.axes[axis]
-    return f"the dim {name!r}" if isinstance(name, str) else f"axis {name}"

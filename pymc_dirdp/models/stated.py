@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["Stated", "Unit", "as_code", "stated"]
+__all__ = ["Stated", "Unit", "as_code", "check_stated", "stated"]
 
 Unit = str | int | tuple[str | int, ...]
 
@@ -69,16 +69,21 @@ def stated(
     if max_records_per_person is not None:
         max_records_per_person = integer(1, max_records_per_person=max_records_per_person)
     said = Stated(axes, contribution, _names(public_n), max_records_per_person, _groups(disjoint))
-    if axes and contribution is not None:
+    check_stated(said)
+    return said
+
+
+def check_stated(said: Stated) -> None:
+    """Refuse what contradicts itself."""
+    if said.unit and said.contribution is not None:
         raise ArgumentError(
-            f"{said.unit_text} and contribution={contribution} both say what one person can change. Leave one out."
+            f"{said.unit_text} and contribution={said.contribution} both say what one person can change. Leave one out."
         )
-    if max_records_per_person is not None and not axes:
+    if said.max_records_per_person is not None and not said.unit:
         raise ArgumentError(
             "max_records_per_person counts the records of the entries of unit=. Say unit= too, or contribution= in "
             "its place if a person's records may lie anywhere."
         )
-    return said
 
 
 def _axes(unit: Unit | None) -> tuple[str | int, ...]:

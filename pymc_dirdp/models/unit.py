@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.stated import Stated, as_code
+from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
-__all__ = ["added", "contribution_of", "largest", "people_axes"]
+__all__ = ["added", "contribution_of", "contribution_to", "largest", "people_axes"]
 
 
 def people_axes(observed: Observation, stated: Stated) -> tuple[int, ...] | None:
@@ -75,14 +76,18 @@ def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) 
 
 
 def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: Stated, relation: Adjacency) -> None:
+    if not relation.records_are_public:
+        # Also if they are equal: that they are is data, because another person may hold another number.
+        if observed.trials_are_given_along(people):
+            raise UnsupportedModelError(
+                f"{stated.unit_text} under adjacency='add-remove' keeps private who takes part, but 'n' of "
+                f"{observed.name!r} has a number for each of them. Write one number if all that could take part hold "
+                "as many, or add max_records_per_person=m (then the number of records is private: pass n_records= for "
+                "planning)."
+            )
+        return
     if not observed.trials_differ_along(people):
         return
-    if not relation.records_are_public:
-        raise UnsupportedModelError(
-            f"{stated.unit_text} under adjacency='add-remove' keeps private who takes part, but 'n' of "
-            f"{observed.name!r} differs between them. Add max_records_per_person=m (then the number of records is "
-            "private: pass n_records= for planning)."
-        )
     if observed.name not in stated.public_n:
         raise UnsupportedModelError(
             f"{stated.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' of "
@@ -90,6 +95,29 @@ def _refuse_private_trials(observed: Observation, people: tuple[int, ...], state
             f"public_n={as_code([observed.name])} if anybody may know it, or max_records_per_person=m (then the number "
             "of records is private: pass n_records= for planning)."
         )
+
+
+def contribution_to(
+    table: Table, observations: Sequence[Observation], stated: Stated, relation: Adjacency
+) -> Contribution:
+    """What one person adds to a table in all these observed variables together."""
+    parts = [contribution_of(observed, stated, relation).fitted(table.shape) for observed in observations]
+    # Where rows of a person's own follow one of the unit's axes here and another there, they are not the same rows.
+    followed = zip(*(_people_of_rows(observed, stated) for observed in observations), strict=True)
+    differ = [len(set(axes)) > 1 for axes in followed]
+    return added([_without_own(part, differ) for part in parts], table.shape)
+
+
+def _people_of_rows(observed: Observation, stated: Stated) -> list[int | None]:
+    """For every row axis, which axis of the unit it follows; None if none."""
+    people = people_axes(observed, stated) or ()
+    return [people.index(axis) if axis in people else None for axis in observed.rows]
+
+
+def _without_own(part: Contribution, along: Sequence[bool]) -> Contribution:
+    """The same records, anywhere along these row axes if they had one entry of their own."""
+    axes = zip(part.axes, along, strict=True)
+    return Contribution(part.records, tuple("any" if kind == "own" and lost else kind for kind, lost in axes))
 
 
 def added(parts: Sequence[Contribution], shape: tuple[int, ...]) -> Contribution:

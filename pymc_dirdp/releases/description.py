@@ -9,6 +9,7 @@ import xarray as xr
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
+from pymc_dirdp.models.names import dim_name, outcome_dim
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
@@ -21,7 +22,7 @@ from pymc_dirdp.sampling.exact import grid_share
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL, effective_records
 from pymc_dirdp.utility.simulated import losses, predicted_data
 
-__all__ = ["cell_dims", "described", "dim_name", "exact_steps", "labels"]
+__all__ = ["cell_dims", "described", "exact_steps", "labels"]
 
 # Where the curves of a release are written down. Anybody can compute more points from r and alpha.
 _ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
@@ -37,11 +38,6 @@ def described(
     """The groups of a release that follow from its plan, by path."""
     groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler, random_seed) for part in chosen.parts}
     return groups | {"/privacy": _privacy(chosen, composition), "/utility": _utility(chosen, sampler)}
-
-
-def dim_name(name: str, axis: int, dim: str | None) -> str:
-    """The dim of an axis; ArviZ's own name for one without."""
-    return f"{name}_dim_{axis}" if dim is None else dim
 
 
 def labels(table: Table) -> dict[str, list[Any]]:
@@ -62,7 +58,7 @@ def cell_dims(table: Table) -> list[str]:
     dims = [dim_name(table.name, axis, dim) for axis, dim in enumerate(axes)]
     # A variable of the group may not have the name of a dim.
     dims = [f"{dim}_labels" if dim in _FACTS else dim for dim in dims]
-    return [*dims, f"{table.name}_outcome"] if table.family == "beta" else dims
+    return [*dims, outcome_dim(table.name)] if table.family == "beta" else dims
 
 
 def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed) -> xr.Dataset:

@@ -9,16 +9,24 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.subtensor import Subtensor
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.graph import compiled_plainly, evaluate, is_random, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import kind_of, probability_of, stored_observations
-from pymc_dirdp.models.names import is_path_name
+from pymc_dirdp.models.names import is_path_name, is_variable_name
 from pymc_dirdp.models.parents import indexing, stored_parent
 from pymc_dirdp.models.tables import Table
+from pymc_dirdp.releases.formulas import (
+    entries_taken,
+    is_a_list,
+    is_array,
+    is_number,
+    is_own_function,
+    made_of,
+    numbers_of,
+)
 
 __all__ = ["Derived", "LeftOut", "derived_quantities", "evaluated", "try_out"]
 
@@ -100,10 +108,15 @@ def derived_quantities(
     wanted = None if var_names is None else set(_checked_names(var_names, model, released))
     inputs = [model[name] for name in released if name in model.named_vars]
     data = _Data(model, tables)
+
+    def cells(deterministic: Variable[Any, Any]) -> int:
+        used = set(ancestors([deterministic], blockers=inputs))
+        return sum(table.prior.size for table in tables if table.name in model.named_vars and model[table.name] in used)
+
     kept, left_out = [], []
     for deterministic in model.deterministics:
         name = str(deterministic.name)
-        found = _problem(deterministic, inputs, data)
+        found = _problem(deterministic, inputs, data) or _no_name(deterministic, model)
         if wanted is not None and name not in wanted:
             left_out.append(LeftOut(name, "it is not in var_names", "Name it there"))
         elif found is not None and wanted is not None:
@@ -111,9 +124,9 @@ def derived_quantities(
         elif found is not None:
             left_out.append(found)
         elif wanted is not None:
-            _refuse_arrays_of_data(deterministic, inputs, data)
+            _refuse_arrays_of_data(deterministic, inputs, data, cells(deterministic))
             kept.append(name)
-        elif (unnamed := _has_to_be_named(deterministic, inputs, records_are_public)) is not None:
+        elif (unnamed := _has_to_be_named(deterministic, inputs, cells(deterministic), records_are_public)) is not None:
             left_out.append(unnamed)
         else:
             kept.append(name)
@@ -150,7 +163,7 @@ class _Data:
         self.sources = tuple(dict.fromkeys(sources))
         values = [model.rvs_to_values[observed] for observed in model.observed_RVs]
         # A single number, such as an axis or a power, is nobody's data.
-        self.nodes = {node for node in ancestors([*values, *self.sources]) if not _is_number(node)}
+        self.nodes = {node for node in ancestors([*values, *self.sources]) if not is_number(node)}
 
         self.counted_lengths = {
             length
@@ -171,27 +184,11 @@ def _batch_shape(observed: Variable[Any, Any], model: pm.Model) -> tuple[int, ..
     return shape[: len(shape) - kind_of(observed).core]
 
 
-def _above(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]]) -> list[Variable[Any, Any]]:
-    """What a Deterministic is made of, apart from the released variables themselves."""
-    released = set(inputs)
-    return [node for node in ancestors([deterministic], blockers=inputs) if node not in released]
-
-
-def _is_number(node: Variable[Any, Any]) -> bool:
-    return isinstance(node, Constant) and np.size(node.data) == 1
-
-
-def _is_array(node: Variable[Any, Any]) -> bool:
-    return isinstance(node, Constant) and np.size(node.data) > 1
-
-
 def _problem(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], data: _Data) -> LeftOut | None:
     """Why a Deterministic can never come along; decided by the graph alone."""
     name = str(deterministic.name)
-    above = _above(deterministic, inputs)
-    if not is_path_name(name):
-        return LeftOut(name, "its name holds a sign that not every file can hold", "Rename it")
-    if set(ancestors([deterministic], blockers=inputs)) == set(above):
+    above = made_of(deterministic, inputs)
+    if not set(inputs) & set(ancestors([deterministic], blockers=inputs)):
         return LeftOut(name, "it does not depend on a released variable", "Publish it apart from the release")
     for node in above:
         if is_random(node):
@@ -207,43 +204,50 @@ def _problem(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]]
     return None
 
 
+def _no_name(deterministic: Variable[Any, Any], model: pm.Model) -> LeftOut | None:
+    """Why a release cannot hold the name of a Deterministic or of one of its dims."""
+    name = str(deterministic.name)
+    if not is_variable_name(name):
+        return LeftOut(name, "its name is that of the draws, or holds a sign that not every file can hold", "Rename it")
+    for dim in model.named_vars_to_dims.get(name) or ():
+        if dim is not None and not is_path_name(dim):
+            return LeftOut(name, "the name of its dim holds a sign that not every file can hold", "Rename the dim")
+    return None
+
+
 def _has_to_be_named(
-    deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], records_are_public: bool
+    deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], cells: int, records_are_public: bool
 ) -> LeftOut | None:
     """Why a Deterministic comes along only if the user names it; decided by the graph and by public numbers."""
     name = str(deterministic.name)
     named = f"If that is public, name it in var_names=[{name!r}]"
-    above = _above(deterministic, inputs)
-    if any(map(_is_array, above)):
+    above = made_of(deterministic, inputs)
+    if any(map(is_array, above)):
         return LeftOut(name, "it holds an array, which could be data", named)
-    if not records_are_public and any(abs(number) > 1 for number in _numbers(above)):
-        return LeftOut(name, "it holds a number above 1, which could be the number of records", named)
+    if any(map(is_own_function, above)):
+        return LeftOut(name, "it calls a function of your own, which could hold data", named)
+    if is_a_list(above, cells):
+        return LeftOut(name, "it holds so many numbers or entries that they could be data", named)
+    if not records_are_public and any(number not in (-1, 0, 1) for number in numbers_of(above)):
+        reason = "it holds another number than 0 and 1, which could come from the number of records"
+        return LeftOut(name, reason, named)
     return None
 
 
-def _numbers(above: list[Variable[Any, Any]]) -> Iterator[float]:
-    """Numbers in the arithmetic of a Deterministic; not those that only say which entry is taken."""
-    used: set[Variable[Any, Any]] = set()
-    for node in above:
-        if node.owner is not None:
-            taken = node.owner.inputs[:1] if isinstance(node.owner.op, Subtensor) else node.owner.inputs
-            used.update(taken)
-    for node in used:
-        if _is_number(node) and np.asarray(node.data).dtype.kind in "iuf":  # type: ignore[attr-defined]
-            yield float(np.asarray(node.data).item())  # type: ignore[attr-defined]
-
-
-def _refuse_arrays_of_data(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], data: _Data) -> None:
+def _refuse_arrays_of_data(
+    deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], data: _Data, cells: int
+) -> None:
     """Refuse an array that the user calls public and that is data all the same.
 
     It is told by its values in any order, because a reshape or a transpose is another array, and by an axis as long as
     one along which records are counted, because an array with an entry for each record says something of each.
     """
     secrets = {_sorted(array) for array in data.arrays() if array.size > 1}
-    for node in _above(deterministic, inputs):
-        if not _is_array(node):
-            continue
-        values = np.asarray(node.data)  # type: ignore[attr-defined]
+    above = made_of(deterministic, inputs)
+    held = [np.asarray(node.data) for node in above if is_array(node)]  # type: ignore[attr-defined]
+    if is_a_list(above, cells):
+        held += [np.array(numbers_of(above)), np.array(entries_taken(above))]
+    for values in held:
         if (values.dtype.kind in "biuf" and _sorted(values) in secrets) or data.counted_lengths & set(values.shape):
             raise ArgumentError(
                 f"{deterministic.name!r} cannot come along: it holds an array that is data, or has an entry for each "
@@ -255,8 +259,13 @@ def _sorted(array: NDArray[Any]) -> bytes:
     return np.sort(array.astype(np.float64), axis=None).tobytes()
 
 
-def try_out(model: pm.Model, names: tuple[str, ...], tables: Iterable[Table]) -> None:
+def try_out(model: pm.Model, names: tuple[str, ...], tables: Iterable[Table]) -> dict[str, Array]:
     """Evaluate Deterministics at a public point, so that one that fails does so before anything is spent.
+
+    Returns
+    -------
+    values : dict of str to array
+        Those of one draw: of the tables, then of the Deterministics.
 
     Raises
     ------
@@ -268,14 +277,16 @@ def try_out(model: pm.Model, names: tuple[str, ...], tables: Iterable[Table]) ->
         table.name: np.full((1, *(table.shape[:-1] if table.family == "beta" else table.shape)), 1 / table.n_categories)
         for table in tables
     }
+    values = dict(middle)
     for name in names:
         try:
-            evaluated(model, (name,), middle)
+            values |= evaluated(model, (name,), middle)
         except Exception as error:
             raise ArgumentError(
                 f"The Deterministic {name!r} cannot be computed where all categories are as likely as one another "
                 f"({type(error).__name__}), so nothing was drawn. Mend it, or leave it out by var_names=[...]."
             ) from None
+    return values
 
 
 def evaluated(model: pm.Model, names: tuple[str, ...], draws: dict[str, Array]) -> dict[str, Array]:

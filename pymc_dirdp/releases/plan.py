@@ -152,7 +152,7 @@ def plan(
     )
     model = root_model(model)
     found = {table.name: table for table in tables(model)}
-    check_names(found.values())
+    check_names(tuple(found.values()))
     reading = read(tuple(found.values()), model, said, relation)
     if reading.sizes_are_public:
         if n_records is not None:
@@ -214,7 +214,9 @@ def plan(
         adjacency=relation.name,
         min_count=min_count,
         reading=reading,
-        assumptions=assumed([adds for _, adds in reading.contributions], len(groups), relation),
+        assumptions=assumed(
+            [adds for _, adds in reading.contributions], len(groups), relation, reading.stated.public_n
+        ),
         library_version=version("pymc-dirdp"),
     )
 

@@ -140,7 +140,9 @@ def made_again(plan: Plan) -> Plan:
         for part in plan.parts
     )
     used = {part.mechanism.min_count for part in parts if isinstance(part.mechanism, DirichletMechanism)}
-    needed = assumed([adds for _, adds in plan.reading.contributions], len(plan.groups), relation)
+    needed = assumed(
+        [adds for _, adds in plan.reading.contributions], len(plan.groups), relation, plan.reading.stated.public_n
+    )
     if used - {plan.min_count} or plan.assumptions != needed:
         raise ArgumentError(
             "The plan does not state what its mechanisms assume: min_count, or whose records lie where. Call plan() "

@@ -3,11 +3,10 @@
 import json
 import warnings
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import pymc as pm
 import xarray as xr
-from arviz_base import dict_to_dataset
 from numpy import float64, int64
 from numpy.typing import NDArray
 
@@ -28,10 +27,11 @@ from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.description import cell_dims, described, dim_name, exact_steps, labels
+from pymc_dirdp.releases.description import cell_dims, described, exact_steps
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.releases.plan import Planning, plan
 from pymc_dirdp.releases.planned import Plan, made_again
+from pymc_dirdp.releases.posterior import posterior_group, refuse_dims
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ def sample(
     released = tuple(part.table for part in chosen.parts)
     public = chosen.reading.sizes_are_public
     derived = derived_quantities(model, released, var_names, records_are_public=public)
-    try_out(model, derived.kept, released)
+    tried = try_out(model, derived.kept, released)
+    refuse_dims(tried, chosen, model)
     _warn(chosen, seeded=random_seed is not None, ledger=ledger)
     if ledger is not None:
         ledger.spend(
@@ -141,9 +142,9 @@ def sample(
         )
     counts = _read(chosen, model, sampler, charged=ledger is not None)
     drawn = _drawn(chosen, counts, frame, sampler, random_seed)
-    values, left_out = _with_derived(model, drawn, derived)
+    values, left_out = _with_derived(model, drawn, derived, tried)
     marks = _marks(chosen, left_out, seeded=random_seed is not None)
-    tree = xr.DataTree.from_dict({"/posterior": _posterior(values, chosen, model, marks), **frame})
+    tree = xr.DataTree.from_dict({"/posterior": posterior_group(values, chosen, model, marks), **frame})
     tree.attrs = marks
     return tree
 
@@ -195,15 +196,21 @@ def _drawn(
 
 
 def _with_derived(
-    model: pm.Model, drawn: dict[str, Array], derived: Derived
+    model: pm.Model, drawn: dict[str, Array], derived: Derived, tried: dict[str, Array]
 ) -> tuple[dict[str, Array], tuple[LeftOut, ...]]:
     """The draws and what follows from them. What cannot be computed at these very draws is left out, not an error."""
     values, left_out = dict(drawn), list(derived.left_out)
     for name in derived.kept:
         try:
-            values |= evaluated(model, (name,), drawn)
+            found = evaluated(model, (name,), drawn)
         except Exception as error:
             reason = f"it cannot be computed at this draw ({type(error).__name__})"
+            left_out.append(LeftOut(name, reason, "Compute it from the release"))
+            continue
+        if found[name].shape[1:] == tried[name].shape[1:]:
+            values |= found
+        else:
+            reason = "it has another shape at this draw than where all categories are as likely as one another"
             left_out.append(LeftOut(name, reason, "Compute it from the release"))
     return values, tuple(left_out)
 
@@ -294,24 +301,3 @@ def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict
     if seeded:
         marks["reproducible"] = "not private"
     return marks
-
-
-def _posterior(values: dict[str, Array], chosen: Plan, model: pm.Model, marks: dict[str, str]) -> xr.Dataset:
-    named = {name: model.named_vars_to_dims.get(name) for name in values}
-    coords: dict[str, list[Any]] = {}
-    for part in chosen.parts:
-        named[part.table.name] = part.table.dims
-        coords |= labels(part.table)
-    dims = {name: [dim_name(name, i, dim) for i, dim in enumerate(axes)] for name, axes in named.items() if axes}
-    with warnings.catch_warnings():
-        # A dim of the model may be called so; the draws are in `chain` and `draw`.
-        warnings.filterwarnings("ignore", message="Found dimension named 'sample'")
-        dataset = dict_to_dataset(
-            {name: value[None] for name, value in values.items()},
-            coords=coords,  # type: ignore[arg-type]  # any labels will do
-            dims=dims,  # type: ignore[arg-type]  # a dict of lists
-            sample_dims=["chain", "draw"],
-        )
-    # Attributes are text or numbers, so that a file gives back what was written.
-    dataset.attrs = {key: value for key, value in dataset.attrs.items() if isinstance(value, str | int | float)} | marks
-    return dataset

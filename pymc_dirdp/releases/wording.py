@@ -19,7 +19,7 @@ __all__ = ["Words", "assumed", "people_of", "words_of"]
 # Without the across-group loss, parallel composition needs it; the model can't show it.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
 _FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
-_FACTS = {"unit", "contribution", "max_records_per_person", "n_units", "others"}
+_FACTS = {"unit", "contribution", "public_n", "max_records_per_person", "n_units", "others"}
 
 
 @final
@@ -43,11 +43,14 @@ class Words:
     said: Stated
 
 
-def assumed(contributions: Collection[Contribution], n_groups: int, relation: Adjacency) -> tuple[str, ...]:
-    """What no model shows, under replace-one: where a replaced person's records lie."""
+def assumed(
+    contributions: Collection[Contribution], n_groups: int, relation: Adjacency, public_n: Collection[str]
+) -> tuple[str, ...]:
+    """What no model shows: what the user calls public and, under replace-one, where a person's records lie."""
     owns = any("own" in contribution.axes for contribution in contributions)
     fixed = {_FIXED_GROUPS: n_groups > 1, _FIXED_ROWS: owns}
-    return tuple(sentence for sentence, needed in fixed.items() if needed and relation.records_are_public)
+    named = [f"anybody may know the number of trials of {name!r}" for name in public_n]
+    return (*(sentence for sentence, needed in fixed.items() if needed and relation.records_are_public), *named)
 
 
 def people_of(reading: Reading) -> str:
@@ -57,6 +60,7 @@ def people_of(reading: Reading) -> str:
         {
             "unit": list(said.unit),
             "contribution": said.contribution,
+            "public_n": list(said.public_n),
             "max_records_per_person": said.max_records_per_person,
             "n_units": reading.n_units,
             "others": reading.others,
@@ -86,7 +90,7 @@ def words_of(release: Stored) -> Words:
         unit_label(said, others=others),
         protected(said, relation, shapes, adds, release.groups, n_units, others=others),
         neighbours(said, relation, shapes, adds, release.groups),
-        assumed(list(adds.values()), len(release.groups), relation),
+        assumed(list(adds.values()), len(release.groups), relation, said.public_n),
         said,
     )
 
@@ -97,7 +101,7 @@ def _understood(facts: Any) -> tuple[Stated, int | None, bool]:
     said = stated(
         unit=tuple(facts["unit"]) or None,
         contribution=facts["contribution"],
-        public_n=(),
+        public_n=tuple(facts["public_n"]),
         max_records_per_person=facts["max_records_per_person"],
         disjoint=None,
     )

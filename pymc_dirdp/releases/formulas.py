@@ -1,0 +1,91 @@
+"""What a formula over released variables is made of: operations, arrays and single numbers, all public or not."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from pytensor.compile.ops import FromFunctionOp
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import HasInnerGraph
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.subtensor import Subtensor
+
+__all__ = ["entries_taken", "is_a_list", "is_array", "is_number", "is_own_function", "made_of", "numbers_of"]
+
+# So few single numbers are a formula.
+_SHORT = 12
+
+
+def made_of(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]]) -> list[Variable[Any, Any]]:
+    """What a Deterministic is made of, apart from the released variables themselves.
+
+    Also what is inside of its operations, such as the step of a scan.
+    """
+    released = set(inputs)
+    outside = [node for node in ancestors([deterministic], blockers=inputs) if node not in released]
+    return [*outside, *_inside(outside)]
+
+
+def _inside(nodes: Iterable[Variable[Any, Any]]) -> list[Variable[Any, Any]]:
+    found: list[Variable[Any, Any]] = []
+    for op in {node.owner.op for node in nodes if node.owner is not None}:
+        for inner in (op, getattr(op, "core_op", None), getattr(op, "scalar_op", None)):
+            if isinstance(inner, HasInnerGraph):
+                graph = list(ancestors(inner.inner_outputs))
+                found += [*graph, *_inside(graph)]
+    return found
+
+
+def is_own_function(node: Variable[Any, Any]) -> bool:
+    """Whether an operation of the user's own makes this variable: what it holds cannot be seen."""
+    if node.owner is None:
+        return False
+    ops = (node.owner.op, getattr(node.owner.op, "core_op", None), getattr(node.owner.op, "scalar_op", None))
+    known = all(op is None or type(op).__module__.split(".")[0] in ("pytensor", "pymc") for op in ops)
+    return not known or any(isinstance(op, FromFunctionOp) for op in ops)
+
+
+def is_number(node: Variable[Any, Any]) -> bool:
+    """Whether a node is a single number that was written into the model."""
+    return isinstance(node, Constant) and np.size(node.data) == 1
+
+
+def is_array(node: Variable[Any, Any]) -> bool:
+    """Whether a node is an array of two numbers or more that was written into the model."""
+    return isinstance(node, Constant) and np.size(node.data) > 1
+
+
+def numbers_of(above: list[Variable[Any, Any]]) -> list[complex]:
+    """Numbers in the arithmetic of a Deterministic, as often as they are used; not those that say which is taken."""
+    return [
+        np.asarray(number.data).item()  # type: ignore[attr-defined]
+        for node in _applied(above)
+        if not isinstance(node.op, Subtensor)
+        for number in node.inputs
+        if is_number(number) and np.asarray(number.data).dtype.kind in "iufc"  # type: ignore[attr-defined]
+    ]
+
+
+def _applied(above: list[Variable[Any, Any]]) -> "list[Apply[Any]]":
+    return list(dict.fromkeys(node.owner for node in above if node.owner is not None))
+
+
+def entries_taken(above: list[Variable[Any, Any]]) -> list[int]:
+    """The numbers that say which entries are taken, one by one, of any variable."""
+    return [
+        int(np.asarray(number.data))  # type: ignore[attr-defined]
+        for node in _applied(above)
+        if isinstance(node.op, Subtensor)
+        for number in node.inputs[1:]
+        if is_number(number)
+    ]
+
+
+def is_a_list(above: list[Variable[Any, Any]], cells: int) -> bool:
+    """Whether single numbers or entries are so many that they could be an array that was written one by one.
+
+    A formula uses each of the `cells` of its tables a few times; a list of people is longer.
+    """
+    widest = max((len(node.inputs) for node in _applied(above)), default=0)
+    taken = sum(isinstance(node.op, Subtensor) for node in _applied(above))
+    return max(len(numbers_of(above)) + taken, widest) > max(_SHORT, 3 * cells)

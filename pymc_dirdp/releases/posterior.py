@@ -1,0 +1,64 @@
+"""The group `posterior` of a release: draws with the dims and labels of the model."""
+
+import warnings
+from typing import Any
+
+import pymc as pm
+import xarray as xr
+from arviz_base import dict_to_dataset
+from numpy import float64
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
+from pymc_dirdp.models.names import dim_name
+from pymc_dirdp.releases.description import labels
+from pymc_dirdp.releases.planned import Plan
+
+__all__ = ["posterior_group", "refuse_dims"]
+
+Array = NDArray[float64]
+
+
+def posterior_group(values: dict[str, Array], chosen: Plan, model: pm.Model, marks: dict[str, str]) -> xr.Dataset:
+    """Draws of tables and Deterministics, by name, in arrays of shape `(draws, ...)`, as `pm.sample` returns them."""
+    named = {name: model.named_vars_to_dims.get(name) for name in values}
+    coords: dict[str, list[Any]] = {}
+    for part in chosen.parts:
+        named[part.table.name] = part.table.dims
+        coords |= labels(part.table)
+    dims = {name: [dim_name(name, i, dim) for i, dim in enumerate(axes)] for name, axes in named.items() if axes}
+    with warnings.catch_warnings():
+        # A dim of the model may be called so; the draws are in `chain` and `draw`.
+        warnings.filterwarnings("ignore", message="Found dimension named 'sample'")
+        dataset = dict_to_dataset(
+            {name: value[None] for name, value in values.items()},
+            coords=coords,  # type: ignore[arg-type]  # any labels will do
+            dims=dims,  # type: ignore[arg-type]  # a dict of lists
+            sample_dims=["chain", "draw"],
+        )
+    # Attributes are text or numbers, so that a file gives back what was written.
+    dataset.attrs = {key: value for key, value in dataset.attrs.items() if isinstance(value, str | int | float)} | marks
+    return dataset
+
+
+def refuse_dims(tried: dict[str, Array], chosen: Plan, model: pm.Model) -> None:
+    """Put a public draw together as the release will be, so that dims that do not fit fail before anything is spent."""
+    tables = [part.table.name for part in chosen.parts]
+    for last, name in enumerate(tried):
+        if name in tables[:-1]:
+            continue
+        values = dict(list(tried.items())[: last + 1])
+        try:
+            fits = set(posterior_group(values, chosen, model, {}).data_vars) == set(values)
+        except Exception:
+            fits = False
+        if not fits and name in tables:
+            raise UnsupportedModelError(
+                f"The names and dims of {', '.join(map(repr, tables))} do not fit into one release. Rename dims, or "
+                "declare as many labels as a dim has entries."
+            )
+        if not fits:
+            raise ArgumentError(
+                f"The Deterministic {name!r} has a name or dims that do not fit its shape or the other variables of "
+                "the release, so nothing was drawn. Declare dims as long as it is, or leave it out by var_names=[...]."
+            )
