@@ -19,6 +19,8 @@ _CANCELLED = 1e-3
 _NEGLIGIBLE = 46.0
 # exp(600) times a tail still fits a double.
 _LARGEST_EXPONENT = 600.0
+# A step of a grid is one panel if it is at most so long, against the scales of the law, and the tail falls by no more.
+_SMOOTH, _FALL = 0.5, 2.0
 
 
 class Tail(Protocol):
@@ -55,7 +57,7 @@ class Loss:
     def delta(self, epsilon: float) -> float:
         """Hockey-stick divergence at `epsilon >= 0`."""
         t = epsilon / self.r + self.shift
-        first = self.upper(t) if math.isfinite(t) else 0.0
+        first = self.upper(t)
         if first == 0:
             return 0.0
         if epsilon < _LARGEST_EXPONENT:
@@ -71,11 +73,12 @@ class Loss:
         first = self.upper(t)
         with np.errstate(over="ignore", invalid="ignore"):
             deltas: Array = first - np.exp(epsilons) * self.other(t)
-            cancelled = ~(deltas > _CANCELLED * first)
+            cancelled = ~(deltas > _CANCELLED * first) | (epsilons >= _LARGEST_EXPONENT)
         # Beyond exp(709) an empty tail times infinity is no number.
         deltas[first == 0] = 0.0
-        if np.any(cancelled & (first > 0)):
-            integrated = self._accumulated(t)
+        cancelled &= first > 0
+        if np.any(cancelled):
+            integrated = self._accumulated(t, first)
             deltas[cancelled] = integrated[cancelled]
         return deltas
 
@@ -96,13 +99,23 @@ class Loss:
             return 0.0
         return r * integrate(lambda v: np.exp(-r * (v - t)) * self.upper(v), breaks)
 
-    def _accumulated(self, t: Array) -> Array:
-        """The same integral at increasing `t`, each from the one after it: one pass from the top."""
-        r = self.r
+    def _accumulated(self, t: Array, first: Array) -> Array:
+        """The same integral at increasing `t`, each from the one after it: one pass from the top.
+
+        `first` is `P[V > t]`. One rule a step is enough where the integrand changes little in it; elsewhere each
+        integral is taken by itself.
+        """
+        r, widths = self.r, np.diff(t)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tail = np.log(first[:-1] / first[1:])
+        smooth = (widths <= _SMOOTH * min(1.0, self.spread, 4 / r)) & (tail <= _FALL)
         panels = r * integrate_panels(lambda v: np.exp(-r * (v - t[:-1, None])) * self.upper(v), t)
-        falls = np.exp(-r * np.diff(t))
+        falls = np.exp(-r * widths)
         deltas = np.empty_like(t)
         deltas[-1] = self._integrated(float(t[-1]))
         for i in range(len(t) - 2, -1, -1):
-            deltas[i] = panels[i] + falls[i] * deltas[i + 1]
+            if smooth[i]:
+                deltas[i] = panels[i] + falls[i] * deltas[i + 1]
+            else:
+                deltas[i] = self._integrated(float(t[i])) if first[i] > 0 else 0.0
         return deltas
