@@ -125,6 +125,10 @@ class AddRemovePair(DominatingPair):
         return renyi_remove(order, self.a, self.r)
 
     @override
+    def _renyi_back(self, order: float) -> float:
+        return renyi_add(order, self.a, self.r)
+
+    @override
     def _rho(self, omega: float) -> float:
         return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
 
@@ -196,6 +200,10 @@ class AddingPair(DominatingPair):
     @override
     def _renyi(self, order: float) -> float:
         return renyi_add(order, self.a, self.r)
+
+    @override
+    def _renyi_back(self, order: float) -> float:
+        return renyi_remove(order, self.a, self.r)
 
     @override
     def _rho(self, omega: float) -> float:

@@ -1,6 +1,7 @@
 """The hockey-stick divergence of two laws, from the tails of their privacy loss."""
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -56,20 +57,22 @@ class Loss:
 
     def delta(self, epsilon: float) -> float:
         """Hockey-stick divergence at `epsilon >= 0`."""
-        t = epsilon / self.r + self.shift
+        # Where this is no double the divergence at a smaller epsilon serves, which is larger.
+        t = min(epsilon / self.r + self.shift, sys.float_info.max)
         first = self.upper(t)
         if first == 0:
             return 0.0
         if epsilon < _LARGEST_EXPONENT:
             delta = first - math.exp(epsilon) * self.other(t)
             if delta > _CANCELLED * first:
-                return delta
+                return min(delta, 1.0)
         return self._integrated(t)
 
     def deltas(self, step: float, points: int) -> Array:
         """Hockey-stick divergences at `0, step, ..., step * (points - 1)`."""
         epsilons = step * np.arange(points, dtype=np.float64)
-        t: Array = epsilons / self.r + self.shift
+        with np.errstate(over="ignore"):
+            t: Array = np.minimum(epsilons / self.r + self.shift, sys.float_info.max)
         first = self.upper(t)
         with np.errstate(over="ignore", invalid="ignore"):
             deltas: Array = first - np.exp(epsilons) * self.other(t)
@@ -80,7 +83,7 @@ class Loss:
         if np.any(cancelled):
             integrated = self._accumulated(t, first)
             deltas[cancelled] = integrated[cancelled]
-        return deltas
+        return np.minimum(deltas, 1.0)
 
     def _integrated(self, t: float) -> float:
         """`delta = r * integral_0^inf exp(-r v) P[V > t + v] dv`, in which every term is positive.
