@@ -229,7 +229,12 @@ class _Boundary:
 
 
 def _outermost(
-    excess: Callable[[float], float], *, start: float, rtol: float = 2e-12, least: float = LEAST_PARAMETER, beyond: str = ""
+    excess: Callable[[float], float],
+    *,
+    start: float,
+    rtol: float = 2e-12,
+    least: float = LEAST_PARAMETER,
+    beyond: str = "",
 ) -> float:
     """The largest x at which the promise holds, found by factors of 4 from `start` and then by its root."""
     safe = unsafe = start
