@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["at_least", "fraction", "integer", "numbers_or_none", "one_of", "positive", "positive_array"]
+__all__ = ["at_least", "fraction", "integer", "numbers_or_none", "one_of", "positive", "positive_array", "within"]
 
 
 def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
@@ -25,7 +25,11 @@ def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
     if not is_scalar or isinstance(value, (bool, np.bool_)):
         # The type, not the value: somebody may pass data here by mistake.
         raise ArgumentError(f"Expected {name} {wanted}, got a {type(value).__name__}.")
-    return name, float(value)  # type: ignore[arg-type]
+    try:
+        return name, float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        # A whole number or a fraction beyond the largest double.
+        return name, math.copysign(math.inf, value)  # type: ignore[arg-type]
 
 
 def positive(**named: object) -> float:
@@ -51,6 +55,19 @@ def fraction(**named: object) -> float:
     if not 0 < value < 1:
         raise ArgumentError(f"Expected {name} in (0, 1), got {name}={value:g}.")
     return value
+
+
+def within(least: float, most: float, **named: ArrayLike) -> None:
+    """Refuse a positive number, or an array of them, that has entries below or above the bounds.
+
+    Privacy curves are computed in doubles: beyond such bounds products of parameters are no doubles any more.
+    """
+    ((name, value),) = named.items()
+    if not np.all((np.asarray(value) >= least) & (np.asarray(value) <= most)):
+        raise ArgumentError(
+            f"Expected {name} between {least:g} and {most:g}, where its privacy loss can be computed in doubles. "
+            "Rescale it."
+        )
 
 
 def integer(bound: int, **named: object) -> int:

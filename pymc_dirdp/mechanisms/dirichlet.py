@@ -7,13 +7,13 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array
+from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.contribution import MOST_RECORDS, Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.unit import dominating_pair
+from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps
@@ -41,9 +41,9 @@ class DirichletMechanism(Mechanism):
     Parameters
     ----------
     alpha : array_like, shape (..., d)
-        Prior parameters, positive and finite, `d >= 2`. The leading axes are the rows of the table.
+        Prior parameters between 1e-100 and 1e100, `d >= 2`. The leading axes are the rows of the table.
     r : float
-        Concentration, positive: how much one record counts. 1 is the ordinary posterior.
+        Concentration, between 1e-100 and 1e100: how much one record counts. 1 is the ordinary posterior.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change, see :mod:`pymc_dirdp.privacy.adjacency`.
     min_count : float, default 0.0
@@ -90,6 +90,10 @@ class DirichletMechanism(Mechanism):
         object.__setattr__(self, "r", positive(r=self.r))
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
+        within(LEAST_PARAMETER, MOST_PARAMETER, alpha=self.alpha)
+        within(LEAST_PARAMETER, MOST_PARAMETER, r=self.r)
+        if self.min_count > MOST_RECORDS:
+            raise ArgumentError("Expected min_count to be at most 2**53, as counts are.")
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
 
     def __eq__(self, other: object) -> bool:
@@ -186,7 +190,9 @@ class DirichletMechanism(Mechanism):
             return fast_dirichlet(self.concentration(counts), draws, generator(random_seed))
         if steps is None:
             public = adjacency_named(self.adjacency).records_are_public
-            steps = self.default_steps(int(table.sum()) if public else None)
+            # Whole numbers: a sum of doubles would be rounded, and how may depend on where the records lie.
+            n_records = sum(map(int, table.ravel().tolist()))
+            steps = self.default_steps(n_records if public else None)
         return exact_dirichlet(self.alpha, self.r, table, steps=steps, draws=draws, bits=Bits(random_seed))
 
     def check(self, counts: ArrayLike, *, sampler: str = "exact", steps: int | None = None) -> None:

@@ -7,6 +7,7 @@ The noise of a cell takes the whole number k with probability `exp(-k**2 / (2 s)
 """
 
 import math
+import sys
 from fractions import Fraction
 from functools import lru_cache
 
@@ -55,7 +56,8 @@ def delta(variance: float, cells: int, records: int, epsilon: float) -> float:
     Theory, Exact noise.
     """
     v = cells * variance
-    up, down = variance * epsilon / records, cells * records / 2
+    # With an infinite one the next difference would be no number.
+    up, down = min(variance * epsilon / records, sys.float_info.max), cells * records / 2
     # Chernoff's bound: the noise is subgaussian with its parameter. Rounding moves it up.
     nearest = up - down - 1e-15 * (up + down)
     log_bound = -nearest * nearest / (2 * v) if nearest > 0 else 0.0

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from pymc_dirdp.checks import positive
+from pymc_dirdp.checks import positive, within
 from pymc_dirdp.mechanisms.gaussian_excess import gaussian_excess
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.roots import least_epsilon
@@ -19,6 +19,8 @@ __all__ = ["GaussianMechanism"]
 
 Array = NDArray[np.float64]
 
+# Its square, and that over a square of records, have to be doubles.
+_LEAST, _MOST = 2.0**-200, 2.0**200
 # Where two logarithms are this close their difference has lost digits, and an integral is used in its place.
 _CLOSE = 0.01
 
@@ -36,7 +38,7 @@ class GaussianMechanism(NoisyCounts):
     prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
     sigma : float
-        Standard deviation of the noise, positive.
+        Standard deviation of the noise, between 2**-200 and 2**200.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. A record that moves changes two cells, also if they are in two rows.
     postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
@@ -76,6 +78,7 @@ class GaussianMechanism(NoisyCounts):
     def __post_init__(self) -> None:
         self._check()
         object.__setattr__(self, "sigma", positive(sigma=self.sigma))
+        within(_LEAST, _MOST, sigma=self.sigma)
 
     @property
     @override

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.numerics.quadrature import graded_breaks, nodes
+from pymc_dirdp.numerics.quadrature import bulk_breaks, nodes
 
 __all__ = ["GaussianExcess", "gaussian_excess"]
 
@@ -17,8 +17,6 @@ Array = NDArray[np.float64]
 _LEFT, _LEFT_OUT = -12.0, 1e-32
 # exp(-50) of the integrand is left out above; its bound is added.
 _REACH = 100.0
-# Panels are at most so long, in standard deviations.
-_PANEL = 0.5
 
 
 @final
@@ -55,7 +53,7 @@ def gaussian_excess(ratio: float, start: float) -> GaussianExcess:
     reference = max(start, 0.0)
     left = max(0.0, _LEFT - start)
     end = math.sqrt(reference**2 + _REACH)
-    y, weights = nodes(left + _breaks(min(1.0, 1 / ratio, 1 / (1 + reference)), end - start - left))
+    y, weights = nodes(left + bulk_breaks(min(1.0, 1 / ratio, 1 / (1 + reference)), end - start - left))
     x = start + y
     # (x**2 - reference**2) / 2, of which nothing cancels in the upper tail.
     density = np.exp(-(y * (y / 2 + start) if start > 0 else x**2 / 2)) * weights
@@ -67,9 +65,3 @@ def gaussian_excess(ratio: float, start: float) -> GaussianExcess:
     scale = math.exp(-(reference**2) / 2) / math.sqrt(2 * math.pi)
     below = _LEFT_OUT if left else 0.0
     return GaussianExcess(scale * (integral + beyond) + below, scale * (float(density @ bends) + ratio * at_start))
-
-
-def _breaks(gap: float, length: float) -> Array:
-    if length <= _PANEL:
-        return graded_breaks(gap, length)
-    return np.concatenate([graded_breaks(gap, _PANEL), np.arange(2 * _PANEL, length, _PANEL), [length]])

@@ -8,7 +8,7 @@ from typing import ClassVar, final, override
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import positive
+from pymc_dirdp.checks import positive, within
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.composition import Composition
@@ -20,6 +20,9 @@ from pymc_dirdp.sampling.grid import on_grid
 __all__ = ["LaplaceMechanism"]
 
 Array = NDArray[np.float64]
+
+# As for Gaussian noise.
+_LEAST, _MOST = 2.0**-200, 2.0**200
 
 
 @final
@@ -35,7 +38,7 @@ class LaplaceMechanism(NoisyCounts):
     prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
     scale : float
-        Scale of the noise, positive; its standard deviation is `sqrt(2) * scale`.
+        Scale of the noise, between 2**-200 and 2**200; its standard deviation is `sqrt(2) * scale`.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. A record that moves changes two cells by 1, also if they are in two rows.
     postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
@@ -78,6 +81,7 @@ class LaplaceMechanism(NoisyCounts):
     def __post_init__(self) -> None:
         self._check()
         object.__setattr__(self, "scale", positive(scale=self.scale))
+        within(_LEAST, _MOST, scale=self.scale)
 
     @property
     @override

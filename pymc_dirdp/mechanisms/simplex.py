@@ -16,6 +16,7 @@ from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.numerics.roots import log_excess, safe_root
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
+from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies
@@ -68,6 +69,9 @@ class SimplexMechanism(Mechanism):
         object.__setattr__(self, "k", positive(k=self.k))
         if not isinstance(self.domain, SimplexDomain):
             raise ArgumentError(f"Expected domain to be a SimplexDomain, got a {type(self.domain).__name__}.")
+        for what in (self.k * self.domain.eta, self.k * self.domain.largest_step):
+            if not LEAST_PARAMETER <= what <= MOST_PARAMETER:
+                raise ArgumentError("Expected k times eta and k times the largest step between 1e-100 and 1e100.")
 
     @classmethod
     def for_guarantee(cls, guarantee: Guarantee, domain: SimplexDomain) -> Self:

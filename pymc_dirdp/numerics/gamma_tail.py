@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 from scipy.special import gammainc
 
 from pymc_dirdp.numerics.quadrature import nodes
+from pymc_dirdp.numerics.second_order import log1p_less
 
 __all__ = ["regularized_lower"]
 
@@ -17,8 +18,6 @@ _SIGMAS = 4.0
 # exp(-45) is what the integral leaves out.
 _REACH = 45.0
 _PANELS = 32
-# Below it log(1 + x) - x is summed: 13 terms leave less than rounding.
-_SMALL = 0.05
 
 
 def regularized_lower[Real: (float, Array)](a: float, x: Real) -> Real:
@@ -41,24 +40,11 @@ def _far(a: float, x: Array) -> Array:
     """
     # Stirling: log Gamma(a) = (a - 1/2) log a - a + log(2 pi) / 2 + remainder.
     remainder = (1 / 12 - 1 / (360 * a**2)) / a
-    leading = a * _log1p_less((x - a) / a) + 0.5 * np.log(a / (2 * np.pi)) - remainder
+    leading = a * log1p_less((x - a) / a) + 0.5 * np.log(a / (2 * np.pi)) - remainder
     k = a - 1 - x
     points, weights = nodes(np.linspace(0.0, 1.0, _PANELS + 1))
     end = np.minimum(1.0, _REACH / k)[:, None]
     s = end * points
     # (a - 1) log(1 - s) + x s, of which the linear terms nearly cancel.
-    integrand = np.exp((a - 1) * _log1p_less(-s) - k[:, None] * s)
+    integrand = np.exp((a - 1) * log1p_less(-s) - k[:, None] * s)
     return np.asarray(np.exp(leading) * (integrand * (end * weights)).sum(axis=1))
-
-
-def _log1p_less(x: Array) -> Array:
-    """`log(1 + x) - x` for x above -1, without cancellation; -inf at -1."""
-    small = np.abs(x) < _SMALL
-    near = np.where(small, x, 0.0)
-    series = np.zeros_like(near)
-    for n in range(14, 1, -1):
-        # From the last term to the first, so that small ones are not lost.
-        series = series * near + (1.0 if n % 2 else -1.0) / n
-    with np.errstate(divide="ignore"):
-        direct = np.log1p(x) - x
-    return np.asarray(np.where(small, series * near**2, direct))

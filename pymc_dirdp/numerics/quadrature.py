@@ -6,12 +6,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["graded_breaks", "integrate", "integrate_panels", "nodes"]
+__all__ = ["bulk_breaks", "graded_breaks", "integrate", "integrate_panels", "nodes"]
 
 Array = NDArray[np.float64]
 
 # 14 nodes on a panel whose nearest singularity is one panel length away leave an error of about 5.8**-28 = 4e-22.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(14)
+# Panels of a density are at most so long, in standard deviations.
+_BULK_PANEL = 0.5
 
 
 def integrate(f: Callable[[Array], Array], breaks: Array) -> float:
@@ -55,3 +57,13 @@ def graded_breaks(gap: float, length: float) -> Array:
     breaks: Array = gap * np.expm1(math.log1p(length / gap) * (np.arange(panels + 1) / panels))
     breaks[0], breaks[-1] = 0.0, length
     return breaks
+
+
+def bulk_breaks(gap: float, length: float) -> Array:
+    """Breakpoints of `[0, length]` for a density in units of its standard deviation: panels of 1/2, graded towards 0.
+
+    `gap` is the scale of what else changes at 0, as in :func:`graded_breaks`.
+    """
+    if length <= _BULK_PANEL:
+        return graded_breaks(gap, length)
+    return np.concatenate([graded_breaks(gap, _BULK_PANEL), np.arange(2 * _BULK_PANEL, length, _BULK_PANEL), [length]])

@@ -13,7 +13,8 @@ def log_excess(loss: float, allowed: float) -> float:
     """`log(loss / allowed)`, at most 0 exactly where `loss <= allowed`: rounding does not decide."""
     if loss <= allowed:
         return min(math.log(loss) - math.log(allowed), 0.0) if loss > 0 else -math.inf
-    return max(math.log(loss) - math.log(allowed), 5e-324)
+    # What is no number may be any loss: a comparison would not see it.
+    return math.inf if math.isnan(loss) else max(math.log(loss) - math.log(allowed), 5e-324)
 
 
 def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, rtol: float = 2e-12) -> float:
@@ -86,7 +87,8 @@ def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
 
     high = 1.0
     while excess(high) > 0:
-        high *= 2.0
+        # Few steps, where one may take long: there are thousands of factors of 2 between the ends of the doubles.
+        high *= 2.0 if high < 1e4 else 1e4
         if math.isinf(high):
             return math.inf
     low = high / 2.0

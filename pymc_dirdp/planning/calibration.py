@@ -17,7 +17,7 @@ from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-from pymc_dirdp.privacy.unit import personal_cells
+from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, personal_cells
 from pymc_dirdp.published.privacy import p1_theorem_1_concentration
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
@@ -229,14 +229,19 @@ class _Boundary:
 
 
 def _outermost(
-    excess: Callable[[float], float], *, start: float, rtol: float = 2e-12, least: float = 1e-150, beyond: str = ""
+    excess: Callable[[float], float],
+    *,
+    start: float,
+    rtol: float = 2e-12,
+    least: float = LEAST_PARAMETER,
+    beyond: str = "",
 ) -> float:
     """The largest x at which the promise holds, found by factors of 4 from `start` and then by its root."""
     safe = unsafe = start
     if excess(start) <= 0:
         while excess(unsafe) <= 0:
             safe, unsafe = unsafe, 4 * unsafe
-            if unsafe > 1e150:
+            if unsafe > MOST_PARAMETER:
                 raise UnattainableError("The guarantee is so loose that every setting keeps it; ask for a tighter one.")
     else:
         while excess(safe) > 0:

@@ -13,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.dominating_pairs import AddingPair, AddRemovePair
-from pymc_dirdp.privacy.several_records import SpreadRecords, converted_deltas, gains
+from pymc_dirdp.privacy.several_records import SpreadRecords, converted_deltas
 
 __all__ = ["AcrossGroups", "AppearingRecords", "adding"]
 
@@ -114,7 +114,11 @@ class AppearingRecords(PrivacyCurves):
 
     @override
     def _renyi(self, order: float) -> float:
-        return gains(order, self.block.cells, self.block.n_cells, self.block.r, self.block.records)
+        return self.block._renyi_back(order)
+
+    @override
+    def _renyi_back(self, order: float) -> float:
+        return self.block._renyi(order)
 
     @override
     def _rho(self, omega: float) -> float:

@@ -72,6 +72,9 @@ class Composition(PrivacyCurves):
             self._divergences[order] = _added(times * mechanism._renyi(order) for mechanism, times in self._distinct)
         return self._divergences[order]
 
+    def _renyi_back(self, order: float) -> float:
+        return _added(times * mechanism._renyi_back(order) for mechanism, times in self._distinct)
+
     @cached_property
     def _divergences(self) -> dict[float, float]:
         """What is known so far, by order: searches for the best one start at the same orders."""
@@ -93,7 +96,7 @@ class Composition(PrivacyCurves):
         # Below the cut of the grid, where there is no grid, and where a part's own curve comes from them, the Rényi
         # divergences know more.
         def log_delta(order: float) -> float:
-            return log_delta_at(order, self._renyi(order), epsilon)
+            return log_delta_at(order, max(self._renyi(order), self._renyi_back(order)), epsilon)
 
         return min(delta, math.exp(log_delta(best_order(log_delta))))
 
@@ -213,6 +216,9 @@ class Parallel(PrivacyCurves):
 
     def _renyi(self, order: float) -> float:
         return max(member._renyi(order) for member in self.members)
+
+    def _renyi_back(self, order: float) -> float:
+        return max(member._renyi_back(order) for member in self.members)
 
     def _rho(self, omega: float) -> float:
         return max(member._rho(omega) for member in self.members)

@@ -9,7 +9,10 @@ from typing import Self, final
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["AXES", "Contribution"]
+__all__ = ["AXES", "MOST_RECORDS", "Contribution"]
+
+# Above it, doubles do not hold every count.
+MOST_RECORDS = 2**53
 
 # How the records of one person lie along a row axis of a table.
 AXES = ("any", "each", "own")
@@ -57,6 +60,8 @@ class Contribution:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "records", integer(1, records=self.records))
+        if self.records > MOST_RECORDS:
+            raise ArgumentError("Expected records to be at most 2**53: no table with larger counts can be released.")
         object.__setattr__(self, "axes", tuple(one_of(AXES, axes=axis) for axis in self.axes))
 
     @classmethod

@@ -38,6 +38,10 @@ class PrivacyCurves(abc.ABC):
     def _epsilon(self, delta: float) -> float:
         return least_epsilon(self._delta, delta)
 
+    def _renyi_back(self, order: float) -> float:
+        """The same where what disappears appears and the reverse; `_renyi` is the larger of both unless stated."""
+        return self._renyi(order)
+
     @property
     def curve(self) -> Hashable:
         """What decides the privacy curves: objects for which it is equal have equal curves."""

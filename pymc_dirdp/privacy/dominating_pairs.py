@@ -18,6 +18,7 @@ from scipy.special import polygamma
 from pymc_dirdp.numerics.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.hockey_stick import Loss
+from pymc_dirdp.privacy.narrow_loss import LARGE, NarrowLoss
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 
 __all__ = ["AddRemovePair", "AddingPair", "DominatingPair", "ReplaceOnePair"]
@@ -80,10 +81,12 @@ class ReplaceOnePair(DominatingPair):
         return larger, larger
 
     @cached_property
-    def _loss(self) -> Loss:
+    def _loss(self) -> Loss | NarrowLoss:
         """V is the logit of `w`, which is `Beta(a + r, b)` under the first law, with the larger prior as `a`."""
         b, a = sorted((self.a, self.b))
         r = self.r
+        if b >= LARGE:
+            return NarrowLoss.of_beta(a, b, r)
         return Loss(
             r=r,
             shift=mean_digamma(a, r) - mean_digamma(b, r) if a != b else 0.0,
@@ -122,6 +125,10 @@ class AddRemovePair(DominatingPair):
         return renyi_remove(order, self.a, self.r)
 
     @override
+    def _renyi_back(self, order: float) -> float:
+        return renyi_add(order, self.a, self.r)
+
+    @override
     def _rho(self, omega: float) -> float:
         return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
 
@@ -134,9 +141,11 @@ class AddRemovePair(DominatingPair):
         return self._removing.deltas(step, points), self._adding.deltas(step, points)
 
     @cached_property
-    def _adding(self) -> Loss:
+    def _adding(self) -> Loss | NarrowLoss:
         """V is `log G`, with `G ~ Gamma(a + r)` under the first law."""
         a, r = self.a, self.r
+        if a >= LARGE:
+            return NarrowLoss.of_gamma(a, r, removing=False)
         return Loss(
             r=r,
             shift=mean_digamma(a, r),
@@ -149,9 +158,11 @@ class AddRemovePair(DominatingPair):
         )
 
     @cached_property
-    def _removing(self) -> Loss:
+    def _removing(self) -> Loss | NarrowLoss:
         """V is `-log G`, with `G ~ Gamma(a)` under the first law."""
         a, r = self.a, self.r
+        if a >= LARGE:
+            return NarrowLoss.of_gamma(a, r, removing=True)
         return Loss(
             r=r,
             shift=-mean_digamma(a, r),
@@ -189,6 +200,10 @@ class AddingPair(DominatingPair):
     @override
     def _renyi(self, order: float) -> float:
         return renyi_add(order, self.a, self.r)
+
+    @override
+    def _renyi_back(self, order: float) -> float:
+        return renyi_remove(order, self.a, self.r)
 
     @override
     def _rho(self, omega: float) -> float:

@@ -1,13 +1,14 @@
 """The hockey-stick divergence of two laws, from the tails of their privacy loss."""
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.numerics.quadrature import integrate, integrate_panels
+from pymc_dirdp.numerics.quadrature import integrate, nodes
 
 __all__ = ["Loss"]
 
@@ -19,6 +20,8 @@ _CANCELLED = 1e-3
 _NEGLIGIBLE = 46.0
 # exp(600) times a tail still fits a double.
 _LARGEST_EXPONENT = 600.0
+# A step of a grid is one panel if it is at most so long, against the scales of the law, and the tail falls by no more.
+_SMOOTH, _FALL = 0.5, 2.0
 
 
 class Tail(Protocol):
@@ -54,55 +57,68 @@ class Loss:
 
     def delta(self, epsilon: float) -> float:
         """Hockey-stick divergence at `epsilon >= 0`."""
-        t = epsilon / self.r + self.shift
-        first = self.upper(t) if math.isfinite(t) else 0.0
+        # Where this is no double the divergence at a smaller epsilon serves, which is larger.
+        t = min(epsilon / self.r + self.shift, sys.float_info.max)
+        first = self.upper(t)
         if first == 0:
             return 0.0
         if epsilon < _LARGEST_EXPONENT:
             delta = first - math.exp(epsilon) * self.other(t)
             if delta > _CANCELLED * first:
-                return delta
+                return min(delta, 1.0)
         return self._integrated(t)
 
     def deltas(self, step: float, points: int) -> Array:
         """Hockey-stick divergences at `0, step, ..., step * (points - 1)`."""
         epsilons = step * np.arange(points, dtype=np.float64)
-        t: Array = epsilons / self.r + self.shift
+        with np.errstate(over="ignore"):
+            t: Array = np.minimum(epsilons / self.r + self.shift, sys.float_info.max)
         first = self.upper(t)
         with np.errstate(over="ignore", invalid="ignore"):
             deltas: Array = first - np.exp(epsilons) * self.other(t)
-            cancelled = ~(deltas > _CANCELLED * first)
+            cancelled = ~(deltas > _CANCELLED * first) | (epsilons >= _LARGEST_EXPONENT)
         # Beyond exp(709) an empty tail times infinity is no number.
         deltas[first == 0] = 0.0
-        if np.any(cancelled & (first > 0)):
-            integrated = self._accumulated(t)
+        cancelled &= first > 0
+        if np.any(cancelled):
+            integrated = self._accumulated(step, t, first)
             deltas[cancelled] = integrated[cancelled]
-        return deltas
+        return np.minimum(deltas, 1.0)
 
     def _integrated(self, t: float) -> float:
         """`delta = r * integral_0^inf exp(-r v) P[V > t + v] dv`, in which every term is positive.
 
         This is `E[1 - exp(-(loss - epsilon))]_+` after one integration by parts.
         """
-        r, centre, spread, rate = self.r, self.centre, self.spread, self.rate
-        end = t + min(_NEGLIGIBLE / r, max(0.0, centre - t) + 50 * spread + 50 / rate)
-        doubling = np.exp2(np.arange(-2.0, 1 + max(1, math.ceil(math.log2(1 + abs(t) + end - t)))))
+        # Everything is measured from t, because a large r looks at a distance that would be lost against t.
+        r, spread, rate, centre = self.r, self.spread, self.rate, self.centre - t
+        end = min(_NEGLIGIBLE / r, max(0.0, centre) + 50 * spread + 50 / rate)
+        doubling = np.exp2(np.arange(-2.0, 1 + max(1, math.ceil(math.log2(1 + abs(t) + end)))))
         scales = np.concatenate([[0.25, 0.5], np.arange(1.0, 12.0), np.arange(12.0, 51.0, 3.0)])
-        edges: list[Array] = [np.array([t, end, 0.0, centre]), doubling, -doubling, t + scales / r, t + scales / rate]
+        edges: list[Array] = [np.array([0.0, end, -t, centre]), doubling - t, -doubling - t, scales / r, scales / rate]
         edges += [centre - scales * spread, centre + scales * spread]
         breaks = np.concatenate(edges)
-        breaks = np.unique(breaks[(breaks >= t) & (breaks <= end)])
-        if breaks.size < 2:
-            return 0.0
-        return r * integrate(lambda v: np.exp(-r * (v - t)) * self.upper(v), breaks)
+        breaks = np.unique(breaks[(breaks >= 0) & (breaks <= end)])
+        return min(1.0, r * integrate(lambda u: np.exp(-r * u) * self.upper(t + u), breaks))
 
-    def _accumulated(self, t: Array) -> Array:
-        """The same integral at increasing `t`, each from the one after it: one pass from the top."""
-        r = self.r
-        panels = r * integrate_panels(lambda v: np.exp(-r * (v - t[:-1, None])) * self.upper(v), t)
-        falls = np.exp(-r * np.diff(t))
+    def _accumulated(self, step: float, t: Array, first: Array) -> Array:
+        """The same integral at increasing `t`, each from the one after it: one pass from the top.
+
+        `first` is `P[V > t]`. One rule a step is enough where the integrand changes little in it; elsewhere each
+        integral is taken by itself.
+        """
+        width = step / self.r
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            tail = np.log(first[:-1] / first[1:])
+        smooth = (width <= _SMOOTH * min(1.0, self.spread)) & (step <= 4 * _SMOOTH) & (tail <= _FALL)
+        u, weights = nodes(np.array([0.0, 1.0]))
+        panels = self.upper(t[:-1, None] + width * u) @ (step * weights * np.exp(-step * u))
+        fall = math.exp(-step)
         deltas = np.empty_like(t)
         deltas[-1] = self._integrated(float(t[-1]))
         for i in range(len(t) - 2, -1, -1):
-            deltas[i] = panels[i] + falls[i] * deltas[i + 1]
+            if smooth[i]:
+                deltas[i] = panels[i] + fall * deltas[i + 1]
+            else:
+                deltas[i] = self._integrated(float(t[i])) if first[i] > 0 else 0.0
         return deltas

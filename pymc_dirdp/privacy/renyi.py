@@ -66,22 +66,27 @@ def _kernel_form(order: float, start: float, middle: float, end: float, r: float
     `(order - s) / (order - 1)`. Both legs are integrated over the distance u from the foot of the hat.
     """
     upwards = 1.0 if middle > start else -1.0
-    x, weights = _leg(r, near=min(start, middle), foot=start, sign=upwards)
+    x, weights = _leg(r, near=min(start, middle), from_foot=upwards > 0)
     if order > 1:
-        more, further = _leg((order - 1) * r, near=min(middle, end), foot=end, sign=-upwards)
+        more, further = _leg((order - 1) * r, near=min(middle, end), from_foot=upwards < 0)
         x, weights = np.concatenate([x, more]), np.concatenate([weights, further / (order - 1)])
+    return float(_trigamma_square(x) @ weights)
+
+
+def _trigamma_square(x: Array) -> Array:
+    """`x**2 psi'(x)`, which is a double wherever x is."""
     # zeta(2, x) is psi'(x), without what `polygamma` does for other orders.
-    return float(zeta(2.0, x) @ weights)
+    above = np.where(x < 1, x + 1, x)
+    return np.asarray(np.where(x < 1, 1 + x * x * zeta(2.0, above), x * (x * zeta(2.0, above))))
 
 
-def _leg(length: float, *, near: float, foot: float, sign: float) -> tuple[Array, Array]:
-    """Arguments and weights for the integral of `u * psi'(foot + sign * u)` over `u` in `[0, length]`.
+def _leg(length: float, *, near: float, from_foot: bool) -> tuple[Array, Array]:
+    """Arguments x and weights for the integral of `u * psi'(x)` over a leg of this length; u is 0 at its foot.
 
-    `near` is the argument closest to the pole.
+    `near` is the argument closest to the pole: that of the foot, or of the other end. The weights are for
+    `x**2 psi'(x)`, so that no square of a parameter has to be a double.
     """
-    breaks = graded_breaks(near, length)
-    if sign < 0:
-        # The pole lies beyond the far end: grade towards that end.
-        breaks = length - breaks[::-1]
-    u, weights = nodes(breaks)
-    return foot + sign * u, u * weights
+    distance, weights = nodes(graded_breaks(near, length))
+    x = near + distance
+    u = distance if from_foot else length - distance
+    return x, (u / x) * (weights / x)

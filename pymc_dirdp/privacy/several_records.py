@@ -156,6 +156,10 @@ class SpreadRecords(DominatingPair):
         return losing + gains(order, self.cells[1:], self.n_cells - 1, self.r, self.records)
 
     @override
+    def _renyi_back(self, order: float) -> float:
+        return self._renyi(order) if self._replaced else gains(order, self.cells, self.n_cells, self.r, self.records)
+
+    @override
     def _rho(self, omega: float) -> float:
         # For every way to spread the records the divergence over its order is convex in the order (Theory, section 6).
         return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf

@@ -12,14 +12,18 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.checks import within
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.several_records import cells_needed, records_in_cells
 
-__all__ = ["PersonalCells", "dominating_pair", "personal_cells"]
+__all__ = ["LEAST_PARAMETER", "MOST_PARAMETER", "PersonalCells", "dominating_pair", "personal_cells"]
 
 Array = NDArray[np.float64]
+
+# Of a prior parameter and of r.
+LEAST_PARAMETER, MOST_PARAMETER = 1e-100, 1e100
 
 # The smallest prior parameters of a block, and how many blocks of a person have the same.
 type _Blocks = tuple[tuple[tuple[float, ...], int], ...]
@@ -98,6 +102,7 @@ def personal_cells(alpha: Array, contribution: Contribution) -> PersonalCells:
     contribution : Contribution
         What one person can add to the table.
     """
+    within(LEAST_PARAMETER, MOST_PARAMETER, prior=alpha)
     axes = contribution.fitted(alpha.shape).axes
     own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
     rest = [i for i in range(alpha.ndim) if i not in {*own, *each}]

@@ -1,0 +1,34 @@
+"""Exponential and logarithm without their constant and linear terms: what is left near 0, without cancellation."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["expm1_less", "log1p_less"]
+
+Array = NDArray[np.float64]
+
+# Below it a series is summed: its 13 terms leave less than rounding.
+_SMALL = 0.05
+
+
+def log1p_less(x: Array) -> Array:
+    """`log(1 + x) - x` for x above -1; -inf at -1."""
+    small = np.abs(x) < _SMALL
+    near = np.where(small, x, 0.0)
+    series = np.zeros_like(near)
+    for n in range(14, 1, -1):
+        # From the last term to the first, so that small ones are not lost.
+        series = series * near + (1.0 if n % 2 else -1.0) / n
+    with np.errstate(divide="ignore"):
+        direct = np.log1p(x) - x
+    return np.asarray(np.where(small, series * near**2, direct))
+
+
+def expm1_less(x: Array) -> Array:
+    """`exp(x) - 1 - x`."""
+    small = np.abs(x) < _SMALL
+    near = np.where(small, x, 0.0)
+    series = np.ones_like(near)
+    for n in range(10, 2, -1):
+        series = 1 + series * near / n
+    return np.asarray(np.where(small, series * near**2 / 2, np.expm1(x) - x))
