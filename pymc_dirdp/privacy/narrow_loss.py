@@ -117,7 +117,7 @@ def _stirling(a: float) -> float:
 
 
 def _mean_digamma_less_log(a: float, r: float, *, at_end: bool) -> float:
-    """The mean of digamma over `[a, a + r]`, less the logarithm of one end of it, without cancellation. `a` is large."""
+    """The mean of digamma over `[a, a + r]` less the logarithm of one end of it, for large `a`; nothing cancels."""
     end = a + r
 
     def difference(u: Array) -> Array:
