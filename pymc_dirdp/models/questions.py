@@ -47,7 +47,8 @@ def question(
         ]
         width = max((len(line) for line, _ in lines), default=0)
         offered = "\n".join(f"    {line:<{width}}  # {why}" for line, why in dict(lines).items())
-        return f"Cannot say whom this release would protect: {opening} Say which, by one of\n{offered}"
+        instead = "" if stated == Stated() else " in place of what was said"
+        return f"Cannot say whom this release would protect: {opening} Say which{instead}, by one of\n{offered}"
     return None
 
 

@@ -74,3 +74,32 @@ def test_other_names_work_to_the_end(name, mechanism, tmp_path):
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     back = xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf")
     np.testing.assert_array_equal(back["posterior"][name].values, release["posterior"][name].values)
+
+
+@pytest.mark.parametrize("name", ["chain", "draw"])
+def test_a_table_is_not_called_as_the_draws_are(name):
+    """It was charged for, and the draws of the table were not in the release."""
+    with pm.Model() as model:
+        pm.Multinomial("y", n=6, p=pm.Dirichlet(name, np.ones(3)), observed=[1, 2, 3])
+    with pytest.raises(UnsupportedModelError, match="Rename the variable: not chain or draw"):
+        dirdp.plan(TARGET, model)
+
+
+def test_names_that_a_release_makes_itself_are_taken():
+    with pm.Model(coords={"q_dim_0": list("abc")}) as model:
+        pm.Multinomial("y", n=6, p=pm.Dirichlet("p", np.ones(3), dims="q_dim_0"), observed=[1, 2, 3])
+        pm.Multinomial("z", n=6, p=pm.Dirichlet("q", np.ones(2)), observed=[3, 3])
+    with pytest.raises(UnsupportedModelError, match="'q_dim_0' of 'p' is also that of an axis of 'q'"):
+        dirdp.plan(TARGET, model)
+    with pm.Model(coords={"p_outcome": list("ab")}) as model:
+        pm.Binomial("y", n=9, p=pm.Beta("p", 1, 1, dims="p_outcome"), observed=[4, 5])
+    with pytest.raises(UnsupportedModelError, match="that of success and failure"):
+        dirdp.plan(TARGET, model)
+
+
+def test_labels_that_are_no_number_are_refused():
+    """Nobody could read the release again: its labels are not those of its mechanism."""
+    with pm.Model(coords={"k": [1.0, np.nan, 3.0]}) as model:
+        pm.Multinomial("y", n=6, p=pm.Dirichlet("p", np.ones(3), dims="k"), observed=[1, 2, 3])
+    with pytest.raises(UnsupportedModelError, match="not all equal to themselves"):
+        dirdp.plan(TARGET, model)

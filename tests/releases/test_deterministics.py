@@ -7,8 +7,10 @@ import sys
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.compile.builders import OpFromGraph
 
 import pymc_dirdp as dirdp
 
@@ -201,3 +203,93 @@ assert set(release["posterior"].data_vars) == {"p", "soft", "gamma"}
 """
     flags = f"base_compiledir={tmp_path}"
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTENSOR_FLAGS": flags})
+
+
+X = pt.dvector()
+HIDDEN = {
+    "in a graph of its own": lambda p: OpFromGraph([X], [(X * np.array(HAIR)).sum()])(p),
+    "in the step of a scan": lambda p: pytensor.scan(
+        lambda q: (q * np.array(HAIR)).sum(), sequences=[p], return_updates=False
+    ),
+    "in a function": lambda p: pytensor.wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(lambda v: v * HAIR)(p),
+    "one entry for each person": lambda p: pt.stack([p[int(k)] for k in CLS]),
+    "the sum over people": lambda p: sum(p[int(k)] for k in CLS[:20]),
+    "one number for each person": lambda p: pt.stack([p[0] * int(k) for k in CLS[:20]]),
+}
+
+
+@pytest.mark.parametrize("carrier", HIDDEN)
+def test_no_hidden_array_comes_along_unless_it_is_named(carrier):
+    with hair() as model:
+        pm.Deterministic("d", HIDDEN[carrier](model["p"]))
+    release = dirdp.sample(G, model)
+    assert set(release["posterior"].data_vars) == {"p"}
+    assert "could" in left_out(release)["d"]
+    assert "var_names=['d']" in left_out(release)["d"]
+
+
+@pytest.mark.parametrize(
+    "carrier",
+    [
+        lambda p: pt.stack([p[int(k)] for k in CLS]),
+        lambda p: sum(p[0] * int(k) for k in CLS),
+        lambda p: pytensor.scan(lambda q: (q * CLS).sum(), sequences=[p], return_updates=False),
+    ],
+)
+def test_a_list_of_data_does_not_come_along_if_it_is_named(carrier):
+    with classes() as model:
+        pm.Deterministic("d", carrier(model["p"]))
+    with pytest.raises(dirdp.ArgumentError, match="'d' cannot come along"):
+        dirdp.sample(G, model, var_names=["d"])
+
+
+def test_a_formula_with_a_few_numbers_comes_along():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones((2, 2)))
+        pm.Multinomial("y", n=[30, 30], p=p, observed=[[10, 20], [15, 15]])
+        chance = (p[0, 0] + p[0, 1]) * (p[0, 0] + p[1, 0]) + (p[1, 0] + p[1, 1]) * (p[0, 1] + p[1, 1])
+        pm.Deterministic("kappa", (p[0, 0] + p[1, 1] - chance) / (1 - chance))
+        pm.Deterministic("entropy", -(p * pt.log(p)).sum(axis=-1))
+    assert set(dirdp.sample(G, model)["posterior"].data_vars) == {"p", "kappa", "entropy"}
+
+
+@pytest.mark.parametrize("number", [1 / 592, 286 / 592, 592j])
+def test_no_number_that_comes_from_the_number_of_people_where_that_is_private(number):
+    with hair() as model:
+        pm.Deterministic("d", number * model["p"])
+    release = dirdp.sample(G, model, adjacency="add-remove", n_records=600)
+    assert "number of records" in left_out(release)["d"]
+
+
+def test_dims_that_do_not_fit_are_an_error_before_anything_is_spent():
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2, delta=1e-5))
+    with pm.Model(coords={"hair": list("abcd")}) as model:
+        p = pm.Dirichlet("p", a=np.ones(4), dims="hair")
+        pm.Multinomial("students", n=592, p=p, observed=HAIR, dims="hair")
+        pm.Deterministic("odds", p[:2] / p[2:], dims="hair")
+    with pytest.raises(dirdp.ArgumentError, match="'odds' has a name or dims that do not fit"):
+        dirdp.sample(G, model, ledger=ledger)
+    assert ledger.entries() == ()
+    assert set(dirdp.sample(G, model, ledger=ledger, var_names=[])["posterior"].data_vars) == {"p"}
+
+
+def test_another_shape_at_the_draw_does_not_lose_the_release():
+    with pm.Model(coords={"hair": list("abcd")}) as model:
+        p = pm.Dirichlet("p", a=np.ones(4), dims="hair")
+        pm.Multinomial("students", n=592, p=p, observed=[590, 1, 1, 0], dims="hair")
+        pm.Deterministic("large", p[p > 0.2], dims="hair")
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=100, delta=1e-6), model)
+    assert set(release["posterior"].data_vars) == {"p"}
+    assert "another shape at this draw" in left_out(release)["large"]
+
+
+def test_names_and_dims_that_a_release_cannot_hold_stay_behind():
+    with pm.Model(coords={"a/b": [0, 1], "c\nd": [0, 1]}) as model:
+        p = pm.Dirichlet("p", a=np.ones(4))
+        pm.Multinomial("students", n=592, p=p, observed=HAIR)
+        pm.Deterministic("draw", p[0])
+        pm.Deterministic("slash", p[:2], dims="a/b")
+        pm.Deterministic("line", p[:2], dims="c\nd")
+    release = dirdp.sample(G, model)
+    assert set(release["posterior"].data_vars) == {"p"}
+    assert set(left_out(release)) == {"draw", "slash", "line"}

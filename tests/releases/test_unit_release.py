@@ -169,3 +169,13 @@ def test_the_numbers_of_the_docs_page():
     assert r["unit"] == pytest.approx(0.0388, abs=1e-4)
     assert r["contribution"] == pytest.approx(0.0088, abs=1e-4)
     assert r["none"] == pytest.approx(0.0878, abs=1e-4)
+
+
+def test_what_is_called_public_is_stated():
+    with pm.Model() as model:
+        visited = pm.Data("visited", np.array([37, 41]))
+        pm.Binomial("came", n=100, p=pm.Beta("a", 1, 1, shape=2), observed=visited)
+        pm.Binomial("bought", n=visited, p=pm.Beta("b", 1, 1, shape=2), observed=[5, 6])
+    release = dirdp.sample(TARGET, model, public_n=["bought"])
+    assert "anybody may know the number of trials of 'bought'" in release["privacy"].attrs["assumptions"]
+    assert "the number of trials of 'bought'" in " ".join(str(dirdp.report(release)).split())
