@@ -161,14 +161,14 @@ class Secrets:
             elif isinstance(thing, np.ndarray):
                 found += self.among(thing)
                 waiting += [thing.base, *(thing.ravel().tolist() if thing.dtype.kind in "OUS" else ())]
-            elif type(thing).__module__.startswith("pyarrow") and hasattr(thing, "to_pylist"):
+            elif str(type(thing).__module__).startswith("pyarrow") and hasattr(thing, "to_pylist"):
                 # Where Arrow is installed pandas keeps texts in its memory, into which no reference leads.
                 waiting += thing.to_pylist()
             elif isinstance(thing, types.FunctionType):
                 cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != types.CellType()]
                 waiting += [cells, thing.__defaults__, thing.__kwdefaults__, vars(thing)]
             elif isinstance(thing, type | types.ModuleType):
-                ours = (getattr(thing, "__module__", None) or thing.__name__).startswith("pymc_dirdp")
+                ours = str(getattr(thing, "__module__", None) or thing.__name__).startswith("pymc_dirdp")
                 waiting += vars(thing).values() if ours else ()
             else:
                 waiting += gc.get_referents(thing)

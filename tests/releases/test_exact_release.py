@@ -107,7 +107,7 @@ def test_a_rare_category_is_never_zero_and_predictions_are_finite():
     with pm.Model(coords={"y": ["a", "b"], "x": list(range(200))}) as model:
         classes = pm.Dirichlet("y_p", a=np.ones(2), dims="y")
         theta = pm.Dirichlet("x_p", a=np.full((2, 200), 0.01), dims=("y", "x"))
-        label = pm.Categorical("y_seen", p=classes, observed=np.array([0, 1] * 200))
+        label = pm.Categorical("y_seen", p=classes, observed=np.random.default_rng(2).integers(0, 2, 400))
         pm.Categorical("x_seen", p=theta[label], observed=np.arange(400) % 7)
     release = dirdp.sample(dirdp.RenyiDP(order=2, epsilon=0.5), model, unit=0, sampler="exact", strategy="temper")
     x_p = release["posterior"]["x_p"].values
