@@ -117,7 +117,7 @@ def _stirling(a: float) -> float:
 
 
 def _mean_digamma_less_log(a: float, r: float, *, at_end: bool) -> float:
-    """The mean of digamma over `[a, a + r]` less the logarithm of one end of it, for large `a`; nothing cancels."""
+    """The mean of digamma over `[a, a + r]` less the logarithm of one end, without cancellation. `a` is large."""
     end = a + r
 
     def difference(u: Array) -> Array:

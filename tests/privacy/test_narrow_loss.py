@@ -1,0 +1,76 @@
+"""Hockey-stick curves of laws with large parameters, against integrals of 50 digits."""
+
+import mpmath as mp
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.dominating_pairs import AddingPair, AddRemovePair, ReplaceOnePair
+
+
+def integrated(r, log_density, mode, spread, shift, epsilon):
+    """The mean of `(1 - exp(epsilon - loss))_+` over the density, for a loss `r * (x - shift)`."""
+    start = max(epsilon / r + shift, mode - 30 * spread)
+    ends = sorted(
+        {start, *(mode + k * spread for k in range(-30, 31, 3) if mode + k * spread > start), mode + 40 * spread}
+    )
+    return mp.quad(lambda x: mp.exp(log_density(x)) * -mp.expm1(epsilon - r * (x - shift)), ends)
+
+
+def replacing(a, b, r, epsilon):
+    """The loss is `r * logit(w)` and a constant, with `w` of Beta(a + r, b) under the first law."""
+    norm = mp.loggamma(a + r + b) - mp.loggamma(a + r) - mp.loggamma(b)
+    constant = mp.loggamma(a) + mp.loggamma(b + r) - mp.loggamma(a + r) - mp.loggamma(b)
+    spread = mp.sqrt(mp.psi(1, a + r) + mp.psi(1, b))
+
+    def log_density(x):
+        return norm + (a + r) * x - (a + r + b) * mp.log1p(mp.exp(x))
+
+    return integrated(r, log_density, mp.log((a + r) / b), spread, -constant / r, epsilon)
+
+
+def removing(a, r, epsilon):
+    """The loss is `-r * log(G)` and a constant, with `G` of Gamma(a) under the first law."""
+    constant = mp.loggamma(a + r) - mp.loggamma(a)
+
+    def log_density(x):
+        return -a * x - mp.exp(-x) - mp.loggamma(a)
+
+    return integrated(r, log_density, -mp.log(a), mp.sqrt(mp.psi(1, a)), -constant / r, epsilon)
+
+
+@pytest.mark.parametrize("a", [3e3, 2e4, 1e7, 1e12])
+@pytest.mark.parametrize("ratio", [0.3, 2.0])
+@pytest.mark.parametrize("standard", [0.0, 1.5, 6.0])
+def test_large_parameters_lose_what_an_integral_says(a, ratio, standard):
+    """The loss is about normal with a standard deviation of `ratio`; 50 digits do not mind that the law is narrow."""
+    r = ratio * a**0.5
+    epsilon = float(standard * ratio)
+    with mp.workdps(50):
+        two = replacing(*map(mp.mpf, (a, 1.5 * a, r, epsilon)))
+        one = removing(*map(mp.mpf, (a, r, epsilon)))
+        back = replacing(*map(mp.mpf, (1.5 * a, a, r, epsilon)))
+    assert ReplaceOnePair(a, 1.5 * a, r).delta(epsilon) == pytest.approx(float(max(two, back)), rel=1e-9)
+    assert AddRemovePair(a, r).delta(epsilon) == pytest.approx(float(one), rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 5.0, 12.0, 20.0])
+def test_a_composition_counts_both_orders_in_its_far_tail(epsilon):
+    """One part loses more one way and the other the other way; below the grid one order alone had counted."""
+    together = Composition(((AddRemovePair(50.0, 0.01), 1), (AddingPair(0.5, 0.1), 1)))
+    assert together.delta(epsilon) >= AddRemovePair(0.5, 0.1).delta(epsilon)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dirdp.DirichletMechanism([1e-300, 1.0], 1.0),
+        lambda: dirdp.DirichletMechanism([1.0, 1.0], 1e300),
+        lambda: dirdp.DirichletMechanism([1.0, 1.0], 1.0, contribution=2**60),
+        lambda: dirdp.GaussianMechanism([1, 1], 1e300),
+        lambda: dirdp.LaplaceMechanism([1, 1], 1e-300),
+    ],
+)
+def test_parameters_whose_loss_is_no_double_are_refused(make):
+    with pytest.raises(dirdp.ArgumentError, match="Expected"):
+        make()
