@@ -161,7 +161,7 @@ class Secrets:
             elif isinstance(thing, np.ndarray):
                 found += self.among(thing)
                 waiting += [thing.base, *(thing.ravel().tolist() if thing.dtype.kind in "OUS" else ())]
-            elif type(thing).__module__.startswith("pyarrow") and hasattr(thing, "to_pylist"):
+            elif str(type(thing).__module__).startswith("pyarrow") and hasattr(thing, "to_pylist"):
                 # Where Arrow is installed pandas keeps texts in its memory, into which no reference leads.
                 waiting += thing.to_pylist()
             elif isinstance(thing, types.FunctionType):
