@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 from pymc_dirdp.models.graph import stored_shape
 from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, stored_observations
 from pymc_dirdp.models.observations import trials_of
-from pymc_dirdp.models.shared_data import shift_axis, stored_parents
+from pymc_dirdp.models.shared_data import same_data, shift_axis, stored_parents
 from pymc_dirdp.models.tables import Table
 
 __all__ = ["Observation", "observation"]
@@ -102,9 +102,12 @@ class Observation:
     def step_axis(self, other: "Observation", *, surely: bool = False) -> int | None:
         """The axis along which a parent is what is observed in `other` some steps on, as in a Markov chain.
 
-        `surely` asks for so many numbers that agree that it can hardly be chance.
+        `surely` asks for so many numbers that agree that it can hardly be chance. Data that repeat themselves are some
+        steps on what they are now, so a parent that is `other` itself is no sequence.
         """
-        axes = (shift_axis(array, other.stored, least=_NO_CHANCE if surely else 2) for _, array in self.parents)
+        least = _NO_CHANCE if surely else 2
+        apart = (array for _, array in self.parents if not same_data(array, other.stored))
+        axes = (shift_axis(array, other.stored, least=least) for array in apart)
         return next((axis for axis in axes if axis is not None), None)
 
     @property

@@ -532,6 +532,17 @@ def two_sequences_that_follow_each_other():
     return model
 
 
+@is_read("axis 0", {"share": (1,), "p": (1, "any")}, unit=0)
+@is_asked("'y' takes its rows from what is observed in 'class'", "unit=0")
+def classes_in_turn():
+    """Data that repeat themselves are no sequence."""
+    turn = np.arange(PEOPLE) % 2
+    with pm.Model() as model:
+        cls = pm.Categorical("class", p=flat(2, name="share"), observed=turn)
+        pm.Categorical("y", p=flat(2, LEVELS)[cls], observed=CODES)
+    return model
+
+
 @is_read("axis 0", {"A": (5, "any"), "B": (5, "any")}, unit=0)
 @is_refused("'a' is a sequence along axis 1, which unit=(0, 1) names", unit=(0, 1))
 def sequences_of_people_that_follow_each_other():
