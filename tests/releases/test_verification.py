@@ -252,12 +252,18 @@ def test_what_would_follow_instead_is_kept_and_is_near_the_least(releases):
 
 
 def test_numbers_that_are_too_large_for_any_curve_keep_nothing(releases):
-    for value in (1e-300, 1e9, 1e300):
+    for value in (1e-90, 1e9, 1e90):
         release = edited(releases["approx"], ("/mechanism/p", "r", value))
         assert not verify(release)
         assert "does not follow" in str(dirdp.report(release)).splitlines()[0]
         with pytest.raises(ReleaseError):
             as_mechanism(release)
+    # No mechanism has these.
+    for value in (1e-300, 1e300):
+        release = edited(releases["approx"], ("/mechanism/p", "r", value))
+        for read in (verify, dirdp.report, as_mechanism):
+            with pytest.raises(ReleaseError, match="no such mechanism"):
+                read(release)
 
 
 UNFIT = {
