@@ -29,7 +29,7 @@ def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
         return name, float(value)  # type: ignore[arg-type]
     except OverflowError:
         # A whole number or a fraction beyond the largest double.
-        return name, math.copysign(math.inf, value)  # type: ignore[arg-type]
+        return name, math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
 def positive(**named: object) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, final, override
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.checks import positive, within
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.roots import least_epsilon
+from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -100,16 +102,18 @@ class LaplaceMechanism(NoisyCounts):
     @cached_property
     def _curves(self) -> PrivacyCurves | RandomisedResponse:
         if self._records > 1:
-            return RandomisedResponse(math.nextafter(self._records / self.scale, math.inf), self._groups)
+            return RandomisedResponse(not_below(self._records / Fraction(self.scale)), self._groups)
+        # One over the scale is rounded up: near the largest loss, delta is a difference from it.
+        u = not_below(1 / Fraction(self.scale))
         if self._groups <= 2:
-            return _Block(1 / self.scale, self._groups)
-        return Composition(((_Block(1 / self.scale, round(self._relation.delta_1)), self._blocks),))
+            return _Block(u, self._groups)
+        return Composition(((_Block(u, round(self._relation.delta_1)), self._blocks),))
 
     @property
     @override
     def pure_epsilon(self) -> float:
         """The records of one person over the scale, for each group of cells that they change."""
-        return self._groups * self._records / self.scale
+        return not_below(self._groups * self._records / Fraction(self.scale))
 
     @override
     def _renyi(self, order: float) -> float:

@@ -13,7 +13,7 @@ from pymc_dirdp.checks import fraction, integer, numbers_or_none, one_of, positi
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
-from pymc_dirdp.numerics.roots import log_excess, safe_root
+from pymc_dirdp.numerics.roots import log_excess, safe_root, with_margin
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
@@ -104,7 +104,7 @@ class SimplexMechanism(Mechanism):
                     f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
                     f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight."
                 )
-        return cls(safe_root(excess, safe=safe, unsafe=unsafe), domain)
+        return cls(with_margin(safe_root(excess, safe=safe, unsafe=unsafe), excess), domain)
 
     @property
     @override

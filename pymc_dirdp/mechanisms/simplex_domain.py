@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
 from typing import final
 
 import numpy as np
@@ -11,8 +12,12 @@ from scipy.special import betaln, digamma, expm1, gammaln, log1p
 from pymc_dirdp.checks import at_least, fraction, integer, positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.numerics.roots import log_excess, safe_root
+from pymc_dirdp.numerics.rounding import not_below
 
 __all__ = ["SimplexDomain"]
+
+# Of one addition of probabilities.
+_ROUNDING = Fraction(1, 2**52)
 
 Complex = NDArray[np.complex128]
 
@@ -76,8 +81,14 @@ class SimplexDomain:
 
     @property
     def largest_step(self) -> float:
-        """How far one person can move an entry of what is released: `weight * min(b / 2, C - 2 eta)`."""
-        return self.weight * min(self.b / 2, self.span - 2 * self.eta)
+        """How far one person can move an entry of what is released: `weight * min(b / 2, C - 2 eta)`, rounded up.
+
+        With fractions, because little is left of the difference where the domain is small. An input is checked with a
+        sum of doubles, whose rounding is added.
+        """
+        m = self.n_protected
+        room = 1 - Fraction(self.etabar) - m * Fraction(self.eta) + m * _ROUNDING
+        return not_below(Fraction(self.weight) * min(Fraction(self.b) / 2, room))
 
     def delta(self, k: float, gamma: float) -> float:
         """The probability that a protected entry of the output is below `gamma`, at the worst input; exact.

@@ -99,7 +99,8 @@ class NarrowLoss:
         length = from_mode - left + min(_REACH, _NEGLIGIBLE / slope if slope > 0 else math.inf)
         y, weights = nodes(bulk_breaks(min(1.0, 1 / ratio, 1 / (1 + from_mode)), length))
         density = np.exp(self.log_density(self.spread * (left + y)) + self.remainder)
-        return float(density * -np.expm1(-ratio * (y + (left - t))) @ weights) / math.sqrt(2 * math.pi)
+        integral = float(density * -np.expm1(-ratio * (y + (left - t))) @ weights)
+        return min(1.0, integral / math.sqrt(2 * math.pi))
 
     def deltas(self, step: float, points: int) -> Array:
         """Hockey-stick divergences at `0, step, ..., step * (points - 1)`."""

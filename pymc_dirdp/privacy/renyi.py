@@ -66,11 +66,10 @@ def _kernel_form(order: float, start: float, middle: float, end: float, r: float
     `(order - s) / (order - 1)`. Both legs are integrated over the distance u from the foot of the hat.
     """
     upwards = 1.0 if middle > start else -1.0
-    x, weights = _leg(r, near=min(start, middle), from_foot=upwards > 0)
+    total = _leg(r, near=min(start, middle), from_foot=upwards > 0)
     if order > 1:
-        more, further = _leg((order - 1) * r, near=min(middle, end), from_foot=upwards < 0)
-        x, weights = np.concatenate([x, more]), np.concatenate([weights, further / (order - 1)])
-    return float(_trigamma_square(x) @ weights)
+        total += _leg((order - 1) * r, near=min(middle, end), from_foot=upwards < 0) / (order - 1)
+    return total
 
 
 def _trigamma_square(x: Array) -> Array:
@@ -80,13 +79,13 @@ def _trigamma_square(x: Array) -> Array:
     return np.asarray(np.where(x < 1, 1 + x * x * zeta(2.0, above), x * (x * zeta(2.0, above))))
 
 
-def _leg(length: float, *, near: float, from_foot: bool) -> tuple[Array, Array]:
-    """Arguments x and weights for the integral of `u * psi'(x)` over a leg of this length; u is 0 at its foot.
+def _leg(length: float, *, near: float, from_foot: bool) -> float:
+    """The integral of `u * psi'(x)` over a leg of this length; u is 0 at its foot.
 
-    `near` is the argument closest to the pole: that of the foot, or of the other end. The weights are for
-    `x**2 psi'(x)`, so that no square of a parameter has to be a double.
+    `near` is the argument closest to the pole: that of the foot, or of the other end.
     """
     distance, weights = nodes(graded_breaks(near, length))
     x = near + distance
     u = distance if from_foot else length - distance
-    return x, (u / x) * (weights / x)
+    # In this order no product leaves the doubles before the result does.
+    return float(np.sum(u / x * _trigamma_square(x) * (weights / x)))

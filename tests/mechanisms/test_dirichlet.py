@@ -166,3 +166,13 @@ def test_objects_are_frozen_comparable_and_public():
     changed = dataclasses.replace(mechanism, r=1.0)
     # Derived curves follow: nothing is stored that could be left behind.
     assert changed.renyi(1.5) > mechanism.renyi(1.5)
+
+
+def test_the_steps_follow_from_the_whole_number_of_records(monkeypatch):
+    """The sum was made of doubles. Above 2**53 its rounding told where the records lie, by the grid of the release."""
+    asked = []
+    monkeypatch.setattr(DirichletMechanism, "default_steps", lambda _, n_records: asked.append(n_records) or 50)
+    mechanism = DirichletMechanism([1.0, 1.0, 1.0], 1e-12)
+    for counts in ([2**53, 1, 1], [2**53 - 1, 1, 2]):
+        mechanism.sample(counts, random_seed=1)
+    assert asked == [2**53 + 2] * 2

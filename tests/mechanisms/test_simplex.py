@@ -3,8 +3,10 @@
 import json
 import math
 import pickle
+from fractions import Fraction
 from pathlib import Path
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy.special import betainc, betaln, gammaln
@@ -242,3 +244,26 @@ def test_exact_draws_have_the_moments_and_every_output_is_positive():
     assert mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1]).shape == (1, 3)
     with pytest.raises(ArgumentError, match="steps is for"):
         mechanism.sample([0.2, 0.3, 0.5], protected=[0, 1], sampler="fast", steps=3)
+
+
+@pytest.mark.parametrize(
+    ("m", "eta", "etabar"),
+    [(5, 0.1319656930344403, 0.3401715348277984), (4, 0.17891472413262877, 0.28434110346948466), (2, 0.3, 0.35)],
+)
+def test_the_step_of_a_small_domain_is_not_rounded_down(m, eta, etabar):
+    """Where little is left to move, a difference of doubles was too small by a third, and all curves with it."""
+    step = SimplexDomain(m, eta=eta, etabar=etabar, b=0.5).largest_step
+    exact = min(Fraction(1, 4), 1 - Fraction(etabar) - m * Fraction(eta))
+    assert exact <= Fraction(step) <= exact + m * Fraction(1, 2**51)
+
+
+def test_calibration_leaves_a_margin_for_rounding():
+    """Without one, some calibrations broke their promise by 1e-15 when it was computed with 40 digits."""
+    for k in np.geomspace(1, 1e4, 40).tolist():
+        box = SimplexDomain(2, eta=0.06 + 1e-5 * k, etabar=0.2, b=0.06)
+        target = RenyiDP(order=2, epsilon=SimplexMechanism(k, box).renyi(2.0))
+        mechanism = SimplexMechanism.for_guarantee(target, box)
+        with mp.workdps(40):
+            a, r = mp.mpf(mechanism.k) * mp.mpf(box.eta), mp.mpf(mechanism.k) * mp.mpf(box.b) / 2
+            exact = mp.loggamma(a + 2 * r) + mp.loggamma(a - r) - mp.loggamma(a + r) - mp.loggamma(a)
+        assert exact <= target.epsilon
