@@ -93,14 +93,17 @@ def test_large_parameters(a, b, r, deviations):
 
 @pytest.mark.parametrize("b", [1e4, 3e4])
 def test_both_ways_to_compute_a_divergence_meet(b):
-    """Below 1e4 it is made of tails, and from there on it is an integral of the density."""
+    """Below 1e4 it is made of tails, and from there on it is an integral of the density.
+
+    Tails lose digits far out, more with an older SciPy, hence 1e-9.
+    """
     for below, above in (
         (ReplaceOnePair(9999.999999999, b, 5.0), ReplaceOnePair(1e4, b, 5.0)),
         (AddRemovePair(9999.999999999, 5.0), AddRemovePair(1e4, 5.0)),
         (AddingPair(9999.999999999, 5.0), AddingPair(1e4, 5.0)),
     ):
         epsilons = np.array([0.0, 0.01, 0.1, 0.3, 0.6])
-        assert_allclose(below.delta(epsilons), above.delta(epsilons), rtol=1e-10)
+        assert_allclose(below.delta(epsilons), above.delta(epsilons), rtol=1e-9)
 
 
 def test_inflation_keeps_its_promise_with_130_digits():
