@@ -6,10 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.auditing.events import Event, Scores, chosen, counted, parts
-from pymc_dirdp.auditing.likelihood import likelihood_ratio
 from pymc_dirdp.auditing.measures import Counts, Measure, measures
-from pymc_dirdp.auditing.neighbours import worst_pair
-from pymc_dirdp.auditing.outputs import BlackBox, releases, sampler_of
+from pymc_dirdp.auditing.outputs import BlackBox, releases
 from pymc_dirdp.auditing.power import family_of, rarest_event, refutable
 from pymc_dirdp.auditing.result import Audit, Bound
 from pymc_dirdp.auditing.seen import Seen, commonest_shape, seen
@@ -17,8 +15,6 @@ from pymc_dirdp.auditing.statistics import Statistic, learned
 from pymc_dirdp.checks import fraction, integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -152,7 +148,7 @@ def _neighbours(
         return x, y
     for known in (mechanism, claim):
         if isinstance(known, Mechanism):
-            return worst_pair(known)
+            return known.worst_pair()
     raise ArgumentError(
         "A black box needs pair=(x, y), two neighbouring data sets: an audit sees what is lost between the two, and "
         "outputs alone do not tell which neighbours lose most. If the box should be a mechanism of this library, "
@@ -161,11 +157,13 @@ def _neighbours(
 
 
 def _names(mechanism: Mechanism | BlackBox, sampler: str | None, steps: int | None) -> tuple[str, str]:
-    """Of the mechanism and of its sampler."""
+    """What the mechanism and its sampler are called."""
     if isinstance(mechanism, Mechanism):
-        kind = sampler_of(mechanism, sampler)
-        if steps is not None and not (isinstance(mechanism, DirichletMechanism) and kind == "exact"):
-            raise ArgumentError("steps is for a DirichletMechanism with sampler='exact'. Leave it out.")
+        kind = mechanism.checked_sampler(sampler)
+        if steps is not None and not (mechanism.has_urn and kind == "exact"):
+            raise ArgumentError(
+                "steps is for the urn of sampler='exact', as a DirichletMechanism has it. Leave it out."
+            )
         return type(mechanism).__name__, kind
     if sampler is not None or steps is not None:
         raise ArgumentError("A black box brings its own sampler. Leave out sampler= and steps=.")
@@ -173,7 +171,8 @@ def _names(mechanism: Mechanism | BlackBox, sampler: str | None, steps: int | No
 
 
 def _default_draws(mechanism: Mechanism | BlackBox, kind: str) -> int:
-    return _EXACT_DRAWS if isinstance(mechanism, DirichletMechanism | SimplexMechanism) and kind == "exact" else _DRAWS
+    urn = isinstance(mechanism, Mechanism) and mechanism.has_urn and kind == "exact"
+    return _EXACT_DRAWS if urn else _DRAWS
 
 
 def _statistics(model: object, of_x: Seen, of_y: Seen, x: Array, y: Array, last_bits: bool) -> list[Statistic]:
@@ -183,12 +182,17 @@ def _statistics(model: object, of_x: Seen, of_y: Seen, x: Array, y: Array, last_
         # On a grid the least number that is not zero is a step of it.
         positive = of_x.points[of_x.points > 0]
         floor = float(positive.min()) / 2 if positive.size and np.any(of_x.points == 0) else 0.0
-        exact = likelihood_ratio(model, x, y, floor)
+        exact = _likelihood_ratio(model, x, y, floor)
     prior = getattr(model, "prior", getattr(model, "alpha", None))
     others = learned(
         of_x, of_y, x, y, discriminants=exact is None, last_bits=last_bits, priors=[] if prior is None else [prior]
     )
     return others if exact is None else [exact, *others]
+
+
+def _likelihood_ratio(model: Mechanism, x: Array, y: Array, floor: float) -> Statistic:
+    """The most powerful statistic."""
+    return lambda outputs: model.log_likelihood_ratio(outputs.numbers.reshape(-1, *x.shape), x, y, floor=floor)
 
 
 def _bound(

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.auditing.intervals import allowed, promised_orders
-from pymc_dirdp.auditing.laws import BinnedLaws, binned_laws
-from pymc_dirdp.auditing.neighbours import worst_pair
 from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 __all__ = ["CurveAudit", "CurvePoint", "audit_curve"]
@@ -152,8 +151,8 @@ def audit_curve(
     >>> result.verdict
     'consistent'
     """
-    x, y = worst_pair(mechanism) if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
-    laws = binned_laws(mechanism, x, y)
+    x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
+    laws = mechanism.output_laws(x, y)
     points = [] if claim is None else [CurvePoint(str(claim), allowed(claim), lost(laws, claim))]
     try:
         if epsilons is None:
@@ -167,7 +166,7 @@ def audit_curve(
             if math.isfinite(stated):
                 points.append(CurvePoint(f"Rényi divergence of order {order:g}", stated, laws.renyi(order)))
         if math.isfinite(mechanism.pure_epsilon):
-            points.append(CurvePoint("largest loss", mechanism.pure_epsilon, laws.largest_loss))
+            points.append(CurvePoint("largest loss", mechanism.pure_epsilon, laws.pure_epsilon))
     except UnattainableError:
         # A mechanism that states nothing is held against the claim alone.
         if claim is None:
@@ -175,7 +174,7 @@ def audit_curve(
     return CurveAudit(type(mechanism).__name__, tuple(points))
 
 
-def lost(laws: BinnedLaws, guarantee: Guarantee) -> float:
+def lost(laws: FiniteLaws, guarantee: Guarantee) -> float:
     """What two laws lose at least, in the guarantee's own measure."""
     match guarantee:
         case ApproxDP(epsilon=epsilon):
@@ -183,13 +182,13 @@ def lost(laws: BinnedLaws, guarantee: Guarantee) -> float:
         case RenyiDP(order=order):
             return laws.renyi(order)
         case PureDP():
-            return laws.largest_loss
+            return laws.pure_epsilon
         case TruncatedCDP(omega=omega):
             return _lost_slope(laws, omega)
         case ZeroCDP():
             return _lost_slope(laws, math.inf)
 
 
-def _lost_slope(laws: BinnedLaws, omega: float) -> float:
+def _lost_slope(laws: FiniteLaws, omega: float) -> float:
     orders: list[float] = promised_orders(omega).tolist()
     return max(laws.renyi(order) / order for order in orders)

@@ -68,7 +68,8 @@ class RealisedLoss:
     """
 
     def __init__(self, mechanism: DirichletMechanism, counts: ArrayLike, *, prior: ArrayLike) -> None:
-        if not isinstance(mechanism, DirichletMechanism):
+        drawn = getattr(mechanism, "tempered", None)
+        if drawn is None:
             raise ArgumentError(f"Expected a DirichletMechanism, got a {type(mechanism).__name__}.")
         x = checked_counts(counts, mechanism.alpha.shape)
         if not x.sum() > 0:

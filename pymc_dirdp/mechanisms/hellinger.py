@@ -167,8 +167,15 @@ class HellingerMechanism(WholePosterior):
     @property
     @override
     def _public(self) -> tuple[object, ...]:
-        kind = self.sensitivity, self.smoothness if self.sensitivity == "smooth" else None
-        return type(self), tuple(self.prior.tolist()), self.n_records, self.exponent, kind, self.accounting
+        # Without effect for the global sensitivity.
+        smoothness = self.smoothness if self.sensitivity == "smooth" else None
+        return *super()._public, smoothness
+
+    @property
+    @override
+    def in_short(self) -> str:
+        gamma = f", gamma {self.smoothness:.4g}" if self.sensitivity == "smooth" else ""
+        return f"exponent {self.exponent:.4g}{gamma}, {self.accounting}"
 
     @property
     @override
@@ -250,8 +257,8 @@ class NonPrivateHellinger(WholePosterior):
 
     @property
     @override
-    def _public(self) -> tuple[object, ...]:
-        return type(self), tuple(self.prior.tolist()), self.n_records, self.exponent
+    def in_short(self) -> str:
+        return f"exponent {self.exponent:.4g}, not private"
 
     @override
     def _law(self, counts: Integers) -> tuple[Integers, Array]:

@@ -16,6 +16,7 @@ from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.grid import on_grid
 
@@ -25,6 +26,11 @@ Array = NDArray[np.float64]
 
 # As for Gaussian noise.
 _LEAST, _MOST = 2.0**-200, 2.0**200
+
+# To so many decimals a likelihood ratio is the law's.
+_DECIMALS = 9
+# Cells between the centres of two Laplace laws.
+_BETWEEN = 300
 
 
 @final
@@ -77,6 +83,7 @@ class LaplaceMechanism(NoisyCounts):
     postprocess: str = "clip-and-smooth"
     contribution: Contribution | int = 1
 
+    kind: ClassVar[str] = "laplace"
     samplers: ClassVar[tuple[str, ...]] = ("fast",)
     exact_form: ClassVar[str] = "GeometricMechanism"
 
@@ -90,14 +97,28 @@ class LaplaceMechanism(NoisyCounts):
     def noise(self) -> float:
         return math.sqrt(2) * self.scale
 
-    @property
-    @override
-    def parameter(self) -> float:
-        return self.scale
-
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return on_grid(rng.laplace(0.0, self.scale, size=shape), self.noise)
+
+    @override
+    def log_noise(self, noise: Array) -> Array:
+        return -np.abs(noise) / self.scale - math.log(2 * self.scale)
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        # Where it is constant, the last bits would tell how the noise was added, and not what the law says.
+        return np.round(super().log_likelihood_ratio(outputs, x, y), _DECIMALS)
+
+    @override
+    def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
+        """Beyond the two counts the loss is constant: one cell each."""
+        edges = np.linspace(0.0, shift / self.scale, _BETWEEN)
+        # P[a < Z < b] = exp(-a) (1 - exp(a - b)) / 2 for 0 <= a.
+        width = math.log(-math.expm1(-float(edges[1]))) - math.log(2)
+        last = -shift / self.scale - math.log(2)
+        falling = np.concatenate([[-math.log(2)], width - edges[:-1], [last]])
+        return FiniteLaws(falling, falling[::-1])
 
     @cached_property
     def _curves(self) -> PrivacyCurves | RandomisedResponse:

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self, final, override
+from typing import ClassVar, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,9 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import fraction, integer, numbers_or_none, one_of, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
+from pymc_dirdp.mechanisms.dirichlet_likelihood import cell_terms, log_ratio, row_terms
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.numerics.roots import log_excess, safe_root, with_margin
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
 from pymc_dirdp.sampling.bits import Bits
@@ -30,12 +33,12 @@ Array = NDArray[np.float64]
 
 # A concentration above this is more exact than a double of the input.
 _MOST = 1e12
-# Of the urn: more would take minutes.
+# Steps of the urn: more would take minutes.
 _MOST_STEPS = 10_000_000
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SimplexMechanism(Mechanism):
     """Release `x ~ Dirichlet(k p)` for a secret vector of probabilities `p`.
 
@@ -64,6 +67,8 @@ class SimplexMechanism(Mechanism):
 
     k: float
     domain: SimplexDomain
+
+    has_urn: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", positive(k=self.k))
@@ -215,3 +220,45 @@ class SimplexMechanism(Mechanism):
         if float(vector[positions].sum()) > 1 - self.domain.etabar:
             raise DataError("The entries of p that are not protected are below the floor etabar that was promised.")
         return vector
+
+    @property
+    @override
+    def in_short(self) -> str:
+        return f"k {self.k:.4g}"
+
+    @override
+    def releases(
+        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+    ) -> Array:
+        """The protected entries come first, as in :meth:`worst_pair`."""
+        protected = range(self.domain.n_protected)
+        return self.sample(counts, protected=protected, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
+
+    @override
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        """The density at a vector of probabilities, in the place of counts; of the urn's counts where it has steps."""
+        u = self.k * np.asarray(counts, dtype=np.float64)
+        return cell_terms(u, output, steps).sum(axis=-1) + row_terms(u.sum(axis=-1), steps)
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        return log_ratio(outputs, self.k * x, self.k * y, floor)
+
+    @override
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        return dirichlet_laws(self.k * x, self.k * y, cells or CELLS)
+
+    @override
+    def stronger(self, factor: float) -> tuple[str, Self]:
+        return "the same mechanism with a larger k", replace(self, k=self.k * factor)
+
+    @override
+    def worst_pair(self) -> tuple[Array, Array]:
+        """All protected entries at the floor, and one step in the first or in the second; the last entry is free."""
+        vectors = []
+        for position in (0, 1):
+            p = np.full(self.domain.n_protected + 1, self.domain.eta)
+            p[position] += self.domain.largest_step
+            p[-1] = 1 - p[:-1].sum()
+            vectors.append(p)
+        return vectors[0], vectors[1]

@@ -1,7 +1,7 @@
 """Noise on all cells but the last, whole numbers between 0 and n, and the last cell by subtraction."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol, Self, final, override
 
@@ -28,6 +28,8 @@ _NOISES = ("geometric", "laplace")
 _TOTALS = ("kept", "printed")
 # The law of a table with more outcomes is not listed; releases need no list.
 _MOST_LISTED = 5_000_000
+# Nor for each alternative that an audit tries.
+_MOST_TABLES = 20_000
 
 
 @final
@@ -135,9 +137,19 @@ class TruncatedNoiseMechanism(WholePosterior):
 
     @property
     @override
-    def _public(self) -> tuple[object, ...]:
-        kind = self.noise, self.total, self.contribution
-        return type(self), tuple(self.prior.tolist()), self.n_records, self.scale, *kind
+    def records_of_a_person(self) -> int:
+        return self.contribution
+
+    @property
+    @override
+    def in_short(self) -> str:
+        return f"scale {self.scale:.4g}"
+
+    @override
+    def stronger(self, factor: float) -> tuple[str, Self] | None:
+        if (self.n_records + 1) ** (len(self.prior) - 1) >= _MOST_TABLES:
+            return None
+        return "the same mechanism with less noise", replace(self, scale=self.scale / factor)
 
     @property
     @override

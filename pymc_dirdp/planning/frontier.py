@@ -12,13 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import integer, one_of, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.known import kinds, noises
 from pymc_dirdp.numerics.roots import safe_root
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES, calibrate
-from pymc_dirdp.planning.choosing import KINDS, NOISES, noise
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL
-from pymc_dirdp.utility.simulated import losses, predicted_data
+from pymc_dirdp.utility.simulated import a_priori_kl
 
 __all__ = ["Frontier", "expected_loss", "least_guarantee", "least_records", "privacy_utility"]
 
@@ -292,29 +291,26 @@ def _loss_function(
     """The a priori loss as a function of the guarantee; `inf` where it cannot be kept."""
     parameters, n_records = positive_array(prior=prior), integer(1, n_records=n_records)
     relation = adjacency_named(adjacency).name
-    one_of(KINDS, mechanism=mechanism)
+    one_of((*kinds(), "auto"), mechanism=mechanism)
     one_of(STRATEGIES, strategy=strategy)
     one_of(OBJECTIVES, objective=objective)
-    expected = PriorExpectedKL(parameters, n_records)
-    # The same data sets at every guarantee, so that a curve is smooth.
-    data = None if mechanism == "dirichlet" else predicted_data(parameters, n_records)
-
-    def of_dirichlet(guarantee: Guarantee) -> float:
-        made = calibrate(
-            guarantee, prior=parameters, n_records=n_records, adjacency=relation, strategy=strategy, objective=objective
-        )
-        keep = 0.0 if strategy == "algorithm-1" else 1.0
-        s = float((made.alpha - keep * parameters).flat[0])
-        return float(getattr(expected, objective)(made.r, s, keep=keep))
 
     def of(kind: str, guarantee: Guarantee) -> float:
         try:
-            if kind == "dirichlet":
-                return of_dirichlet(guarantee)
-            made: Mechanism = noise(kind, guarantee, parameters, relation, 1)
+            if kind in noises():
+                made: Mechanism = noises()[kind].for_guarantee(guarantee, prior=parameters, adjacency=relation)
+            else:
+                made = calibrate(
+                    guarantee,
+                    prior=parameters,
+                    n_records=n_records,
+                    adjacency=relation,
+                    strategy=strategy,
+                    objective=objective,
+                )
         except UnattainableError:
             return math.inf
-        return float(getattr(losses(made, parameters, data), objective))  # type: ignore[arg-type]
+        return float(getattr(a_priori_kl(made, parameters, n_records), objective))
 
-    kinds = ("dirichlet", *NOISES) if mechanism == "auto" else (mechanism,)
-    return lambda guarantee: min(of(kind, guarantee) for kind in kinds)
+    tried = ("dirichlet", *noises(exact=True)) if mechanism == "auto" else (mechanism,)
+    return lambda guarantee: min(of(kind, guarantee) for kind in tried)

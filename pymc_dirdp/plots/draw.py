@@ -11,7 +11,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.axes import COLOURS, axes_or_new, tidy
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.stored.table import mechanism_of_table
-from pymc_dirdp.utility.simulated import predicted_data, private_parameters
+from pymc_dirdp.utility.simulated import predicted_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +81,7 @@ def _errors(table: xr.Dataset, prior: Array, n_records: int) -> Array:
     """Errors of a draw as an estimate of the frequencies, on simulated data sets. Shape (simulations, *prior.shape)."""
     data = predicted_data(prior, n_records)
     rng = np.random.default_rng(20261123)
-    private = private_parameters(mechanism_of_table(table), prior, data, rng)
+    private = mechanism_of_table(table).posterior_parameters(data, rng)
     sizes = data.sum(axis=-1, keepdims=True)
     errors: Array = dirichlet(private, 1, rng)[0] - data / np.where(sizes > 0, sizes, 1)
     return errors

@@ -8,8 +8,8 @@ import pymc as pm
 
 from pymc_dirdp.checks import at_least, integer, one_of, positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.known import kinds, noises
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.reading import Reading, read
@@ -17,7 +17,7 @@ from pymc_dirdp.models.stated import Unit, stated
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.planning.allocation import allocate, whole_share
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES, calibrate
-from pymc_dirdp.planning.choosing import KINDS, Choice, noise, rank
+from pymc_dirdp.planning.choosing import Choice, rank
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.planned import Plan, PlannedTable
@@ -138,7 +138,7 @@ def plan(
             f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got a {type(guarantee).__name__}."
         )
     relation = adjacency_named(adjacency)
-    one_of(KINDS, mechanism=mechanism)
+    one_of((*kinds(), "auto"), mechanism=mechanism)
     one_of(STRATEGIES, strategy=strategy)
     one_of(OBJECTIVES, objective=objective)
     draws = integer(1, draws=draws)
@@ -165,7 +165,7 @@ def plan(
         sizes = _planning_sizes(n_records, found)
     groups = reading.groups
 
-    def calibrated(kind: str, name: str, share: Guarantee) -> DirichletMechanism | NoisyCounts:
+    def calibrated(kind: str, name: str, share: Guarantee) -> TableMechanism:
         prior, adds = found[name].prior, reading.contribution(name)
         # Features with as many categories have the same problem.
         problem = kind, share, prior.shape, prior.tobytes(), sizes[name], adds
@@ -182,28 +182,30 @@ def plan(
                     contribution=adds,
                 )
             else:
-                known[problem] = noise(kind, share, prior, relation.name, adds)
+                known[problem] = noises()[kind].for_guarantee(
+                    share, prior=prior, adjacency=relation.name, contribution=adds
+                )
         return known[problem]
 
-    known: dict[Hashable, DirichletMechanism | NoisyCounts] = {}
+    known: dict[Hashable, TableMechanism] = {}
     budget = _weights(weights, found)
 
-    def allocated(kinds: Mapping[str, str]) -> dict[str, DirichletMechanism | NoisyCounts]:
+    def allocated(by_table: Mapping[str, str]) -> dict[str, TableMechanism]:
         return allocate(
             guarantee,
-            lambda name, share: calibrated(kinds[name], name, share),
+            lambda name, share: calibrated(by_table[name], name, share),
             weights=budget,
             groups=groups,
             draws=draws,
-            once=[name for name, kind in kinds.items() if kind != "dirichlet"],
+            once=[name for name, kind in by_table.items() if kind in noises()],
         )
 
-    kinds = dict.fromkeys(found, mechanism)
+    wanted = dict.fromkeys(found, mechanism)
     choices: dict[str, Choice] = {}
     if mechanism == "auto":
         choices = _choices(guarantee, found, sizes, relation.name, objective, draws, reading, allocated)
-        kinds = {name: choice.best for name, choice in choices.items()}
-    chosen = allocated(kinds)
+        wanted = {name: choice.best for name, choice in choices.items()}
+    chosen = allocated(wanted)
     return Plan(
         guarantee=guarantee,
         parts=tuple(PlannedTable(table, chosen[name], sizes[name], choices.get(name)) for name, table in found.items()),
@@ -229,7 +231,7 @@ def _choices(
     objective: str,
     draws: int,
     reading: Reading,
-    allocated: Callable[[Mapping[str, str]], dict[str, DirichletMechanism | NoisyCounts]],
+    allocated: Callable[[Mapping[str, str]], dict[str, TableMechanism]],
 ) -> dict[str, Choice]:
     """The best mechanism for each table, at what the Dirichlet mechanism would lose for it."""
     try:

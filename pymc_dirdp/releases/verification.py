@@ -13,7 +13,6 @@ import xarray as xr
 
 from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ReleaseError
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
@@ -250,7 +249,7 @@ def _assumptions(stored: Stored, words: Words) -> Check:
         return Check(
             "assumptions", False, f"The promise needs these assumptions: {'; '.join(words.assumptions) or 'none'}."
         )
-    used = {table.min_count for table in stored.tables.values() if isinstance(table.mechanism, DirichletMechanism)}
+    used = {table.mechanism.min_count for table in stored.tables.values()} - {None}
     if used - {stored.min_count}:
         return Check("assumptions", False, "The tables need a min_count that the promise does not name.")
     return Check("assumptions", True, "The promise names what the tables assume of a person and of every cell.")

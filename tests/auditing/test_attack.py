@@ -9,7 +9,6 @@ from scipy.stats import binom
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.curve_audit import audit_curve
-from pymc_dirdp.auditing.neighbours import worst_pair
 from pymc_dirdp.auditing.power import chance_to_refute
 from pymc_dirdp.auditing.seen import Seen
 from pymc_dirdp.privacy.composition import Composition
@@ -43,7 +42,7 @@ def test_a_claim_of_a_third_of_what_is_lost_is_refuted(subject):
 def test_both_directions_are_attacked(name, named):
     """One direction loses more here; which of the two data sets comes first makes no difference."""
     mechanism = named(name)
-    x, y = worst_pair(mechanism)
+    x, y = mechanism.worst_pair()
     lower = [
         audit(mechanism, sampler="fast", pair=pair, delta=0.02, n=40_000, random_seed=3).bounds[0].lower
         for pair in ((x, y), (y, x))
@@ -82,7 +81,7 @@ def test_mutant_alpha_too_small_by_the_setter_bug():
     assert audit_curve(right, claim=claim).verdict == "consistent"
     # A black box says the same, with statistics that are learned.
     rng = np.random.default_rng(3)
-    n, pair = 30_000, worst_pair(mutant)
+    n, pair = 30_000, mutant.worst_pair()
     pools = {z.tobytes(): iter(mutant.sample(z, draws=n, sampler="fast", random_seed=rng)) for z in pair}
     found = audit(lambda z: next(pools[z.tobytes()]), pair=pair, claim=claim, n=n - 500, random_seed=1)
     assert found.verdict == "refuted"
@@ -91,7 +90,7 @@ def test_mutant_alpha_too_small_by_the_setter_bug():
 def test_mutant_add_remove_curve_for_replace_one():
     mutant, delta = dirdp.DirichletMechanism(FLAT, 0.8, adjacency="add-remove"), 0.1
     right = dirdp.DirichletMechanism(FLAT, 0.8)
-    moved = worst_pair(right)
+    moved = right.worst_pair()
     claim, n = dirdp.ApproxDP(epsilon=mutant.epsilon(delta), delta=delta), 40_000
     assert chance_to_refute(mutant, claim, pair=moved, n=n) > 0.999
     for seed in SEEDS:
@@ -137,7 +136,7 @@ def test_mutant_one_seed_for_all_releases():
     mechanism = dirdp.DirichletMechanism(FLAT, 0.3)
     found = audit(
         lambda x: mechanism.sample(x, sampler="fast", random_seed=7)[0],
-        pair=worst_pair(mechanism),
+        pair=mechanism.worst_pair(),
         claim=dirdp.ApproxDP(epsilon=mechanism.epsilon(1e-3), delta=1e-3),
         n=400,
     )
@@ -205,7 +204,7 @@ def test_a_black_box_that_claims_to_be_a_mechanism_is_held_against_its_curve(fac
     """It is told apart by that mechanism's likelihood, on that mechanism's worst pair."""
     right, n = dirdp.DirichletMechanism(FLAT, 0.3), 50_000
     drawn, rng = dirdp.DirichletMechanism(FLAT, factor * 0.3), np.random.default_rng(2)
-    pools = {z.tobytes(): iter(drawn.sample(z, draws=n, sampler="fast", random_seed=rng)) for z in worst_pair(right)}
+    pools = {z.tobytes(): iter(drawn.sample(z, draws=n, sampler="fast", random_seed=rng)) for z in right.worst_pair()}
     found = audit(lambda counts: next(pools[counts.tobytes()]), claim=right, n=n - 500, random_seed=1)
     assert found.verdict == verdict
     assert found.bounds[0].alternative == "the same mechanism with a larger r"
@@ -360,7 +359,7 @@ def test_what_cannot_be_audited_is_refused():
 def test_a_composition_is_audited_as_a_function():
     """Three releases of the same table, held against the curve of all and of one."""
     mechanism = dirdp.GeometricMechanism(np.ones(2), 2.0)
-    pair, rng = worst_pair(mechanism), np.random.default_rng(3)
+    pair, rng = mechanism.worst_pair(), np.random.default_rng(3)
 
     def three(counts):
         return counts + rng.geometric(p, (3, 2)) - rng.geometric(p, (3, 2))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.auditing.outputs import releases, sampler_of
+from pymc_dirdp.auditing.outputs import releases
 
 
 def test_noise_is_released_as_one_by_one():
@@ -30,10 +30,10 @@ def test_the_sampler_that_is_asked_for_draws():
 
 
 def test_without_a_name_the_sampler_is_the_default():
-    assert sampler_of(dirdp.GaussianMechanism(np.ones(2), 1.0), None) == "fast"
-    assert sampler_of(dirdp.DirichletMechanism(np.ones(2), 0.1), "exact") == "exact"
+    assert dirdp.GaussianMechanism(np.ones(2), 1.0).checked_sampler(None) == "fast"
+    assert dirdp.DirichletMechanism(np.ones(2), 0.1).checked_sampler("exact") == "exact"
     with pytest.raises(dirdp.ArgumentError, match="sampler"):
-        sampler_of(dirdp.DirichletMechanism(np.ones(2), 0.1), "quick")
+        dirdp.DirichletMechanism(np.ones(2), 0.1).checked_sampler("quick")
 
 
 def test_a_function_brings_outputs_of_any_shape():

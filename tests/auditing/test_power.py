@@ -11,7 +11,6 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.events import parts
 from pymc_dirdp.auditing.measures import Counts, measures
-from pymc_dirdp.auditing.neighbours import worst_pair
 from pymc_dirdp.auditing.power import chance_to_refute, family_of, rarest_event, refutable
 
 
@@ -72,7 +71,7 @@ def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
 
 def test_more_draws_and_less_confidence_refute_more():
     mechanism = dirdp.DirichletMechanism(np.ones(3), 0.3)
-    pair = worst_pair(mechanism)
+    pair = mechanism.worst_pair()
     measure = measures(mechanism, None, 1e-3)[0]
     family = family_of(mechanism, *pair, measure)
     assert family.name == "the same mechanism with a larger r"
@@ -90,7 +89,7 @@ def test_what_has_no_law_here_is_held_against_simple_noise():
     assert family_of(None, np.zeros(2), np.ones(2), pure).name.startswith("Laplace noise")
     # A Dirichlet law promises no pure epsilon, so its own family says nothing about one.
     mechanism = dirdp.DirichletMechanism(np.ones(2), 0.3)
-    assert family_of(mechanism, *worst_pair(mechanism), pure).name.startswith("Laplace noise")
+    assert family_of(mechanism, *mechanism.worst_pair(), pure).name.startswith("Laplace noise")
 
 
 @pytest.mark.parametrize("trials", [1_000, 100_000])
