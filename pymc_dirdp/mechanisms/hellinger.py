@@ -167,9 +167,9 @@ class HellingerMechanism(WholePosterior):
     @property
     @override
     def _public(self) -> tuple[object, ...]:
-        # Without effect for the global sensitivity.
-        smoothness = self.smoothness if self.sensitivity == "smooth" else None
-        return *super()._public, smoothness
+        # The smoothness has no effect for the global sensitivity.
+        kind = self.sensitivity, self.smoothness if self.sensitivity == "smooth" else None
+        return type(self), tuple(self.prior.tolist()), self.n_records, self.exponent, kind, self.accounting
 
     @property
     @override
