@@ -15,7 +15,7 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.numerics.roots import log_excess, safe_root, with_margin
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -83,7 +83,7 @@ class SimplexMechanism(Mechanism):
             If no concentration keeps it: even the vaguest draw tells steps of this size apart. Widen the floors, or
             let one person count for less.
         """
-        if not isinstance(guarantee, ApproxDP | RenyiDP | TruncatedCDP):
+        if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order):
             raise UnattainableError(
                 f"No Dirichlet draw keeps {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP or "
                 "TruncatedCDP."

@@ -16,7 +16,7 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, personal_cells
 from pymc_dirdp.published.privacy import p1_theorem_1_concentration
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
@@ -132,20 +132,16 @@ def _refuse_unattainable(guarantee: Guarantee) -> None:
     way_out = (
         "Ask for ApproxDP(epsilon, delta), RenyiDP(order, epsilon) or TruncatedCDP(rho, omega) with a finite omega."
     )
-    match guarantee:
-        case PureDP():
-            raise UnattainableError(
-                "No Dirichlet mechanism keeps pure differential privacy: the density of its output vanishes where a "
-                f"category that one record can change is near 0, so the loss is unbounded (P1 Proposition 3). {way_out}"
-            )
-        case ZeroCDP() | TruncatedCDP(omega=math.inf):
-            raise UnattainableError(
-                "No Dirichlet mechanism bounds the Rényi divergence at every order: it is infinite from order "
-                f"1 + alpha / r on, so omega must be finite (P2, after Theorem 1). {way_out}"
-            )
-        case RenyiDP() | TruncatedCDP() | ApproxDP():
-            return
-    raise ArgumentError(f"Expected a guarantee, got a {type(guarantee).__name__}. {way_out}")
+    if Guarantee.checked(guarantee=guarantee).is_pure:
+        raise UnattainableError(
+            "No Dirichlet mechanism keeps pure differential privacy: the density of its output vanishes where a "
+            f"category that one record can change is near 0, so the loss is unbounded (P1 Proposition 3). {way_out}"
+        )
+    if math.isinf(guarantee.largest_order):
+        raise UnattainableError(
+            "No Dirichlet mechanism bounds the Rényi divergence at every order: it is infinite from order "
+            f"1 + alpha / r on, so omega must be finite (P2, after Theorem 1). {way_out}"
+        )
 
 
 def _verified(mechanism: DirichletMechanism, guarantee: Guarantee) -> DirichletMechanism:
@@ -196,7 +192,7 @@ class _Boundary:
     @property
     def composed(self) -> bool:
         """Whether every point of the boundary takes a composition."""
-        return isinstance(self.guarantee, ApproxDP) and isinstance(self.curves(1.0, 0.0), (Composition, Parallel))
+        return not self.guarantee.adds_up and isinstance(self.curves(1.0, 0.0), (Composition, Parallel))
 
     def curves(self, r: float, s: float) -> PrivacyCurves:
         """What a person loses at this point, or a little less."""
@@ -300,10 +296,9 @@ def _optimal_of_blocks(
     r = boundary.largest_r(0.0)
     if cap_r and r >= 1:
         return 1.0, 0.0
-    assert isinstance(boundary.guarantee, ApproxDP)
-    curves = boundary.curves(r, 0.0)
-    order = curves.best_order(boundary.guarantee.delta)
-    _, s = _optimal(boundary.promising(RenyiDP(order=order, epsilon=curves.renyi(order))), loss, cap_r=cap_r)
+    divergence = boundary.guarantee.as_divergence(boundary.curves(r, 0.0))
+    assert divergence is not None
+    _, s = _optimal(boundary.promising(divergence), loss, cap_r=cap_r)
     r = boundary.largest_r(s, near=r)
     return (1.0, boundary.least_s(1.0, near=max(s, 1e-6))) if cap_r and r > 1 else (r, s)
 
@@ -311,19 +306,20 @@ def _optimal_of_blocks(
 def _algorithm_1(
     guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float, contribution: Contribution
 ) -> DirichletMechanism:
-    if not isinstance(guarantee, RenyiDP):
+    order = guarantee.single_order
+    if order is None:
         raise UnattainableError(
             f"strategy='algorithm-1' is P1's calibration for RenyiDP targets, got {guarantee}. "
             "Use strategy='optimal', which knows the exact curves, or state a RenyiDP target."
         )
     relation, records = adjacency_named(adjacency), contribution.records
     r = p1_theorem_1_concentration(
-        order=guarantee.order,
-        epsilon=guarantee.epsilon,
+        order=order,
+        epsilon=guarantee.budget,
         delta_2_squared=contribution.blocks(shape) * records**2 * relation.delta_2_squared,
         delta_inf=records * relation.delta_inf,
         min_count=min_count,
     )
-    alpha = np.full(shape, 1 + 4 * (guarantee.order - 1) * r * records * relation.delta_inf)
+    alpha = np.full(shape, 1 + 4 * (order - 1) * r * records * relation.delta_inf)
     mechanism = DirichletMechanism(alpha, r, adjacency=adjacency, min_count=min_count, contribution=contribution)
     return _verified(mechanism, guarantee)

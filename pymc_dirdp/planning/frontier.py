@@ -3,7 +3,7 @@
 import html
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -16,7 +16,7 @@ from pymc_dirdp.numerics.roots import safe_root
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES, calibrate
 from pymc_dirdp.planning.choosing import KINDS, NOISES, noise
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 from pymc_dirdp.utility.simulated import losses, predicted_data
 
@@ -110,11 +110,11 @@ def least_guarantee(
     >>> least_guarantee(0.01, ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1, 1], n_records=592, objective="estimate")
     ApproxDP(epsilon=1.25..., delta=1e-06)
     """
-    kl, name = positive(kl=kl), _varied(like)
+    kl, name = positive(kl=kl), Guarantee.checked(guarantee=like).budget_name
     loss = _loss_function(prior, n_records, adjacency, mechanism, strategy, objective)
 
     def excess(amount: float) -> float:
-        found = loss(_with(like, amount))
+        found = loss(like.with_budget(amount))
         return math.log(found / kl) if found > 0 else -math.inf
 
     safe = unsafe = 1.0
@@ -130,7 +130,7 @@ def least_guarantee(
         safe, unsafe = unsafe, unsafe / 2
         if unsafe < _LEAST_LOSS:
             raise UnattainableError(f"A loss of {kl:g} nats needs next to no information: every {name} reaches it.")
-    return _with(like, safe_root(excess, safe=safe, unsafe=unsafe, rtol=_RTOL))
+    return like.with_budget(safe_root(excess, safe=safe, unsafe=unsafe, rtol=_RTOL))
 
 
 def least_records(
@@ -211,7 +211,7 @@ class Frontier:
     @property
     def amounts(self) -> tuple[float, ...]:
         """The epsilon or rho of each guarantee."""
-        return tuple(float(getattr(guarantee, _varied(guarantee))) for guarantee in self.guarantees)
+        return tuple(guarantee.budget for guarantee in self.guarantees)
 
     def frame(self) -> Any:
         """A `pandas.DataFrame`: a row for each guarantee, a column for each mechanism."""
@@ -269,21 +269,6 @@ def privacy_utility(
         loss = _loss_function(prior, n_records, adjacency, mechanism, strategy, objective)
         columns[mechanism] = tuple(loss(guarantee) for guarantee in grid)
     return Frontier(grid, columns, objective, int(n_records))
-
-
-def _varied(guarantee: Guarantee) -> str:
-    match guarantee:
-        case ApproxDP() | RenyiDP() | PureDP():
-            return "epsilon"
-        case TruncatedCDP() | ZeroCDP():
-            return "rho"
-    raise ArgumentError(f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(guarantee)}.")
-
-
-def _with(like: Guarantee, amount: float) -> Guarantee:
-    """The same promise with another epsilon or rho."""
-    facts: dict[str, Any] = asdict(like) | {_varied(like): amount}
-    return type(like)(**facts)
 
 
 def _loss_function(

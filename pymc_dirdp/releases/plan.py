@@ -133,10 +133,7 @@ def plan(
     Theory, section 2 for the rows of a table, section 7 for several tables and draws, section 6 for `unit` and
     `contribution`.
     """
-    if not isinstance(guarantee, Guarantee):
-        raise ArgumentError(
-            f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got a {type(guarantee).__name__}."
-        )
+    guarantee = Guarantee.checked(guarantee=guarantee)
     relation = adjacency_named(adjacency)
     one_of(KINDS, mechanism=mechanism)
     one_of(STRATEGIES, strategy=strategy)

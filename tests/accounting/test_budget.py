@@ -183,7 +183,7 @@ def test_the_budget_of_divergences_keeps_the_limit(epsilon, delta):
     limit = ApproxDP(epsilon=epsilon, delta=delta)
     for name, amounts in balances(limit, Totals(), adaptive=True):
         if name == "divergences":
-            order = _order(limit)[0]
+            order = _order(limit.epsilon, limit.delta)[0]
             with mpmath.workdps(60):
                 o, d = mpmath.mpf(order), mpmath.mpf(delta) / 2
                 implied = mpmath.mpf(str(amounts[0].limit)) + mpmath.log(o - 1)
