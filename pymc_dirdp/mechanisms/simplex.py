@@ -13,7 +13,7 @@ from pymc_dirdp.checks import fraction, integer, numbers_or_none, one_of, positi
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
-from pymc_dirdp.numerics.roots import log_excess, safe_root, with_margin
+from pymc_dirdp.numerics.roots import last_safe, log_excess, with_margin
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
@@ -92,19 +92,15 @@ class SimplexMechanism(Mechanism):
         def excess(k: float) -> float:
             return log_excess(*cls(k, domain).loss(guarantee))
 
-        safe = unsafe = 1.0
-        while excess(unsafe) <= 0:
-            safe, unsafe = unsafe, 2 * unsafe
-            if unsafe > _MOST:
-                raise UnattainableError("The guarantee is so loose that every concentration keeps it.")
-        while excess(safe) > 0:
-            safe, unsafe = safe / 2, safe
-            if safe < 1 / _MOST:
-                raise UnattainableError(
-                    f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
-                    f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight."
-                )
-        return cls(with_margin(safe_root(excess, safe=safe, unsafe=unsafe), excess), domain)
+        k = last_safe(
+            excess,
+            least=1 / _MOST,
+            most=_MOST,
+            tight=f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
+            f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight.",
+            loose="The guarantee is so loose that every concentration keeps it.",
+        )
+        return cls(with_margin(k, excess), domain)
 
     @property
     @override

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.numerics.roots import log_excess, safe_root
+from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
@@ -130,18 +130,10 @@ def _largest_budget[M: Mechanism](
     def excess(budget: float) -> float:
         return log_excess(*composed(mechanisms(budget), groups, draws).loss(guarantee))
 
-    safe = unsafe = start.epsilon
-    if excess(safe) <= 0:
-        while excess(unsafe) <= 0:
-            previous, safe, unsafe = mechanisms(safe), unsafe, 4 * unsafe
-            # A calibration that no longer follows its budget has given back the posterior itself.
-            if safe > start.epsilon and mechanisms(safe) == previous:
-                return previous
-            if unsafe > 1e6 * start.epsilon:
-                return None
-    else:
-        while excess(safe) > 0:
-            safe, unsafe = safe / 4, safe
-            if safe < 1e-100:
-                raise UnattainableError("The guarantee is so tight that no setting keeps it; relax it.")
+    safe, unsafe = bracket(excess, start=start.epsilon, factor=4, least=1e-100, most=1e6 * start.epsilon)
+    if safe == 0:
+        raise UnattainableError("The guarantee is so tight that no setting keeps it; relax it.")
+    if math.isinf(unsafe):
+        # A calibration that no longer follows its budget has given back the posterior itself.
+        return mechanisms(safe) if mechanisms(safe) == mechanisms(safe / 4) else None
     return mechanisms(safe_root(excess, safe=safe, unsafe=unsafe, rtol=_TIGHT))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.numerics.roots import log_excess, safe_root, with_margin
+from pymc_dirdp.numerics.roots import last_safe, log_excess, with_margin
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
@@ -220,31 +220,14 @@ class _Boundary:
             start=1 / near,
             rtol=rtol,
             least=1 / _MOST_ADDED,
-            beyond=f" with s up to {_MOST_ADDED:g}",
+            tight=f"The guarantee is so tight that no setting keeps it with s up to {_MOST_ADDED:g}; relax it.",
         )
 
 
-def _outermost(
-    excess: Callable[[float], float],
-    *,
-    start: float,
-    rtol: float = 2e-12,
-    least: float = LEAST_PARAMETER,
-    beyond: str = "",
-) -> float:
-    """The largest x at which the promise holds, found by factors of 4 from `start` and then by its root."""
-    safe = unsafe = start
-    if excess(start) <= 0:
-        while excess(unsafe) <= 0:
-            safe, unsafe = unsafe, 4 * unsafe
-            if unsafe > MOST_PARAMETER:
-                raise UnattainableError("The guarantee is so loose that every setting keeps it; ask for a tighter one.")
-    else:
-        while excess(safe) > 0:
-            safe, unsafe = safe / 4, safe
-            if safe < least:
-                raise UnattainableError(f"The guarantee is so tight that no setting keeps it{beyond}; relax it.")
-    return with_margin(safe_root(excess, safe=safe, unsafe=unsafe, rtol=rtol), excess)
+def _outermost(excess: Callable[[float], float], **search: Any) -> float:
+    """The largest x at which the promise holds, less a little for rounding elsewhere."""
+    limits = {"least": LEAST_PARAMETER, "most": MOST_PARAMETER}
+    return with_margin(last_safe(excess, factor=4, **limits | search), excess)
 
 
 def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import integer, one_of, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.numerics.roots import safe_root
+from pymc_dirdp.numerics.roots import last_safe
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES, calibrate
 from pymc_dirdp.planning.choosing import KINDS, NOISES, noise
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -117,20 +117,17 @@ def least_guarantee(
         found = loss(like.with_budget(amount))
         return math.log(found / kl) if found > 0 else -math.inf
 
-    safe = unsafe = 1.0
-    while excess(safe) > 0:
-        unsafe, safe = safe, 2 * safe
-        if safe > _LARGEST_LOSS:
-            raise UnattainableError(
-                f"An expected loss of {kl:g} nats is out of reach with mechanism={mechanism!r} and "
-                f"n_records={n_records}, whatever {name} is. Raise kl or n_records, or take another mechanism or "
-                "objective."
-            )
-    while excess(unsafe) <= 0:
-        safe, unsafe = unsafe, unsafe / 2
-        if unsafe < _LEAST_LOSS:
-            raise UnattainableError(f"A loss of {kl:g} nats needs next to no information: every {name} reaches it.")
-    return like.with_budget(safe_root(excess, safe=safe, unsafe=unsafe, rtol=_RTOL))
+    amount = last_safe(
+        excess,
+        factor=0.5,
+        least=_LEAST_LOSS,
+        most=_LARGEST_LOSS,
+        rtol=_RTOL,
+        tight=f"An expected loss of {kl:g} nats is out of reach with mechanism={mechanism!r} and "
+        f"n_records={n_records}, whatever {name} is. Raise kl or n_records, or take another mechanism or objective.",
+        loose=f"A loss of {kl:g} nats needs next to no information: every {name} reaches it.",
+    )
+    return like.with_budget(amount)
 
 
 def least_records(
