@@ -3,19 +3,19 @@
 import html
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import Any, Unpack, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import integer, one_of, positive, positive_array
+from pymc_dirdp.checks import integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import last_safe
-from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES, calibrate
-from pymc_dirdp.planning.choosing import KINDS, NOISES, noise
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.choosing import NOISES, noise
+from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 from pymc_dirdp.utility.simulated import losses, predicted_data
@@ -37,10 +37,7 @@ def expected_loss(
     *,
     prior: ArrayLike,
     n_records: int,
-    adjacency: str = "replace-one",
-    mechanism: str = "dirichlet",
-    strategy: str = "optimal",
-    objective: str = "posterior",
+    **options: Unpack[MechanismPlanning],
 ) -> float:
     """The a priori loss at a guarantee, in nats.
 
@@ -52,14 +49,11 @@ def expected_loss(
         The model's own prior, positive.
     n_records : int
         Number of records in all, at least 1.
-    adjacency : {"replace-one", "add-remove"}, default "replace-one"
-    mechanism : {"dirichlet", "gaussian", "geometric", "continuous-gaussian", "laplace", "auto"}, default "dirichlet"
-        Which mechanism; `"auto"` is the least of all.
-    strategy : str, default "optimal"
-        Of the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
-    objective : {"posterior", "estimate"}, default "posterior"
-        Divergence of the private posterior from the posterior, summed over rows, or of one draw from the frequencies,
-        averaged over rows.
+    **options
+        `adjacency`, `mechanism`, `strategy` and `objective`, see
+        :class:`pymc_dirdp.planning.options.MechanismOptions`. `mechanism="auto"` is the least of all. The objective
+        `"posterior"` is the divergence of the private posterior from the posterior, summed over rows, `"estimate"` that
+        of one draw from the frequencies, averaged over rows.
 
     Returns
     -------
@@ -70,7 +64,7 @@ def expected_loss(
     ----------
     Theory, section 8.
     """
-    return _loss_function(prior, n_records, adjacency, mechanism, strategy, objective)(guarantee)
+    return _loss_function(prior, n_records, MechanismOptions(**options))(guarantee)
 
 
 def least_guarantee(
@@ -79,10 +73,7 @@ def least_guarantee(
     *,
     prior: ArrayLike,
     n_records: int,
-    adjacency: str = "replace-one",
-    mechanism: str = "dirichlet",
-    strategy: str = "optimal",
-    objective: str = "posterior",
+    **options: Unpack[MechanismPlanning],
 ) -> Guarantee:
     """The tightest guarantee at which the expected loss is at most `kl`.
 
@@ -92,7 +83,7 @@ def least_guarantee(
         Target in nats, positive.
     like : Guarantee
         Says the kind of guarantee and what stays as it is: delta, the order, or omega. Its epsilon or rho is replaced.
-    prior, n_records, adjacency, mechanism, strategy, objective
+    prior, n_records, **options
         As for :func:`expected_loss`.
 
     Returns
@@ -111,7 +102,8 @@ def least_guarantee(
     ApproxDP(epsilon=1.25..., delta=1e-06)
     """
     kl, name = positive(kl=kl), Guarantee.checked(guarantee=like).budget_name
-    loss = _loss_function(prior, n_records, adjacency, mechanism, strategy, objective)
+    chosen = MechanismOptions(**options)
+    loss = _loss_function(prior, n_records, chosen)
 
     def excess(amount: float) -> float:
         found = loss(like.with_budget(amount))
@@ -123,7 +115,7 @@ def least_guarantee(
         least=_LEAST_LOSS,
         most=_LARGEST_LOSS,
         rtol=_RTOL,
-        tight=f"An expected loss of {kl:g} nats is out of reach with mechanism={mechanism!r} and "
+        tight=f"An expected loss of {kl:g} nats is out of reach with mechanism={chosen.mechanism!r} and "
         f"n_records={n_records}, whatever {name} is. Raise kl or n_records, or take another mechanism or objective.",
         loose=f"A loss of {kl:g} nats needs next to no information: every {name} reaches it.",
     )
@@ -135,10 +127,7 @@ def least_records(
     guarantee: Guarantee,
     *,
     prior: ArrayLike,
-    adjacency: str = "replace-one",
-    mechanism: str = "dirichlet",
-    strategy: str = "optimal",
-    objective: str = "posterior",
+    **options: Unpack[MechanismPlanning],
 ) -> int:
     """How many records it takes until the expected loss at a guarantee is at most `kl`.
 
@@ -148,7 +137,7 @@ def least_records(
         Target in nats, positive.
     guarantee : Guarantee
         For one table and one draw.
-    prior, adjacency, mechanism, strategy, objective
+    prior, **options
         As for :func:`expected_loss`.
 
     Returns
@@ -163,8 +152,10 @@ def least_records(
     """
     kl, rows = positive(kl=kl), math.prod(positive_array(prior=prior).shape[:-1])
 
+    chosen = MechanismOptions(**options)
+
     def loss(n: int) -> float:
-        return _loss_function(prior, n, adjacency, mechanism, strategy, objective)(guarantee)
+        return _loss_function(prior, n, chosen)(guarantee)
 
     def reached(n: int) -> bool:
         return loss(n) <= kl
@@ -176,8 +167,8 @@ def least_records(
         high *= 2
         if high > _MOST_RECORDS or not kept:
             raise UnattainableError(
-                f"An expected loss of {kl:g} nats is out of reach at {guarantee} with mechanism={mechanism!r}, for any "
-                "number of records. Raise kl or loosen the guarantee."
+                f"An expected loss of {kl:g} nats is out of reach at {guarantee} with "
+                f"mechanism={chosen.mechanism!r}, for any number of records. Raise kl or loosen the guarantee."
             )
     low = high // 2
     while high - low > max(rows, high // 100):
@@ -237,10 +228,8 @@ def privacy_utility(
     *,
     prior: ArrayLike,
     n_records: int,
-    adjacency: str = "replace-one",
     mechanisms: Iterable[str] = ("dirichlet", "gaussian", "laplace", "geometric"),
-    strategy: str = "optimal",
-    objective: str = "posterior",
+    **options: Unpack[MechanismPlanning],
 ) -> Frontier:
     """Expected losses over a grid of guarantees: the price list, before anything is bought.
 
@@ -250,8 +239,8 @@ def privacy_utility(
         At least one; of one kind if they are to be plotted.
     mechanisms : iterable of str
         Names as for :func:`expected_loss`.
-    prior, n_records, adjacency, strategy, objective
-        As for :func:`expected_loss`.
+    prior, n_records, **options
+        As for :func:`expected_loss`, without `mechanism`.
 
     Returns
     -------
@@ -261,42 +250,44 @@ def privacy_utility(
     grid = tuple(guarantees)
     if not grid:
         raise ArgumentError("Expected at least one guarantee.")
+    if "mechanism" in options:
+        raise ArgumentError("Expected mechanisms=, a sequence of names, in place of mechanism=.")
+    chosen = MechanismOptions(**options)
     columns = {}
     for mechanism in mechanisms:
-        loss = _loss_function(prior, n_records, adjacency, mechanism, strategy, objective)
+        loss = _loss_function(prior, n_records, replace(chosen, mechanism=mechanism))
         columns[mechanism] = tuple(loss(guarantee) for guarantee in grid)
-    return Frontier(grid, columns, objective, int(n_records))
+    return Frontier(grid, columns, chosen.objective, int(n_records))
 
 
-def _loss_function(
-    prior: ArrayLike, n_records: int, adjacency: str, mechanism: str, strategy: str, objective: str
-) -> Callable[[Guarantee], float]:
+def _loss_function(prior: ArrayLike, n_records: int, chosen: MechanismOptions) -> Callable[[Guarantee], float]:
     """The a priori loss as a function of the guarantee; `inf` where it cannot be kept."""
     parameters, n_records = positive_array(prior=prior), integer(1, n_records=n_records)
-    relation = adjacency_named(adjacency).name
-    one_of(KINDS, mechanism=mechanism)
-    one_of(STRATEGIES, strategy=strategy)
-    one_of(OBJECTIVES, objective=objective)
     expected = PriorExpectedKL(parameters, n_records)
     # The same data sets at every guarantee, so that a curve is smooth.
-    data = None if mechanism == "dirichlet" else predicted_data(parameters, n_records)
+    data = None if chosen.mechanism == "dirichlet" else predicted_data(parameters, n_records)
 
     def of_dirichlet(guarantee: Guarantee) -> float:
         made = calibrate(
-            guarantee, prior=parameters, n_records=n_records, adjacency=relation, strategy=strategy, objective=objective
+            guarantee,
+            prior=parameters,
+            n_records=n_records,
+            adjacency=chosen.adjacency,
+            strategy=chosen.strategy,
+            objective=chosen.objective,
         )
-        keep = 0.0 if strategy == "algorithm-1" else 1.0
+        keep = 0.0 if chosen.strategy == "algorithm-1" else 1.0
         s = float((made.alpha - keep * parameters).flat[0])
-        return float(getattr(expected, objective)(made.r, s, keep=keep))
+        return float(getattr(expected, chosen.objective)(made.r, s, keep=keep))
 
     def of(kind: str, guarantee: Guarantee) -> float:
         try:
             if kind == "dirichlet":
                 return of_dirichlet(guarantee)
-            made: Mechanism = noise(kind, guarantee, parameters, relation, 1)
+            made: Mechanism = noise(kind, guarantee, parameters, chosen.adjacency, 1)
         except UnattainableError:
             return math.inf
-        return float(getattr(losses(made, parameters, data), objective))  # type: ignore[arg-type]
+        return float(getattr(losses(made, parameters, data), chosen.objective))  # type: ignore[arg-type]
 
-    kinds = ("dirichlet", *NOISES) if mechanism == "auto" else (mechanism,)
+    kinds = ("dirichlet", *NOISES) if chosen.mechanism == "auto" else (chosen.mechanism,)
     return lambda guarantee: min(of(kind, guarantee) for kind in kinds)
