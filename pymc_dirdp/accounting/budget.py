@@ -96,7 +96,7 @@ def tightest(found: Mapping[str, Sequence[Amount]]) -> str:
 def _sum(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
     """Losses of one measure add, whatever is chosen after seeing what (Feldman and Zrnic 2021)."""
     spent = totals.sum(limit.measure)
-    return None if spent is None else (Amount(limit.loss_in_words, spent, exact(limit.budget)),)
+    return None if spent is None else (Amount(limit.measure, spent, exact(limit.budget)),)
 
 
 def _divergences(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:

@@ -106,29 +106,19 @@ def bracket(
 def last_safe(
     excess: Callable[[float], float],
     *,
-    start: float = 1.0,
-    factor: float = 2.0,
-    least: float = 1e-300,
-    most: float = 1e300,
     rtol: float = 2e-12,
     tight: str = "The guarantee is so tight that no setting keeps it; relax it.",
     loose: str = "The guarantee is so loose that every setting keeps it; ask for a tighter one.",
+    **search: float,
 ) -> float:
-    """The last point at which a promise holds: :func:`bracket`, and then :func:`safe_root`.
-
-    Parameters
-    ----------
-    excess, start, factor, least, most, rtol
-        See there.
-    tight, loose : str
-        What the error says if the promise holds nowhere, and if it holds everywhere.
+    """The last point at which a promise holds: :func:`bracket` with its arguments, and then :func:`safe_root`.
 
     Raises
     ------
     UnattainableError
-        If the promise holds nowhere or everywhere.
+        If the promise holds nowhere, with the text `tight`, or everywhere, with the text `loose`.
     """
-    safe, unsafe = bracket(excess, start=start, factor=factor, least=least, most=most)
+    safe, unsafe = bracket(excess, **search)
     if not 0 < safe < math.inf:
         raise UnattainableError(tight)
     if not 0 < unsafe < math.inf:

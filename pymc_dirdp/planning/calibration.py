@@ -289,7 +289,7 @@ def _optimal_of_blocks(
 def _algorithm_1(
     guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float, contribution: Contribution
 ) -> DirichletMechanism:
-    order = guarantee.single_order
+    order = guarantee.fixed.get("order")
     if order is None:
         raise UnattainableError(
             f"strategy='algorithm-1' is P1's calibration for RenyiDP targets, got {guarantee}. "

@@ -39,7 +39,6 @@ class RenyiDP(Guarantee):
     Mironov (2017), Rényi differential privacy, https://doi.org/10.1109/CSF.2017.11. P1 Definition 2.3.
     """
 
-    measure: ClassVar[str] = "divergence"
     order: float
     epsilon: float
 
@@ -50,23 +49,18 @@ class RenyiDP(Guarantee):
     def __str__(self) -> str:
         return f"({down(self.order):g}, {up(self.epsilon):g})-Rényi differential privacy"
 
+    @property
+    @override
+    def measure(self) -> str:
+        return f"Rényi divergence at order {self.order:g}"
+
     @override
     def loss[Loss](self, of: Losses[Loss]) -> Loss:
         return of.renyi(self.order)
 
     @property
     @override
-    def loss_in_words(self) -> str:
-        return f"Rényi divergence at order {self.order:g}"
-
-    @property
-    @override
     def largest_order(self) -> float:
-        return self.order
-
-    @property
-    @override
-    def single_order(self) -> float:
         return self.order
 
 
@@ -93,7 +87,6 @@ class TruncatedCDP(Guarantee):
     """
 
     budget_name: ClassVar[str] = "rho"
-    measure: ClassVar[str] = "rho"
     rho: float
     omega: float
 
@@ -136,7 +129,6 @@ class ApproxDP(Guarantee):
     Dwork, Kenthapadi, McSherry, Mironov and Naor (2006), https://doi.org/10.1007/11761679_29. P2 Definition 2.1.
     """
 
-    measure: ClassVar[str] = "delta"
     epsilon: float
     delta: float
 
@@ -156,11 +148,6 @@ class ApproxDP(Guarantee):
     def allowed(self) -> float:
         return self.delta
 
-    @property
-    @override
-    def loss_in_words(self) -> str:
-        return f"delta at epsilon {self.epsilon:g}"
-
     @override
     def least_budget(self, curves: "PrivacyCurves") -> float:
         return curves.epsilon(self.delta)
@@ -169,11 +156,6 @@ class ApproxDP(Guarantee):
     @override
     def largest_order(self) -> float:
         return 1.0
-
-    @property
-    @override
-    def stated_delta(self) -> float:
-        return self.delta
 
     @override
     def as_divergence(self, curves: "PrivacyCurves | None" = None) -> RenyiDP:
@@ -204,7 +186,6 @@ class ZeroCDP(Guarantee):
     """
 
     budget_name: ClassVar[str] = "rho"
-    measure: ClassVar[str] = "rho"
     rho: float
 
     def __post_init__(self) -> None:
@@ -216,11 +197,6 @@ class ZeroCDP(Guarantee):
     @override
     def loss[Loss](self, of: Losses[Loss]) -> Loss:
         return of.rho(math.inf)
-
-    @property
-    @override
-    def largest_order(self) -> float:
-        return math.inf
 
 
 @final
@@ -238,7 +214,6 @@ class PureDP(Guarantee):
     Dwork, McSherry, Nissim and Smith (2006), https://doi.org/10.1007/11681878_14.
     """
 
-    measure: ClassVar[str] = "epsilon"
     epsilon: float
 
     def __post_init__(self) -> None:
@@ -250,11 +225,6 @@ class PureDP(Guarantee):
     @override
     def loss[Loss](self, of: Losses[Loss]) -> Loss:
         return of.pure_epsilon
-
-    @property
-    @override
-    def largest_order(self) -> float:
-        return math.inf
 
     @property
     @override

@@ -1,6 +1,7 @@
 """What can be asked of any guarantee, whatever its kind."""
 
 import abc
+import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -38,12 +39,9 @@ class Guarantee(abc.ABC):
     ----------
     budget_name : str
         Which of the fields is the budget. The others say at which order, up to which one, or at which delta.
-    measure : str
-        What the loss is called that this kind bounds.
     """
 
     budget_name: ClassVar[str] = "epsilon"
-    measure: ClassVar[str]
 
     @staticmethod
     def checked(**named: object) -> "Guarantee":
@@ -70,6 +68,11 @@ class Guarantee(abc.ABC):
         changes: dict[str, Any] = {self.budget_name: budget}
         return replace(self, **changes)
 
+    @property
+    def measure(self) -> str:
+        """What the budget bounds, in words."""
+        return self.budget_name
+
     @abc.abstractmethod
     def loss[Loss](self, of: Losses[Loss]) -> Loss:
         """What is lost in the measure of this kind."""
@@ -79,29 +82,19 @@ class Guarantee(abc.ABC):
         """How much the promise allows in the measure of its kind: it holds where the loss is not above this."""
         return self.budget
 
-    @property
-    def loss_in_words(self) -> str:
-        """What the measure is called, with the number that belongs to it."""
-        return self.measure
-
     def least_budget(self, curves: "PrivacyCurves") -> float:
         """The least budget with which this promise holds on the curves; it may be 0 or infinite."""
         return self.loss(curves)
 
     @property
-    @abc.abstractmethod
     def largest_order(self) -> float:
         """Up to which Rényi order the divergence is bounded; 1 where it is bounded at none above."""
-
-    @property
-    def single_order(self) -> float | None:
-        """The order, if the promise is about the Rényi divergence of one order."""
-        return None
+        return math.inf
 
     @property
     def stated_delta(self) -> float | None:
         """The delta, if the promise is an (epsilon, delta); 0 for pure, None for a bound on Rényi divergences."""
-        return None
+        return self.fixed.get("delta")
 
     @property
     def adds_up(self) -> bool:

@@ -78,12 +78,11 @@ def test_an_approximate_promise_without_room_still_has_a_divergence():
 def test_pure_is_an_epsilon_without_delta(promise):
     assert promise.is_pure == isinstance(promise, PureDP)
     assert promise.stated_delta == {ApproxDP: 1e-3, PureDP: 0.0}.get(type(promise))
-    assert promise.single_order == {RenyiDP: 3}.get(type(promise))
 
 
-def test_measures_in_words():
-    words = [promise.loss_in_words for promise in LOSSES]
-    assert words == ["Rényi divergence at order 3", "rho", "delta at epsilon 0.7", "rho", "epsilon"]
+def test_what_the_budget_bounds_in_words():
+    words = [promise.measure for promise in LOSSES]
+    assert words == ["Rényi divergence at order 3", "rho", "epsilon", "rho", "epsilon"]
 
 
 def test_what_is_no_guarantee_is_named():
