@@ -69,6 +69,7 @@ class HellingerMechanism(WholePosterior):
 
     Examples
     --------
+    >>> from pymc_dirdp import PureDP
     >>> printed = HellingerMechanism([1, 1], 300, 0.25)
     >>> printed.pure_epsilon
     0.42...

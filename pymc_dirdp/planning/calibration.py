@@ -93,6 +93,7 @@ def calibrate(
 
     Examples
     --------
+    >>> from pymc_dirdp import ApproxDP
     >>> mechanism = calibrate(ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1, 1], n_records=592)
     >>> mechanism.satisfies(ApproxDP(epsilon=1, delta=1e-6))
     True

@@ -98,6 +98,7 @@ def least_guarantee(
 
     Examples
     --------
+    >>> from pymc_dirdp import ApproxDP
     >>> least_guarantee(0.01, ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1, 1], n_records=592, objective="estimate")
     ApproxDP(epsilon=1.25..., delta=1e-06)
     """
