@@ -13,7 +13,7 @@ from pymc_dirdp.checks import fraction, integer, numbers_or_none, one_of, positi
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
-from pymc_dirdp.numerics.roots import last_safe, log_excess, with_margin
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
@@ -92,7 +92,7 @@ class SimplexMechanism(Mechanism):
         def excess(k: float) -> float:
             return log_excess(*cls(k, domain).loss(guarantee))
 
-        k = last_safe(
+        k = largest_safe(
             excess,
             least=1 / _MOST,
             most=_MOST,
@@ -100,7 +100,7 @@ class SimplexMechanism(Mechanism):
             f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight.",
             loose="The guarantee is so loose that every concentration keeps it.",
         )
-        return cls(with_margin(k, excess), domain)
+        return cls(k, domain)
 
     @property
     @override

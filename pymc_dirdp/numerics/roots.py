@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from pymc_dirdp.errors import UnattainableError
 
@@ -126,9 +127,9 @@ def last_safe(
     return safe_root(excess, safe=safe, unsafe=unsafe, rtol=rtol)
 
 
-def largest_safe(excess: Callable[[float], float]) -> float:
-    """The largest positive `x` at which a promise holds that breaks at some x, less a little for rounding elsewhere."""
-    return with_margin(last_safe(excess), excess)
+def largest_safe(excess: Callable[[float], float], **search: Any) -> float:
+    """The largest `x` at which a promise holds, as :func:`last_safe`, less a little for rounding elsewhere."""
+    return with_margin(last_safe(excess, **search), excess)
 
 
 def least_epsilon(curve: Callable[[float], float], delta: float) -> float:

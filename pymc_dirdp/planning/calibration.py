@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.numerics.roots import last_safe, log_excess, with_margin
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
@@ -228,7 +228,7 @@ class _Boundary:
 def _outermost(excess: Callable[[float], float], **search: Any) -> float:
     """The largest x at which the promise holds, less a little for rounding elsewhere."""
     limits = {"least": LEAST_PARAMETER, "most": MOST_PARAMETER}
-    return with_margin(last_safe(excess, factor=4, **limits | search), excess)
+    return largest_safe(excess, factor=4, **limits | search)
 
 
 def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:
