@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from pymc_dirdp.plots.posteriors import plot_posteriors, plot_ternary
     from pymc_dirdp.plots.privacy import plot_privacy
     from pymc_dirdp.privacy.contribution import Contribution
-    from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
+    from pymc_dirdp.privacy.conversion import convert
+    from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
     from pymc_dirdp.releases.interop import to_dp_accounting, to_opendp
     from pymc_dirdp.releases.plan import plan
     from pymc_dirdp.releases.planned import Plan
@@ -184,8 +185,8 @@ _HOMES = {
         "RenyiDP",
         "TruncatedCDP",
         "ZeroCDP",
-        "convert",
     ),
+    "privacy.conversion": ("convert",),
     "releases.interop": ("to_dp_accounting", "to_opendp"),
     "accounting.ledger": ("Ledger",),
     "mechanisms.dirichlet": ("DirichletMechanism",),

@@ -23,7 +23,7 @@ def kind_of(name: str) -> str:
     if inspect.isclass(thing):
         if issubclass(thing, Exception):
             return "errors"
-        if thing.__module__ == "pymc_dirdp.privacy.guarantees":
+        if issubclass(thing, pymc_dirdp.Guarantee):
             return "guarantees"
         return "mechanisms" if thing.__module__.startswith("pymc_dirdp.mechanisms.") else "objects"
     if callable(thing):

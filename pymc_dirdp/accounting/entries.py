@@ -10,11 +10,9 @@ from typing import Any, Self, final
 from pymc_dirdp.checks import at_least, integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.rounding import at_least_in_short
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
 __all__ = ["Entry", "Header", "Terms", "chained", "one_line", "visible"]
-
-_KINDS = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}
 
 
 @final
@@ -171,8 +169,7 @@ def written(guarantee: Guarantee) -> str:
 def understood(text: str) -> Guarantee:
     """The guarantee that was written."""
     facts = json.loads(text)
-    guarantee: Guarantee = _KINDS[facts.pop("kind")](**facts)
-    return guarantee
+    return KINDS[facts.pop("kind")](**facts)
 
 
 def chained(before: str, *facts: object) -> str:

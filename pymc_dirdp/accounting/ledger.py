@@ -251,10 +251,7 @@ class Ledger:
                 f"The release is for adjacency={adjacency!r} and the ledger for {self.adjacency!r}; their guarantees "
                 "do not add up. Keep a ledger for each."
             )
-        if not isinstance(guarantee, Guarantee):
-            raise ArgumentError(
-                f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got a {type(guarantee).__name__}."
-            )
+        guarantee = Guarantee.checked(guarantee=guarantee)
         if mechanism is not None and not mechanism.satisfies(guarantee):
             raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
         cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)

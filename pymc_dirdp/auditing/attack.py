@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.auditing.events import Event, Scores, chosen, counted, parts
 from pymc_dirdp.auditing.measures import Counts, Measure, measures
-from pymc_dirdp.auditing.outputs import BlackBox, releases
+from pymc_dirdp.auditing.outputs import BlackBox, Source
 from pymc_dirdp.auditing.power import family_of, rarest_event, refutable
 from pymc_dirdp.auditing.result import Audit, Bound
 from pymc_dirdp.auditing.seen import Seen, commonest_shape, seen
@@ -22,9 +22,6 @@ from pymc_dirdp.sampling.entropy import Seed, generator
 __all__ = ["Audit", "Bound", "audit"]
 
 Array = NDArray[np.float64]
-
-# Draws, if none are asked for. An exact sampler of Dirichlet draws takes a thousand times as long as another.
-_DRAWS, _EXACT_DRAWS = 100_000, 10_000
 
 
 def audit(
@@ -100,9 +97,9 @@ def audit(
     doubt = 1 - fraction(confidence=confidence)
     x, y = _neighbours(mechanism, pair, claim)
     of_all = measures(mechanism if isinstance(mechanism, Mechanism) else None, claim, delta)
-    name, kind = _names(mechanism, sampler, steps)
-    size = integer(100, n=_default_draws(mechanism, kind) if n is None else n)
-    # Of which the likelihood is taken, and the alternatives.
+    source = Source(mechanism, sampler=sampler, steps=steps).checked()
+    size = integer(100, n=source.default_draws if n is None else n)
+    # The likelihood is that of the mechanism, or of what the box claims to be, and so are the alternatives.
     model = mechanism if isinstance(mechanism, Mechanism) else claim
     split = parts(size, likelihood=isinstance(model, Mechanism))
     rng = generator(random_seed)
@@ -110,7 +107,7 @@ def audit(
     of_x = int(rng.binomial(2 * split.counted, 0.5))
     set_aside = split.learned + split.chosen
     sizes = set_aside + of_x, set_aside + 2 * split.counted - of_x
-    drawn = [releases(mechanism, z, m, rng, sampler=kind, steps=steps) for z, m in zip((x, y), sizes, strict=True)]
+    drawn = [source.releases(z, m, rng) for z, m in zip((x, y), sizes, strict=True)]
     # The shape is learned as well.
     shape = commonest_shape(*(outputs[: split.learned] for outputs in drawn))
     from_x, from_y = (seen(outputs, shape) for outputs in drawn)
@@ -129,8 +126,7 @@ def audit(
         _bound(measure, event, counted(event, *found[event.which]), split.counted, level, (model, x, y))
         for measure, event in zip(of_all, events, strict=True)
     )
-    described = kind if steps is None else f"{kind}, steps={steps}"
-    return Audit(name, described, size, 1 - doubt, claim, last_bits, bounds)
+    return Audit(source.name, source.drawn_by, size, 1 - doubt, claim, last_bits, bounds)
 
 
 def _neighbours(
@@ -154,25 +150,6 @@ def _neighbours(
         "outputs alone do not tell which neighbours lose most. If the box should be a mechanism of this library, "
         "claim=mechanism takes that one's worst pair."
     )
-
-
-def _names(mechanism: Mechanism | BlackBox, sampler: str | None, steps: int | None) -> tuple[str, str]:
-    """What the mechanism and its sampler are called."""
-    if isinstance(mechanism, Mechanism):
-        kind = mechanism.checked_sampler(sampler)
-        if steps is not None and not (mechanism.has_urn and kind == "exact"):
-            raise ArgumentError(
-                "steps is for the urn of sampler='exact', as a DirichletMechanism has it. Leave it out."
-            )
-        return type(mechanism).__name__, kind
-    if sampler is not None or steps is not None:
-        raise ArgumentError("A black box brings its own sampler. Leave out sampler= and steps=.")
-    return "black box", "black box"
-
-
-def _default_draws(mechanism: Mechanism | BlackBox, kind: str) -> int:
-    urn = isinstance(mechanism, Mechanism) and mechanism.has_urn and kind == "exact"
-    return _EXACT_DRAWS if urn else _DRAWS
 
 
 def _statistics(model: object, of_x: Seen, of_y: Seen, x: Array, y: Array, last_bits: bool) -> list[Statistic]:
@@ -209,7 +186,7 @@ def _bound(
     family = family_of(*subject, measure)
     return Bound(
         measure.name,
-        # Nobody loses less than nothing.
+        # A privacy loss is never negative.
         max(lower, 0.0),
         measure.stated,
         refutable(family, measure, trials, level),

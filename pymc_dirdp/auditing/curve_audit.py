@@ -9,12 +9,12 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.auditing.intervals import allowed, promised_orders
+from pymc_dirdp.auditing.intervals import promised_orders
 from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["CurveAudit", "CurvePoint", "audit_curve"]
 
@@ -153,7 +153,10 @@ def audit_curve(
     """
     x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
     laws = mechanism.output_laws(x, y)
-    points = [] if claim is None else [CurvePoint(str(claim), allowed(claim), lost(laws, claim))]
+    points = []
+    if claim is not None:
+        allowed = Guarantee.checked(claim=claim).allowed
+        points.append(CurvePoint(str(claim), allowed, claim.loss(_Lost(laws))))
     try:
         if epsilons is None:
             epsilons = np.linspace(0.0, mechanism.epsilon(1e-8), 9).tolist()
@@ -174,21 +177,22 @@ def audit_curve(
     return CurveAudit(type(mechanism).__name__, tuple(points))
 
 
-def lost(laws: FiniteLaws, guarantee: Guarantee) -> float:
-    """What two laws lose at least, in the guarantee's own measure."""
-    match guarantee:
-        case ApproxDP(epsilon=epsilon):
-            return laws.delta(epsilon)
-        case RenyiDP(order=order):
-            return laws.renyi(order)
-        case PureDP():
-            return laws.pure_epsilon
-        case TruncatedCDP(omega=omega):
-            return _lost_slope(laws, omega)
-        case ZeroCDP():
-            return _lost_slope(laws, math.inf)
+@dataclass(frozen=True)
+class _Lost:
+    """What two laws lose at least, in every measure."""
 
+    laws: FiniteLaws
 
-def _lost_slope(laws: FiniteLaws, omega: float) -> float:
-    orders: list[float] = promised_orders(omega).tolist()
-    return max(laws.renyi(order) / order for order in orders)
+    def renyi(self, order: float) -> float:
+        return self.laws.renyi(order)
+
+    def rho(self, omega: float) -> float:
+        orders: list[float] = promised_orders(omega).tolist()
+        return max(self.laws.renyi(order) / order for order in orders)
+
+    def delta(self, epsilon: float) -> float:
+        return self.laws.delta(epsilon)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.laws.pure_epsilon

@@ -1,50 +1,95 @@
-"""Many independent releases of the same counts."""
+"""What is audited, and many independent releases of it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 
-__all__ = ["BlackBox", "Outputs", "releases"]
+__all__ = ["BlackBox", "Outputs", "Source"]
 
 Array = NDArray[np.float64]
 BlackBox = Callable[[Array], object]
 # Along the first axis. A list, where their shapes may differ.
 Outputs = Array | Sequence[Array]
 
+# Draws, if none are asked for. An urn takes a thousand times as long as another sampler.
+_DRAWS, _URN_DRAWS = 100_000, 10_000
 
-def releases(
-    mechanism: Mechanism | BlackBox,
-    counts: Array,
-    n: int,
-    rng: np.random.Generator,
-    *,
-    sampler: str = "fast",
-    steps: int | None = None,
-) -> Outputs:
-    """`n` releases, each what the guarantee of the mechanism is about.
+
+@final
+@dataclass(frozen=True)
+class Source:
+    """A mechanism of this library with one of its samplers, or a function of the counts that has its own randomness.
 
     Parameters
     ----------
     mechanism : Mechanism or callable
-        A callable takes the counts, brings its own randomness and returns an array, of any shape.
-    counts : array
-        Made up.
-    n : int
-        How many.
-    rng : numpy.random.Generator
-        For mechanisms of this library.
-    sampler : str
-        One that the mechanism has. It has no effect for a callable.
+        A callable takes the counts and returns an array, of any shape.
+    sampler : str, optional
+        None takes the one that the mechanism uses by default.
     steps : int, optional
         Of the urn, for the exact sampler of a mechanism that draws from one.
 
-    Returns
-    -------
-    outputs : array, shape (n, ...), or list of n arrays
+    Raises
+    ------
+    ArgumentError
+        If there is no such sampler, or it takes no steps.
     """
-    if isinstance(mechanism, Mechanism):
-        return mechanism.releases(counts, n, sampler=sampler, random_seed=rng, steps=steps)
-    return [np.asarray(mechanism(counts), dtype=np.float64) for _ in range(n)]
+
+    mechanism: Mechanism | BlackBox
+    sampler: str | None = None
+    steps: int | None = None
+
+    def checked(self) -> Self:
+        """With the name of the sampler that is used."""
+        if not isinstance(self.mechanism, Mechanism):
+            if self.sampler is not None or self.steps is not None:
+                raise ArgumentError("A black box brings its own sampler. Leave out sampler= and steps=.")
+            return self
+        sampler = self.mechanism.checked_sampler(self.sampler)
+        if self.steps is not None and not (self.mechanism.has_urn and sampler == "exact"):
+            raise ArgumentError(
+                "steps is for the urn of sampler='exact', as a DirichletMechanism has it. Leave it out."
+            )
+        return replace(self, sampler=sampler)
+
+    @property
+    def name(self) -> str:
+        """The class of the mechanism."""
+        return type(self.mechanism).__name__ if isinstance(self.mechanism, Mechanism) else "black box"
+
+    @property
+    def drawn_by(self) -> str:
+        """The sampler in words."""
+        named = self.sampler or "black box"
+        return named if self.steps is None else f"{named}, steps={self.steps}"
+
+    @property
+    def default_draws(self) -> int:
+        """How many releases an audit makes of each data set, if it is not told."""
+        urn = isinstance(self.mechanism, Mechanism) and self.mechanism.has_urn and self.sampler == "exact"
+        return _URN_DRAWS if urn else _DRAWS
+
+    def releases(self, counts: Array, n: int, rng: np.random.Generator) -> Outputs:
+        """`n` releases of made-up counts, each what the guarantee of the mechanism is about.
+
+        Parameters
+        ----------
+        counts : array
+        n : int
+        rng : numpy.random.Generator
+            For mechanisms of this library.
+
+        Returns
+        -------
+        outputs : array, shape (n, ...), or list of n arrays
+        """
+        if isinstance(self.mechanism, Mechanism):
+            sampler = self.mechanism.checked_sampler(self.sampler)
+            return self.mechanism.releases(counts, n, sampler=sampler, random_seed=rng, steps=self.steps)
+        return [np.asarray(self.mechanism(counts), dtype=np.float64) for _ in range(n)]

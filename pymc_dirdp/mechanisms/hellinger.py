@@ -14,7 +14,7 @@ from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.numerics.roots import largest_safe, least_epsilon, log_excess
-from pymc_dirdp.privacy.guarantees import Guarantee, PureDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.tcdp import rho_from_above
 from pymc_dirdp.sampling.fast import dirichlet
@@ -69,6 +69,7 @@ class HellingerMechanism(WholePosterior):
 
     Examples
     --------
+    >>> from pymc_dirdp import PureDP
     >>> printed = HellingerMechanism([1, 1], 300, 0.25)
     >>> printed.pure_epsilon
     0.42...
@@ -135,8 +136,8 @@ class HellingerMechanism(WholePosterior):
             if by == "proved":
                 return made(proved, gamma, by)
             start = made(proved, gamma, by)
-            if isinstance(guarantee, PureDP):
-                return made(start._laws.largest_exponent(guarantee.epsilon, start=proved), gamma, by)
+            if guarantee.is_pure:
+                return made(start._laws.largest_exponent(guarantee.budget, start=proved), gamma, by)
             return made(largest_safe(lambda x: log_excess(*made(x, gamma, by).loss(guarantee))), gamma, by)
 
         if smoothness is None and sensitivity == "smooth":

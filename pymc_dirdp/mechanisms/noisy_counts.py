@@ -18,7 +18,7 @@ from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
-from pymc_dirdp.privacy.guarantees import Guarantee, PureDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
@@ -114,7 +114,7 @@ class NoisyCounts(TableMechanism):
         # The curves depend on the number of blocks and not on the table, so the search is made for a small one.
         whole: Self = made(1.0, prior, contribution)
         small, unit = np.ones((whole._blocks, 2)), Contribution(whole._records, ("each",))
-        if isinstance(guarantee, PureDP) and not math.isfinite(whole.pure_epsilon):
+        if Guarantee.checked(guarantee=guarantee).is_pure and not math.isfinite(whole.pure_epsilon):
             raise UnattainableError(
                 f"{cls.__name__} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
                 "ZeroCDP or TruncatedCDP, or use GeometricMechanism."

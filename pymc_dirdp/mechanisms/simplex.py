@@ -15,10 +15,10 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
 from pymc_dirdp.mechanisms.dirichlet_likelihood import cell_terms, log_ratio, row_terms
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
-from pymc_dirdp.numerics.roots import log_excess, safe_root, with_margin
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -88,7 +88,7 @@ class SimplexMechanism(Mechanism):
             If no concentration keeps it: even the vaguest draw tells steps of this size apart. Widen the floors, or
             let one person count for less.
         """
-        if not isinstance(guarantee, ApproxDP | RenyiDP | TruncatedCDP):
+        if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order):
             raise UnattainableError(
                 f"No Dirichlet draw keeps {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP or "
                 "TruncatedCDP."
@@ -97,19 +97,15 @@ class SimplexMechanism(Mechanism):
         def excess(k: float) -> float:
             return log_excess(*cls(k, domain).loss(guarantee))
 
-        safe = unsafe = 1.0
-        while excess(unsafe) <= 0:
-            safe, unsafe = unsafe, 2 * unsafe
-            if unsafe > _MOST:
-                raise UnattainableError("The guarantee is so loose that every concentration keeps it.")
-        while excess(safe) > 0:
-            safe, unsafe = safe / 2, safe
-            if safe < 1 / _MOST:
-                raise UnattainableError(
-                    f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
-                    f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight."
-                )
-        return cls(with_margin(safe_root(excess, safe=safe, unsafe=unsafe), excess), domain)
+        k = largest_safe(
+            excess,
+            least=1 / _MOST,
+            most=_MOST,
+            tight=f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
+            f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight.",
+            loose="The guarantee is so loose that every concentration keeps it.",
+        )
+        return cls(k, domain)
 
     @property
     @override

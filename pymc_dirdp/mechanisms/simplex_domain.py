@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import betaln, digamma, expm1, gammaln, log1p
 
 from pymc_dirdp.checks import at_least, fraction, integer, positive
-from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.numerics.roots import log_excess, safe_root
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.numerics.roots import last_safe, log_excess
 from pymc_dirdp.numerics.rounding import not_below
 
 __all__ = ["SimplexDomain"]
@@ -179,15 +179,12 @@ class SimplexDomain:
         k, delta = positive(k=k), fraction(delta=delta)
 
         def excess(gamma: float) -> float:
-            return log_excess(max(self.delta(k, gamma), 0.0), delta) if gamma * self.n_protected < 1 else 1.0
+            # All entries can't be above 1 / m: delta is 1 there.
+            return log_excess(max(self.delta(k, gamma), 0.0), delta) if gamma < most else 1.0
 
-        # All entries can't be above 1 / m: delta is 1 there.
-        unsafe, safe = 1.0 / self.n_protected, 0.5 / self.n_protected
-        while excess(safe) > 0:
-            safe, unsafe = safe / 4, safe
-            if safe < 1e-280:
-                raise UnattainableError(f"No gamma keeps delta below {delta:g}: k eta is too small. Raise k or eta.")
-        return safe_root(excess, safe=safe, unsafe=unsafe)
+        most = 1.0 / self.n_protected
+        tight = f"No gamma keeps delta below {delta:g}: k eta is too small. Raise k or eta."
+        return last_safe(excess, start=most / 2, factor=4, least=1e-280, most=most, tight=tight)
 
     def _checked_gamma(self, gamma: float) -> float:
         value = positive(gamma=gamma)

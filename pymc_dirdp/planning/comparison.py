@@ -20,7 +20,7 @@ from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.guarantees import Guarantee, PureDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
@@ -198,7 +198,7 @@ def _candidates(guarantee: Guarantee, prior: Array, n_records: int, adjacency: s
 
 def _hellinger(guarantee: Guarantee, prior: Array, n_records: int, sensitivity: str) -> HellingerMechanism:
     size = math.comb(n_records + len(prior) - 1, len(prior) - 1)
-    most = _MOST_EXACT if isinstance(guarantee, PureDP) else _MOST_EXACT // 10
+    most = _MOST_EXACT if guarantee.is_pure else _MOST_EXACT // 10
     return HellingerMechanism.for_guarantee(
         guarantee,
         prior=prior,

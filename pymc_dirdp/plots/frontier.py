@@ -42,12 +42,11 @@ def plot_frontier(frontier: Frontier, *, ax: "Axes | None" = None) -> "Axes":
             markersize=4,
             **look,
         )
-    kind = type(frontier.guarantees[0]).__name__
-    name = "rho" if kind in ("TruncatedCDP", "ZeroCDP") else "epsilon"
+    first = frontier.guarantees[0]
     ax.set(
         xscale="log",
         yscale="log",
-        xlabel=f"{name} of {kind}",
+        xlabel=f"{first.budget_name} of {type(first).__name__}",
         ylabel=f"expected KL, {frontier.objective} (nats)",
         title=f"{frontier.n_records} records",
     )

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import at_least, fraction
-from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.conversion import best_order, epsilon_at
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
 
 __all__ = ["PrivacyCurves"]
 
@@ -103,18 +102,8 @@ class PrivacyCurves(abc.ABC):
 
     def loss(self, guarantee: Guarantee) -> tuple[float, float]:
         """What is lost in the guarantee's own measure, and what it allows."""
-        match guarantee:
-            case RenyiDP(order=order, epsilon=epsilon):
-                return self._renyi(order), epsilon
-            case TruncatedCDP(rho=rho, omega=omega):
-                return self._rho(omega), rho
-            case ZeroCDP(rho=rho):
-                return self._rho(math.inf), rho
-            case ApproxDP(epsilon=epsilon, delta=delta):
-                return self._delta(epsilon), delta
-            case PureDP(epsilon=epsilon):
-                return self.pure_epsilon, epsilon
-        raise ArgumentError(f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(guarantee)}.")
+        guarantee = Guarantee.checked(guarantee=guarantee)
+        return guarantee.loss(self), guarantee.allowed
 
 
 def _elementwise(f: Callable[[float], float], values: ArrayLike) -> float | Array:

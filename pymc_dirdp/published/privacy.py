@@ -11,7 +11,7 @@ from scipy.special import polygamma
 
 from pymc_dirdp.checks import at_least, fraction, integer, positive
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.roots import safe_root
+from pymc_dirdp.numerics.roots import last_safe
 from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP, TruncatedCDP
 
 __all__ = [
@@ -104,10 +104,7 @@ def p1_theorem_1_concentration(
 
     # psi' <= psi'(1) gives a safe start, and the bound rises with r from 0 to infinity.
     safe = math.sqrt(2 * epsilon / (order * delta_2_squared * _trigamma(1.0))) * (1 - 1e-12)
-    unsafe = 2 * safe
-    while excess(unsafe) <= 0:
-        safe, unsafe = unsafe, 2 * unsafe
-    return safe_root(excess, safe=safe, unsafe=unsafe)
+    return last_safe(excess, start=safe)
 
 
 def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: float, d: int) -> int:

@@ -25,7 +25,8 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
-from pymc_dirdp.releases.plan import Planning, plan
+from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
+from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, made_again
 from pymc_dirdp.releases.posterior import posterior_group, refuse_dims
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -39,6 +40,7 @@ Array = NDArray[float64]
 Counts = NDArray[int64]
 
 
+@with_options
 def sample(
     guarantee: Guarantee | Plan,
     model: pm.Model | None = None,
@@ -54,7 +56,8 @@ def sample(
     Parameters
     ----------
     guarantee : RenyiDP, TruncatedCDP, ApproxDP or Plan
-        What the whole release promises, or a :class:`Plan` for this very model.
+        What the whole release promises, or a :class:`Plan` for this very model, which has
+        decided all options from `adjacency` on: none may be given beside it.
     model : pymc.Model, optional
         The model on the context stack by default.
     sampler : {"exact", "fast"}, default "exact"
@@ -74,8 +77,6 @@ def sample(
         Where the release is recorded before any observation is read. If it does not fit into what is left, nothing is
         drawn. An error that depends on the data comes after the charge, so that errors are no free answers.
     **planning
-        The options of :func:`pymc_dirdp.plan`: `adjacency`, `unit`, `contribution` and all others. A plan has decided
-        them, so none may be given beside it.
 
     Returns
     -------
@@ -234,9 +235,7 @@ def _warn(chosen: Plan, *, seeded: bool, ledger: "Ledger | None") -> None:
 
 def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
     """Also an option that equals its default: the plan may have decided another value."""
-    unknown = sorted(set(planning) - set(Planning.__annotations__))
-    if unknown:
-        raise TypeError(f"sample() got an unexpected keyword argument {unknown[0]!r}")
+    refuse_unknown("sample", planning)
     if (asked := planning.get("unit")) is not None:
         raise ArgumentError(
             f"This plan protects {chosen.reading.stated.unit_text}; sample was asked for unit={asked!r}. Pass unit= to "

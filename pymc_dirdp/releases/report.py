@@ -17,7 +17,6 @@ from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.allocation import whole_share
 from pymc_dirdp.planning.choosing import rank
-from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.planned import Plan
 from pymc_dirdp.releases.verification import Verification, verified
@@ -160,13 +159,12 @@ def _assumptions(attrs: dict[str, Any]) -> str:
 
 def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
     pure = stored.curves.pure_epsilon
-    if isinstance(stored.guarantee, ApproxDP):
-        epsilon, delta = stored.guarantee.epsilon, stored.guarantee.delta
-    else:
+    epsilon, delta = stored.guarantee.budget, stored.guarantee.stated_delta
+    if delta is None:
         at = privacy["epsilon_at"].sel(delta_at=1e-6, method="nearest")
         epsilon, delta = float(at), float(at["delta_at"])
     otherwise = "a different answer" if stored.adjacency == "replace-one" else "no record in the data at all"
-    if isinstance(stored.guarantee, PureDP) or pure <= epsilon or _factor(pure) == _factor(epsilon):
+    if stored.guarantee.is_pure or pure <= epsilon or _factor(pure) == _factor(epsilon):
         # A bounded loss leaves no event out.
         epsilon, exception = pure, ""
     elif math.isfinite(pure):

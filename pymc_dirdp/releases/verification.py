@@ -1,7 +1,6 @@
 """Does the guarantee that a release states follow from what is in its file? Anybody can ask, without the data."""
 
 import html
-import math
 import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,10 +11,10 @@ from typing import final
 import xarray as xr
 
 from pymc_dirdp.display import visible
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import contradiction
 from pymc_dirdp.releases.contents import beyond_a_release
 from pymc_dirdp.releases.wording import Words, words_of
@@ -179,20 +178,9 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
 
 def _kept(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
     """The least guarantee of the kind of another that the curves keep, rounded up to a few digits."""
-    found = up(curves.epsilon(stated.delta) if isinstance(stated, ApproxDP) else curves.loss(stated)[0], _DIGITS)
-    if not found < math.inf or (found <= 0 and not isinstance(stated, ApproxDP)):
-        return None
-    match stated:
-        case ApproxDP(delta=delta):
-            return ApproxDP(epsilon=found, delta=delta)
-        case RenyiDP(order=order):
-            return RenyiDP(order=order, epsilon=found)
-        case TruncatedCDP(omega=omega):
-            return TruncatedCDP(rho=found, omega=omega)
-        case ZeroCDP():
-            return ZeroCDP(rho=found)
-        case PureDP():
-            return PureDP(epsilon=found)
+    with suppress(ArgumentError):
+        return stated.with_budget(up(stated.least_budget(curves), _DIGITS))
+    return None  # Nothing can be promised at an infinite budget, and for most kinds nothing at 0.
 
 
 def _randomness(stored: Stored) -> Check:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.stored.draws import drawn_tables, stored_labels
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
@@ -27,7 +27,6 @@ __all__ = ["A_PRIORI", "CURVES", "Stored", "read"]
 Array = NDArray[np.float64]
 
 _GROUPS = ("posterior", "mechanism", "privacy", "utility")
-_GUARANTEES = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}
 # More draws than these are in no release; a curve of so many could take for ever.
 _MOST_DRAWS = 10**6
 _MOST_RECORDS = 2**53
@@ -144,9 +143,9 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
 
 def _guarantee(privacy: Group) -> Guarantee:
     name = privacy.text("guarantee")
-    if name not in _GUARANTEES:
+    if name not in KINDS:
         raise privacy.damaged(f"the guarantee {shown(name)} is unknown")
-    kind = _GUARANTEES[name]
+    kind = KINDS[name]
     stated = {field.name: privacy.number(field.name) for field in fields(kind)}
     try:
         return kind(**stated)

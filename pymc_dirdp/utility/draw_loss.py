@@ -11,6 +11,7 @@ from scipy.special import betainc, betaincc, digamma, gammaln, polygamma, xlogy
 
 from pymc_dirdp.checks import fraction, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.numerics.roots import last_safe, log_excess
 
 __all__ = ["DrawLoss", "expected_kl"]
 
@@ -137,13 +138,10 @@ class DrawLoss:
     def quantile(self, probability: float) -> float:
         """An eta that `KL(p || y)` exceeds with at most this probability, by :meth:`tail`; within 1e-6 relative."""
         probability = fraction(probability=probability)
-        low = high = max(self.mean, 1e-12)
-        while self.tail(high) > probability:
-            low, high = high, 2 * high
-        while high - low > 1e-6 * high:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.tail(middle) > probability else (low, middle)
-        return high
+        least = max(self.mean, 1e-12)
+        if self.tail(least) <= probability:
+            return least
+        return last_safe(lambda eta: log_excess(self.tail(eta), probability), start=least, factor=0.5, rtol=1e-8)
 
     def largest_error_tail(self, t: float) -> float:
         """Bound of `P[max |y_i - p_i| > t]`: the sum over cells of their exact Beta tails.

@@ -68,9 +68,9 @@ def test_a_promise_that_implies_nothing_is_refused(limit, guarantee):
 def test_a_mechanism_costs_its_own_divergence():
     limit = RenyiDP(order=4, epsilon=1)
     cost = cost_of(limit, RenyiDP(order=4, epsilon=0.3), MECHANISM, adaptive=True)
-    assert cost["divergence"] == MECHANISM.renyi(4)
+    assert cost[limit.measure] == MECHANISM.renyi(4)
     # Under an (epsilon, delta) promise too, where the promise itself implies none.
-    assert cost_of(limit, PROMISE, MECHANISM, adaptive=True)["divergence"] == MECHANISM.renyi(4)
+    assert cost_of(limit, PROMISE, MECHANISM, adaptive=True)[limit.measure] == MECHANISM.renyi(4)
 
 
 def test_divergences_of_an_approximate_limit_convert_back_to_it():
@@ -183,7 +183,7 @@ def test_the_budget_of_divergences_keeps_the_limit(epsilon, delta):
     limit = ApproxDP(epsilon=epsilon, delta=delta)
     for name, amounts in balances(limit, Totals(), adaptive=True):
         if name == "divergences":
-            order = _order(limit)[0]
+            order = _order(limit.epsilon, limit.delta)[0]
             with mpmath.workdps(60):
                 o, d = mpmath.mpf(order), mpmath.mpf(delta) / 2
                 implied = mpmath.mpf(str(amounts[0].limit)) + mpmath.log(o - 1)

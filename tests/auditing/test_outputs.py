@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.auditing.outputs import releases
+from pymc_dirdp.auditing.outputs import Source
 
 
 def test_noise_is_released_as_one_by_one():
     """Many tables at once are one tall table; here against the release of one, moments at 6 standard errors."""
     mechanism, rng = dirdp.GeometricMechanism([[1.0, 1.0], [1.0, 1.0]], 1.0), np.random.default_rng(4)
     counts = np.array([[3.0, 0.0], [1.0, 7.0]])
-    many = releases(mechanism, counts, 30_000, rng)
+    many = Source(mechanism, "fast").releases(counts, 30_000, rng)
     single = np.array([mechanism.release(counts, random_seed=rng) for _ in range(5_000)])
     assert many.shape == (30_000, 2, 2)
     spread = mechanism.noise * math.sqrt(1 / 5_000 + 1 / 30_000)
@@ -23,20 +23,20 @@ def test_noise_is_released_as_one_by_one():
 
 def test_the_sampler_that_is_asked_for_draws():
     mechanism, rng = dirdp.DirichletMechanism([1.0, 2.0], 0.5), np.random.default_rng(1)
-    exact = releases(mechanism, np.array([3.0, 1.0]), 20, rng, sampler="exact", steps=7)
+    exact = Source(mechanism, "exact", 7).releases(np.array([3.0, 1.0]), 20, rng)
     assert len(np.unique(exact[:, 0])) <= 8
-    fast = releases(mechanism, np.array([3.0, 1.0]), 20, rng, sampler="fast")
+    fast = Source(mechanism, "fast").releases(np.array([3.0, 1.0]), 20, rng)
     assert len(np.unique(fast[:, 0])) == 20
 
 
 def test_without_a_name_the_sampler_is_the_default():
-    assert dirdp.GaussianMechanism(np.ones(2), 1.0).checked_sampler(None) == "fast"
-    assert dirdp.DirichletMechanism(np.ones(2), 0.1).checked_sampler("exact") == "exact"
+    assert Source(dirdp.GaussianMechanism(np.ones(2), 1.0)).checked().sampler == "fast"
+    assert Source(dirdp.DirichletMechanism(np.ones(2), 0.1)).checked().drawn_by == "exact"
     with pytest.raises(dirdp.ArgumentError, match="sampler"):
-        dirdp.DirichletMechanism(np.ones(2), 0.1).checked_sampler("quick")
+        Source(dirdp.DirichletMechanism(np.ones(2), 0.1), "quick").checked()
 
 
 def test_a_function_brings_outputs_of_any_shape():
     shapes = iter([(2,), (3,), ()])
-    outputs = releases(lambda _: np.zeros(next(shapes)), np.ones(1), 3, np.random.default_rng(1))
+    outputs = Source(lambda _: np.zeros(next(shapes))).releases(np.ones(1), 3, np.random.default_rng(1))
     assert [output.shape for output in outputs] == [(2,), (3,), ()]

@@ -1,6 +1,7 @@
 """Plan, release, report and synthetic data: what is promised, and that nothing else comes out."""
 
 import dataclasses
+import inspect
 import pickle
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import xarray as xr
 from scipy import stats
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.releases.plan import Planning
+from pymc_dirdp.releases.options import Options, Planning
 
 HAIR = [108, 286, 71, 127]  # Snee (1974)
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -219,13 +220,19 @@ def test_a_forged_plan_is_caught_at_release():
 
 
 def test_sample_takes_the_options_of_plan():
-    assert set(Planning.__annotations__) == set(dirdp.plan.__kwdefaults__)
+    options = {field.name for field in dataclasses.fields(Options)}
+    assert set(Planning.__annotations__) == options
+    for function in (dirdp.plan, dirdp.sample):
+        assert options < set(inspect.signature(function).parameters)
+        assert all(f"\n{name} : " in function.__doc__ for name in options)
+        assert "**planning" not in function.__doc__
 
 
 def test_a_plan_beside_any_option_is_an_error_also_if_it_equals_the_default():
     """Finding 12: an add-remove plan with `adjacency="replace-one"` beside it was released without a word."""
     plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", n_records=500)
-    for name, value in dirdp.plan.__kwdefaults__.items():
+    for field in dataclasses.fields(Options):
+        name, value = field.name, field.default
         with pytest.raises(dirdp.ArgumentError, match=f"already decides {name}"):
             dirdp.sample(plan, hair_model(), **{name: value})
     with pytest.raises(TypeError, match="unexpected keyword argument 'adjacancy'"):
