@@ -41,7 +41,7 @@ class SimplexMechanism(Mechanism):
 
     The curves are exact: moving a step `t` between two protected entries is moving a record of weight `k t` between two
     cells with prior `k eta`, so the dominating pair of the Dirichlet mechanism applies. P3's own statement, with its
-    corrections, is in :class:`pymc_dirdp.SimplexDomain`; it gives a larger epsilon.
+    corrections, is in :class:`pymc_dirdp.mechanisms.SimplexDomain`; it gives a larger epsilon.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ class SimplexDomain:
         """The largest loss over outputs whose protected entries are all at least `gamma`; exact.
 
         With :meth:`delta` this is probabilistic differential privacy. The approximate-DP curve of
-        :class:`pymc_dirdp.SimplexMechanism` is smaller.
+        :class:`pymc_dirdp.mechanisms.SimplexMechanism` is smaller.
 
         References
         ----------

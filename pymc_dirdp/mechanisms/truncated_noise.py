@@ -58,7 +58,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     sign: `floor(x)` is g or `-1 - g` with the same probability.
 
     With several records of one person the curves are those of randomised response at `contribution / scale`, as for
-    :class:`pymc_dirdp.GeometricMechanism`.
+    :class:`pymc_dirdp.mechanisms.GeometricMechanism`.
 
     With two categories one record changes one noisy cell, with more it changes two. So pure differential privacy needs
     a scale of `1 / epsilon` or `2 / epsilon`: that is P4's `ilapMech`. Its `lapMech` takes the number of categories in

@@ -32,7 +32,7 @@ def test_both_directions_are_looked_at(name, named):
 
 
 def test_results_are_text_html_and_a_frame():
-    mechanism, claim = dirdp.DirichletMechanism([1.0, 1.0], 0.1), dirdp.ApproxDP(epsilon=1, delta=1e-3)
+    mechanism, claim = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.1), dirdp.ApproxDP(epsilon=1, delta=1e-3)
     result = audit_curve(mechanism, claim=claim)
     assert "DirichletMechanism: consistent" in str(result)
     assert "<table>" in result._repr_html_()

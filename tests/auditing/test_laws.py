@@ -32,8 +32,8 @@ def test_impossible_cells_stay_impossible_when_cells_are_merged():
 
 def test_a_record_in_each_of_many_rows_is_a_composition():
     """Oracle: the composition of as many mechanisms of one row, by its own convolution."""
-    row, rows = dirdp.DirichletMechanism([1.0, 1.0, 1.0], 0.2), 4
-    table = dirdp.DirichletMechanism(np.ones((rows, 3)), 0.2)
+    row, rows = dirdp.mechanisms.DirichletMechanism([1.0, 1.0, 1.0], 0.2), 4
+    table = dirdp.mechanisms.DirichletMechanism(np.ones((rows, 3)), 0.2)
     x, y = np.zeros((2, rows, 3))
     x[:, 0], y[:, 1] = 1, 1
     laws, whole = binned_laws(table, x, y, cells=3_000), Composition(((row, rows),))
@@ -47,7 +47,9 @@ def test_a_record_in_each_of_many_rows_is_a_composition():
 @pytest.mark.parametrize("scale", [0.3, 2.0, 1e20])
 def test_geometric_laws_are_summed_from_their_masses(scale):
     """Oracle: the masses themselves where they can be listed, and the limit of small losses."""
-    laws = binned_laws(dirdp.GeometricMechanism([1.0, 1.0], scale), np.array([3.0, 0.0]), np.array([0.0, 0.0]))
+    laws = binned_laws(
+        dirdp.mechanisms.GeometricMechanism([1.0, 1.0], scale), np.array([3.0, 0.0]), np.array([0.0, 0.0])
+    )
     assert np.exp(laws.log_p).sum() == pytest.approx(1, rel=1e-12)
     assert laws.largest_loss == pytest.approx(3 / scale, rel=1e-12, abs=1e-15)
     if scale < 10:
@@ -82,7 +84,7 @@ def test_simple_noise_has_its_closed_forms():
 
 
 def test_what_is_not_known_is_refused():
-    mechanism = dirdp.DirichletMechanism(np.ones(4), 0.3)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.3)
     with pytest.raises(dirdp.ArgumentError, match="moves in it"):
         binned_laws(mechanism, np.array([3.0, 0, 0, 0]), np.array([0.0, 1, 0, 0]))
     with pytest.raises(dirdp.ArgumentError, match="two data sets that differ"):

@@ -14,7 +14,7 @@ X, Y = np.array([2.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0])
 
 
 def test_dirichlet_ratios_are_those_of_the_densities():
-    mechanism = dirdp.DirichletMechanism([0.5, 1.0, 2.0], 0.3)
+    mechanism = dirdp.mechanisms.DirichletMechanism([0.5, 1.0, 2.0], 0.3)
     draws = mechanism.sample(X, draws=20, sampler="fast", random_seed=1)
     expected = [
         dirichlet.logpdf(p / p.sum(), mechanism.concentration(X))
@@ -30,9 +30,9 @@ def test_dirichlet_ratios_are_those_of_the_densities():
 def test_noise_ratios_are_those_of_the_densities_up_to_a_constant():
     outputs = np.random.default_rng(1).normal(size=(20, 3)) * 3 + X
     for mechanism, law in (
-        (dirdp.GaussianMechanism(np.ones(3), 2.0), norm(scale=2.0)),
-        (dirdp.LaplaceMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
-        (dirdp.GeometricMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
+        (dirdp.mechanisms.GaussianMechanism(np.ones(3), 2.0), norm(scale=2.0)),
+        (dirdp.mechanisms.LaplaceMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
+        (dirdp.mechanisms.GeometricMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
     ):
         expected = (law.logpdf(outputs - X) - law.logpdf(outputs - Y)).sum(axis=1)
         found = likelihood_ratio(mechanism, X, Y)(seen(outputs, (3,)))
@@ -40,7 +40,7 @@ def test_noise_ratios_are_those_of_the_densities_up_to_a_constant():
 
 
 def test_ratios_of_finite_mechanisms_are_those_of_their_laws():
-    mechanism = dirdp.TruncatedNoiseMechanism([1.0, 1.0], 5, 1.0)
+    mechanism = dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0], 5, 1.0)
     x, y = worst_pair(mechanism)
     outcomes, p = mechanism.law(x)
     _, q = mechanism.law(y)
@@ -53,6 +53,6 @@ def test_what_has_no_likelihood_has_none():
 
 
 def test_outputs_that_no_mechanism_gives_do_no_harm():
-    mechanism = dirdp.DirichletMechanism([0.5, 1.0, 2.0], 0.3)
+    mechanism = dirdp.mechanisms.DirichletMechanism([0.5, 1.0, 2.0], 0.3)
     strange = seen(np.array([[-1.0, np.nan, np.inf], [0.0, 0.0, 0.0]]), (3,))
     assert np.isfinite(likelihood_ratio(mechanism, X, Y)(strange)).all()

@@ -22,7 +22,7 @@ def with_contribution(alpha, contribution, adjacency="replace-one", r=0.2, min_c
 
 
 def test_one_record_moves_between_the_two_smallest_priors():
-    x, y = worst_pair(dirdp.DirichletMechanism([0.4, 2.0, 0.9], 0.2))
+    x, y = worst_pair(dirdp.mechanisms.DirichletMechanism([0.4, 2.0, 0.9], 0.2))
     np.testing.assert_array_equal(x - y, [1, 0, -1])
 
 
@@ -44,7 +44,7 @@ def test_a_person_with_a_row_of_their_own_is_the_one_whose_row_shows_most():
     x, y = _dirichlet(with_contribution(SURVEY, Contribution(2, ("own",))))
     np.testing.assert_array_equal(x - y, [[0, 0, 0], [2, 0, -2], [0, 0, 0]])
     # By brute force: no other row has a larger divergence.
-    mechanism = dirdp.DirichletMechanism(SURVEY, 0.2)
+    mechanism = dirdp.mechanisms.DirichletMechanism(SURVEY, 0.2)
     losses = []
     for row in range(3):
         a, b = np.argsort(SURVEY[row], kind="stable")[:2]
@@ -94,13 +94,13 @@ def test_noise_moves_the_records_of_each_block():
     table = SimpleNamespace(prior=np.ones((2, 3)), adjacency="replace-one", contribution=Contribution(2, ("each",)))
     x, y = _noisy(table)
     np.testing.assert_array_equal(x - y, [[2, -2, 0], [2, -2, 0]])
-    x, y = worst_pair(dirdp.GeometricMechanism(np.ones(3), 1.0, adjacency="add-remove"))
+    x, y = worst_pair(dirdp.mechanisms.GeometricMechanism(np.ones(3), 1.0, adjacency="add-remove"))
     np.testing.assert_array_equal(x - y, [1, 0, 0])
 
 
 def test_no_pair_of_a_small_table_loses_more():
     """Brute force over all neighbours of up to three records, in two divergences."""
-    mechanism = dirdp.DirichletMechanism([0.7, 1.5, 3.0], 0.4)
+    mechanism = dirdp.mechanisms.DirichletMechanism([0.7, 1.5, 3.0], 0.4)
     worst = binned_laws(mechanism, *worst_pair(mechanism))
     for counts in itertools.product(range(3), repeat=3):
         for a, b in itertools.permutations(range(3), 2):

@@ -11,7 +11,7 @@ from pymc_dirdp.auditing.outputs import releases, sampler_of
 
 def test_noise_is_released_as_one_by_one():
     """Many tables at once are one tall table; here against the release of one, moments at 6 standard errors."""
-    mechanism, rng = dirdp.GeometricMechanism([[1.0, 1.0], [1.0, 1.0]], 1.0), np.random.default_rng(4)
+    mechanism, rng = dirdp.mechanisms.GeometricMechanism([[1.0, 1.0], [1.0, 1.0]], 1.0), np.random.default_rng(4)
     counts = np.array([[3.0, 0.0], [1.0, 7.0]])
     many = releases(mechanism, counts, 30_000, rng)
     single = np.array([mechanism.release(counts, random_seed=rng) for _ in range(5_000)])
@@ -22,7 +22,7 @@ def test_noise_is_released_as_one_by_one():
 
 
 def test_the_sampler_that_is_asked_for_draws():
-    mechanism, rng = dirdp.DirichletMechanism([1.0, 2.0], 0.5), np.random.default_rng(1)
+    mechanism, rng = dirdp.mechanisms.DirichletMechanism([1.0, 2.0], 0.5), np.random.default_rng(1)
     exact = releases(mechanism, np.array([3.0, 1.0]), 20, rng, sampler="exact", steps=7)
     assert len(np.unique(exact[:, 0])) <= 8
     fast = releases(mechanism, np.array([3.0, 1.0]), 20, rng, sampler="fast")
@@ -30,10 +30,10 @@ def test_the_sampler_that_is_asked_for_draws():
 
 
 def test_without_a_name_the_sampler_is_the_default():
-    assert sampler_of(dirdp.GaussianMechanism(np.ones(2), 1.0), None) == "fast"
-    assert sampler_of(dirdp.DirichletMechanism(np.ones(2), 0.1), "exact") == "exact"
+    assert sampler_of(dirdp.mechanisms.GaussianMechanism(np.ones(2), 1.0), None) == "fast"
+    assert sampler_of(dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.1), "exact") == "exact"
     with pytest.raises(dirdp.ArgumentError, match="sampler"):
-        sampler_of(dirdp.DirichletMechanism(np.ones(2), 0.1), "quick")
+        sampler_of(dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.1), "quick")
 
 
 def test_a_function_brings_outputs_of_any_shape():

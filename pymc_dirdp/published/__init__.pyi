@@ -1,0 +1,9 @@
+from pymc_dirdp.published.accuracy import p1_equation_22 as p1_equation_22
+from pymc_dirdp.published.accuracy import p1_theorem_2 as p1_theorem_2
+from pymc_dirdp.published.accuracy import p2_theorem_3 as p2_theorem_3
+from pymc_dirdp.published.accuracy import p2_theorem_4 as p2_theorem_4
+from pymc_dirdp.published.privacy import p1_sample_size as p1_sample_size
+from pymc_dirdp.published.privacy import p1_theorem_1 as p1_theorem_1
+from pymc_dirdp.published.privacy import p1_theorem_1_concentration as p1_theorem_1_concentration
+from pymc_dirdp.published.privacy import p2_theorem_1 as p2_theorem_1
+from pymc_dirdp.published.privacy import p2_theorem_2 as p2_theorem_2
