@@ -4,7 +4,6 @@ from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism as
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism as GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism as GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism as HellingerMechanism
-from pymc_dirdp.mechanisms.hellinger import NonPrivateHellinger as NonPrivateHellinger
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism as SimplexMechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain as SimplexDomain

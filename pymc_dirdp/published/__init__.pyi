@@ -7,3 +7,12 @@ from pymc_dirdp.published.privacy import p1_theorem_1 as p1_theorem_1
 from pymc_dirdp.published.privacy import p1_theorem_1_concentration as p1_theorem_1_concentration
 from pymc_dirdp.published.privacy import p2_theorem_1 as p2_theorem_1
 from pymc_dirdp.published.privacy import p2_theorem_2 as p2_theorem_2
+from pymc_dirdp.published.simplex import p3_corollary as p3_corollary
+from pymc_dirdp.published.simplex import p3_lemma_1 as p3_lemma_1
+from pymc_dirdp.published.simplex import p3_problem_14 as p3_problem_14
+from pymc_dirdp.published.simplex import p3_theorem as p3_theorem
+from pymc_dirdp.published.simplex import p3_theorem_1_corrected as p3_theorem_1_corrected
+from pymc_dirdp.published.whole_posterior import p4_ilap_mech as p4_ilap_mech
+from pymc_dirdp.published.whole_posterior import p4_lap_mech as p4_lap_mech
+from pymc_dirdp.published.whole_posterior import p4_local_distance as p4_local_distance
+from pymc_dirdp.published.whole_posterior import p4_local_loss as p4_local_loss

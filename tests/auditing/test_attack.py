@@ -332,8 +332,13 @@ def test_every_kind_of_claim_is_attacked_in_its_own_measure():
         assert audit_curve(mechanism, claim=wrong).verdict == "refuted"
 
 
-def test_a_mechanism_without_a_promise_is_measured():
-    mechanism = dirdp.NonPrivateHellinger([0.1, 0.1], 10, 1.0)
+def test_a_mechanism_without_a_promise_is_measured(monkeypatch):
+    def refuse(*_):
+        raise dirdp.UnattainableError("It keeps no guarantee.")
+
+    mechanism = dirdp.mechanisms.HellingerMechanism([0.1, 0.1], 10, 1.0)
+    for curve in ("_renyi", "_rho", "_delta", "_epsilon"):
+        monkeypatch.setattr(type(mechanism), curve, refuse)
     found = audit(mechanism, n=1_000, random_seed=4)
     assert found.verdict == "nothing stated"
     assert "Nothing was stated" in str(found)
