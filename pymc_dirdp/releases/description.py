@@ -9,7 +9,7 @@ import xarray as xr
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
-from pymc_dirdp.models.names import dim_name, outcome_dim
+from pymc_dirdp.models.names import RELEASE_NAMES, dim_beside, dim_name, outcome_dim
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
@@ -28,8 +28,6 @@ __all__ = ["cell_dims", "described", "exact_steps", "labels"]
 _ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
 _EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
 _DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
-# What the group of a mechanism holds.
-_FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
 
 
 def described(
@@ -55,16 +53,14 @@ def exact_steps(part: PlannedTable) -> int:
 def cell_dims(table: Table) -> list[str]:
     """Dims of the table of counts: those of the variable, and for a Beta one of its two outcomes."""
     axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-    dims = [dim_name(table.name, axis, dim) for axis, dim in enumerate(axes)]
-    # A variable of the group may not have the name of a dim.
-    dims = [f"{dim}_labels" if dim in _FACTS else dim for dim in dims]
+    dims = [dim_beside(dim_name(table.name, axis, dim), RELEASE_NAMES) for axis, dim in enumerate(axes)]
     return [*dims, outcome_dim(table.name)] if table.family == "beta" else dims
 
 
 def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed) -> xr.Dataset:
     table, mechanism = part.table, part.mechanism
     dims = cell_dims(table)
-    coords = {f"{dim}_labels" if dim in _FACTS else dim: values for dim, values in labels(table).items()} | (
+    coords = {dim_beside(dim, RELEASE_NAMES): values for dim, values in labels(table).items()} | (
         {dims[-1]: ["success", "failure"]} if table.family == "beta" else {}
     )
     attrs: dict[str, str | float] = {
