@@ -10,7 +10,7 @@ __all__ = ["Labelled", "Sections", "Tabular", "aligned", "visible"]
 
 type Sections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
-# Of a line, and of the texts beside long labels; in characters.
+# How wide a labelled line is, and its text beside a long label at least; in characters.
 _WIDTH = 80
 _NARROWEST = 40
 
@@ -98,9 +98,9 @@ class Labelled(abc.ABC):
     def __str__(self) -> str:
         title, sections = self._told()
         width = max(len(visible(label)) for _, lines in sections for label, _ in lines)
-        parts = textwrap.wrap(visible(title), _WIDTH)
+        parts = [visible(title)]
         if any(heading for heading, _ in sections):
-            parts.append("=" * max(map(len, parts)))
+            parts.append("=" * len(parts[0]))
         for heading, lines in sections:
             parts += ["", visible(heading)] if heading else []
             for label, text in lines:

@@ -20,6 +20,8 @@ def kind_of(thing: object) -> str:
     """The one kind that a public name of the package belongs to; a room is none."""
     if inspect.ismodule(thing):
         return "room"
+    if not callable(thing):
+        return "guarantees"  # The name for any of them, a union of types.
     if not inspect.isclass(thing):
         return "verbs"
     if issubclass(thing, Exception):
@@ -29,9 +31,10 @@ def kind_of(thing: object) -> str:
 
 def entry(module: str, name: str) -> str:
     """The autodoc directive for a public name."""
-    if inspect.isclass(getattr(import_module(module), name)):
+    thing = getattr(import_module(module), name)
+    if inspect.isclass(thing):
         return f".. autoclass:: {module}.{name}\n   :members:\n"
-    return f".. autofunction:: {module}.{name}\n"
+    return f".. autofunction:: {module}.{name}\n" if callable(thing) else f".. autodata:: {module}.{name}\n"
 
 
 def entries(kind: str) -> list[str]:
