@@ -125,7 +125,7 @@ def audit_curve(
 
     Examples
     --------
-    >>> from pymc_dirdp import DirichletMechanism
+    >>> from pymc_dirdp.mechanisms import DirichletMechanism
     >>> result = audit_curve(DirichletMechanism([1, 1, 1], 0.2))
     >>> result.verdict
     'consistent'
