@@ -298,7 +298,9 @@ def check_noise(case):
 
 
 def check_composition(case):
-    parts = tuple((dirdp.DirichletMechanism(prior, r, adjacency=case["adjacency"]), t) for prior, r, t in case["parts"])
+    parts = tuple(
+        (dirdp.mechanisms.DirichletMechanism(prior, r, adjacency=case["adjacency"]), t) for prior, r, t in case["parts"]
+    )
     epsilon = case["epsilon"]
     with within(SECONDS):
         whole = Composition(parts)

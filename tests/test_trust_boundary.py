@@ -191,7 +191,7 @@ def secrets_of(counts, plan):
         x = np.array(counts[part.table.name], dtype=float)
         rows, n = x.sum(axis=-1, keepdims=True), x.sum()
         parameters = [x, x + part.table.prior]
-        if isinstance(part.mechanism, dirdp.DirichletMechanism):
+        if isinstance(part.mechanism, dirdp.mechanisms.DirichletMechanism):
             parameters += [part.mechanism.r * x, part.mechanism.concentration(x)]
         # One row is the number of records, which replace-one makes public.
         parameters += [rows] if rows.size > 1 else []
@@ -403,10 +403,10 @@ def _count(column, other=("u", "v")):
 
 def _mechanism(kind, method, counts):
     mechanism = {
-        "dirichlet": lambda: dirdp.DirichletMechanism([1, 1, 1, 1], 0.1),
-        "gaussian": lambda: dirdp.GaussianMechanism([1, 1, 1, 1], 3.0),
-        "laplace": lambda: dirdp.LaplaceMechanism([1, 1, 1, 1], 3.0),
-        "geometric": lambda: dirdp.GeometricMechanism([1, 1, 1, 1], 3.0),
+        "dirichlet": lambda: dirdp.mechanisms.DirichletMechanism([1, 1, 1, 1], 0.1),
+        "gaussian": lambda: dirdp.mechanisms.GaussianMechanism([1, 1, 1, 1], 3.0),
+        "laplace": lambda: dirdp.mechanisms.LaplaceMechanism([1, 1, 1, 1], 3.0),
+        "geometric": lambda: dirdp.mechanisms.GeometricMechanism([1, 1, 1, 1], 3.0),
     }[kind]()
     getattr(mechanism, method)(counts)
 
@@ -435,7 +435,9 @@ MISTAKES = {f"observed {what}": lambda folder, what=what: _observed_wrongly(what
         dirdp.sample(LOOSE, dirdp.bayesian_network({"a": ["x"], "b": ["u"]}, NETWORK, categories=LETTERS)),
         {"b": [UNSEEN]},
     ),
-    "realised shape": lambda folder: dirdp.RealisedLoss(dirdp.DirichletMechanism([1, 1], 1.0), CELLS, prior=[1, 1]),
+    "realised shape": lambda folder: dirdp.curator.RealisedLoss(
+        dirdp.mechanisms.DirichletMechanism([1, 1], 1.0), CELLS, prior=[1, 1]
+    ),
     "counts for a guarantee": lambda folder: dirdp.sample(CELLS, one_table()),
     "counts for counts' prior": lambda folder: dirdp.calibrate(LOOSE, prior=[-CELLS[0], *CELLS[1:]], n_records=PLANNED),
 }
@@ -630,8 +632,8 @@ def test_what_the_curator_sees_is_marked_confidential(tmp_path):
 
 
 def test_a_realised_loss_says_that_it_is_confidential():
-    mechanism = dirdp.DirichletMechanism([1.5, 1, 1, 2], 1e-7)
-    loss = dirdp.RealisedLoss(mechanism, CELLS, prior=[1.5, 1, 1, 2])
+    mechanism = dirdp.mechanisms.DirichletMechanism([1.5, 1, 1, 2], 1e-7)
+    loss = dirdp.curator.RealisedLoss(mechanism, CELLS, prior=[1.5, 1, 1, 2])
     secrets = Secrets([*CELLS, *mechanism.concentration(CELLS), sum(CELLS)], np.divide(CELLS, sum(CELLS)))
     assert "confidential" in repr(loss)
     assert leaks(secrets, {"repr": repr(loss), "str": str(loss)}) == {}
@@ -646,12 +648,12 @@ def test_a_realised_loss_says_that_it_is_confidential():
 @pytest.mark.parametrize("counts", [["SECRET77", 1], [1, 10**400], {"SECRET77": 1}, [[1], [2, "SECRET77"]]])
 def test_no_error_keeps_the_data_as_its_context(counts):
     """Found by attack: NumPy's own error, which repeats the value, was the context of ours; large ones had no error."""
-    domain = dirdp.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
+    domain = dirdp.mechanisms.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
     uses = (
-        dirdp.DirichletMechanism([1, 1], 0.1).sample,
-        dirdp.DirichletMechanism([1, 1], 0.1).concentration,
-        dirdp.GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=1), prior=[1, 1]).release,
-        lambda p: dirdp.SimplexMechanism(24, domain).sample(p, protected=[0, 1]),
+        dirdp.mechanisms.DirichletMechanism([1, 1], 0.1).sample,
+        dirdp.mechanisms.DirichletMechanism([1, 1], 0.1).concentration,
+        dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=1), prior=[1, 1]).release,
+        lambda p: dirdp.mechanisms.SimplexMechanism(24, domain).sample(p, protected=[0, 1]),
     )
     for use in uses:
         with pytest.raises(dirdp.DataError) as caught:

@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self, final
 
 from pymc_dirdp.checks import at_least, integer
+from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.rounding import at_least_in_short
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
-__all__ = ["Entry", "Header", "Terms", "chained", "one_line", "visible"]
+__all__ = ["Entry", "Header", "Terms", "chained", "one_line"]
 
 
 @final
@@ -190,8 +191,3 @@ def one_line(**named: object) -> str:
             f"{visible(value)!r}. Rename it, or leave them out."
         )
     return value
-
-
-def visible(text: str) -> str:
-    r"""The text with escapes, such as `\n`, in place of whatever a terminal would obey or not show."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, override
 
 from pymc_dirdp.accounting.amounts import Amount
 from pymc_dirdp.accounting.budget import cost_of, kept_ways
 from pymc_dirdp.accounting.entries import Entry, Header, Terms, one_line
 from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, unit_at
 from pymc_dirdp.accounting.store import Store
-from pymc_dirdp.accounting.text import as_html, as_text, footing, heading, rows
+from pymc_dirdp.accounting.text import COLUMNS, footing, heading, rows
+from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, LedgerError
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -24,7 +25,7 @@ __all__ = ["Entry", "Ledger", "Terms"]
 
 
 @final
-class Ledger:
+class Ledger(Tabular):
     """A limit, and all that was released under it.
 
     A ledger with a path is an SQLite file. It can be used by many processes at once, and survives their death: an entry
@@ -279,13 +280,10 @@ class Ledger:
         unit = "" if header.unit is None else f", unit={header.unit!r}"
         return f"Ledger({self.limit!r}{where}{fixed}, adjacency={self.adjacency!r}{unit})"
 
-    def __str__(self) -> str:
-        return as_text(*self._told())
+    _columns = COLUMNS
 
-    def _repr_html_(self) -> str:
-        return as_html(*self._told())
-
-    def _told(self) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
+    @override
+    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         header, entries = self._store.header, self.entries()
         header = replace(header, unit=entries[0].terms.unit if entries else header.unit)
         return heading(header, entries), rows(entries), footing(*self._balance())

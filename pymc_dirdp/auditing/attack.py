@@ -86,7 +86,8 @@ def audit(
 
     Examples
     --------
-    >>> from pymc_dirdp import ApproxDP, DirichletMechanism
+    >>> from pymc_dirdp import ApproxDP
+    >>> from pymc_dirdp.mechanisms import DirichletMechanism
     >>> mechanism = DirichletMechanism([1, 1, 1], 0.5)
     >>> audit(mechanism, sampler="fast", n=20_000, random_seed=1).verdict
     'consistent'

@@ -1,16 +1,16 @@
 """Does a privacy curve hold what it says? The laws of the output are integrated and held against it."""
 
-import html
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.auditing.intervals import promised_orders
 from pymc_dirdp.checks import at_least
+from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
@@ -58,7 +58,7 @@ class CurvePoint:
 
 @final
 @dataclass(frozen=True)
-class CurveAudit:
+class CurveAudit(Tabular):
     """A curve, and a claim, against the laws of the output at two neighbours. There is no chance in it.
 
     Attributes
@@ -82,32 +82,10 @@ class CurveAudit:
         """The largest relative shortfall. Close to 0 from below: the curve is exact, and this pair attains it."""
         return max(point.shortfall for point in self.points)
 
-    def frame(self) -> Any:
-        """The points as a `pandas.DataFrame`."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            [(point.measure, point.stated, point.lost, point.shortfall) for point in self.points],
-            columns=["measure", "stated", "lost", "shortfall"],
-        ).set_index("measure")
-
-    def __str__(self) -> str:
-        lines = [f"{self.mechanism}: {self.verdict}; largest shortfall {self.shortfall:.3g}"]
-        return "\n".join([*lines, *("  ".join(row) for row in self._rows())])
-
-    def _repr_html_(self) -> str:
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in self._rows())
-        return f"<h4>{html.escape(self.mechanism)}: {self.verdict}</h4><table>{rows}</table>"
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        yield f"{'measure':<34}", f"{'stated':>12}", f"{'lost':>12}", f"{'shortfall':>10}"
-        for point in self.points:
-            yield (
-                f"{point.measure:<34}",
-                f"{point.stated:12.6g}",
-                f"{point.lost:12.6g}",
-                f"{point.shortfall:10.2g}",
-            )
+    @override
+    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+        title = f"{self.mechanism}: {self.verdict}; largest shortfall {self.shortfall:.3g}"
+        return [title], [asdict(point) | {"shortfall": point.shortfall} for point in self.points], []
 
 
 def audit_curve(
@@ -146,7 +124,7 @@ def audit_curve(
 
     Examples
     --------
-    >>> from pymc_dirdp import DirichletMechanism
+    >>> from pymc_dirdp.mechanisms import DirichletMechanism
     >>> result = audit_curve(DirichletMechanism([1, 1, 1], 0.2))
     >>> result.verdict
     'consistent'

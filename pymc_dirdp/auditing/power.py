@@ -212,7 +212,8 @@ def chance_to_refute(
 
     Examples
     --------
-    >>> from pymc_dirdp import DirichletMechanism, PureDP
+    >>> from pymc_dirdp import PureDP
+    >>> from pymc_dirdp.mechanisms import DirichletMechanism
     >>> chance_to_refute(DirichletMechanism([1, 1, 1], 0.5), PureDP(epsilon=0.5), n=20_000)
     0.99...
     """

@@ -49,8 +49,8 @@ def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> Confidential:
 class RealisedLoss:
     """How far the draws of a Dirichlet mechanism are from these data: for the curator, never to be published.
 
-    Every number is a :class:`pymc_dirdp.Confidential`. What may be published is the a priori version,
-    :class:`pymc_dirdp.PriorExpectedKL`, or a :class:`pymc_dirdp.DrawLoss` of assumed frequencies.
+    Every number is a :class:`pymc_dirdp.curator.Confidential`. What may be published is the a priori version,
+    :class:`pymc_dirdp.PriorExpectedKL`, or a :class:`pymc_dirdp.utility.DrawLoss` of assumed frequencies.
 
     Parameters
     ----------

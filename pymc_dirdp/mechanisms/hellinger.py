@@ -4,13 +4,12 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import NoReturn, Self, final, override
+from typing import Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import one_of, positive, positive_array
-from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.numerics.roots import largest_safe, least_epsilon, log_excess
@@ -19,7 +18,7 @@ from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.tcdp import rho_from_above
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = ["HellingerMechanism", "NonPrivateHellinger"]
+__all__ = ["HellingerMechanism"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -206,89 +205,6 @@ class HellingerMechanism(WholePosterior):
     @override
     def _law(self, counts: Integers) -> tuple[Integers, Array]:
         return self.candidates, np.exp(self._laws.log_law(counts, self.exponent)[0])
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class NonPrivateHellinger(WholePosterior):
-    """P4's exponential mechanism with the *local* sensitivity, for teaching. It keeps no guarantee and states none.
-
-    The exponent depends on the data set, and with it the law of every output: a loss that is bounded for one number of
-    records is not for another (ERRATA P4.12).
-
-    Parameters
-    ----------
-    prior : array_like, shape (d,)
-        The model's own prior, positive.
-    n_records : int
-        Number of records, public, at least 1.
-    exponent : float
-        Positive; P4 sets it to `epsilon / 2`.
-
-    References
-    ----------
-    P4, section 4.2.2.
-
-    Examples
-    --------
-    >>> mechanism = NonPrivateHellinger([0.1, 0.1], 300, 0.5)
-    >>> mechanism.measured_loss()
-    1.036...
-    >>> mechanism.epsilon(1e-6)
-    Traceback (most recent call last):
-        ...
-    pymc_dirdp.errors.UnattainableError: NonPrivateHellinger keeps no guarantee. Use HellingerMechanism.
-    """
-
-    prior: Array
-    n_records: int
-    exponent: float
-
-    def __post_init__(self) -> None:
-        self._check()
-        object.__setattr__(self, "exponent", positive(exponent=self.exponent))
-
-    def measured_loss(self) -> float:
-        """The largest loss of any neighbours at this number of records and this prior: an observation, no promise."""
-        return self._laws.worst(self.exponent)[0]
-
-    @property
-    def _laws(self) -> HellingerLaws:
-        return _laws(tuple(self.prior.tolist()), self.n_records, "local", 1.0)
-
-    @property
-    @override
-    def in_short(self) -> str:
-        return f"exponent {self.exponent:.4g}, not private"
-
-    @override
-    def _law(self, counts: Integers) -> tuple[Integers, Array]:
-        return self._laws.candidates.counts, np.exp(self._laws.log_law(counts, self.exponent)[0])
-
-    def _refuse(self) -> NoReturn:
-        raise UnattainableError("NonPrivateHellinger keeps no guarantee. Use HellingerMechanism.")
-
-    @property
-    @override
-    def pure_epsilon(self) -> float:
-        """Refused."""
-        self._refuse()
-
-    @override
-    def _renyi(self, order: float) -> float:
-        self._refuse()
-
-    @override
-    def _rho(self, omega: float) -> float:
-        self._refuse()
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        self._refuse()
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        self._refuse()
 
 
 @functools.lru_cache(maxsize=8)

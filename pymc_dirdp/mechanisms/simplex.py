@@ -43,8 +43,8 @@ class SimplexMechanism(Mechanism):
     """Release `x ~ Dirichlet(k p)` for a secret vector of probabilities `p`.
 
     The curves are exact: moving a step `t` between two protected entries is moving a record of weight `k t` between two
-    cells with prior `k eta`, so the dominating pair of the Dirichlet mechanism applies. P3's own statement, with its
-    corrections, is in :class:`pymc_dirdp.SimplexDomain`; it gives a larger epsilon.
+    cells with prior `k eta`, so the dominating pair of the Dirichlet mechanism applies. P3's own statement gives a
+    larger epsilon, also with its corrections: :func:`pymc_dirdp.published.p3_theorem_1_corrected`.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, final, override
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import integer, one_of, positive
+from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
@@ -60,12 +60,12 @@ class TruncatedNoiseMechanism(WholePosterior):
     sign: `floor(x)` is g or `-1 - g` with the same probability.
 
     With several records of one person the curves are those of randomised response at `contribution / scale`, as for
-    :class:`pymc_dirdp.GeometricMechanism`.
+    :class:`pymc_dirdp.mechanisms.GeometricMechanism`.
 
     With two categories one record changes one noisy cell, with more it changes two. So pure differential privacy needs
-    a scale of `1 / epsilon` or `2 / epsilon`: that is P4's `ilapMech`. Its `lapMech` takes the number of categories in
-    the place of both, which is more noise than it needs. The curves are those without truncation: exact as an upper
-    bound over all numbers of records.
+    a scale of `1 / epsilon` or `2 / epsilon`. The curves are those without truncation: exact as an upper bound over all
+    numbers of records. P4's two mechanisms are :func:`pymc_dirdp.published.p4_lap_mech` and
+    :func:`pymc_dirdp.published.p4_ilap_mech`.
 
     References
     ----------
@@ -75,7 +75,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     --------
     >>> TruncatedNoiseMechanism([1, 1], 15_000, 1.0).expected_distance([7500, 7500])
     0.00491...
-    >>> TruncatedNoiseMechanism.ilap_mech(1.0, [1, 1], 15_000).expected_distance([7500, 7500])
+    >>> TruncatedNoiseMechanism([1, 1], 15_000, 1.0, noise="laplace").expected_distance([7500, 7500])
     0.00624...
     """
 
@@ -93,17 +93,6 @@ class TruncatedNoiseMechanism(WholePosterior):
         object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
         one_of(_NOISES, noise=self.noise)
         one_of(_TOTALS, total=self.total)
-
-    @classmethod
-    def lap_mech(cls, epsilon: float, prior: ArrayLike, n_records: int) -> Self:
-        """P4's `lapMech`: scale `d / epsilon` (section 4.1.1)."""
-        return cls(prior, n_records, np.size(prior) / positive(epsilon=epsilon), noise="laplace", total="printed")  # type: ignore[arg-type]
-
-    @classmethod
-    def ilap_mech(cls, epsilon: float, prior: ArrayLike, n_records: int) -> Self:
-        """P4's `ilapMech`: scale `1 / epsilon` for two categories and `2 / epsilon` for more (section 4.1.2)."""
-        cells = 1 if np.size(prior) == 2 else 2
-        return cls(prior, n_records, cells / positive(epsilon=epsilon), noise="laplace", total="printed")  # type: ignore[arg-type]
 
     @classmethod
     def for_guarantee(

@@ -14,6 +14,7 @@ from pymc_dirdp.models.graph import evaluate, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, probability_of, stored_observations
 from pymc_dirdp.models.parents import indexing, stored_parent
 from pymc_dirdp.models.tables import Table, root_model
+from pymc_dirdp.privacy.contribution import MOST_RECORDS
 
 __all__ = [
     "evaluated_input",
@@ -27,9 +28,6 @@ __all__ = [
 ]
 
 Counts = NDArray[np.int64]
-
-# Above 2**53 a double no longer holds every whole number, and the sums that follow would be rounded.
-_LARGEST_TOTAL = 2**53
 
 
 def total_records(table: Table, model: pm.Model | None = None) -> int:
@@ -239,7 +237,7 @@ def whole_numbers(values: NDArray[Any], observed: Variable[Any, Any], what: str 
         raise _wrong(observed, "are not all >= 0", what)
     if values.dtype.kind == "f" and np.any(values != np.floor(values)):
         raise _wrong(observed, "are not all whole numbers", what)
-    if np.any(values > _LARGEST_TOTAL):
+    if np.any(values > MOST_RECORDS):
         raise _wrong(observed, "are above 2**53", what)
     if values.dtype.kind == "f" and values.dtype.itemsize < 8:
         _check_precision(values, np.finfo(values.dtype), observed, what)
@@ -272,7 +270,7 @@ def _is_single_precision(model: pm.Model) -> bool:
 
 def _check_total(values: Counts, observed: Variable[Any, Any]) -> None:
     # In doubles first: the exact sum of many large numbers would wrap around.
-    if values.sum(dtype=np.float64) > _LARGEST_TOTAL or int(values.sum()) > _LARGEST_TOTAL:
+    if values.sum(dtype=np.float64) > MOST_RECORDS or int(values.sum()) > MOST_RECORDS:
         raise _wrong(observed, "count more than 2**53 records in all")
 
 

@@ -12,14 +12,12 @@ from pymc_dirdp.checks import positive_array
 from pymc_dirdp.counting.columns import column_of
 from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, coded, table_shape, tabulate
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.names import is_one_line, is_path_name
+from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
 
 __all__ = ["bayesian_network", "naive_bayes"]
 
 Alpha = float | Mapping[str, ArrayLike]
 
-# PyMC refuses them as dims.
-_RESERVED = ("chain", "draw", "__sample__")
 _EXPECTED_STRUCTURE = (
     "Expected structure to map each variable to its parents, or to list (parent, child), or to be a directed graph"
 )
@@ -190,7 +188,7 @@ def _refuse_names(names: Iterable[str]) -> None:
                 "Expected names of variables to be texts without '/', '\\' and control characters, such as line "
                 f"breaks, got {name!r}. Rename the column."
             )
-        if name in _RESERVED:
+        if name in PYMC_NAMES:
             raise ArgumentError(f"{name!r} is a name that PyMC keeps for itself. Rename the column.")
         for own in (f"p_{name}", f"n_{name}"):
             if own in taken:

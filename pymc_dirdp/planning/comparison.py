@@ -1,16 +1,16 @@
 """The same promise, kept by every mechanism that can: how accurate would each be? No data is used."""
 
-import html
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer, positive_array
+from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -71,8 +71,8 @@ class Score:
 
 @final
 @dataclass(frozen=True)
-class Comparison:
-    """Scores of all mechanisms that can keep one guarantee. `print` it, or let a notebook show it.
+class Comparison(Tabular):
+    """Scores of all mechanisms that can keep one guarantee. `print` it, let a notebook show it, or take `frame()`.
 
     Attributes
     ----------
@@ -94,30 +94,11 @@ class Comparison:
     baseline: Score
     unattainable: tuple[str, ...]
 
-    def frame(self) -> Any:
-        """The scores as a `pandas.DataFrame`, a row for each mechanism, and the baseline as the last."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(score) for score in (*self.scores, self.baseline)]).set_index("mechanism")
-
-    def __str__(self) -> str:
-        rows = list(self._rows())
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    @override
+    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         notes = [f"not attainable: {', '.join(self.unattainable)}"] if self.unattainable else []
-        return "\n".join([f"{self.guarantee}, {self.adjacency}; a priori, without data", *lines, *notes])
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._rows()
-        )
-        return f"<h4>{html.escape(str(self.guarantee))}, {self.adjacency}</h4><table>{rows}</table>"
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        yield tuple(field.name for field in fields(Score))
-        for score in (*self.scores, self.baseline):
-            values = asdict(score).values()
-            yield tuple(f"{value:.4g}" if isinstance(value, float) else str(value) for value in values)
+        title = f"{self.guarantee}, {self.adjacency}; a priori, without data"
+        return [title], [asdict(score) for score in (*self.scores, self.baseline)], notes
 
 
 def compare(

@@ -1,15 +1,15 @@
 """What accuracy costs in privacy, and what privacy costs in accuracy. No data is used."""
 
-import html
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Unpack, final
+from typing import Any, Unpack, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer, positive, positive_array
+from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.known import noises
@@ -179,8 +179,10 @@ def least_records(
 
 @final
 @dataclass(frozen=True)
-class Frontier:
-    """Expected losses of several mechanisms over a grid of guarantees. `print` it, or let a notebook show it.
+class Frontier(Tabular):
+    """Expected losses of several mechanisms over a grid of guarantees.
+
+    `print` it, let a notebook show it, or take `frame()`.
 
     Attributes
     ----------
@@ -201,26 +203,11 @@ class Frontier:
         """The epsilon or rho of each guarantee."""
         return tuple(guarantee.budget for guarantee in self.guarantees)
 
-    def frame(self) -> Any:
-        """A `pandas.DataFrame`: a row for each guarantee, a column for each mechanism."""
-        import pandas as pd
-
-        return pd.DataFrame(self.losses, index=pd.Index(map(str, self.guarantees), name="guarantee"))
-
-    def __str__(self) -> str:
-        rows = list(self._rows())
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([f"expected KL of the {self.objective}, {self.n_records} records; a priori", *lines])
-
-    def _repr_html_(self) -> str:
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in self._rows())
-        return f"<h4>expected KL of the {self.objective}, {self.n_records} records</h4><table>{rows}</table>"
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        yield ("guarantee", *self.losses)
-        for guarantee, *values in zip(self.guarantees, *self.losses.values(), strict=True):
-            yield (str(guarantee), *(f"{value:.4g}" for value in values))
+    @override
+    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+        columns = {"guarantee": map(str, self.guarantees)} | self.losses
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return [f"expected KL of the {self.objective}, {self.n_records} records; a priori"], rows, []
 
 
 def privacy_utility(

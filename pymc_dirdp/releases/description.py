@@ -9,7 +9,7 @@ import xarray as xr
 
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.known import by_class_name
-from pymc_dirdp.models.names import dim_name, outcome_dim
+from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -45,16 +45,15 @@ def labels(table: Table) -> dict[str, list[Any]]:
 def cell_dims(table: Table) -> list[str]:
     """Dims of the table of counts: those of the variable, and for a Beta one of its two outcomes."""
     axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-    dims = [dim_name(table.name, axis, dim) for axis, dim in enumerate(axes)]
     # A variable of the group may not have the name of a dim.
-    dims = [_renamed(dim) for dim in dims]
+    dims = [_renamed(dim_name(table.name, axis, dim)) for axis, dim in enumerate(axes)]
     return [*dims, outcome_dim(table.name)] if table.family == "beta" else dims
 
 
 def _renamed(dim: str) -> str:
     taken = {fact.name for kind in by_class_name().values() for fact in kind.facts if fact.is_variable}
     taken |= {kind.publishes for kind in by_class_name().values() if kind.publishes}
-    return f"{dim}_labels" if dim in taken else dim
+    return dim_beside(dim, taken)
 
 
 def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed) -> xr.Dataset:

@@ -110,7 +110,7 @@ def to_opendp(mechanism: TableMechanism) -> Any:
     Parameters
     ----------
     mechanism : TableMechanism
-        Such as a :class:`pymc_dirdp.DirichletMechanism`, whose release is one draw, or noise on counts.
+        Such as a :class:`pymc_dirdp.mechanisms.DirichletMechanism`, whose release is one draw, or noise on counts.
         Its adjacency is the input metric: `d_in` is 1 for neighbours.
 
     Returns

@@ -64,7 +64,7 @@ def sample(
         `"exact"` draws whole numbers with bits of the operating system, from a Pólya urn or as discrete noise: what is
         proved of the law holds for the release. `"fast"` draws in floating point and rounds the draw to a public grid;
         nothing is proved of its last bits, and the release says so. Continuous noise is drawn by `"fast"` only. See
-        :meth:`pymc_dirdp.DirichletMechanism.sample`.
+        :meth:`pymc_dirdp.mechanisms.DirichletMechanism.sample`.
     var_names : collection of str, optional
         Deterministics that come along with the released variables. By default all of them that depend on released
         variables and single numbers alone. One that holds an array, such as scores to be multiplied with, comes along

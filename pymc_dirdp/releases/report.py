@@ -1,18 +1,16 @@
 """What a release promises and what it is worth, in words: text in a terminal, HTML in a notebook."""
 
-import html
 import json
 import math
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, override
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pymc_dirdp.display import visible
+from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.allocation import whole_share
@@ -25,8 +23,6 @@ from pymc_dirdp.stored.table import StoredTable
 
 __all__ = ["Report", "report"]
 
-# Of the text, in characters.
-_WIDTH = 80
 # How many counts are simulated in all to compare mechanisms.
 _CELLS = 100_000
 # Smaller differences are not worth a word: they are within the error of the simulation or a matter of taste.
@@ -36,7 +32,7 @@ _LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Labelled):
     """Sections of labelled lines. `print` it, or let a notebook show it.
 
     Attributes
@@ -50,31 +46,9 @@ class Report:
     title: str
     sections: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 
-    def __str__(self) -> str:
-        # Names and texts may come from a file, and a terminal obeys control characters.
-        title = visible(self.title)
-        width = max(len(visible(label)) for _, lines in self.sections for label, _ in lines)
-        parts = [title, "=" * len(title)]
-        for heading, lines in self.sections:
-            parts += ["", visible(heading)]
-            for label, text in lines:
-                first, *rest = textwrap.wrap(visible(text), max(40, _WIDTH - width - 4)) or [""]
-                parts += [f"  {visible(label):<{width}}  {first}", *(f"{'':<{width + 4}}{line}" for line in rest)]
-        return "\n".join(parts)
-
-    def _repr_html_(self) -> str:
-        def shown(text: str) -> str:
-            return html.escape(visible(text))
-
-        def row(label: str, text: str) -> str:
-            return f"<tr><th style='text-align:left'>{shown(label)}</th><td>{shown(text)}</td></tr>"
-
-        body = "".join(
-            f"<tr><td colspan=2><strong>{shown(heading)}</strong></td></tr>"
-            + "".join(row(label, text) for label, text in lines)
-            for heading, lines in self.sections
-        )
-        return f"<h4>{shown(self.title)}</h4><table>{body}</table>"
+    @override
+    def _told(self) -> tuple[str, Sections]:
+        return self.title, self.sections
 
 
 def report(release: xr.DataTree | Plan) -> Report:

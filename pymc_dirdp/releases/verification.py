@@ -1,16 +1,14 @@
 """Does the guarantee that a release states follow from what is in its file? Anybody can ask, without the data."""
 
-import html
-import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import final
+from typing import final, override
 
 import xarray as xr
 
-from pymc_dirdp.display import visible
+from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -24,8 +22,6 @@ from pymc_dirdp.stored.untrusted import computable, shown
 
 __all__ = ["Check", "Verification", "verified", "verify"]
 
-# Of the text, in characters.
-_WIDTH = 110
 # Digits of the guarantee that follows.
 _DIGITS = 4
 
@@ -51,7 +47,7 @@ class Check:
 
 @final
 @dataclass(frozen=True)
-class Verification:
+class Verification(Labelled):
     """What was found out about a release. `print` it, let a notebook show it, or use it as a truth value.
 
     Attributes
@@ -98,27 +94,12 @@ class Verification:
             return "No guarantee of the stated kind follows from what the file says."
         return f"What the mechanism, the groups and the draws of the file keep is {self.kept}."
 
-    def _lines(self) -> list[tuple[str, str]]:
+    @override
+    def _told(self) -> tuple[str, Sections]:
         lines = [(check.name, f"{'ok' if check.passed else 'FAILED'}: {check.sentence}") for check in self.checks]
         if not self.follows:
             lines.append(("instead", self.alternative))
-        return lines + [("to believe", sentence) for sentence in self.believed]
-
-    def __str__(self) -> str:
-        lines = self._lines()
-        width = max(len(label) for label, _ in lines)
-        parts = textwrap.wrap(visible(self.headline), _WIDTH)
-        for label, text in lines:
-            first, *rest = textwrap.wrap(visible(text), _WIDTH - width - 4)
-            parts += [f"  {label:<{width}}  {first}", *(f"{'':<{width + 4}}{line}" for line in rest)]
-        return "\n".join(parts)
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th><td>{html.escape(visible(text))}</td></tr>"
-            for label, text in self._lines()
-        )
-        return f"<h4>{html.escape(visible(self.headline))}</h4><table>{rows}</table>"
+        return self.headline, [("", lines + [("to believe", sentence) for sentence in self.believed])]
 
 
 def verify(release: xr.DataTree) -> Verification:

@@ -29,7 +29,7 @@ class DrawLoss:
     """Errors of one draw `y ~ Dirichlet(u)` as an estimate of the frequencies p.
 
     For frequencies that are assumed, to plan. If `p` or `u` come from the data, so does every number of this object:
-    then use :class:`pymc_dirdp.RealisedLoss`, whose numbers say so.
+    then use :class:`pymc_dirdp.curator.RealisedLoss`, whose numbers say so.
 
     Parameters
     ----------

@@ -31,15 +31,20 @@ def test_both_directions_are_looked_at(name, named):
 
 
 def test_results_are_text_html_and_a_frame():
-    mechanism, claim = dirdp.DirichletMechanism([1.0, 1.0], 0.1), dirdp.ApproxDP(epsilon=1, delta=1e-3)
+    mechanism, claim = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.1), dirdp.ApproxDP(epsilon=1, delta=1e-3)
     result = audit_curve(mechanism, claim=claim)
     assert "DirichletMechanism: consistent" in str(result)
     assert "<table>" in result._repr_html_()
     assert len(result.frame()) == len(result.points)
 
 
-def test_a_mechanism_without_a_promise_is_held_against_the_claim_alone():
-    mechanism = dirdp.NonPrivateHellinger([0.1, 0.1], 10, 1.0)
+def test_a_mechanism_without_a_promise_is_held_against_the_claim_alone(monkeypatch):
+    def refuse(*_):
+        raise dirdp.UnattainableError("It keeps no guarantee.")
+
+    mechanism = dirdp.mechanisms.HellingerMechanism([0.1, 0.1], 10, 1.0)
+    for curve in ("_renyi", "_rho", "_delta", "_epsilon"):
+        monkeypatch.setattr(type(mechanism), curve, refuse)
     assert audit_curve(mechanism, claim=dirdp.PureDP(epsilon=0.1)).verdict == "refuted"
     with pytest.raises(dirdp.UnattainableError):
         audit_curve(mechanism)

@@ -11,7 +11,7 @@ from pymc_dirdp.auditing.outputs import Source
 
 def test_noise_is_released_as_one_by_one():
     """Many tables at once are one tall table; here against the release of one, moments at 6 standard errors."""
-    mechanism, rng = dirdp.GeometricMechanism([[1.0, 1.0], [1.0, 1.0]], 1.0), np.random.default_rng(4)
+    mechanism, rng = dirdp.mechanisms.GeometricMechanism([[1.0, 1.0], [1.0, 1.0]], 1.0), np.random.default_rng(4)
     counts = np.array([[3.0, 0.0], [1.0, 7.0]])
     many = Source(mechanism, "fast").releases(counts, 30_000, rng)
     single = np.array([mechanism.release(counts, random_seed=rng) for _ in range(5_000)])
@@ -22,7 +22,7 @@ def test_noise_is_released_as_one_by_one():
 
 
 def test_the_sampler_that_is_asked_for_draws():
-    mechanism, rng = dirdp.DirichletMechanism([1.0, 2.0], 0.5), np.random.default_rng(1)
+    mechanism, rng = dirdp.mechanisms.DirichletMechanism([1.0, 2.0], 0.5), np.random.default_rng(1)
     exact = Source(mechanism, "exact", 7).releases(np.array([3.0, 1.0]), 20, rng)
     assert len(np.unique(exact[:, 0])) <= 8
     fast = Source(mechanism, "fast").releases(np.array([3.0, 1.0]), 20, rng)
@@ -30,10 +30,10 @@ def test_the_sampler_that_is_asked_for_draws():
 
 
 def test_without_a_name_the_sampler_is_the_default():
-    assert Source(dirdp.GaussianMechanism(np.ones(2), 1.0)).checked().sampler == "fast"
-    assert Source(dirdp.DirichletMechanism(np.ones(2), 0.1)).checked().drawn_by == "exact"
+    assert Source(dirdp.mechanisms.GaussianMechanism(np.ones(2), 1.0)).checked().sampler == "fast"
+    assert Source(dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.1)).checked().drawn_by == "exact"
     with pytest.raises(dirdp.ArgumentError, match="sampler"):
-        Source(dirdp.DirichletMechanism(np.ones(2), 0.1), "quick").checked()
+        Source(dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.1), "quick").checked()
 
 
 def test_a_function_brings_outputs_of_any_shape():

@@ -16,7 +16,7 @@ from pymc_dirdp.auditing.power import chance_to_refute, family_of, rarest_event,
 
 def test_chances_are_those_of_repeating():
     """A claim that is refuted about every second time; 40 repeats, at thresholds of 1e-6."""
-    mechanism, claim, n = dirdp.GaussianMechanism(np.ones(2), 2.0), dirdp.PureDP(epsilon=0.7), 4_000
+    mechanism, claim, n = dirdp.mechanisms.GaussianMechanism(np.ones(2), 2.0), dirdp.PureDP(epsilon=0.7), 4_000
     chance = chance_to_refute(mechanism, claim, n=n)
     assert 0.1 < chance < 0.9
     hits = sum(audit(mechanism, claim=claim, n=n, random_seed=seed).bounds[0].exceeded for seed in range(40))
@@ -26,10 +26,10 @@ def test_chances_are_those_of_repeating():
 
 
 SUBJECTS = {
-    "Dirichlet": (dirdp.DirichletMechanism(np.ones(3), 0.3), "r", 1.0),
-    "Geometric": (dirdp.GeometricMechanism(np.ones(3), 2.0), "scale", -1.0),
-    "Laplace": (dirdp.LaplaceMechanism(np.ones(3), 2.0), "scale", -1.0),
-    "Gaussian": (dirdp.GaussianMechanism(np.ones(3), 2.0), "sigma", -1.0),
+    "Dirichlet": (dirdp.mechanisms.DirichletMechanism(np.ones(3), 0.3), "r", 1.0),
+    "Geometric": (dirdp.mechanisms.GeometricMechanism(np.ones(3), 2.0), "scale", -1.0),
+    "Laplace": (dirdp.mechanisms.LaplaceMechanism(np.ones(3), 2.0), "scale", -1.0),
+    "Gaussian": (dirdp.mechanisms.GaussianMechanism(np.ones(3), 2.0), "sigma", -1.0),
 }
 
 
@@ -70,7 +70,7 @@ def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
 
 
 def test_more_draws_and_less_confidence_refute_more():
-    mechanism = dirdp.DirichletMechanism(np.ones(3), 0.3)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(3), 0.3)
     pair = mechanism.worst_pair()
     measure = measures(mechanism, None, 1e-3)[0]
     family = family_of(mechanism, *pair, measure)
@@ -88,7 +88,7 @@ def test_what_has_no_law_here_is_held_against_simple_noise():
     pure = measures(None, dirdp.PureDP(epsilon=1), 1e-3)[0]
     assert family_of(None, np.zeros(2), np.ones(2), pure).name.startswith("Laplace noise")
     # A Dirichlet law promises no pure epsilon, so its own family says nothing about one.
-    mechanism = dirdp.DirichletMechanism(np.ones(2), 0.3)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.3)
     assert family_of(mechanism, *mechanism.worst_pair(), pure).name.startswith("Laplace noise")
 
 

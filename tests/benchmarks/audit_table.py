@@ -7,7 +7,7 @@ from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.curve_audit import audit_curve
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-3)
-DOMAIN = dirdp.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)
+DOMAIN = dirdp.mechanisms.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)
 SUBJECTS = {
     "Dirichlet, replace-one": (dirdp.calibrate(TARGET, prior=[1, 1, 1, 1], strategy="temper"), 400_000),
     "Dirichlet, add-remove": (
@@ -15,23 +15,26 @@ SUBJECTS = {
         400_000,
     ),
     "Dirichlet, two rows": (dirdp.calibrate(TARGET, prior=[[1, 4, 4], [4, 1.2, 4]], strategy="temper"), 400_000),
-    "Gaussian": (dirdp.GaussianMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
-    "Laplace": (dirdp.LaplaceMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
-    "Geometric": (dirdp.GeometricMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
-    "Hellinger, smooth": (dirdp.HellingerMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60), 20_000),
+    "Gaussian": (dirdp.mechanisms.GaussianMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Laplace": (dirdp.mechanisms.LaplaceMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Geometric": (dirdp.mechanisms.GeometricMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Hellinger, smooth": (
+        dirdp.mechanisms.HellingerMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
+        20_000,
+    ),
     "Truncated geometric, d = 2": (
-        dirdp.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
+        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
         40_000,
     ),
     "Truncated geometric, d = 3": (
-        dirdp.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1, 1], n_records=20),
+        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1, 1], n_records=20),
         40_000,
     ),
     "Truncated Laplace, d = 2": (
-        dirdp.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60, noise="laplace"),
+        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60, noise="laplace"),
         40_000,
     ),
-    "Simplex": (dirdp.SimplexMechanism.for_guarantee(TARGET, DOMAIN), 400_000),
+    "Simplex": (dirdp.mechanisms.SimplexMechanism.for_guarantee(TARGET, DOMAIN), 400_000),
 }
 
 

@@ -35,7 +35,7 @@ for strategy, target in (("temper", TARGET), ("inflate", TARGET), ("algorithm-1"
 
 rng = np.random.default_rng()
 counts = rng.integers(0, 50, 10**6)
-mechanism = dirdp.DirichletMechanism(np.ones(10**6), 0.3)
+mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(10**6), 0.3)
 fill = best(lambda: rng.standard_gamma(0.3 * counts + 1.0))
 drawn = best(lambda: mechanism.sample(counts, sampler="fast"))
 print(f"draw of 1e6 over gamma fill     {drawn / fill:8.2f}     (goal 1.5)")

@@ -13,11 +13,11 @@ SURVEY = np.array([[1.0, 3.0, 2.0], [0.5, 5.0, 4.0], [2.0, 2.0, 2.0]])
 
 
 def dirichlet_pair(alpha, contribution, **options):
-    return dirdp.DirichletMechanism(alpha, 0.2, contribution=contribution, **options).worst_pair()
+    return dirdp.mechanisms.DirichletMechanism(alpha, 0.2, contribution=contribution, **options).worst_pair()
 
 
 def test_one_record_moves_between_the_two_smallest_priors():
-    x, y = dirdp.DirichletMechanism([0.4, 2.0, 0.9], 0.2).worst_pair()
+    x, y = dirdp.mechanisms.DirichletMechanism([0.4, 2.0, 0.9], 0.2).worst_pair()
     np.testing.assert_array_equal(x - y, [1, 0, -1])
 
 
@@ -39,7 +39,7 @@ def test_a_person_with_a_row_of_their_own_is_the_one_whose_row_shows_most():
     x, y = dirichlet_pair(SURVEY, Contribution(2, ("own",)))
     np.testing.assert_array_equal(x - y, [[0, 0, 0], [2, 0, -2], [0, 0, 0]])
     # By brute force: no other row has a larger divergence.
-    mechanism = dirdp.DirichletMechanism(SURVEY, 0.2)
+    mechanism = dirdp.mechanisms.DirichletMechanism(SURVEY, 0.2)
     losses = []
     for row in range(3):
         a, b = np.argsort(SURVEY[row], kind="stable")[:2]
@@ -86,15 +86,17 @@ def test_under_add_remove_the_records_are_nowhere_in_the_other_data_set(axes):
 
 
 def test_noise_moves_the_records_of_each_block():
-    x, y = dirdp.GeometricMechanism(np.ones((2, 3)), 1.0, contribution=Contribution(2, ("each",))).worst_pair()
+    x, y = dirdp.mechanisms.GeometricMechanism(
+        np.ones((2, 3)), 1.0, contribution=Contribution(2, ("each",))
+    ).worst_pair()
     np.testing.assert_array_equal(x - y, [[2, -2, 0], [2, -2, 0]])
-    x, y = dirdp.GeometricMechanism(np.ones(3), 1.0, adjacency="add-remove").worst_pair()
+    x, y = dirdp.mechanisms.GeometricMechanism(np.ones(3), 1.0, adjacency="add-remove").worst_pair()
     np.testing.assert_array_equal(x - y, [1, 0, 0])
 
 
 def test_no_pair_of_a_small_table_loses_more():
     """Brute force over all neighbours of up to three records, in two divergences."""
-    mechanism = dirdp.DirichletMechanism([0.7, 1.5, 3.0], 0.4)
+    mechanism = dirdp.mechanisms.DirichletMechanism([0.7, 1.5, 3.0], 0.4)
     worst = mechanism.output_laws(*mechanism.worst_pair())
     for counts in itertools.product(range(3), repeat=3):
         for a, b in itertools.permutations(range(3), 2):

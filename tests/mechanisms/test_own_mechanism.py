@@ -86,7 +86,7 @@ def test_an_audit_refutes_what_is_false_and_nothing_else(calibrated):
     assert dirdp.audit(calibrated, **options).verdict == "consistent"
     weaker = BinomialMechanism(np.ones(4), calibrated.coins / 16)
     assert dirdp.audit(weaker, claim=dirdp.ApproxDP(epsilon=1, delta=1e-6), **options).verdict == "refuted"
-    assert dirdp.audit_curve(calibrated).verdict == "consistent"
+    assert dirdp.auditing.audit_curve(calibrated).verdict == "consistent"
 
 
 def test_it_is_compared_with_the_others_and_may_be_chosen():

@@ -14,8 +14,8 @@ import pymc as pm
 import pytest
 from scipy.special import gammaln
 
-from pymc_dirdp import DirichletMechanism
 from pymc_dirdp.errors import DirdpError
+from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.stated import stated

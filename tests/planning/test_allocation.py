@@ -27,7 +27,7 @@ def test_the_share_of_noise_is_its_own_loss(guarantee):
 
 
 def test_the_share_of_a_draw_is_finite_at_some_order():
-    made = dirdp.DirichletMechanism([0.1, 0.1], 1.0)
+    made = dirdp.mechanisms.DirichletMechanism([0.1, 0.1], 1.0)
     share = whole_share(made, dirdp.ApproxDP(epsilon=1, delta=1e-6), 3)
     assert share.epsilon == 3 * made.renyi(share.order)
     assert math.isfinite(share.epsilon)

@@ -83,7 +83,7 @@ def test_the_noisy_counts_are_released_and_the_draws_come_from_them():
     assert noisy.dims == ("hair",)
     assert noisy.values == pytest.approx(np.round(noisy.values))
     assert np.abs(noisy.values - COUNTS).max() < 80
-    mechanism = dirdp.GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=1.0), prior=np.ones(4))
+    mechanism = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=1.0), prior=np.ones(4))
     parameters = mechanism.postprocessed(noisy.values) + 1
     means = release["posterior"]["p"].values.mean(axis=(0, 1))
     np.testing.assert_allclose(means, parameters / parameters.sum(), atol=5e-3)

@@ -33,8 +33,8 @@ def test_impossible_cells_stay_impossible_when_cells_are_merged():
 
 def test_a_record_in_each_of_many_rows_is_a_composition():
     """Oracle: the composition of as many mechanisms of one row, by its own convolution."""
-    row, rows = dirdp.DirichletMechanism([1.0, 1.0, 1.0], 0.2), 4
-    table = dirdp.DirichletMechanism(np.ones((rows, 3)), 0.2)
+    row, rows = dirdp.mechanisms.DirichletMechanism([1.0, 1.0, 1.0], 0.2), 4
+    table = dirdp.mechanisms.DirichletMechanism(np.ones((rows, 3)), 0.2)
     x, y = np.zeros((2, rows, 3))
     x[:, 0], y[:, 1] = 1, 1
     laws, whole = table.output_laws(x, y, cells=3_000), Composition(((row, rows),))
@@ -48,7 +48,9 @@ def test_a_record_in_each_of_many_rows_is_a_composition():
 @pytest.mark.parametrize("scale", [0.3, 2.0, 1e20])
 def test_geometric_laws_are_summed_from_their_masses(scale):
     """Oracle: the masses themselves where they can be listed, and the limit of small losses."""
-    laws = dirdp.GeometricMechanism([1.0, 1.0], scale).output_laws(np.array([3.0, 0.0]), np.array([0.0, 0.0]))
+    laws = dirdp.mechanisms.GeometricMechanism([1.0, 1.0], scale).output_laws(
+        np.array([3.0, 0.0]), np.array([0.0, 0.0])
+    )
     assert np.exp(laws.log_p).sum() == pytest.approx(1, rel=1e-12)
     assert laws.pure_epsilon == pytest.approx(3 / scale, rel=1e-12, abs=1e-15)
     if scale < 10:
@@ -67,28 +69,30 @@ def test_discrete_normal_laws_are_those_of_the_masses(shifts):
     p = np.exp(-sum((c - s) ** 2 for c, s in zip(cells, shifts, strict=True)) / (2 * sigma**2))
     p, q = p / p.sum(), q / q.sum()
     x = np.array([*shifts, 0.0])
-    laws = dirdp.DiscreteGaussianMechanism(np.ones(len(x)), sigma).output_laws(x, 0 * x)
+    laws = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(len(x)), sigma).output_laws(x, 0 * x)
     for epsilon in (0.0, 0.5, 1.5):
         expected = np.maximum(p - math.exp(epsilon) * q, 0).sum()
         assert laws.delta(epsilon) == pytest.approx(expected, rel=1e-9)
     # Wide noise is nearly normal.
-    wide = dirdp.DiscreteGaussianMechanism(np.ones(len(x)), 20.0).output_laws(x, 0 * x)
+    wide = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(len(x)), 20.0).output_laws(x, 0 * x)
     ratio = math.sqrt(sum(s**2 for s in shifts)) / 20.0
     assert wide.renyi(2.0) == pytest.approx(ratio**2, rel=1e-6)
 
 
 def test_simple_noise_has_its_closed_forms():
-    laplace = dirdp.LaplaceMechanism([1.0, 1.0], 1.0).output_laws(np.array([1.0, 0.0]), np.zeros(2))
+    laplace = dirdp.mechanisms.LaplaceMechanism([1.0, 1.0], 1.0).output_laws(np.array([1.0, 0.0]), np.zeros(2))
     assert normal_laws(1.0).delta(0.0) == pytest.approx(2 * norm.cdf(0.5) - 1, rel=1e-4)
     assert laplace.delta(0.0) == pytest.approx(-math.expm1(-0.5), rel=1e-4)
     assert laplace.pure_epsilon == pytest.approx(1.0)
 
 
 def test_what_is_not_known_is_refused():
-    mechanism = dirdp.DirichletMechanism(np.ones(4), 0.3)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.3)
     with pytest.raises(dirdp.ArgumentError, match="moves in it"):
         mechanism.output_laws(np.array([3.0, 0, 0, 0]), np.array([0.0, 1, 0, 0]))
     with pytest.raises(dirdp.ArgumentError, match="two data sets that differ"):
         mechanism.output_laws(np.ones(4), np.ones(4))
     with pytest.raises(dirdp.ArgumentError, match="too many cells"):
-        dirdp.DiscreteGaussianMechanism(np.ones(2), 1e20).output_laws(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+        dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(2), 1e20).output_laws(
+            np.array([1.0, 0.0]), np.array([0.0, 1.0])
+        )

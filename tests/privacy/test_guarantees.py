@@ -6,16 +6,8 @@ import sys
 
 import pytest
 
-from pymc_dirdp import (
-    ApproxDP,
-    ArgumentError,
-    DirichletMechanism,
-    PureDP,
-    RenyiDP,
-    TruncatedCDP,
-    ZeroCDP,
-    published,
-)
+from pymc_dirdp import ApproxDP, ArgumentError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, published
+from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition
 
 

@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from pymc_dirdp import ApproxDP, ArgumentError, DirichletMechanism, GeometricMechanism, Guarantee
+from pymc_dirdp import ApproxDP, ArgumentError, Guarantee
+from pymc_dirdp.mechanisms import DirichletMechanism, GeometricMechanism
 from pymc_dirdp.privacy.guarantees import KINDS, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 # A promise of each kind, with its loss on the geometric mechanism, by the definition of the kind.

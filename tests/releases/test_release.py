@@ -53,7 +53,7 @@ def test_a_release_looks_like_what_pm_sample_returns():
 def test_the_curves_of_the_release_are_those_of_its_mechanism():
     release = dirdp.sample(TARGET, hair_model())
     group = release["mechanism/p"]
-    mechanism = dirdp.DirichletMechanism(group["alpha"].values, float(group["r"]))
+    mechanism = dirdp.mechanisms.DirichletMechanism(group["alpha"].values, float(group["r"]))
     privacy = release["privacy"]
     np.testing.assert_array_equal(privacy["renyi_divergence"], mechanism.renyi(privacy["order"].values))
     np.testing.assert_array_equal(privacy["delta"], mechanism.delta(privacy["epsilon"].values))
@@ -438,6 +438,8 @@ def test_data_in_the_place_of_another_argument_are_not_printed():
 
 def test_a_tiny_limit_of_a_ledger_ends():
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12))
-    mechanism = dirdp.GaussianMechanism.for_guarantee(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12), prior=[1, 1])
+    mechanism = dirdp.mechanisms.GaussianMechanism.for_guarantee(
+        dirdp.ApproxDP(epsilon=1e-7, delta=1e-12), prior=[1, 1]
+    )
     ledger.spend(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12), what="x", mechanism=mechanism)
     assert len(ledger.entries()) == 1

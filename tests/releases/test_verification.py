@@ -239,9 +239,9 @@ def test_a_false_curve_of_delta_is_found(releases):
 def test_what_would_follow_instead_is_kept_and_is_near_the_least(releases):
     release = edited(releases["approx"], ("/mechanism/p", "r", 1.0))
     found = verify(release)
-    curves = dirdp.DirichletMechanism(release["mechanism/p"]["alpha"].values, 1.0)
+    curves = dirdp.mechanisms.DirichletMechanism(release["mechanism/p"]["alpha"].values, 1.0)
     rate = release["mechanism/rate"]
-    other = dirdp.DirichletMechanism(rate["alpha"].values, float(rate["r"]))
+    other = dirdp.mechanisms.DirichletMechanism(rate["alpha"].values, float(rate["r"]))
     # Independent oracle: the loss of both is at least that of one, and at most the sum of their parts.
     assert curves.epsilon(1e-6) <= found.kept.epsilon
     assert found.kept.epsilon <= 1.001 * (curves.epsilon(0.5e-6) + other.epsilon(0.5e-6))

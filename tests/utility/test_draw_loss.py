@@ -234,7 +234,7 @@ def test_realised_losses_refuse_nonsense():
     with pytest.raises(DataError, match="no record"):
         RealisedLoss(MECHANISM, 0 * COUNTS, prior=np.ones((3, 4)))
     with pytest.raises(ArgumentError, match="DirichletMechanism"):
-        RealisedLoss(dirdp.LaplaceMechanism([1, 1], 1.0), [1, 2], prior=[1, 1])
+        RealisedLoss(dirdp.mechanisms.LaplaceMechanism([1, 1], 1.0), [1, 2], prior=[1, 1])
     with pytest.raises(ArgumentError, match="one draw"):
         RealisedLoss(MECHANISM, COUNTS, prior=np.ones((3, 4))).of_draw([0.5, 0.5])
 
