@@ -37,7 +37,7 @@ class BinomialMechanism(NoisyCounts):
             raise dirdp.UnattainableError("Expected 1400 coins at most, and one record of a person.")
 
     @property
-    def noise(self) -> float:
+    def noise_sd(self) -> float:
         return math.sqrt(self.coins) / 2
 
     def log_noise(self, noise):

@@ -32,7 +32,7 @@ from pymc_dirdp.planning.calibration import calibrate as calibrate
 from pymc_dirdp.planning.comparison import Comparison as Comparison
 from pymc_dirdp.planning.comparison import compare as compare
 from pymc_dirdp.planning.frontier import Frontier as Frontier
-from pymc_dirdp.planning.frontier import expected_loss as expected_loss
+from pymc_dirdp.planning.frontier import expected_error as expected_error
 from pymc_dirdp.planning.frontier import least_guarantee as least_guarantee
 from pymc_dirdp.planning.frontier import least_records as least_records
 from pymc_dirdp.planning.frontier import privacy_utility as privacy_utility

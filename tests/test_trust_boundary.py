@@ -290,7 +290,7 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
     if ledger is not None:
         things |= {"ledger": ledger} | {f"entry {entry.number}": entry for entry in ledger.entries()}
         artefacts["ledger file"] = (tmp_path / "ledger.db").read_bytes()
-        artefacts["ledger balance"] = f"{ledger.spent} {ledger.left} {ledger.way}"
+        artefacts["ledger balance"] = f"{ledger.spent} {ledger.left} {ledger.composition_rule}"
     for name, thing in things.items():
         artefacts |= shown(name, thing)
     artefacts |= saved(release, tmp_path)
@@ -435,7 +435,7 @@ MISTAKES = {f"observed {what}": lambda folder, what=what: _observed_wrongly(what
         dirdp.sample(LOOSE, dirdp.bayesian_network({"a": ["x"], "b": ["u"]}, NETWORK, categories=LETTERS)),
         {"b": [UNSEEN]},
     ),
-    "realised shape": lambda folder: dirdp.curator.RealisedLoss(
+    "realised shape": lambda folder: dirdp.curator.RealisedError(
         dirdp.mechanisms.DirichletMechanism([1, 1], 1.0), CELLS, prior=[1, 1]
     ),
     "counts for a guarantee": lambda folder: dirdp.sample(CELLS, one_table()),
@@ -633,7 +633,7 @@ def test_what_the_curator_sees_is_marked_confidential(tmp_path):
 
 def test_a_realised_loss_says_that_it_is_confidential():
     mechanism = dirdp.mechanisms.DirichletMechanism([1.5, 1, 1, 2], 1e-7)
-    loss = dirdp.curator.RealisedLoss(mechanism, CELLS, prior=[1.5, 1, 1, 2])
+    loss = dirdp.curator.RealisedError(mechanism, CELLS, prior=[1.5, 1, 1, 2])
     secrets = Secrets([*CELLS, *mechanism.concentration(CELLS), sum(CELLS)], np.divide(CELLS, sum(CELLS)))
     assert "confidential" in repr(loss)
     assert leaks(secrets, {"repr": repr(loss), "str": str(loss)}) == {}

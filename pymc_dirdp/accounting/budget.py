@@ -1,8 +1,8 @@
 """What releases cost against a limit, and when they are within it. Rules only; the ledger keeps the record.
 
-Whoever keeps a ledger decides on the next release after seeing earlier ones, so a way of adding up has to be valid for
+Whoever keeps a ledger decides on the next release after seeing earlier ones, so a rule of adding up has to be valid for
 guarantees that are chosen adaptively. Divergences at one order and plain sums are; the best order, or the better of two
-ways, chosen afterwards, are not known to be. Hence one order, fixed by the limit, and one way, fixed by the first
+rules, chosen afterwards, are not known to be. Hence one order, fixed by the limit, and one rule, fixed by the first
 release, which nobody chose after seeing anything.
 """
 
@@ -16,14 +16,14 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.accounting.amounts import EXACT, Amount, Totals, exact
+from pymc_dirdp.accounting.amounts import EXACT, Amount, Totals, as_decimal
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.conversion import convert, epsilon_at
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP
 
-__all__ = ["Bounded", "balances", "cost_of", "kept_ways", "tightest"]
+__all__ = ["Bounded", "balances", "cost_of", "kept_rules", "tightest"]
 
 Array = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ _CONVERTED = 0.5
 _STATED = 0.1
 
 
-def kept_ways(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
+def kept_rules(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
     """The ways of adding up that prove this limit, in order of preference."""
     if Guarantee.checked(limit=limit).adds_up:
         return (limit.measure,)
@@ -72,23 +72,23 @@ def cost_of(
 
 
 def balances(limit: Guarantee, totals: Totals, *, adaptive: bool) -> Iterator[tuple[str, tuple[Amount, ...]]]:
-    """What releases have spent together, by each way that applies to all of them; the ways that cost least time first.
+    """What releases have spent together, by each rule that applies to all of them, the quickest first.
 
     All take the same time for any number of releases, but for the optimal composition of releases that are fixed in
     advance: it takes about half a second, and 40 milliseconds for each pair of epsilon and delta that is not equal to
     an earlier one.
     """
-    for way in kept_ways(limit, adaptive=adaptive):
-        amounts = _sum(limit, totals) if limit.adds_up else _WAYS[way](limit.budget, limit.allowed, totals)
+    for rule in kept_rules(limit, adaptive=adaptive):
+        amounts = _sum(limit, totals) if limit.adds_up else _RULES[rule](limit.budget, limit.allowed, totals)
         if amounts is not None:
-            yield way, amounts
+            yield rule, amounts
 
 
 def tightest(found: Mapping[str, Sequence[Amount]]) -> str:
-    """The way by which the largest share of a limit is least; one by which all limits hold, if there is one."""
+    """The rule by which the largest share of a limit is least; one by which all limits hold, if there is one."""
 
-    def order(way: str) -> tuple[bool, Fraction]:
-        return not all(amount.within for amount in found[way]), max(amount.share for amount in found[way])
+    def order(rule: str) -> tuple[bool, Fraction]:
+        return not all(amount.within for amount in found[rule]), max(amount.share for amount in found[rule])
 
     return min(found, key=order)
 
@@ -96,7 +96,7 @@ def tightest(found: Mapping[str, Sequence[Amount]]) -> str:
 def _sum(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
     """Losses of one measure add, whatever is chosen after seeing what (Feldman and Zrnic 2021)."""
     spent = totals.sum(limit.measure)
-    return None if spent is None else (Amount(limit.measure, spent, exact(limit.budget)),)
+    return None if spent is None else (Amount(limit.measure, spent, as_decimal(limit.budget)),)
 
 
 def _divergences(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
@@ -106,8 +106,12 @@ def _divergences(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, 
     if spent is None or leaked is None:
         return None
     return (
-        Amount(f"Rényi divergence at order {order:.4g}", spent, exact(budget)),
-        Amount("delta outside of it", leaked, EXACT.multiply(exact(delta), 1 - exact(_CONVERTED))),
+        Amount(f"Rényi divergence at order {order:.4g}", spent, as_decimal(budget)),
+        Amount(
+            "delta outside of it",
+            leaked,
+            EXACT.multiply(as_decimal(delta), 1 - as_decimal(_CONVERTED)),
+        ),
     )
 
 
@@ -116,7 +120,7 @@ def _basic(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] |
     spent = totals.sum("epsilon"), totals.sum("delta")
     if spent[0] is None or spent[1] is None:
         return None
-    return Amount("epsilon", spent[0], exact(epsilon)), Amount("delta", spent[1], exact(delta))
+    return Amount("epsilon", spent[0], as_decimal(epsilon)), Amount("delta", spent[1], as_decimal(delta))
 
 
 def _best_order(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
@@ -127,11 +131,11 @@ def _best_order(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, .
         if spent is None or leaked is None:
             continue
         # Rounded down, and the divergence up: an epsilon is a promise.
-        left = math.nextafter(float(EXACT.subtract(exact(delta), leaked)), -math.inf)
+        left = math.nextafter(float(EXACT.subtract(as_decimal(delta), leaked)), -math.inf)
         if left > 0:
             divergence = math.nextafter(float(spent), math.inf)
             least = min(least, _converted(order, divergence, left)) if spent > 0 else 0.0
-    return (Amount("epsilon", exact(least), exact(epsilon)),) if math.isfinite(least) else None
+    return (Amount("epsilon", as_decimal(least), as_decimal(epsilon)),) if math.isfinite(least) else None
 
 
 def _optimal(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
@@ -139,15 +143,15 @@ def _optimal(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...]
     if sum(totals.promises.values()) < max(1, totals.releases):
         return None
     composition = Composition(tuple((Bounded(*promise), times) for promise, times in totals.promises.items()))
-    largest = exact(epsilon)
+    largest = as_decimal(epsilon)
     if composition._delta(epsilon) > delta:
         # The amount past the limit is of no use, and an epsilon need not exist.
-        return (Amount("epsilon", max(EXACT.multiply(largest, Decimal(2)), exact(math.ulp(0))), largest),)
-    return (Amount("epsilon", min(exact(composition._epsilon(delta)), largest), largest),)
+        return (Amount("epsilon", max(EXACT.multiply(largest, Decimal(2)), as_decimal(math.ulp(0))), largest),)
+    return (Amount("epsilon", min(as_decimal(composition._epsilon(delta)), largest), largest),)
 
 
 # How an (epsilon, delta) is shown to hold; for other promises the losses add.
-_WAYS = {
+_RULES = {
     "basic": _basic,
     "divergences": _divergences,
     "best order": _best_order,
@@ -212,7 +216,7 @@ def _orders(limit: Guarantee, *, adaptive: bool) -> dict[str, float]:
     """The Rényi orders at which divergences are kept for an (epsilon, delta), by the name of their sum."""
     if not adaptive:
         return {f"order {order:g}": order for order in _ORDERS}
-    kept = "divergences" in kept_ways(limit, adaptive=True)
+    kept = "divergences" in kept_rules(limit, adaptive=True)
     return {"divergence": _order(limit.budget, limit.allowed)[0]} if kept else {}
 
 

@@ -123,8 +123,8 @@ class Entry:
         The numbers that are added up, in nats or as probabilities.
     terms : Terms
         Whom the promise is about, and what it assumes.
-    way : str or None
-        How it was added up to the others; None where the tightest way is found anew each time.
+    composition_rule : str or None
+        How it was added up to the others; None where the tightest rule is found anew each time.
     """
 
     number: int
@@ -133,12 +133,12 @@ class Entry:
     guarantee: Guarantee
     cost: Mapping[str, float]
     terms: Terms
-    way: str | None
+    composition_rule: str | None
 
     def row(self) -> tuple[int, str, str, str, str, str, str | None]:
         """The entry as a file holds it."""
         guarantee, cost, terms = written(self.guarantee), json.dumps(dict(self.cost)), json.dumps(asdict(self.terms))
-        return self.number, self.recorded, self.what, guarantee, cost, terms, self.way
+        return self.number, self.recorded, self.what, guarantee, cost, terms, self.composition_rule
 
     @classmethod
     def from_row(cls, row: tuple[Any, ...]) -> Self:
@@ -149,17 +149,21 @@ class Entry:
         ValueError
             If it is none. Other errors of wrong types and of numbers out of range are raised as they come.
         """
-        number, recorded, what, guarantee, cost, terms, way = row
+        number, recorded, what, guarantee, cost, terms, composition_rule = row
         costs = {str(name): float(value) for name, value in json.loads(cost).items()}
         facts = json.loads(terms)
-        texts = [recorded, what, *(text for text in (way, facts["unit"], facts["digest"]) if text is not None)]
+        texts = [
+            recorded,
+            what,
+            *(text for text in (composition_rule, facts["unit"], facts["digest"]) if text is not None),
+        ]
         # A cost that is no number could be added up to anything.
         if not all(math.isfinite(value) and value >= 0 for value in costs.values()) or not costs:
             raise ValueError("A cost is no number.")
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("A text is no text.")
         facts["groups"] = tuple(tuple(str(name) for name in group) for group in facts["groups"])
-        return cls(number, recorded, what, understood(guarantee), costs, Terms(**facts), way)
+        return cls(number, recorded, what, understood(guarantee), costs, Terms(**facts), composition_rule)
 
 
 def written(guarantee: Guarantee) -> str:

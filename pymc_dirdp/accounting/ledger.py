@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, final, override
 
 from pymc_dirdp.accounting.amounts import Amount
-from pymc_dirdp.accounting.budget import cost_of, kept_ways
+from pymc_dirdp.accounting.budget import cost_of, kept_rules
 from pymc_dirdp.accounting.entries import Entry, Header, Terms, one_line
 from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, unit_at
 from pymc_dirdp.accounting.store import Store
@@ -92,7 +92,7 @@ class Ledger(Tabular):
         adjacency: str = "replace-one",
         unit: str | None = None,
     ) -> None:
-        kept_ways(limit, adaptive=adaptive)
+        kept_rules(limit, adaptive=adaptive)
         header = Header(
             limit, bool(adaptive), adjacency_named(adjacency).name, None if unit is None else one_line(unit=unit)
         )
@@ -127,7 +127,7 @@ class Ledger(Tabular):
             return unit_at(self._store.header, now.position)
 
     @property
-    def way(self) -> str | None:
+    def composition_rule(self) -> str | None:
         """How releases are added up; None while several ways are open, before the first release."""
         return self._balance()[0]
 
@@ -261,14 +261,14 @@ class Ledger(Tabular):
         with self._store.transaction(writing=True) as now:
             place, header = self._store.place, self._store.header
             terms = replace(terms, unit=agreed_unit(place, header, now.position, unit))
-            way = admitted(place, header, now.position, cost, guarantee)
+            composition_rule = admitted(place, header, now.position, cost, guarantee)
             recorded = datetime.now(UTC).isoformat(timespec="seconds")
-            entry = Entry(now.position.number + 1, recorded, what, guarantee, cost, terms, way)
+            entry = Entry(now.position.number + 1, recorded, what, guarantee, cost, terms, composition_rule)
             now.append(entry)
         return entry
 
     def _balance(self) -> tuple[str | None, tuple[Amount, ...]]:
-        """The way that adds up all entries, and what they come to: the one that is fixed, or the tightest."""
+        """The rule that adds up all entries, and what they come to: the one that is fixed, or the tightest."""
         with self._store.transaction() as now:
             position = now.position
         return balance(self._store.place, self._store.header, position)

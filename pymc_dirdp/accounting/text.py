@@ -29,19 +29,19 @@ def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return [{column: getattr(entry, column) for column in COLUMNS} for entry in entries]
 
 
-def footing(way: str | None, amounts: Sequence[Amount]) -> list[str]:
+def footing(rule: str | None, amounts: Sequence[Amount]) -> list[str]:
     """What is spent and left, and how it is added up."""
     lines = [f"{amount.label}: {_shown(amount)}" for amount in amounts]
-    return [*lines, f"added up by the way: {way}"] if way else lines
+    return [*lines, f"added up by the rule: {rule}"] if rule else lines
 
 
-def refusal(before: Sequence[Amount], after: Sequence[Amount], guarantee: Guarantee, way: str) -> str:
+def refusal(before: Sequence[Amount], after: Sequence[Amount], guarantee: Guarantee, rule: str) -> str:
     """Why a release does not fit."""
     now = "; ".join(f"{amount.label}: {_shown(amount)}" for amount in before)
     then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in after)
     return (
         f"A release of {guarantee} was asked for and does not fit, so nothing was recorded. Now {now}. With it {then} "
-        f"(added up by the way {way!r}). Request a tighter guarantee, or stop releasing data about these people."
+        f"(added up by the rule {rule!r}). Request a tighter guarantee, or stop releasing data about these people."
     )
 
 

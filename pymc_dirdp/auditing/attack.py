@@ -12,7 +12,7 @@ from pymc_dirdp.auditing.power import family_of, rarest_event, refutable
 from pymc_dirdp.auditing.result import Audit, Bound
 from pymc_dirdp.auditing.seen import Seen, commonest_shape, seen
 from pymc_dirdp.auditing.statistics import Statistic, learned
-from pymc_dirdp.checks import fraction, integer
+from pymc_dirdp.checks import integer, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -95,7 +95,7 @@ def audit(
     >>> audit(mechanism, sampler="fast", claim=claim, n=20_000, random_seed=1).verdict
     'refuted'
     """
-    doubt = 1 - fraction(confidence=confidence)
+    doubt = 1 - open_unit_interval(confidence=confidence)
     x, y = _neighbours(mechanism, pair, claim)
     of_all = measures(mechanism if isinstance(mechanism, Mechanism) else None, claim, delta)
     source = Source(mechanism, sampler=sampler, steps=steps).checked()

@@ -13,7 +13,7 @@ from scipy.special import bdtr, bdtrik
 from pymc_dirdp.auditing.events import parts
 from pymc_dirdp.auditing.intervals import lower_limit
 from pymc_dirdp.auditing.measures import Counts, Measure, measures
-from pymc_dirdp.checks import fraction, integer
+from pymc_dirdp.checks import integer, open_unit_interval
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
@@ -217,7 +217,7 @@ def chance_to_refute(
     >>> chance_to_refute(DirichletMechanism([1, 1, 1], 0.5), PureDP(epsilon=0.5), n=20_000)
     0.99...
     """
-    size, doubt = integer(100, n=n), 1 - fraction(confidence=confidence)
+    size, doubt = integer(100, n=n), 1 - open_unit_interval(confidence=confidence)
     x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
     of_all = measures(mechanism, claim, 1e-5)
     trials, level = parts(size, likelihood=True).counted, doubt / len(of_all)

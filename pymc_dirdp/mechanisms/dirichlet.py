@@ -132,7 +132,7 @@ class DirichletMechanism(TableMechanism):
         return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution)
 
     @property
-    def curve(self) -> PrivacyCurves:
+    def curve_key(self) -> PrivacyCurves:
         """The dominating pair of laws, or a composition of such pairs where a person has records in many blocks."""
         return self._pair
 

@@ -106,7 +106,7 @@ class DiscreteGaussianMechanism(NoisyCounts):
 
     @property
     @override
-    def noise(self) -> float:
+    def noise_sd(self) -> float:
         return gaussian_deviation(float(self.variance))
 
     @override

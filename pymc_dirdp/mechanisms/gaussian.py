@@ -85,12 +85,12 @@ class GaussianMechanism(NoisyCounts):
 
     @property
     @override
-    def noise(self) -> float:
+    def noise_sd(self) -> float:
         return self.sigma
 
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        return on_grid(rng.normal(0.0, self.sigma, size=shape), self.noise)
+        return on_grid(rng.normal(0.0, self.sigma, size=shape), self.noise_sd)
 
     @override
     def log_noise(self, noise: Array) -> Array:

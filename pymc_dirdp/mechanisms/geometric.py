@@ -80,7 +80,7 @@ class GeometricMechanism(NoisyCounts):
 
     @property
     @override
-    def noise(self) -> float:
+    def noise_sd(self) -> float:
         u = 1 / self.scale
         return math.sqrt(2) * math.exp(-u / 2) / -math.expm1(-u)
 

@@ -94,12 +94,12 @@ class LaplaceMechanism(NoisyCounts):
 
     @property
     @override
-    def noise(self) -> float:
+    def noise_sd(self) -> float:
         return math.sqrt(2) * self.scale
 
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        return on_grid(rng.laplace(0.0, self.scale, size=shape), self.noise)
+        return on_grid(rng.laplace(0.0, self.scale, size=shape), self.noise_sd)
 
     @override
     def log_noise(self, noise: Array) -> Array:

@@ -61,7 +61,7 @@ class NoisyCounts(TableMechanism):
     facts = (
         Fact("prior", "prior", "table"),
         Fact("noise_parameter", "parameter", "scalar"),
-        Fact("noise_sd", "noise", "scalar", given=False),
+        Fact("noise_sd", "noise_sd", "scalar", given=False),
         Fact("postprocess", "postprocess", "text"),
     )
     exact_form: ClassVar[str] = ""
@@ -133,7 +133,7 @@ class NoisyCounts(TableMechanism):
 
     @property
     @abc.abstractmethod
-    def noise(self) -> float:
+    def noise_sd(self) -> float:
         """Standard deviation of the noise in one cell."""
 
     @property
@@ -172,7 +172,7 @@ class NoisyCounts(TableMechanism):
 
     def postprocessed(self, noisy: Array) -> Array:
         """Noisy counts made nonnegative by `postprocess`. Shape (..., *prior.shape)."""
-        return postprocessed(noisy, self.postprocess, noise=self.noise)
+        return postprocessed(noisy, self.postprocess, noise=self.noise_sd)
 
     @property
     def _relation(self) -> Adjacency:
@@ -200,7 +200,7 @@ class NoisyCounts(TableMechanism):
     @property
     @override
     def in_short(self) -> str:
-        return f"{type(self).__name__.removesuffix('Mechanism')} noise of standard deviation {self.noise:.4g}"
+        return f"{type(self).__name__.removesuffix('Mechanism')} noise of standard deviation {self.noise_sd:.4g}"
 
     def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """The counts with noise: what the guarantee is about. Shape of `prior`; entries may be negative.
@@ -335,7 +335,7 @@ class NoisyCounts(TableMechanism):
 
     def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
         """The two laws of one cell whose counts differ by `shift`: whole noise, as far as it is not negligible."""
-        reach = math.ceil(_REACH * self.noise) + 1
+        reach = math.ceil(_REACH * self.noise_sd) + 1
         if 2 * reach + shift > _MOST_CELLS:
             raise ArgumentError(f"The law of {self.in_short} has too many cells to be summed over.")
         seen = np.arange(-reach, reach + round(shift) + 1, dtype=np.float64)

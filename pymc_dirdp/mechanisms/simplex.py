@@ -9,7 +9,7 @@ from typing import ClassVar, Self, final, override
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import fraction, integer, numbers_or_none, one_of, positive
+from pymc_dirdp.checks import integer, numbers_or_none, one_of, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
@@ -109,7 +109,7 @@ class SimplexMechanism(Mechanism):
 
     @property
     @override
-    def curve(self) -> DominatingPair:
+    def curve_key(self) -> DominatingPair:
         """The dominating pair of laws."""
         return self._pair
 
@@ -189,7 +189,7 @@ class SimplexMechanism(Mechanism):
 
     def variance(self, p: float) -> float:
         """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""
-        return fraction(p=p) * (1 - p) / (self.k + 1)
+        return open_unit_interval(p=p) * (1 - p) / (self.k + 1)
 
     @staticmethod
     def concentration_for_accuracy(mu: float, theta: float, n: int) -> float:
@@ -197,7 +197,9 @@ class SimplexMechanism(Mechanism):
 
         `log(2 n / theta) / (2 mu**2) - 1`; P3's Theorem 4 lacks the `2 n` (ERRATA P3.4).
         """
-        return math.log(2 * integer(2, n=n) / fraction(theta=theta)) / (2 * fraction(mu=mu) ** 2) - 1
+        return (
+            math.log(2 * integer(2, n=n) / open_unit_interval(theta=theta)) / (2 * open_unit_interval(mu=mu) ** 2) - 1
+        )
 
     def _checked(self, p: ArrayLike, protected: Sequence[int]) -> Array:
         positions = sorted({integer(0, protected=position) for position in protected})

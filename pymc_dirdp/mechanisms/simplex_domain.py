@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import final
 
-from pymc_dirdp.checks import fraction, integer, positive
+from pymc_dirdp.checks import integer, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.rounding import not_below
 
@@ -50,7 +50,7 @@ class SimplexDomain:
     def __post_init__(self) -> None:
         object.__setattr__(self, "n_protected", integer(2, n_protected=self.n_protected))
         for name in ("eta", "etabar"):
-            object.__setattr__(self, name, fraction(**{name: getattr(self, name)}))
+            object.__setattr__(self, name, open_unit_interval(**{name: getattr(self, name)}))
         object.__setattr__(self, "b", positive(b=self.b))
         object.__setattr__(self, "weight", positive(weight=self.weight))
         if self.b > 1 or self.weight > 1:

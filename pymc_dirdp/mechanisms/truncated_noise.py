@@ -46,7 +46,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     scale : float
         Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the number that is
         used.
-    noise : {"geometric", "laplace"}, default "geometric"
+    noise_kind : {"geometric", "laplace"}, default "geometric"
         `"geometric"`: `P[G = g]` proportional to `exp(-|g| / scale)`. `"laplace"`: Laplace noise rounded down (P4).
     total : {"kept", "printed"}, default "kept"
         `"kept"`: no cell takes more than the cells before it have left, so that the counts add up to `n_records`
@@ -75,7 +75,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     --------
     >>> TruncatedNoiseMechanism([1, 1], 15_000, 1.0).expected_distance([7500, 7500])
     0.00491...
-    >>> TruncatedNoiseMechanism([1, 1], 15_000, 1.0, noise="laplace").expected_distance([7500, 7500])
+    >>> TruncatedNoiseMechanism([1, 1], 15_000, 1.0, noise_kind="laplace").expected_distance([7500, 7500])
     0.00624...
     """
 
@@ -83,7 +83,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     n_records: int
     scale: float
     _: KW_ONLY
-    noise: str = "geometric"
+    noise_kind: str = "geometric"
     total: str = "kept"
     contribution: int = 1
 
@@ -91,7 +91,7 @@ class TruncatedNoiseMechanism(WholePosterior):
         self._check()
         object.__setattr__(self, "scale", used_scale(self.scale))
         object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
-        one_of(_NOISES, noise=self.noise)
+        one_of(_NOISES, noise_kind=self.noise_kind)
         one_of(_TOTALS, total=self.total)
 
     @classmethod
@@ -101,14 +101,14 @@ class TruncatedNoiseMechanism(WholePosterior):
         *,
         prior: ArrayLike,
         n_records: int,
-        noise: str = "geometric",
+        noise_kind: str = "geometric",
         total: str = "kept",
         contribution: int = 1,
     ) -> Self:
         """The mechanism with the least noise that keeps `guarantee`, of any kind. Arguments as for the mechanism."""
 
         def made(inverse: float) -> Self:
-            return cls(prior, n_records, 1 / inverse, noise=noise, total=total, contribution=contribution)  # type: ignore[arg-type]
+            return cls(prior, n_records, 1 / inverse, noise_kind=noise_kind, total=total, contribution=contribution)  # type: ignore[arg-type]
 
         return made(largest_safe(lambda inverse: log_excess(*made(inverse).loss(guarantee))))
 
@@ -120,7 +120,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     @property
     def _curves(self) -> "_Curves":
         u = not_below(self.contribution / Fraction(self.scale))
-        if self.noise == "geometric" or self.contribution > 1:
+        if self.noise_kind == "geometric" or self.contribution > 1:
             return RandomisedResponse(u, self._cells)
         return _FlooredLaplace(u, self._cells)
 
@@ -165,7 +165,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     @override
     def _draw(self, counts: Integers, rng: np.random.Generator) -> Integers:
         size = (len(counts) - 1,)
-        if self.noise == "geometric":
+        if self.noise_kind == "geometric":
             noise = geometric_noise(self.scale, size, rng)
         else:
             noise = np.floor(rng.laplace(0.0, self.scale, size=size))
@@ -174,7 +174,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     @override
     def _exact_draw(self, counts: Integers, bits: Bits) -> Integers:
         drawn = discrete_laplace(Fraction(self.scale), (len(counts) - 1,), bits).tolist()
-        if self.noise == "laplace":
+        if self.noise_kind == "laplace":
             # Of a two-sided geometric number x, x itself or -1 - x, whichever is not negative, is a one-sided one.
             sizes = [max(x, -1 - x) for x in drawn]
             drawn = [size if bits.uniform(2) else -1 - size for size in sizes]
@@ -202,7 +202,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     def _cell(self, count: int) -> Array:
         """Law of a noisy and truncated count: geometric in both directions, and the ends take the tails."""
         q, distance = math.exp(-1 / self.scale), np.arange(self.n_records + 1) - count
-        if self.noise == "geometric":
+        if self.noise_kind == "geometric":
             law, below, above = (1 - q) / (1 + q) * q ** np.abs(distance), q**count / (1 + q), 1 / (1 + q)
         else:
             # Rounded down, as much lies below 0 as above: -1 is as likely as 0.

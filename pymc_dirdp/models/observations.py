@@ -18,9 +18,9 @@ from pymc_dirdp.privacy.contribution import MOST_RECORDS
 
 __all__ = [
     "evaluated_input",
-    "followed",
     "read_counts",
     "records_by_cell",
+    "resolve_likelihood",
     "rows_of",
     "total_records",
     "trials_of",
@@ -55,7 +55,7 @@ def total_records(table: Table, model: pm.Model | None = None) -> int:
     model = root_model(model)
     total = 0
     for likelihood in table.likelihoods:
-        observed, kind, batch = followed(likelihood, table, model)
+        observed, kind, batch = resolve_likelihood(likelihood, table, model)
         total += math.prod(batch) if kind.trials is None else int(_trials(observed, kind, batch).sum())
     return total
 
@@ -90,7 +90,7 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     model = root_model(model)
     counts = np.zeros(table.shape, dtype=np.int64)
     for likelihood in table.likelihoods:
-        observed, kind, batch = followed(likelihood, table, model)
+        observed, kind, batch = resolve_likelihood(likelihood, table, model)
         values = whole_numbers(evaluated_input(stored_observations(observed, model), observed), observed)
         if _is_single_precision(model):
             # PyMC has cast an array of numbers to floatX and then to integers, so its dtype no longer says so.
@@ -105,7 +105,9 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     return counts
 
 
-def followed(likelihood: Likelihood, table: Table, model: pm.Model) -> tuple[Variable[Any, Any], Kind, tuple[int, ...]]:
+def resolve_likelihood(
+    likelihood: Likelihood, table: Table, model: pm.Model
+) -> tuple[Variable[Any, Any], Kind, tuple[int, ...]]:
     """The observed variable, its kind, and the batch shape of its observations, which has to fit the table."""
     observed = model.named_vars.get(likelihood.name)
     if observed is None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.counting.columns import column_of
-from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, coded, table_shape, tabulate
+from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, encode, table_shape, tabulate
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
 
@@ -125,7 +125,7 @@ def bayesian_network(
     shapes = {name: table_shape([*given, name], labels) for name, given in parents.items()}
     priors = {name: _prior(name, alpha, shape) for name, shape in shapes.items()}
     # All that is public is checked by now. Each column is read once, however many tables it is in.
-    columns = coded(frame, list(parents), labels)
+    columns = encode(frame, list(parents), labels)
     with pm.Model(coords={name: tuple(values) for name, values in labels.items()}) as model:
         for name, given in parents.items():
             dims = (*given, name)

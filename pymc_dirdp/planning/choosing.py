@@ -28,22 +28,22 @@ class Choice:
     ----------
     objective : {"posterior", "estimate"}
         Which loss.
-    losses : tuple of (str, float)
+    expected_kl : tuple of (str, float)
         In nats, the least first.
     """
 
     objective: str
-    losses: tuple[tuple[str, float], ...]
+    expected_kl: tuple[tuple[str, float], ...]
 
     @property
     def best(self) -> str:
         """The mechanism that loses least."""
-        return self.losses[0][0]
+        return self.expected_kl[0][0]
 
     def margin(self, kind: str) -> float:
         """The loss of `kind` over that of the best; `inf` if it cannot keep the promise."""
-        found = dict(self.losses)
-        return found[kind] / max(self.losses[0][1], 1e-300) if kind in found else np.inf
+        found = dict(self.expected_kl)
+        return found[kind] / max(self.expected_kl[0][1], 1e-300) if kind in found else np.inf
 
 
 def rank(
@@ -55,7 +55,7 @@ def rank(
     adjacency: str,
     objective: str,
     contribution: Contribution | int = 1,
-    cells: int = 200_000,
+    n_simulated_cells: int = 200_000,
 ) -> Choice:
     """Mechanisms for one table by their a priori loss, on the same simulated data sets.
 
@@ -73,7 +73,7 @@ def rank(
         Which loss decides, see :class:`pymc_dirdp.utility.simulated.ExpectedKL`.
     contribution : int or Contribution
         What one person adds to the table.
-    cells : int
+    n_simulated_cells : int
         How many counts to simulate.
     """
     if not n_records:
@@ -86,7 +86,7 @@ def rank(
         for kind, noise in noises(exact=True).items():
             with suppress(UnattainableError):
                 made[kind] = noise.for_guarantee(share, prior=prior, adjacency=adjacency, contribution=contribution)
-    data = predicted_data(prior, n_records, max(100, min(5_000, cells // prior.size)))
+    data = predicted_data(prior, n_records, max(100, min(5_000, n_simulated_cells // prior.size)))
     scores = {kind: getattr(simulated_kl(mechanism, prior, data), objective) for kind, mechanism in made.items()}
     # On ties, keep the first kind, which is the Dirichlet mechanism.
     return Choice(objective, tuple(sorted(scores.items(), key=lambda item: item[1])))

@@ -45,7 +45,7 @@ class Score:
     ----------
     mechanism : str
         Which, and how it was calibrated or post-processed.
-    noise : str
+    parameters : str
         Its public numbers.
     kl_posterior : float
         Expected divergence of the private posterior from the posterior, in nats, summed over rows.
@@ -60,7 +60,7 @@ class Score:
     """
 
     mechanism: str
-    noise: str
+    parameters: str
     kl_posterior: float
     kl_draw: float
     kl_estimate: float
@@ -170,7 +170,7 @@ def _candidates(guarantee: Guarantee, prior: Array, n_records: int, adjacency: s
             yield (
                 name,
                 partial(
-                    TruncatedNoiseMechanism.for_guarantee, guarantee, prior=prior, n_records=n_records, noise=noise
+                    TruncatedNoiseMechanism.for_guarantee, guarantee, prior=prior, n_records=n_records, noise_kind=noise
                 ),
             )
         for sensitivity in ("smooth", "global"):

@@ -19,7 +19,7 @@ from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.utility.simulated import a_priori_kl
 
-__all__ = ["Frontier", "expected_loss", "least_guarantee", "least_records", "privacy_utility"]
+__all__ = ["Frontier", "expected_error", "least_guarantee", "least_records", "privacy_utility"]
 
 Array = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ _MOST_RECORDS = 2**40
 _RTOL = 1e-6
 
 
-def expected_loss(
+def expected_error(
     guarantee: Guarantee,
     *,
     prior: ArrayLike,
@@ -63,7 +63,7 @@ def expected_loss(
     ----------
     Theory, section 8.
     """
-    return _loss_function(prior, n_records, MechanismOptions(**options))(guarantee)
+    return _expected_kl(prior, n_records, MechanismOptions(**options))(guarantee)
 
 
 def least_guarantee(
@@ -83,7 +83,7 @@ def least_guarantee(
     like : Guarantee
         Says the kind of guarantee and what stays as it is: delta, the order, or omega. Its epsilon or rho is replaced.
     prior, n_records, **options
-        As for :func:`expected_loss`.
+        As for :func:`expected_error`.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def least_guarantee(
     """
     kl, name = positive(kl=kl), Guarantee.checked(guarantee=like).budget_name
     chosen = MechanismOptions(**options)
-    loss = _loss_function(prior, n_records, chosen)
+    loss = _expected_kl(prior, n_records, chosen)
 
     def excess(amount: float) -> float:
         found = loss(like.with_budget(amount))
@@ -138,7 +138,7 @@ def least_records(
     guarantee : Guarantee
         For one table and one draw.
     prior, **options
-        As for :func:`expected_loss`.
+        As for :func:`expected_error`.
 
     Returns
     -------
@@ -155,7 +155,7 @@ def least_records(
     chosen = MechanismOptions(**options)
 
     def loss(n: int) -> float:
-        return _loss_function(prior, n, chosen)(guarantee)
+        return _expected_kl(prior, n, chosen)(guarantee)
 
     def reached(n: int) -> bool:
         return loss(n) <= kl
@@ -187,14 +187,14 @@ class Frontier(Tabular):
     Attributes
     ----------
     guarantees : tuple of Guarantee
-    losses : dict of str to tuple of float
+    expected_kl : dict of str to tuple of float
         For each mechanism the loss at each guarantee, in nats; `inf` where it cannot keep it.
     objective : str
     n_records : int
     """
 
     guarantees: tuple[Guarantee, ...]
-    losses: dict[str, tuple[float, ...]]
+    expected_kl: dict[str, tuple[float, ...]]
     objective: str
     n_records: int
 
@@ -205,7 +205,7 @@ class Frontier(Tabular):
 
     @override
     def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
-        columns = {"guarantee": map(str, self.guarantees)} | self.losses
+        columns = {"guarantee": map(str, self.guarantees)} | self.expected_kl
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return [f"expected KL of the {self.objective}, {self.n_records} records; a priori"], rows, []
 
@@ -225,9 +225,9 @@ def privacy_utility(
     guarantees : iterable of Guarantee
         At least one; of one kind if they are to be plotted.
     mechanisms : iterable of str
-        Names as for :func:`expected_loss`.
+        Names as for :func:`expected_error`.
     prior, n_records, **options
-        As for :func:`expected_loss`, without `mechanism`.
+        As for :func:`expected_error`, without `mechanism`.
 
     Returns
     -------
@@ -242,12 +242,12 @@ def privacy_utility(
     chosen = MechanismOptions(**options)
     columns = {}
     for mechanism in mechanisms:
-        loss = _loss_function(prior, n_records, replace(chosen, mechanism=mechanism))
+        loss = _expected_kl(prior, n_records, replace(chosen, mechanism=mechanism))
         columns[mechanism] = tuple(loss(guarantee) for guarantee in grid)
     return Frontier(grid, columns, chosen.objective, int(n_records))
 
 
-def _loss_function(prior: ArrayLike, n_records: int, chosen: MechanismOptions) -> Callable[[Guarantee], float]:
+def _expected_kl(prior: ArrayLike, n_records: int, chosen: MechanismOptions) -> Callable[[Guarantee], float]:
     """The a priori loss as a function of the guarantee; `inf` where it cannot be kept."""
     parameters, n_records = positive_array(prior=prior), integer(1, n_records=n_records)
 

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import fraction, one_of
+from pymc_dirdp.checks import one_of, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.axes import COLOURS, axes_or_new, tidy
 from pymc_dirdp.sampling.fast import dirichlet
@@ -56,7 +56,7 @@ def plot_draw(
     if prior.size > _MOST_CELLS:
         raise ArgumentError(f"{name!r} has {prior.size} cells; at most {_MOST_CELLS} can be read in one picture.")
     errors = _errors(table, prior, int(n_records))
-    low, high = np.quantile(errors, [(1 - fraction(prob=prob)) / 2, (1 + prob) / 2], axis=0)
+    low, high = np.quantile(errors, [(1 - open_unit_interval(prob=prob)) / 2, (1 + prob) / 2], axis=0)
     draw = release.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     value = np.asarray(draw.values, dtype=np.float64)
     if table.attrs["family"] == "beta":

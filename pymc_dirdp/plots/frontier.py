@@ -28,7 +28,7 @@ def plot_frontier(frontier: Frontier, *, ax: "Axes | None" = None) -> "Axes":
     """
     ax = axes_or_new(ax, figsize=(5.5, 3.6))
     amounts = frontier.amounts
-    for place, (mechanism, losses) in enumerate(frontier.losses.items()):
+    for place, (mechanism, losses) in enumerate(frontier.expected_kl.items()):
         kept = [(x, y) for x, y in zip(amounts, losses, strict=True) if math.isfinite(y) and y > 0]
         style = place % len(COLOURS)
         # The choice of the best lies upon other lines: draw it broad and pale below them.

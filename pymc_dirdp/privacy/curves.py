@@ -8,7 +8,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import at_least, fraction
+from pymc_dirdp.checks import at_least, open_unit_interval
 from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.conversion import best_order, epsilon_at
 from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
@@ -42,7 +42,7 @@ class PrivacyCurves(abc.ABC):
         return self._renyi(order)
 
     @property
-    def curve(self) -> Hashable:
+    def curve_key(self) -> Hashable:
         """What decides the privacy curves: objects for which it is equal have equal curves."""
         return self
 
@@ -89,11 +89,11 @@ class PrivacyCurves(abc.ABC):
     def epsilon(self, delta: ArrayLike) -> float | Array: ...
     def epsilon(self, delta: ArrayLike) -> float | Array:
         """Least `epsilon` of `(epsilon, delta)`-differential privacy, for `delta` in (0, 1); from above."""
-        return _elementwise(lambda value: self._epsilon(fraction(delta=value)), delta)
+        return _elementwise(lambda value: self._epsilon(open_unit_interval(delta=value)), delta)
 
     def best_order(self, delta: float) -> float:
         """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
-        return best_order(lambda order: epsilon_at(order, self._renyi(order), fraction(delta=delta)))
+        return best_order(lambda order: epsilon_at(order, self._renyi(order), open_unit_interval(delta=delta)))
 
     def satisfies(self, guarantee: Guarantee) -> bool:
         """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final, override
 
-from pymc_dirdp.checks import at_least, fraction, positive
+from pymc_dirdp.checks import at_least, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.numerics.rounding import at_most_in_short as down
@@ -134,7 +134,7 @@ class ApproxDP(Guarantee):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", at_least(0, epsilon=self.epsilon))
-        object.__setattr__(self, "delta", fraction(delta=self.delta))
+        object.__setattr__(self, "delta", open_unit_interval(delta=self.delta))
 
     def __str__(self) -> str:
         return f"({up(self.epsilon):g}, {up(self.delta):g})-differential privacy"

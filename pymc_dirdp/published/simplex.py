@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, digamma, expm1, gammaln, log1p
 
-from pymc_dirdp.checks import at_least, fraction, positive
+from pymc_dirdp.checks import at_least, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.numerics.roots import last_safe, log_excess
@@ -145,7 +145,7 @@ def p3_problem_14(domain: SimplexDomain, k: float, delta: float) -> float:
     UnattainableError
         If `k eta` is so small that there is none.
     """
-    k, delta = positive(k=k), fraction(delta=delta)
+    k, delta = positive(k=k), open_unit_interval(delta=delta)
 
     def excess(gamma: float) -> float:
         # All entries can't be above 1 / m: delta is 1 there.

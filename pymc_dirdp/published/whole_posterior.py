@@ -92,7 +92,7 @@ def p4_local_loss(*, prior: ArrayLike, n_records: int, exponent: float) -> float
 
 
 def _laplace(scale: float, prior: ArrayLike, n_records: int) -> TruncatedNoiseMechanism:
-    return TruncatedNoiseMechanism(positive_array(prior=prior), n_records, scale, noise="laplace", total="printed")
+    return TruncatedNoiseMechanism(positive_array(prior=prior), n_records, scale, noise_kind="laplace", total="printed")
 
 
 def _local(prior: ArrayLike, n_records: int, exponent: float) -> HellingerLaws:

@@ -85,7 +85,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
     if (steps := mechanism.steps(sampler, part.n_records)) is not None:
         attrs["steps"] = steps
     if part.choice is not None:
-        attrs |= {"chosen_from": json.dumps(part.choice.losses)}
+        attrs |= {"chosen_from": json.dumps(part.choice.expected_kl)}
     return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)
 
 

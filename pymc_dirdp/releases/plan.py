@@ -167,7 +167,7 @@ def _choices(
             adjacency=wanted.adjacency,
             objective=wanted.objective,
             contribution=reading.contribution(name),
-            cells=_CELLS // len(found),
+            n_simulated_cells=_CELLS // len(found),
         )
         for name, table in found.items()
     }

@@ -297,7 +297,7 @@ def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
             adjacency=made.adjacency,
             objective=str(attrs["objective"]),
             contribution=table.contribution,
-            cells=_CELLS // len(stored.tables),
+            n_simulated_cells=_CELLS // len(stored.tables),
         )
         if choice.margin("dirichlet") > _CLEARLY:
             yield (

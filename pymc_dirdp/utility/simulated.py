@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.sampling.fast import dirichlet
-from pymc_dirdp.utility.draw_loss import expected_kl
+from pymc_dirdp.utility.draw_error import expected_kl
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL, dirichlet_kl_rows
 
 __all__ = ["ExpectedKL", "a_priori_kl", "predicted_data", "simulated_kl"]

@@ -66,16 +66,16 @@ def test_the_way_is_fixed_by_the_first_release(tmp_path):
     mechanism = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.02)
     promise = dirdp.ApproxDP(epsilon=mechanism.epsilon(1e-8), delta=1e-8)
     ledger = Ledger(LIMIT, tmp_path / "budget.db")
-    assert ledger.way is None
+    assert ledger.composition_rule is None
     ledger.spend(promise, what="a draw", mechanism=mechanism)
-    assert ledger.way == "divergences"
-    assert Ledger(LIMIT, tmp_path / "budget.db").way == "divergences"
+    assert ledger.composition_rule == "divergences"
+    assert Ledger(LIMIT, tmp_path / "budget.db").composition_rule == "divergences"
     # A promise alone leaks its delta, of which this way has half.
     with pytest.raises(dirdp.BudgetError, match="'divergences'"):
         ledger.spend(dirdp.ApproxDP(epsilon=0.01, delta=6e-7), what="another")
     basic = Ledger(LIMIT)
     basic.spend(TENTH, what="a promise")
-    assert basic.way == "basic"
+    assert basic.composition_rule == "basic"
     basic.spend(promise, what="a draw", mechanism=mechanism)
     assert basic.spent["epsilon"] == pytest.approx(0.1 + promise.epsilon)
 

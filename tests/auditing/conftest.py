@@ -35,7 +35,7 @@ MECHANISMS = {
     "Truncated": (lambda: dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0), 10_000),
     "Truncated, three": (lambda: dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0, 1.0], 8, 2.0), 10_000),
     "Truncated, Laplace": (
-        lambda: dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0, noise="laplace"),
+        lambda: dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0, noise_kind="laplace"),
         10_000,
     ),
     "Simplex": (

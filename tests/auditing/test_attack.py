@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
-from pymc_dirdp.auditing.curve_audit import audit_curve
+from pymc_dirdp.auditing.curve_check import check_curve
 from pymc_dirdp.auditing.power import chance_to_refute
 from pymc_dirdp.auditing.seen import Seen
 from pymc_dirdp.privacy.composition import Composition
@@ -35,7 +35,7 @@ def test_a_claim_of_a_third_of_what_is_lost_is_refuted(subject):
     assert found.verdict == "refuted"
     assert found.bounds[0].exceeded
     assert not any(bound.exceeded for bound in found.bounds[1:])
-    assert audit_curve(mechanism, claim=claim).points[0].exceeded
+    assert check_curve(mechanism, claim=claim).points[0].exceeded
 
 
 @pytest.mark.parametrize("name", ["Dirichlet, unequal", "Dirichlet, add-remove"])
@@ -77,8 +77,8 @@ def test_mutant_alpha_too_small_by_the_setter_bug():
     for seed in SEEDS:
         assert audit(mutant, sampler="fast", claim=claim, n=n, random_seed=seed).verdict == "refuted"
         assert audit(right, sampler="fast", claim=claim, n=n, random_seed=seed).verdict == "consistent"
-    assert audit_curve(mutant, claim=claim).points[0].exceeded
-    assert audit_curve(right, claim=claim).verdict == "consistent"
+    assert check_curve(mutant, claim=claim).points[0].exceeded
+    assert check_curve(right, claim=claim).verdict == "consistent"
     # A black box says the same, with statistics that are learned.
     rng = np.random.default_rng(3)
     n, pair = 30_000, mutant.worst_pair()
@@ -98,8 +98,8 @@ def test_mutant_add_remove_curve_for_replace_one():
         assert audit(mutant, sampler="fast", pair=moved, delta=delta, n=n, random_seed=seed).verdict == "refuted"
         assert audit(mutant, sampler="fast", delta=delta, n=n, random_seed=seed).verdict == "consistent"
         assert audit(right, sampler="fast", delta=delta, n=n, random_seed=seed).verdict == "consistent"
-    assert audit_curve(mutant, pair=moved).verdict == "refuted"
-    assert audit_curve(mutant).verdict == "consistent"
+    assert check_curve(mutant, pair=moved).verdict == "refuted"
+    assert check_curve(mutant).verdict == "consistent"
 
 
 def two_tables(mechanism, seed, *, same):
@@ -327,8 +327,8 @@ def test_every_kind_of_claim_is_attacked_in_its_own_measure():
     ):
         assert audit(mechanism, claim=right, n=20_000, random_seed=2).verdict == "consistent"
         assert audit(mechanism, claim=wrong, n=20_000, random_seed=2).verdict == "refuted"
-        assert audit_curve(mechanism, claim=right).verdict == "consistent"
-        assert audit_curve(mechanism, claim=wrong).verdict == "refuted"
+        assert check_curve(mechanism, claim=right).verdict == "consistent"
+        assert check_curve(mechanism, claim=wrong).verdict == "refuted"
 
 
 def test_a_mechanism_without_a_promise_is_measured(monkeypatch):

@@ -16,7 +16,7 @@ def test_noise_is_released_as_one_by_one():
     many = Source(mechanism, "fast").releases(counts, 30_000, rng)
     single = np.array([mechanism.release(counts, random_seed=rng) for _ in range(5_000)])
     assert many.shape == (30_000, 2, 2)
-    spread = mechanism.noise * math.sqrt(1 / 5_000 + 1 / 30_000)
+    spread = mechanism.noise_sd * math.sqrt(1 / 5_000 + 1 / 30_000)
     assert np.all(np.abs(many.mean(axis=0) - single.mean(axis=0)) < 6 * spread)
     assert np.abs(np.corrcoef(many.reshape(-1, 4).T) - np.eye(4)).max() < 6 / math.sqrt(30_000)
 

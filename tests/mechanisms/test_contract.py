@@ -300,9 +300,9 @@ SUBJECTS = {
     "hellinger proved": whole(HellingerMechanism, [0.5, 1.0], 4, 0.3, smoothness=1.0, accounting="proved"),
     "truncated geometric": whole(TruncatedNoiseMechanism, [1.0, 1.0], 6, 1.5),
     "truncated geometric of three": whole(TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5),
-    "truncated laplace": whole(TruncatedNoiseMechanism, [1.0, 1.0], 6, 1.5, noise="laplace"),
+    "truncated laplace": whole(TruncatedNoiseMechanism, [1.0, 1.0], 6, 1.5, noise_kind="laplace"),
     "truncated laplace of three": whole(
-        TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5, noise="laplace", total="printed"
+        TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5, noise_kind="laplace", total="printed"
     ),
     "geometric": geometric((3,), 3.0),
     "geometric survey": geometric((2, 2), 2.0, contribution=SURVEY),

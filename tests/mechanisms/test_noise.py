@@ -99,14 +99,14 @@ def test_calibration_is_safe_and_tight(cls, target, adjacency):
         return
     mechanism = cls.for_guarantee(target, prior=np.ones(4), adjacency=adjacency)
     assert mechanism.satisfies(target)
-    weaker = cls(np.ones(4), (mechanism.noise / cls(np.ones(4), 1.0).noise) * (1 - 1e-8), adjacency=adjacency)
+    weaker = cls(np.ones(4), (mechanism.noise_sd / cls(np.ones(4), 1.0).noise_sd) * (1 - 1e-8), adjacency=adjacency)
     assert not weaker.satisfies(target)
 
 
 @pytest.mark.parametrize("mechanism", BOTH)
 def test_noise_has_the_stated_law(mechanism):
     """The threshold is 1e-6, and noise that is 30 % off is rejected at it."""
-    table = type(mechanism)(np.ones((200, 200)), mechanism.noise / type(mechanism)(np.ones(2), 1.0).noise)
+    table = type(mechanism)(np.ones((200, 200)), mechanism.noise_sd / type(mechanism)(np.ones(2), 1.0).noise_sd)
     noise = table.release(np.zeros((200, 200), dtype=int), sampler="fast", random_seed=3).ravel()
     law = stats.norm if isinstance(mechanism, GaussianMechanism) else stats.laplace
     scale = table.sigma if isinstance(mechanism, GaussianMechanism) else table.scale
@@ -119,7 +119,7 @@ def test_noise_has_the_stated_law(mechanism):
 def test_draws_come_from_one_noisy_table(mechanism):
     draws = mechanism.sample(COUNTS, draws=20_000, sampler="fast", random_seed=4)
     assert draws.shape == (20_000, 4)
-    noisy = np.maximum(mechanism.release(COUNTS, sampler="fast", random_seed=4), 0) + mechanism.noise / 4 + 1
+    noisy = np.maximum(mechanism.release(COUNTS, sampler="fast", random_seed=4), 0) + mechanism.noise_sd / 4 + 1
     law = stats.beta(noisy[0], noisy[1:].sum())
     assert stats.kstest(draws[:, 0], law.cdf).pvalue > 1e-6
     assert stats.kstest(draws[:, 0], stats.beta(108 + 1, 484 + 3).cdf).pvalue < 1e-6

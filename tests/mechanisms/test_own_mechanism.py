@@ -86,11 +86,11 @@ def test_an_audit_refutes_what_is_false_and_nothing_else(calibrated):
     assert dirdp.audit(calibrated, **options).verdict == "consistent"
     weaker = BinomialMechanism(np.ones(4), calibrated.coins / 16)
     assert dirdp.audit(weaker, claim=dirdp.ApproxDP(epsilon=1, delta=1e-6), **options).verdict == "refuted"
-    assert dirdp.auditing.audit_curve(calibrated).verdict == "consistent"
+    assert dirdp.auditing.check_curve(calibrated).verdict == "consistent"
 
 
 def test_it_is_compared_with_the_others_and_may_be_chosen():
     comparison = dirdp.compare(TARGET, prior=np.ones(4), n_records=592, simulations=50)
     assert {"Binomial, clip", "Geometric, clip"} <= {score.mechanism for score in comparison.scores}
     plan = dirdp.plan(TARGET, model(), mechanism="auto")
-    assert "binomial" in dict(plan.parts[0].choice.losses)
+    assert "binomial" in dict(plan.parts[0].choice.expected_kl)

@@ -144,7 +144,7 @@ def test_auto_takes_the_least_loss(objective, epsilon):
     choice = auto.parts[0].choice
     assert scores[choice.best] <= 1.01 * min(scores.values())
     assert choice.margin(choice.best) == 1
-    for kind, score in choice.losses:
+    for kind, score in choice.expected_kl:
         assert score == pytest.approx(scores[kind], rel=0.05)
     assert auto.composition.satisfies(target)
 
@@ -188,7 +188,7 @@ def test_noise_is_planned_for_several_records_of_a_person(kind):
     one, two = (dirdp.plan(TARGET, hair(), mechanism=kind, contribution=m).parts[0].mechanism for m in (1, 2))
     assert two.contribution.records == 2
     assert two.satisfies(TARGET)
-    assert 1.8 < two.noise / one.noise < 2.2
+    assert 1.8 < two.noise_sd / one.noise_sd < 2.2
     release = sample(TARGET, hair(), mechanism=kind, contribution=2)
     assert as_mechanism(release).delta(1.0) == two.delta(1.0)
 
@@ -207,7 +207,7 @@ def test_ranking_leaves_out_what_cannot_be_kept():
     choice = rank(
         None, dirdp.PureDP(epsilon=1), prior=np.ones(3), n_records=50, adjacency="replace-one", objective="posterior"
     )
-    assert {kind for kind, _ in choice.losses} == {"geometric"}
+    assert {kind for kind, _ in choice.expected_kl} == {"geometric"}
     assert choice.margin("dirichlet") == math.inf
     assert Choice("posterior", (("laplace", 0.0),)).margin("laplace") == 0
 

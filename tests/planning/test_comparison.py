@@ -69,7 +69,7 @@ def test_a_comparison_is_text_html_and_a_frame():
     assert str(SIX).startswith("(1, 1e-06)-differential privacy, replace-one; a priori")
     assert "<table>" in SIX._repr_html_()
     frame = SIX.frame()
-    assert list(frame.columns) == ["noise", "kl_posterior", "kl_draw", "kl_estimate", "l_inf", "hellinger", "pure"]
+    assert list(frame.columns) == ["parameters", "kl_posterior", "kl_draw", "kl_estimate", "l_inf", "hellinger", "pure"]
     assert len(frame) == len(SIX.scores) + 1
     assert np.all(frame["hellinger"] <= 1)
 
@@ -109,4 +109,4 @@ def test_truncated_whole_noise_is_the_most_accurate_for_two_categories():
     truncated = row(two, "Truncated geometric").l_inf
     assert truncated < 0.8 * min(row(two, f"{kind}, clip-and-smooth").l_inf for kind in ("Laplace", "Geometric"))
     assert row(two, "Hellinger, smooth").l_inf > 2 * truncated
-    assert "exact" in row(two, "Hellinger, smooth").noise
+    assert "exact" in row(two, "Hellinger, smooth").parameters

@@ -21,7 +21,7 @@ def test_a_word_that_is_unknown_is_refused_everywhere(name):
     with pytest.raises(dirdp.ArgumentError, match=name):
         MechanismOptions(**wrong)
     for ask in (
-        lambda: dirdp.expected_loss(TARGET, prior=np.ones(3), n_records=50, **wrong),
+        lambda: dirdp.expected_error(TARGET, prior=np.ones(3), n_records=50, **wrong),
         lambda: dirdp.least_guarantee(0.1, TARGET, prior=np.ones(3), n_records=50, **wrong),
         lambda: dirdp.least_records(0.1, TARGET, prior=np.ones(3), **wrong),
         lambda: dirdp.privacy_utility([TARGET], prior=np.ones(3), n_records=50, **wrong),
@@ -32,7 +32,7 @@ def test_a_word_that_is_unknown_is_refused_everywhere(name):
 
 def test_a_name_that_is_unknown_is_refused():
     with pytest.raises(TypeError, match="unexpected keyword argument 'strateggy'"):
-        dirdp.expected_loss(TARGET, prior=np.ones(3), n_records=50, strateggy="temper")
+        dirdp.expected_error(TARGET, prior=np.ones(3), n_records=50, strateggy="temper")
 
 
 def test_a_frontier_has_several_mechanisms():

@@ -49,7 +49,7 @@ def test_the_frontier_shows_every_loss():
     frontier = dirdp.privacy_utility(grid, prior=np.ones(3), n_records=100, mechanisms=("dirichlet", "laplace", "auto"))
     _, ax = plt.subplots()
     assert dirdp.plots.plot_frontier(frontier, ax=ax) is ax
-    for name, losses in frontier.losses.items():
+    for name, losses in frontier.expected_kl.items():
         np.testing.assert_allclose(line(ax, name).get_xydata(), np.column_stack([frontier.amounts, losses]))
     pure = dirdp.privacy_utility([dirdp.PureDP(epsilon=1)], prior=np.ones(3), n_records=100)
     assert line(dirdp.plots.plot_frontier(pure), "dirichlet").get_xydata().size == 0

@@ -19,7 +19,7 @@ def test_the_scales_of_section_4_1(d):
     assert lap.scale == 2 * d
     assert ilap.scale == (2 if d == 2 else 4)
     for mechanism in (lap, ilap):
-        assert (mechanism.noise, mechanism.total) == ("laplace", "printed")
+        assert (mechanism.noise_kind, mechanism.total) == ("laplace", "printed")
 
 
 def by_definition(counts, prior, exponent):

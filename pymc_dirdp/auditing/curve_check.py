@@ -16,7 +16,7 @@ from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["CurveAudit", "CurvePoint", "audit_curve"]
+__all__ = ["CurveCheck", "CurvePoint", "check_curve"]
 
 # What summing thousands of probabilities in floating point may add, relative and absolute. It is the error of the
 # audit, which the curve is not blamed for.
@@ -58,7 +58,7 @@ class CurvePoint:
 
 @final
 @dataclass(frozen=True)
-class CurveAudit(Tabular):
+class CurveCheck(Tabular):
     """A curve, and a claim, against the laws of the output at two neighbours. There is no chance in it.
 
     Attributes
@@ -88,14 +88,14 @@ class CurveAudit(Tabular):
         return [title], [asdict(point) | {"shortfall": point.shortfall} for point in self.points], []
 
 
-def audit_curve(
+def check_curve(
     mechanism: Mechanism,
     *,
     pair: tuple[ArrayLike, ArrayLike] | None = None,
     claim: Guarantee | None = None,
     epsilons: Sequence[float] | None = None,
     orders: Sequence[float] = (1.0, 1.25, 2.0, 4.0, 8.0, 16.0),
-) -> CurveAudit:
+) -> CurveCheck:
     """Compare a mechanism's curve, and a claim, with the laws of its output at two neighbours.
 
     The laws are cut into cells and summed over. That loses a little, never too much: what is found is a lower bound
@@ -116,7 +116,7 @@ def audit_curve(
 
     Returns
     -------
-    result : CurveAudit
+    result : CurveCheck
 
     References
     ----------
@@ -125,7 +125,7 @@ def audit_curve(
     Examples
     --------
     >>> from pymc_dirdp.mechanisms import DirichletMechanism
-    >>> result = audit_curve(DirichletMechanism([1, 1, 1], 0.2))
+    >>> result = check_curve(DirichletMechanism([1, 1, 1], 0.2))
     >>> result.verdict
     'consistent'
     """
@@ -152,7 +152,7 @@ def audit_curve(
         # A mechanism that states nothing is held against the claim alone.
         if claim is None:
             raise
-    return CurveAudit(type(mechanism).__name__, tuple(points))
+    return CurveCheck(type(mechanism).__name__, tuple(points))
 
 
 @dataclass(frozen=True)
