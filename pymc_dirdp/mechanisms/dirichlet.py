@@ -16,7 +16,7 @@ from pymc_dirdp.mechanisms.dirichlet_likelihood import cell_terms, log_ratio, ro
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import MOST_RECORDS, Contribution
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair
@@ -37,7 +37,7 @@ _CROWD = 1_000_000
 
 @final
 @dataclass(frozen=True, eq=False)
-class DirichletMechanism(TableMechanism):
+class DirichletMechanism(CurvesOf, TableMechanism):
     """Release `y ~ Dirichlet(r * counts + alpha)`, one draw for every row of a table.
 
     The privacy curves are exact: they are the suprema over all neighbouring data sets. Where a person has one record
@@ -128,29 +128,10 @@ class DirichletMechanism(TableMechanism):
         return f"r {self.r:.4g}, alpha {least:.4g}" + ("" if least == most else f" to {most:.4g}")
 
     @cached_property
-    def _pair(self) -> PrivacyCurves:
-        return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution)
-
-    @property
-    def curve_key(self) -> PrivacyCurves:
+    @override
+    def _curves(self) -> PrivacyCurves:
         """The dominating pair of laws, or a composition of such pairs where a person has records in many blocks."""
-        return self._pair
-
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, for removing and for adding."""
-        return self._pair.hockey_sticks(step, points)
-
-    def _renyi(self, order: float) -> float:
-        return self._pair._renyi(order)
-
-    def _rho(self, omega: float) -> float:
-        return self._pair._rho(omega)
-
-    def _delta(self, epsilon: float) -> float:
-        return self._pair._delta(epsilon)
-
-    def _epsilon(self, delta: float) -> float:
-        return self._pair._epsilon(delta)
+        return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution)
 
     def concentration(self, counts: ArrayLike) -> Array:
         """Parameters `r * counts + alpha` of the law that :meth:`sample` draws from. **Secret**, as the counts are.

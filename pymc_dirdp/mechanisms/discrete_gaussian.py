@@ -15,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import discrete_gaussian_curve as curve
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import gaussian_deviation, gaussian_noise
-from pymc_dirdp.numerics.roots import largest_safe, least_epsilon
+from pymc_dirdp.numerics.roots import largest_safe
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
@@ -145,10 +145,6 @@ class DiscreteGaussianMechanism(NoisyCounts):
         # If the m records of some group are not all in one cell, its squares add up to (m - 1)**2 + 1 at most.
         spread = self._slope - (self._records - 1) / self.variance
         return max(together, curve.converted(not_below(spread), epsilon))
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
 
     @classmethod
     @override

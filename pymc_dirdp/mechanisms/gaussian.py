@@ -12,7 +12,6 @@ from pymc_dirdp.checks import positive, within
 from pymc_dirdp.mechanisms.cut_densities import CELLS, normal_laws
 from pymc_dirdp.mechanisms.gaussian_excess import gaussian_excess
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.grid import on_grid
@@ -116,10 +115,6 @@ class GaussianMechanism(NoisyCounts):
     @override
     def _delta(self, epsilon: float) -> float:
         return _delta(self._ratio, epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
 
 
 def _delta(ratio: float, epsilon: float) -> float:

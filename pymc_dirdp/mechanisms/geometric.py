@@ -13,6 +13,7 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.bits import Bits
@@ -25,7 +26,7 @@ Array = NDArray[np.float64]
 
 @final
 @dataclass(frozen=True, eq=False)
-class GeometricMechanism(NoisyCounts):
+class GeometricMechanism(CurvesOf, NoisyCounts):
     """Release `counts + G`, with `P[G = g]` proportional to `exp(-|g| / scale)`, independent in every cell.
 
     Parameters
@@ -98,31 +99,11 @@ class GeometricMechanism(NoisyCounts):
         return discrete_laplace(Fraction(self.scale), shape, bits)
 
     @cached_property
-    def _response(self) -> RandomisedResponse:
-        """As many answers as groups of cells change. One over the scale is rounded up."""
-        return RandomisedResponse(not_below(self._records / Fraction(self.scale)), self._groups)
-
-    @property
     @override
-    def pure_epsilon(self) -> float:
-        """The records of one person over the scale, for each group of cells that they change."""
-        return not_below(self._groups * self._records / Fraction(self.scale))
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return min(self._response.renyi(order), self.pure_epsilon)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        return self._response.rho()
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return 0.0 if epsilon >= self.pure_epsilon else self._response.delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return min(self._response.epsilon(delta), self.pure_epsilon)
+    def _curves(self) -> RandomisedResponse:
+        """As many answers as groups of cells change. One over the scale is rounded up, and so is the largest loss."""
+        each = self._records / Fraction(self.scale)
+        return RandomisedResponse(not_below(each), self._groups, not_below(self._groups * each))
 
     @override
     def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import one_of, positive, positive_array
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
-from pymc_dirdp.numerics.roots import largest_safe, least_epsilon, log_excess
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.tcdp import rho_from_above
@@ -32,7 +33,7 @@ _PLANNED = 24
 
 @final
 @dataclass(frozen=True, eq=False)
-class HellingerMechanism(WholePosterior):
+class HellingerMechanism(CurvesOf, WholePosterior):
     """Release the posterior r with probability proportional to `exp(-exponent * H(post(x), r) / S(x))`.
 
     H is the Hellinger distance, S its sensitivity, and r runs over the posteriors of all data sets of `n_records`.
@@ -161,8 +162,11 @@ class HellingerMechanism(WholePosterior):
         return _laws(tuple(self.prior.tolist()), self.n_records, self.sensitivity, self.smoothness)
 
     @property
-    def _bound(self) -> RandomisedResponse | None:
-        return None if self.accounting == "exact" else RandomisedResponse(self.proved_epsilon)
+    @override
+    def _curves(self) -> PrivacyCurves:
+        if self.accounting == "proved":
+            return RandomisedResponse(self.proved_epsilon)
+        return _OfAllNeighbours(self._laws, self.exponent)
 
     @property
     @override
@@ -177,34 +181,35 @@ class HellingerMechanism(WholePosterior):
         gamma = f", gamma {self.smoothness:.4g}" if self.sensitivity == "smooth" else ""
         return f"exponent {self.exponent:.4g}{gamma}, {self.accounting}"
 
+    @override
+    def _law(self, counts: Integers) -> tuple[Integers, Array]:
+        return self.candidates, np.exp(self._laws.log_law(counts, self.exponent)[0])
+
+
+@final
+@dataclass(frozen=True)
+class _OfAllNeighbours(PrivacyCurves):
+    """The largest loss of any neighbours, on all outputs."""
+
+    laws: HellingerLaws
+    exponent: float
+
     @property
     @override
     def pure_epsilon(self) -> float:
-        """The largest loss of any neighbours on any output."""
         return self._renyi(math.inf)
 
     @override
     def _renyi(self, order: float) -> float:
-        bound = self._bound
-        return self._laws.renyi(self.exponent, order) if bound is None else bound.renyi(order)
+        return self.laws.renyi(self.exponent, order)
 
     @override
     def _rho(self, omega: float) -> float:
-        bound = self._bound
-        return rho_from_above(self._renyi, omega) if bound is None else bound.rho()
+        return rho_from_above(self._renyi, omega)
 
     @override
     def _delta(self, epsilon: float) -> float:
-        bound = self._bound
-        return self._laws.delta(self.exponent, epsilon) if bound is None else bound.delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
-
-    @override
-    def _law(self, counts: Integers) -> tuple[Integers, Array]:
-        return self.candidates, np.exp(self._laws.log_law(counts, self.exponent)[0])
+        return self.laws.delta(self.exponent, epsilon)
 
 
 @functools.lru_cache(maxsize=8)

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import positive, within
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.grid import on_grid
@@ -35,7 +34,7 @@ _BETWEEN = 300
 
 @final
 @dataclass(frozen=True, eq=False)
-class LaplaceMechanism(NoisyCounts):
+class LaplaceMechanism(CurvesOf, NoisyCounts):
     """Release `counts + Laplace(scale)`, independent in every cell, on a fine grid: the papers' baseline.
 
     Continuous noise cannot be drawn exactly, so a release takes `sampler="fast"`. For data use
@@ -121,11 +120,12 @@ class LaplaceMechanism(NoisyCounts):
         return FiniteLaws(falling, falling[::-1])
 
     @cached_property
-    def _curves(self) -> PrivacyCurves | RandomisedResponse:
-        if self._records > 1:
-            return RandomisedResponse(not_below(self._records / Fraction(self.scale)), self._groups)
+    @override
+    def _curves(self) -> PrivacyCurves:
         # One over the scale is rounded up: near the largest loss, delta is a difference from it.
-        u = not_below(1 / Fraction(self.scale))
+        u = not_below(self._records / Fraction(self.scale))
+        if self._records > 1:
+            return RandomisedResponse(u, self._groups)
         if self._groups <= 2:
             return _Block(u, self._groups)
         return Composition(((_Block(u, round(self._relation.delta_1)), self._blocks),))
@@ -135,23 +135,6 @@ class LaplaceMechanism(NoisyCounts):
     def pure_epsilon(self) -> float:
         """The records of one person over the scale, for each group of cells that they change."""
         return not_below(self._groups * self._records / Fraction(self.scale))
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return self._curves.renyi(order)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        # D_order / order falls with the order (Theory, Theorem 7).
-        return self._renyi(1.0)
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return self._curves.delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return self._curves.epsilon(delta)
 
 
 @final
@@ -178,10 +161,6 @@ class _Block(PrivacyCurves):
     @override
     def _delta(self, epsilon: float) -> float:
         return _delta(self.u, self.cells, epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
 
 
 def _renyi(u: float, order: float) -> float:

@@ -16,6 +16,7 @@ from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
 from pymc_dirdp.mechanisms.dirichlet_likelihood import cell_terms, log_ratio, row_terms
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -39,7 +40,7 @@ _MOST_STEPS = 10_000_000
 
 @final
 @dataclass(frozen=True, eq=False)
-class SimplexMechanism(Mechanism):
+class SimplexMechanism(CurvesOf, Mechanism):
     """Release `x ~ Dirichlet(k p)` for a secret vector of probabilities `p`.
 
     The curves are exact: moving a step `t` between two protected entries is moving a record of weight `k t` between two
@@ -107,36 +108,11 @@ class SimplexMechanism(Mechanism):
         )
         return cls(k, domain)
 
-    @property
-    @override
-    def curve_key(self) -> DominatingPair:
-        """The dominating pair of laws."""
-        return self._pair
-
     @cached_property
-    def _pair(self) -> DominatingPair:
+    @override
+    def _curves(self) -> DominatingPair:
         floor = self.k * self.domain.eta
         return ReplaceOnePair(floor, floor, self.k * self.domain.largest_step)
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return self._pair._renyi(order)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        return self._pair._rho(omega)
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return self._pair._delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return self._pair._epsilon(delta)
-
-    @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        return self._pair.hockey_sticks(step, points)
 
     def sample(
         self,

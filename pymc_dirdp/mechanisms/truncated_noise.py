@@ -3,7 +3,7 @@
 import math
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol, Self, final, override
+from typing import Any, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +12,9 @@ from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
-from pymc_dirdp.numerics.roots import largest_safe, least_epsilon, log_excess
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.numerics.rounding import not_below
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.bits import Bits
@@ -34,7 +35,7 @@ _MOST_TABLES = 20_000
 
 @final
 @dataclass(frozen=True, eq=False)
-class TruncatedNoiseMechanism(WholePosterior):
+class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     """Release counts plus whole noise, truncated to 0 and `n_records`; the last cell takes what is left.
 
     Parameters
@@ -118,11 +119,12 @@ class TruncatedNoiseMechanism(WholePosterior):
         return 1 if len(self.prior) == 2 else 2
 
     @property
-    def _curves(self) -> "_Curves":
-        u = not_below(self.contribution / Fraction(self.scale))
+    @override
+    def _curves(self) -> PrivacyCurves:
+        each = self.contribution / Fraction(self.scale)
         if self.noise_kind == "geometric" or self.contribution > 1:
-            return RandomisedResponse(u, self._cells)
-        return _FlooredLaplace(u, self._cells)
+            return RandomisedResponse(not_below(each), self._cells, not_below(self._cells * each))
+        return _FlooredLaplace(not_below(each), self._cells)
 
     @property
     @override
@@ -139,28 +141,6 @@ class TruncatedNoiseMechanism(WholePosterior):
         if (self.n_records + 1) ** (len(self.prior) - 1) >= _MOST_TABLES:
             return None
         return "the same mechanism with less noise", replace(self, scale=self.scale / factor)
-
-    @property
-    @override
-    def pure_epsilon(self) -> float:
-        """The records of one person over the scale for two categories, twice that for more."""
-        return not_below(self._cells * self.contribution / Fraction(self.scale))
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return min(self._curves.renyi(order), self.pure_epsilon)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        return self._curves.rho()
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return 0.0 if epsilon >= self.pure_epsilon else self._curves.delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return min(self._curves.epsilon(delta), self.pure_epsilon)
 
     @override
     def _draw(self, counts: Integers, rng: np.random.Generator) -> Integers:
@@ -221,18 +201,9 @@ class TruncatedNoiseMechanism(WholePosterior):
         return np.column_stack([cells, np.maximum(n - cells.sum(axis=1), 0)])
 
 
-class _Curves(Protocol):
-    @property
-    def pure_epsilon(self) -> float: ...
-    def renyi(self, order: float) -> float: ...
-    def rho(self) -> float: ...
-    def delta(self, epsilon: float) -> float: ...
-    def epsilon(self, delta: float) -> float: ...
-
-
 @final
 @dataclass(frozen=True)
-class _FlooredLaplace:
+class _FlooredLaplace(PrivacyCurves):
     """Laplace noise of scale `1 / u` rounded down, and the same one step away, in one cell or in two.
 
     The loss of a cell is `u` with probability 1/2, 0 with `(1 - q) / 2`, and `-u` with `q / 2`, where `q = exp(-u)`.
@@ -242,10 +213,12 @@ class _FlooredLaplace:
     cells: int
 
     @property
+    @override
     def pure_epsilon(self) -> float:
         return self.cells * self.u
 
-    def renyi(self, order: float) -> float:
+    @override
+    def _renyi(self, order: float) -> float:
         if order == math.inf:
             return self.pure_epsilon
         if order == 1:
@@ -254,21 +227,25 @@ class _FlooredLaplace:
         if s > 1:
             # exp(s) / 2 taken out.
             rest = -math.expm1(-self.u) * math.exp(-s) + math.exp(-self.u - 2 * s)
-            return self.cells * (s + math.log1p(rest) - math.log(2)) / (order - 1)
-        return self.cells * math.log1p(-math.expm1(s) * math.expm1(-self.u - s) / 2) / (order - 1)
+            return min(self.cells * (s + math.log1p(rest) - math.log(2)) / (order - 1), self.pure_epsilon)
+        more = -math.expm1(s) * math.expm1(-self.u - s) / 2
+        return min(self.cells * math.log1p(more) / (order - 1), self.pure_epsilon)
 
-    def rho(self) -> float:
+    @override
+    def _rho(self, omega: float) -> float:
         """That of the noise before it is rounded, from above: its Kullback-Leibler divergence (Theory, Theorem 7)."""
         return self.cells * (self.u + math.expm1(-self.u))
 
-    def delta(self, epsilon: float) -> float:
+    @override
+    def _delta(self, epsilon: float) -> float:
         u = self.u
         if self.cells == 1:
             return _above(u - epsilon) / 2
         return _above(2 * u - epsilon) / 4 - math.expm1(-u) / 2 * _above(u - epsilon)
 
-    def epsilon(self, delta: float) -> float:
-        return least_epsilon(self.delta, delta)
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return min(super()._epsilon(delta), self.pure_epsilon)
 
 
 def _above(excess: float) -> float:

@@ -3,7 +3,7 @@
 import abc
 import math
 from collections.abc import Callable, Hashable
-from typing import overload
+from typing import overload, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.conversion import best_order, epsilon_at
 from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
 
-__all__ = ["PrivacyCurves"]
+__all__ = ["CurvesOf", "PrivacyCurves"]
 
 Array = NDArray[np.float64]
 
@@ -104,6 +104,44 @@ class PrivacyCurves(abc.ABC):
         """What is lost in the guarantee's own measure, and what it allows."""
         guarantee = Guarantee.checked(guarantee=guarantee)
         return guarantee.loss(self), guarantee.allowed
+
+
+class CurvesOf(PrivacyCurves):
+    """Something whose curves are those of something else, its `_curves`."""
+
+    @property
+    @abc.abstractmethod
+    def _curves(self) -> PrivacyCurves: ...
+
+    @property
+    @override
+    def curve_key(self) -> Hashable:
+        return self._curves.curve_key
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        return self._curves.pure_epsilon
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return self._curves._renyi(order)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return self._curves._rho(omega)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self._curves._delta(epsilon)
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return self._curves._epsilon(delta)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        return self._curves.hockey_sticks(step, points)
 
 
 def _elementwise(f: Callable[[float], float], values: ArrayLike) -> float | Array:

@@ -7,17 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from pymc_dirdp import (
-    ApproxDP,
-    ArgumentError,
-    DirichletMechanism,
-    PureDP,
-    RenyiDP,
-    TruncatedCDP,
-    ZeroCDP,
-    convert,
-    published,
-)
+from pymc_dirdp import ApproxDP, ArgumentError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, published
+from pymc_dirdp.mechanisms import DirichletMechanism
+from pymc_dirdp.privacy import convert
 from pymc_dirdp.privacy.conversion import best_order, epsilon_at, log_delta_at
 
 
