@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.planning.choosing import NOISES
+from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
 
@@ -282,7 +282,7 @@ def check_noise(case):
     kind, target, adjacency, prior, counts = (case[k] for k in ("kind", "target", "adjacency", "prior", "counts"))
     with within(SECONDS):
         try:
-            mechanism = NOISES[kind].for_guarantee(target, prior=prior, adjacency=adjacency)
+            mechanism = noises()[kind].for_guarantee(target, prior=prior, adjacency=adjacency)
         except dirdp.DirdpError:
             return False
         assert mechanism.satisfies(target)
@@ -315,7 +315,7 @@ def check_composition(case):
 
 NOISE_CASES = st.fixed_dictionaries(
     {
-        "kind": st.sampled_from(sorted(NOISES)),
+        "kind": st.sampled_from(sorted(noises(exact=True))),
         "target": TARGETS,
         "adjacency": PUBLIC["adjacency"],
         "prior": st.lists(parameters, min_size=2, max_size=6),

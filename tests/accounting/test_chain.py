@@ -352,7 +352,7 @@ def test_what_a_rewriter_of_the_whole_file_can_still_do(ledger, path):
             use()
 
 
-@pytest.mark.parametrize("way", [None, "epsilons", "divergences", 5])
+@pytest.mark.parametrize("composition_rule", [None, "epsilons", "divergences", 5])
 @pytest.mark.parametrize("cost", [{"hair": 0.1}, {"divergence": 0.1}, {"epsilon": 0.0, "delta": 0.0}])
 def test_entries_that_do_not_add_up_are_damage_and_no_lack_of_budget(ledger, path, composition_rule, cost):
     from dataclasses import replace
