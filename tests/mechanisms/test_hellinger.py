@@ -230,6 +230,7 @@ def test_the_local_sensitivity_promises_nothing():
     assert mechanism.release([100, 200], random_seed=1).sum() == 300
 
 
+@pytest.mark.thorough
 def test_releases_follow_the_law():
     mechanism = HellingerMechanism([1, 0.5, 2], 5, 1.1)
     counts, times = np.array([1, 3, 1]), 4000
