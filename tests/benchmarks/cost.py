@@ -1,10 +1,12 @@
 """What the library costs: `uv run tests/benchmarks/cost.py` appends a row for each benchmark to `cost.csv` beside it.
 
 Each number is a ratio to a reference computation of the same run, because seconds of different machines say nothing.
-Both are the least of several times, taken in turn. No test asserts any of them.
+Both are the least of several times, taken in turn. No test asserts any of them. `load` is how many processes wanted a
+core just before, for each core: above 0.5 the machine was busy, and the ratios are no more than a hint.
 """
 
 import csv
+import os
 import platform
 import subprocess
 import sys
@@ -20,7 +22,7 @@ import pymc as pm
 import pymc_dirdp as dirdp
 
 TABLE = Path(__file__).with_suffix(".csv")
-COLUMNS = ("date", "version", "commit", "python", "benchmark", "reference", "ratio")
+COLUMNS = ("date", "version", "commit", "python", "load", "benchmark", "reference", "ratio")
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
@@ -82,7 +84,9 @@ def commit() -> str:
 
 
 def main() -> None:
-    where = (f"{datetime.now(UTC):%Y-%m-%d}", version("pymc-dirdp"), commit(), platform.python_version())
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    date = f"{datetime.now(UTC):%Y-%m-%d}"
+    where = (date, version("pymc-dirdp"), commit(), platform.python_version(), f"{load:.1f}")
     with TABLE.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         if file.tell() == 0:
