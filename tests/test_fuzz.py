@@ -519,6 +519,7 @@ def _refute_release(release, spec):
 # Short in every run, long on demand.
 
 
+@pytest.mark.thorough
 @settings(quick, max_examples=20)
 @given(model_specs())
 def test_models(spec):
@@ -537,6 +538,7 @@ def test_noise(case):
     check_noise(case)
 
 
+@pytest.mark.thorough
 @settings(quick, max_examples=5)
 @given(COMPOSITION_CASES)
 def test_compositions(case):

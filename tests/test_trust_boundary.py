@@ -260,7 +260,7 @@ def entropy(monkeypatch):
     monkeypatch.setattr("pymc_dirdp.sampling.bits.os.urandom", random.Random(6).randbytes)
 
 
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("adjacency", ["replace-one", pytest.param("add-remove", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", MODELS)
 def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency, tmp_path, entropy):
@@ -301,6 +301,7 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
         assert secrets.on(back.load()) == []
 
 
+@pytest.mark.thorough
 def test_the_library_itself_keeps_nothing(entropy):
     """No module, class, cache or closure of the library remembers what passed through it."""
     # Its own numbers, because the library may remember a number of records that was public elsewhere.
@@ -535,7 +536,7 @@ def test_the_search_finds_what_hangs_on_an_object(value):
 
 
 @pytest.mark.parametrize("where", ["attribute", "variable", "coordinate", "group"])
-@pytest.mark.parametrize("dtype", [int, float, str])
+@pytest.mark.parametrize("dtype", [int, *(pytest.param(kind, marks=pytest.mark.thorough) for kind in (float, str))])
 def test_the_search_finds_a_number_in_a_release(where, dtype, tmp_path):
     release = dirdp.sample(TIGHT, one_table(), adjacency="add-remove", n_records=PLANNED)
     assert leaks(KNOWN, shown("release", release) | saved(release, tmp_path)) == {}

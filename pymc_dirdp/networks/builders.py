@@ -142,6 +142,7 @@ def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]])
     edges = getattr(structure, "edges", structure)
     if undirected or not isinstance(edges, Iterable):
         raise ArgumentError(f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}.")
+    parents: dict[str, tuple[str, ...]]
     if isinstance(structure, Mapping):
         parents = {name: _names(name, given) for name, given in structure.items()}
     else:

@@ -423,6 +423,7 @@ def test_threads_and_processes_see_each_other(ledger, path):
     assert ledger.verify() == other.verify()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_release_costs_the_same_after_ten_and_after_ten_thousand(adaptive):
     """In memory, so that the disk does not decide; the median time of 30 releases, of the processor."""

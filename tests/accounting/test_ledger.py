@@ -282,6 +282,7 @@ def start(path, out, limit):
     return subprocess.Popen([sys.executable, "-c", SPENDER, str(path), str(out), str(limit)])
 
 
+@pytest.mark.thorough
 def test_eight_processes_never_pass_the_limit(tmp_path):
     path = tmp_path / "budget.db"
     # None exists at first: they race to make the file, too.

@@ -14,6 +14,7 @@ from pymc_dirdp.auditing.measures import Counts, measures
 from pymc_dirdp.auditing.power import chance_to_refute, family_of, rarest_event, refutable
 
 
+@pytest.mark.thorough
 def test_chances_are_those_of_repeating():
     """A claim that is refuted about every second time; 40 repeats, at thresholds of 1e-6."""
     mechanism, claim, n = dirdp.mechanisms.GaussianMechanism(np.ones(2), 2.0), dirdp.PureDP(epsilon=0.7), 4_000

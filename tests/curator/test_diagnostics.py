@@ -334,6 +334,7 @@ def test_realised_losses_are_the_formulas(which, request):
             np.testing.assert_array_equal(own[ours], planned)
 
 
+@pytest.mark.thorough
 def test_ranks_are_uniform_where_the_reference_is_the_truth():
     """Draws of the private posterior among such draws, and data from the prior among data from the prior."""
     model = hair_model()

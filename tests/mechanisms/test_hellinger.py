@@ -217,6 +217,7 @@ def test_what_p4_claims_and_what_is_true():
     assert error(exact) < 0.45 * error(definition_4(2, 1000, gamma=0.084, factor=2 * 1.084))
 
 
+@pytest.mark.thorough
 def test_releases_follow_the_law():
     mechanism = HellingerMechanism([1, 0.5, 2], 5, 1.1)
     counts, times = np.array([1, 3, 1]), 4000

@@ -202,6 +202,7 @@ def worst(world, relation):
     return closest
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("relation", ["replace-one", "add-remove"])
 def test_no_person_changes_more_than_was_read(relation):
     found = [worst(World(seed), relation) for seed in range(120)]

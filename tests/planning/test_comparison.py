@@ -83,6 +83,7 @@ def test_the_same_call_gives_the_same_scores_and_rows_are_allowed():
         compare(TARGET, prior=np.ones((3, 2)), n_records=2)
 
 
+@pytest.mark.thorough
 def test_errors_are_averaged_over_rows_and_divergences_of_posteriors_added():
     """Four rows of 100 records each, as one row four times; ten per cent for 600 data sets."""
     target = dirdp.RenyiDP(order=4, epsilon=1.0)

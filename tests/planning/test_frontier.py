@@ -90,6 +90,7 @@ def test_the_frontier_falls_and_auto_is_below_all():
         privacy_utility([], **TABLE)
 
 
+@pytest.mark.thorough
 def test_auto_needs_the_least():
     options = {**TABLE, "objective": "estimate"}
     every = [

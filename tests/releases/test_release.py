@@ -77,11 +77,15 @@ def test_a_loose_guarantee_gives_back_the_posterior():
     np.testing.assert_array_equal(part.mechanism.alpha, [1, 1, 1, 1])
 
 
+@pytest.fixture(scope="module")
+def many_draws():
+    return seeded(dirdp.RenyiDP(order=8, epsilon=20_000.0), hair_model(), draws=20_000)
+
+
 @pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
-def test_sample_draws_from_the_law_that_it_states(scale):
+def test_sample_draws_from_the_law_that_it_states(many_draws, scale):
     """The p-value threshold is 1e-6; r off by 30 per cent must be rejected at the same threshold."""
-    model, target = hair_model(), dirdp.RenyiDP(order=8, epsilon=20_000.0)
-    release = seeded(target, model, draws=20_000)
+    release = many_draws
     group = release["mechanism/p"]
     u = scale * float(group["r"]) * np.array(HAIR) + group["alpha"].values
     p_value = stats.kstest(release["posterior"]["p"].values[0, :, 0], stats.beta(u[0], u.sum() - u[0]).cdf).pvalue
@@ -392,6 +396,7 @@ def test_an_entry_holds_the_unit_the_assumptions_and_the_plan():
         dirdp.sample(TARGET, hair_model(), ledger=ledger)
 
 
+@pytest.mark.thorough
 def test_the_digest_of_a_plan_is_the_same_in_another_process():
     code = (
         "import pymc as pm, pymc_dirdp as dirdp\n"

@@ -179,6 +179,7 @@ def test_small_priors_are_no_obstacle_to_several_records():
     np.testing.assert_array_equal(tempered.alpha, [0.3, 0.7])
 
 
+@pytest.mark.thorough
 def test_each_table_has_its_own_randomness():
     """The first implementation of P1 drew every feature with one seed; the noise was correlated (ERRATA P1.8)."""
     with pm.Model() as model:
