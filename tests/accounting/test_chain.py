@@ -23,6 +23,8 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 TENTH = ApproxDP(epsilon=0.1, delta=1e-7)
+# All columns of an entry but its number.
+COLUMNS = "recorded, what, guarantee, cost, terms, composition_rule, hash"
 
 
 @pytest.fixture
@@ -194,11 +196,11 @@ def test_an_older_copy_is_not_taken_for_the_present(ledger, path, tmp_path):
         ("UPDATE entries SET what = x'ff' WHERE number = 2", 2),
         ("UPDATE entries SET number = 10 - number", 1),
         (
-            "INSERT INTO entries SELECT 0, recorded, what, guarantee, cost, terms, composition_rule, hash FROM entries LIMIT 1",
+            f"INSERT INTO entries SELECT 0, {COLUMNS} FROM entries LIMIT 1",
             1,
         ),
         (
-            "INSERT INTO entries SELECT 4, recorded, what, guarantee, cost, terms, composition_rule, hash FROM entries LIMIT 1",
+            f"INSERT INTO entries SELECT 4, {COLUMNS} FROM entries LIMIT 1",
             4,
         ),
         ("UPDATE ledger SET number = 2", 3),
