@@ -122,7 +122,7 @@ def changed(node: ast.AST) -> Iterator[ast.AST]:
         case ast.If(test=test, body=[*_, ast.Return() | ast.Raise() | ast.Continue() | ast.Break()]):
             # The guard is never true; its place is that of the condition.
             yield ast.copy_location(ast.Constant(False), test)
-        case ast.Return(value=value) if value is not None:
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
             yield _with(node, lambda new: setattr(new, "value", ast.Constant(None)))
         case ast.Raise():
             yield ast.Pass()
