@@ -52,3 +52,39 @@ def test_noise_is_advised_where_it_is_better_by_a_quarter_and_not_where_it_is_ab
         assert ("would lose" in words(plan)) == (margins[-1] > 1.25)
     assert any(1.05 < margin < 1.25 for margin in margins)
     assert any(1.25 < margin < 1.4 for margin in margins)
+
+
+def test_unequal_numbers_are_told_as_a_range_and_equal_ones_once():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.array([1.0, 5.0]))
+        pm.Multinomial("first", n=50, p=p, observed=[20, 30])
+        q = pm.Dirichlet("q", np.ones(2))
+        pm.Multinomial("second", n=90, p=q, observed=[60, 30])
+    plan = dirdp.plan(dirdp.RenyiDP(order=2, epsilon=0.5), model, strategy="temper", disjoint=[["p"], ["q"]])
+    text = words(plan)
+    assert "alpha 1 to 5" in text
+    assert "alpha 1," in text
+    assert "50 to 90 (" in text
+    assert "different people feed the groups" in text
+    assert "different people" not in words(dirdp.plan(TARGET, survey(100)))
+    assert "100 (" in words(dirdp.plan(TARGET, survey(100)))
+
+
+def test_labels_stand_in_one_column_as_wide_as_the_longest():
+    lines = [line for line in str(dirdp.report(dirdp.plan(TARGET, survey(100)))).splitlines() if line.startswith("  ")]
+    labelled = [line for line in lines if not line.startswith("    ")]
+    longest = "effective records"
+    assert all(line[2 + len(longest) : 4 + len(longest)] == "  " for line in labelled)
+    assert all(line[4 + len(longest)] != " " for line in lines)
+
+
+@pytest.mark.parametrize(("draws", "min_count"), [(1, 0.0), (3, 2.0)])
+def test_a_verification_counts_tables_groups_and_draws_and_names_assumptions_that_were_made(draws, min_count):
+    release = dirdp.sample(TARGET, survey(100), draws=draws, min_count=min_count)
+    text = " ".join(str(dirdp.verify(release)).split())
+    assert f"1 table in 1 group of people, {'1 draw' if draws == 1 else '3 draws'}: the loss" in text
+    assert "Each person holds 1 record of a table at most." in text
+    assert ("Every cell of every data set" in text) == (min_count > 0)
+    starts = [line for line in str(dirdp.verify(release)).splitlines()[1:] if line.startswith("  ") and line[2] != " "]
+    widest = max(len(line[2:].split("  ")[0]) for line in starts)
+    assert all(line[2 + widest : 4 + widest] == "  " and line[4 + widest] != " " for line in starts)
