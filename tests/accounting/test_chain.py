@@ -468,3 +468,9 @@ def test_everything_is_written_to_the_disk(ledger, monkeypatch):
     assert [line for line in seen if "synchronous" in line] == ["PRAGMA synchronous = FULL"]
     assert seen[-1] == "COMMIT"
     assert os.path.exists(ledger.path)
+
+
+def test_an_entry_that_says_nothing_is_told_from_one_that_was_changed(ledger, path):
+    edit(path, "UPDATE entries SET terms = '{}' WHERE number = 1")
+    with pytest.raises(LedgerError, match="from entry 1 on: it cannot be understood"):
+        ledger.verify()
