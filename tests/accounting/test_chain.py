@@ -23,6 +23,8 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 TENTH = ApproxDP(epsilon=0.1, delta=1e-7)
+# The columns of an entry behind its number.
+CONTENT = "recorded, what, guarantee, cost, terms, composition_rule, hash"
 
 
 @pytest.fixture
@@ -189,12 +191,12 @@ def test_an_older_copy_is_not_taken_for_the_present(ledger, path, tmp_path):
         ("UPDATE entries SET cost = '[' WHERE number = 2", 2),
         ('UPDATE entries SET cost = \'{"epsilon": 1e999, "delta": 0}\' WHERE number = 2', 2),
         ('UPDATE entries SET cost = \'{"epsilon": ' + "9" * 400 + ', "delta": 0}\' WHERE number = 2', 2),
-        ("UPDATE entries SET way = 'divergences' WHERE number = 2", 2),
+        ("UPDATE entries SET composition_rule = 'divergences' WHERE number = 2", 2),
         ("UPDATE entries SET hash = hash || 'a' WHERE number = 2", 2),
         ("UPDATE entries SET what = x'ff' WHERE number = 2", 2),
         ("UPDATE entries SET number = 10 - number", 1),
-        ("INSERT INTO entries SELECT 0, recorded, what, guarantee, cost, terms, way, hash FROM entries LIMIT 1", 1),
-        ("INSERT INTO entries SELECT 4, recorded, what, guarantee, cost, terms, way, hash FROM entries LIMIT 1", 4),
+        (f"INSERT INTO entries SELECT 0, {CONTENT} FROM entries LIMIT 1", 1),
+        (f"INSERT INTO entries SELECT 4, {CONTENT} FROM entries LIMIT 1", 4),
         ("UPDATE ledger SET number = 2", 3),
         ("UPDATE ledger SET number = 4", 4),
         ("UPDATE ledger SET totals = replace(totals, '0.3', '0.0')", 3),
