@@ -24,7 +24,7 @@ def as_decimal(value: float) -> Decimal:
 @final
 @dataclass(frozen=True)
 class Amount:
-    """One number that must not pass its limit. Decimal numbers are exact, so that ten times 0.1 is 1."""
+    """One number that must not exceed its limit. Decimal numbers are exact, so that ten times 0.1 is 1."""
 
     label: str  # What is added up.
     spent: Decimal

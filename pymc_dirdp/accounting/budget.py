@@ -31,12 +31,12 @@ Array = NDArray[np.float64]
 _ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 19))
 # The share of delta that a conversion from divergences uses; the rest is for releases known only up to a delta.
 _CONVERTED = 0.5
-# At which share of the limit's delta a release without a delta of its own is stated.
+# The share of the limit's delta at which a release without a delta of its own is stated.
 _STATED = 0.1
 
 
 def kept_rules(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
-    """The ways of adding up that prove this limit, in order of preference."""
+    """The rules of adding up that prove this limit, in order of preference."""
     if Guarantee.checked(limit=limit).adds_up:
         return (limit.measure,)
     if not adaptive:
@@ -72,11 +72,7 @@ def cost_of(
 
 
 def balances(limit: Guarantee, totals: Totals, *, adaptive: bool) -> Iterator[tuple[str, tuple[Amount, ...]]]:
-    """What releases have spent together, by each rule that applies to all of them, the quickest first.
-
-    All take the same time for any number of releases, except for the optimal composition of releases that are fixed in
-    advance: it takes about half a second, and 40 milliseconds for each different pair of epsilon and delta.
-    """
+    """What releases have spent together, by each rule that applies to all of them, the quickest rule first."""
     for rule in kept_rules(limit, adaptive=adaptive):
         amounts = _sum(limit, totals) if limit.adds_up else _RULES[rule](limit.budget, limit.allowed, totals)
         if amounts is not None:
@@ -168,7 +164,7 @@ class Bounded(PrivacyCurves):
 
     @property
     def pure_epsilon(self) -> float:
-        """Infinite unless delta is 0."""
+        """The promised epsilon; infinite unless delta is 0."""
         return self.at_epsilon if self.at_delta == 0 else math.inf
 
     def _renyi(self, order: float) -> float:

@@ -1,4 +1,4 @@
-"""A chain of entries, of which none can be changed, removed or moved without a trace.
+"""A chain of entries in which none can be changed, removed or moved without a trace.
 
 Each entry has a hash over the hash before it, its own content and the totals after it. The first one follows a hash of
 what the ledger is for and of its identity. Number, hash and totals of the last entry stand in the ledger's header too.
@@ -17,7 +17,7 @@ from pymc_dirdp.errors import LedgerError
 
 __all__ = ["NONSENSE", "Position", "Transaction"]
 
-# What reading a text that is not what it should be can raise.
+# The errors that reading a damaged text can raise.
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 

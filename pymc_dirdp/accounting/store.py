@@ -1,4 +1,4 @@
-"""Where a ledger is kept: one SQLite file, or memory. It knows no rules, only what is durable and what is damaged."""
+"""Where a ledger is kept: one SQLite file, or memory. The store makes entries durable and finds damage."""
 
 import os
 import secrets

@@ -117,7 +117,7 @@ def audit(
     def scores(statistic: Statistic, part: slice) -> Scores:
         return np.sort(statistic(from_x[part])), np.sort(statistic(from_y[part]))
 
-    # Any of the bounds is wrong with probability `doubt` at most.
+    # The probability that some bound is wrong is `doubt` at most.
     level = doubt / len(of_all)
     on_these = slice(split.learned, set_aside)
     events = chosen([scores(s, on_these) for s in statistics], of_all, split.counted, level)

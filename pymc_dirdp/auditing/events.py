@@ -57,18 +57,10 @@ class Event:
 
 
 def chosen(scores: Sequence[Scores], measures: Sequence[Measure], trials: int, level: float) -> list[Event]:
-    """For each measure the event that promises most, were its two frequencies found again in other outputs.
+    """For each measure the event with the best bound, if other outputs have the same two frequencies.
 
-    Parameters
-    ----------
-    scores : sequence of pairs of sorted arrays
-        One pair for each statistic.
-    measures : sequence of Measure
-        What is to be bounded.
-    trials : int
-        About how many outputs of each data set are going to be counted.
-    level : float
-        The level at which the bounds are going to be computed.
+    There is a pair of scores for each statistic. About so many `trials` of each data set are going to be counted, and
+    the bounds are going to be computed at this `level`.
     """
     best = [(-math.inf, Event(0, 0.0, False, LIMITS)) for _ in measures]
     for which, (x, y) in enumerate(scores):

@@ -41,15 +41,7 @@ def bit_features(outputs: Seen) -> Array:
 
 
 def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]:
-    """Statistics of the patterns of low bits that are commoner for one of the data sets.
-
-    Parameters
-    ----------
-    x, y : Seen
-        Outputs that are not used again to count.
-    changed : array of int
-        Entries in which the two data sets differ; they are looked at first.
-    """
+    """Statistics of the patterns of low bits that are commoner for one data set, with the arguments of `parities`."""
     entries = x.entries(changed, _ENTRIES)
     of_x, of_y = _patterns(x, entries), _patterns(y, entries)
     scores = {i: frequency_ratio(of_x[i], of_y[i]) for i in most_telling(of_x, of_y, _KEPT)}

@@ -75,14 +75,7 @@ def measures(
 ) -> list[Measure]:
     """All that an audit bounds: the claim first, if it is a guarantee, then epsilon at each delta, then delta at 0.
 
-    Parameters
-    ----------
-    subject : PrivacyCurves or None
-        What is audited, if it states curves of its own.
-    claim : Guarantee, PrivacyCurves or None
-        What is stated about it. Curves replace the subject's own.
-    delta : float or sequence of float
-        The deltas for which epsilon is bounded, each in [0, 1).
+    The subject is what is audited, if it states curves; a claim that is curves replaces them.
     """
     curves = claim if isinstance(claim, PrivacyCurves) else subject
     return [*_claimed(claim), *_on_curves(curves, delta)]

@@ -24,29 +24,14 @@ _DRAWS, _URN_DRAWS = 100_000, 10_000
 @final
 @dataclass(frozen=True)
 class Source:
-    """A mechanism of this library with one of its samplers, or a function of the counts that has its own randomness.
-
-    Parameters
-    ----------
-    mechanism : Mechanism or callable
-        A callable takes the counts and returns an array, of any shape.
-    sampler : str, optional
-        None takes the one that the mechanism uses by default.
-    steps : int, optional
-        The steps of the urn, for the exact sampler of a mechanism that draws from one.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such sampler, or it takes no steps.
-    """
+    """A mechanism of this library with one of its samplers, or a function of the counts that has its own randomness."""
 
     mechanism: Mechanism | BlackBox
-    sampler: str | None = None
-    steps: int | None = None
+    sampler: str | None = None  # None takes the default of the mechanism.
+    steps: int | None = None  # The steps of the urn, for the exact sampler of a mechanism that draws from one.
 
     def checked(self) -> Self:
-        """The source with the name of the sampler that is used."""
+        """The source with the name of its sampler, or an error if there is no such sampler or it takes no steps."""
         if not isinstance(self.mechanism, Mechanism):
             if self.sampler is not None or self.steps is not None:
                 raise ArgumentError("A black box brings its own sampler. Leave out sampler= and steps=.")

@@ -34,19 +34,20 @@ def parities(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Statistic]:
     """
     entries = x.entries(changed, _ENTRIES)
     medians = np.median(np.concatenate([x.numbers, y.numbers])[:, entries], axis=0)
-    found: list[tuple[float, int, tuple[int, ...], float]] = []
+    differences: list[tuple[float, int, tuple[int, ...], float]] = []
     of_both = zip(_signs(x, entries, medians), _signs(y, entries, medians), strict=True)
     for kind, ((of_x, most), (of_y, _)) in enumerate(of_both):
         for length in range(1, min(most, of_x.shape[1]) + 1):
             for subset in combinations(range(of_x.shape[1]), length):
                 apart = float(_product(of_x, subset).mean() - _product(of_y, subset).mean())
                 # A statistic has to be larger for x.
-                found.append((-abs(apart), kind, subset, math.copysign(1.0, apart)))
+                differences.append((-abs(apart), kind, subset, math.copysign(1.0, apart)))
 
     def statistic(outputs: Seen, kind: int, subset: tuple[int, ...], sign: float) -> Array:
         return np.asarray(sign * _product(_signs(outputs, entries, medians)[kind][0], subset))
 
-    return [partial(statistic, kind=kind, subset=subset, sign=sign) for _, kind, subset, sign in sorted(found)[:_KEPT]]
+    best = sorted(differences)[:_KEPT]
+    return [partial(statistic, kind=kind, subset=subset, sign=sign) for _, kind, subset, sign in best]
 
 
 def _signs(outputs: Seen, entries: NDArray[np.intp], medians: Array) -> list[tuple[Signs, int]]:

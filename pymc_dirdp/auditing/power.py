@@ -50,17 +50,7 @@ class Family:
 
 
 def family_of(mechanism: object, x: Array, y: Array, measure: Measure) -> Family:
-    """Alternatives to a statement: the same mechanism with a larger loss, or simple noise where its law is not known.
-
-    Parameters
-    ----------
-    mechanism : Mechanism or callable
-        What is audited.
-    x, y : array
-        The two data sets.
-    measure : Measure
-        What is stated.
-    """
+    """Alternatives to a statement: the same mechanism with a larger loss, or simple noise if its law is not known."""
     if isinstance(mechanism, Mechanism):
         try:
             if (named := mechanism.stronger(1.0)) is not None and math.isfinite(measure.of_curves(mechanism)):
@@ -86,22 +76,8 @@ def _scaled(mechanism: Mechanism, x: Array, y: Array, factor: float) -> tuple[Pr
 def refutable(family: Family, measure: Measure, trials: int, level: float) -> float:
     """The least true value of the measure, within a family, at which 9 of 10 audits refute what is stated.
 
-    Parameters
-    ----------
-    family : Family
-        From :func:`family_of`.
-    measure : Measure
-        What is stated.
-    trials : int
-        Outputs of each data set that are counted.
-    level : float
-        The level of the bound.
-
-    Returns
-    -------
-    value : float
-        It assumes that the best event is counted. It is `inf` if no member of the family is refuted so often, `nan` if
-        nothing is stated.
+    It assumes that the best event is counted, in so many `trials` of each data set. It is `inf` if no member of the
+    family is refuted so often, and `nan` if nothing is stated.
     """
     if math.isnan(measure.stated):
         return math.nan

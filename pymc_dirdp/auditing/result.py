@@ -1,4 +1,4 @@
-"""What an audit found, what it could have found, and what it cannot see."""
+"""The result of an audit: its bounds, what it could have refuted, and what it cannot see."""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -63,7 +63,7 @@ class Bound:
 @final
 @dataclass(frozen=True)
 class Audit(Tabular):
-    """What an attack found. `print` it, or let a notebook show it.
+    """The result of an attack. `print` it, or let a notebook show it.
 
     Attributes
     ----------

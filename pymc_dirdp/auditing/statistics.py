@@ -62,7 +62,8 @@ def learned(
     Mironov (2012), On significance of the least significant bits for differential privacy,
     https://doi.org/10.1145/2382196.2382264.
     """
-    statistics: list[Statistic] = [_kind_ratio(from_x, from_y), the_data(x, y, priors)]
+    of_kinds = frequency_ratio(from_x.kinds, from_y.kinds)
+    statistics: list[Statistic] = [lambda outputs: of_kinds(outputs.kinds), the_data(x, y, priors)]
     of_x, of_y = from_x[from_x.inside], from_y[from_y.inside]
     if not of_x.points.size or min(len(of_x), len(of_y)) < 2:
         return statistics
@@ -84,11 +85,6 @@ def _joined(outputs: Seen, kinds: Statistic, statistic: Statistic) -> Array:
     if np.any(outputs.inside):
         scores[outputs.inside] += statistic(outputs[outputs.inside])
     return scores
-
-
-def _kind_ratio(x: Seen, y: Seen) -> Statistic:
-    score = frequency_ratio(x.kinds, y.kinds)
-    return lambda outputs: score(outputs.kinds)
 
 
 def _scaled(x: Seen, y: Seen) -> Statistic:
