@@ -69,7 +69,7 @@ class CurveCheck(Tabular):
 
     @property
     def shortfall(self) -> float:
-        """The largest relative shortfall. Just below 0, the curve is exact and this pair attains it."""
+        """The largest relative shortfall. If it is just below 0, the curve is exact and this pair attains it."""
         return max(point.shortfall for point in self.points)
 
     @override

@@ -91,8 +91,8 @@ def _flat(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> 
     """The Deterministics at all draws; `evaluated` takes chains and draws as one axis."""
     chains, draws = next(iter(values.values())).shape[:2]
     flat = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
-    values = evaluated(model, names, flat)
-    return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in values.items()}
+    deterministics = evaluated(model, names, flat)
+    return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in deterministics.items()}
 
 
 def _dims(law: Law) -> list[str]:
