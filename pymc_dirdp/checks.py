@@ -1,4 +1,4 @@
-"""Checks of public arguments. Each takes the argument by name, so that the error can name it.
+"""Checks of public arguments. Each takes the argument by keyword, so that the error can name it.
 
 >>> positive(r=-1)
 Traceback (most recent call last):
@@ -32,12 +32,12 @@ def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
     ((name, value),) = named.items()
     is_scalar = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
     if not is_scalar or isinstance(value, (bool, np.bool_)):
-        # The type, not the value: somebody may pass data here by mistake.
+        # The error shows the type and not the value, because somebody may pass data here by mistake.
         raise ArgumentError(f"Expected {name} {wanted}, got a {type(value).__name__}.")
     try:
         return name, float(value)  # type: ignore[arg-type]
     except OverflowError:
-        # A whole number or a fraction beyond the largest double.
+        # This is a whole number or a fraction beyond the largest double.
         return name, math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
@@ -69,7 +69,7 @@ def open_unit_interval(**named: object) -> float:
 def within(least: float, most: float, **named: ArrayLike) -> None:
     """Refuse a positive number, or an array of them, that has entries below or above the bounds.
 
-    Privacy curves are computed in doubles: beyond such bounds products of parameters are no doubles any more.
+    Privacy curves are computed in doubles, and beyond such bounds products of parameters overflow or underflow.
     """
     ((name, value),) = named.items()
     if not np.all((np.asarray(value) >= least) & (np.asarray(value) <= most)):
@@ -91,23 +91,20 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
     """One of a few names; the error suggests the nearest one."""
     ((name, value),) = named.items()
     choices = list(allowed)
-    if isinstance(value, str) and value in choices:
-        return value
+    listed = ", ".join(map(repr, choices))
     if not isinstance(value, str):
-        # The type, not the value, as above.
-        value = f"a {type(value).__name__}"
-        raise ArgumentError(f"Expected {name} to be one of {', '.join(map(repr, choices))}, got {value}.")
-    near = difflib.get_close_matches(str(value).lower(), choices, n=1, cutoff=0.4)
+        raise ArgumentError(f"Expected {name} to be one of {listed}, got a {type(value).__name__}.")
+    if value in choices:
+        return value
+    near = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    listed = ", ".join(repr(choice) for choice in choices)
     raise ArgumentError(f"Unknown {name} {value!r}; expected one of {listed}.{hint}")
 
 
 def numbers_or_none(value: ArrayLike) -> NDArray[np.float64] | None:
     """The value as an array of doubles, or None.
 
-    NumPy's own error repeats the value, and Python keeps it as the context of an error that is raised while it is
-    handled. So it ends here.
+    NumPy's own error shows the value, and Python would keep it as the context of a later error, so it is caught here.
     """
     try:
         return np.asarray(value, dtype=np.float64)
@@ -118,10 +115,10 @@ def numbers_or_none(value: ArrayLike) -> NDArray[np.float64] | None:
 def positive_array(**named: ArrayLike) -> NDArray[np.float64]:
     """A read-only copy of an array of finite positive numbers with at least two in its last axis."""
     ((name, value),) = named.items()
-    found = numbers_or_none(value)
-    if found is None:
+    doubles = numbers_or_none(value)
+    if doubles is None:
         raise ArgumentError(f"Expected {name} to be an array of numbers, got a {type(value).__name__}.")
-    array = found.copy()
+    array = doubles.copy()
     if array.ndim == 0 or array.shape[-1] < 2:
         raise ArgumentError(
             f"Expected {name} to have at least two categories in its last axis, got shape {array.shape}. "

@@ -28,7 +28,7 @@ def frequency_ratio(of_x: Keys, of_y: Keys) -> Callable[[Keys], Array]:
 
 
 def most_telling(of_x: Sequence[Keys], of_y: Sequence[Keys], most: int) -> list[int]:
-    """Which of several keys tell the data sets apart best: learned on one half of these outputs, tried on the other."""
+    """The keys that tell the data sets apart best: learned on one half of these outputs, tried on the other."""
 
     def apart(keys_x: Keys, keys_y: Keys) -> float:
         half_x, half_y = len(keys_x) // 2, len(keys_y) // 2
