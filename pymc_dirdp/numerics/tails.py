@@ -1,7 +1,7 @@
 """Logarithms of Gamma ratios and tail probabilities, taken from the side on which they are small.
 
-Each tail takes a number or an array. Beyond `_FAR` nats from the middle a tail is its leading power: the next term is
-`exp(-60) = 9e-27` as large, and it is the power, not the argument, that must not underflow.
+Each tail takes a number or an array. Beyond `_FAR` nats from the middle a tail is computed as its leading power, whose
+relative error is `exp(-60) = 9e-27`: the argument underflows long before the power does.
 """
 
 import math
@@ -61,7 +61,7 @@ def gamma_lower[Real: (float, Array)](log_g: Real, a: float) -> Real:
 
 
 def _first_above[Real: (float, Array)](x: Real, *branches: tuple[float, Callable[[Real], Real]]) -> Real:
-    """The first branch whose bound lies below `x`, elementwise."""
+    """Apply, elementwise, the first branch whose bound lies below `x`."""
     if isinstance(x, float):
         return next(float(f(x)) for bound, f in branches if x > bound)
     values = np.empty_like(x)

@@ -5,14 +5,19 @@ from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
-__all__ = ["best_order", "convert", "epsilon_at", "log_delta_at"]
+__all__ = ["ORDERS", "best_order", "convert", "converted_deltas", "epsilon_at", "least_log_delta", "log_delta_at"]
 
-# Orders from 1 + exp(-30) on; above 1 + exp(30) no curve of use is left.
+Array = NDArray[np.float64]
+
+# The search covers orders from 1 + exp(-30) to 1 + exp(30), beyond which no curve is of use.
 _LOG_EXCESS = 30.0
+# A whole curve of deltas is taken from the divergences at these orders; the bound of each order is valid.
+ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
 
 
 def epsilon_at(order: float, divergence: float, delta: float) -> float:
@@ -23,6 +28,18 @@ def epsilon_at(order: float, divergence: float, delta: float) -> float:
 def log_delta_at(order: float, divergence: float, epsilon: float) -> float:
     """The logarithm of the delta that a divergence of `divergence` nats at `order > 1` implies at `epsilon`."""
     return min(0.0, (order - 1) * (divergence - epsilon + math.log(order - 1)) - order * math.log(order))
+
+
+def least_log_delta(divergences: Array, epsilon: float) -> float:
+    """The least of :func:`log_delta_at` over `ORDERS`, at which these are the divergences."""
+    above = ORDERS - 1
+    return float(np.minimum(above * (divergences - epsilon + np.log(above)) - ORDERS * np.log(ORDERS), 0.0).min())
+
+
+def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:
+    """Upper bounds on the deltas at `0, step, ..., step * (points - 1)`, from Rényi divergences at `ORDERS`."""
+    divergences = np.array([renyi(order) for order in ORDERS.tolist()])
+    return np.exp([least_log_delta(divergences, i * step) for i in range(points)])
 
 
 def best_order(bound: Callable[[float], float], *, largest: float = math.inf) -> float:
@@ -42,8 +59,8 @@ def best_order(bound: Callable[[float], float], *, largest: float = math.inf) ->
     best = int(np.argmin(values))
     around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     # Brent's method needs finite values to compare.
-    found = minimize_scalar(lambda x: min(at(x), 1e300), bounds=around, method="bounded", options={"xatol": 1e-9})
-    log_excess = float(found.x) if found.fun < values[best] else float(grid[best])
+    refined = minimize_scalar(lambda x: min(at(x), 1e300), bounds=around, method="bounded", options={"xatol": 1e-9})
+    log_excess = float(refined.x) if refined.fun < values[best] else float(grid[best])
     return min(1 + math.exp(log_excess), largest)
 
 
@@ -61,7 +78,7 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
     kind : type
         The class of the promise that is wanted.
     **at : float
-        Where: `delta` for `ApproxDP`, `order` for `RenyiDP`, `omega` for `TruncatedCDP`; nothing for `ZeroCDP`.
+        `delta` for `ApproxDP`, `order` for `RenyiDP`, `omega` for `TruncatedCDP`; nothing for the other kinds.
 
     Returns
     -------
@@ -86,13 +103,13 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
     if set(at) != where:
         wanted = f"{next(iter(where))}=..." if where else "no further argument"
         raise ArgumentError(f"Conversion to {kind.__name__} takes {wanted}.")
-    # The budget of 1 stands for the one that is implied.
+    # The budget of 1 holds the place of the one that is implied.
     wanted_at = kind(**{kind.budget_name: 1.0, **at})
     return wanted_at.with_budget(_implied(guarantee, kind, *wanted_at.fixed.values()))
 
 
 def _implied(guarantee: Guarantee, kind: type[Guarantee], at: float = math.inf) -> float:
-    """The budget of the promise of a kind that follows from a guarantee."""
+    """The budget of the promise of this kind that follows from the guarantee."""
     if kind is ApproxDP:
         return _approx_epsilon(guarantee, at)
     if kind is RenyiDP:
@@ -160,7 +177,10 @@ def _approx_epsilon(guarantee: Guarantee, delta: float) -> float:
 
 
 def _best_epsilon(rho: float, omega: float, delta: float) -> float:
-    """Never above P2 Lemma 1, which uses a looser lemma at one order. Order omega itself is covered, as above."""
+    """An epsilon that is at most that of P2 Lemma 1, which uses a looser lemma at one order.
+
+    The promise covers the order omega itself, because the divergence is continuous from the left.
+    """
 
     def bound(order: float) -> float:
         return epsilon_at(order, order * rho, delta)

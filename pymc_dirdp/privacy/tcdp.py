@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ["rho_from_above"]
 
-# Orders above 1 at which the curve is looked at, relative to the range; neighbours differ by a factor of 1.15.
+# The curve is evaluated at orders whose excess over 1 rises by a factor of 1.1, from this share of its range.
 _POINTS = 100
 _NEAREST = 1e-4
 
@@ -19,21 +19,21 @@ def rho_from_above(renyi: Callable[[float], float], omega: float) -> float:
     Parameters
     ----------
     renyi : callable
-        Rényi divergence at orders >= 1, or the largest one of several pairs of laws; bounded (`renyi(inf)` is finite).
+        Rényi divergence at orders >= 1, or the largest one of several pairs of laws; `renyi(inf)` is finite.
     omega : float
         Above 1; may be infinite.
 
     Notes
     -----
     `(order - 1) D_order` is convex in the order, so between two orders it lies below its chord; the bound is the
-    largest value of the chord over `order (order - 1)`. Below the first point D is at most what it is there, and
-    beyond the last the divergence is at most the largest loss.
+    largest value of the chord over `order (order - 1)`. Below the first point D is at most its value there, and beyond
+    the last point it is at most the largest loss.
     """
     largest_loss, at_one = renyi(math.inf), renyi(1.0)
     if at_one == 0:
         return largest_loss
-    # At the last order the largest loss is itself worth no more than the divergence at 1. The points do not depend on
-    # omega, so that the bound grows with it.
+    # From the last order on, the largest loss over the order is below the divergence at 1. The points do not depend on
+    # omega, so that the bound grows with omega.
     orders = (1 + largest_loss / at_one * np.geomspace(_NEAREST, 1, _POINTS)).tolist()
     first = orders[0]
     bound, cumulant = max(at_one, renyi(first)), (first - 1) * renyi(first)

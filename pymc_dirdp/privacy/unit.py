@@ -1,8 +1,8 @@
 """What one person can change in a Dirichlet table: from the blocks of cells of a person to exact privacy curves.
 
 A person's records lie in blocks of cells (see :class:`~pymc_dirdp.privacy.contribution.Contribution`). Records of
-different blocks cannot meet, so blocks compose. Entries of which only one is this person's are alternatives, of which
-the largest counts (Theory, section 6).
+different blocks cannot meet, so blocks compose. Where only one entry of an axis is this person's, the entry with the
+largest loss counts (Theory, section 6).
 """
 
 from collections import Counter
@@ -22,17 +22,17 @@ __all__ = ["LEAST_PARAMETER", "MOST_PARAMETER", "PersonalCells", "dominating_pai
 
 Array = NDArray[np.float64]
 
-# Of a prior parameter and of r.
+# Prior parameters and r lie within these bounds.
 LEAST_PARAMETER, MOST_PARAMETER = 1e-100, 1e100
 
-# The smallest prior parameters of a block, and how many blocks of a person have the same.
+# The smallest prior parameters of a block, and how many blocks of a person have these parameters.
 type _Blocks = tuple[tuple[tuple[float, ...], int], ...]
 
 
 @final
 @dataclass(frozen=True)
 class PersonalCells:
-    """The cells of a table where one person's records may lie, as far as they decide the privacy curves.
+    """Those cells of a table that decide what one person's records can change.
 
     Adding the same number to every prior parameter does not change which are the smallest, so a calibration needs to
     look at the table only once.
@@ -40,7 +40,7 @@ class PersonalCells:
     Attributes
     ----------
     people : tuple
-        For every kind of person the blocks of cells: the smallest prior parameters in rising order, and how many blocks
+        The blocks of cells for every kind of person: the smallest prior parameters in rising order, and how many blocks
         have them.
     records : int
         The most records of a person in each block.
@@ -63,17 +63,17 @@ class PersonalCells:
             The concentration, positive.
         adjacency : {"replace-one", "add-remove"}
         more : float
-            At least 0: what a calibration adds.
+            What a calibration adds, at least 0.
         min_count : float
-            At least 0: how many records every cell holds for certain.
+            The number of records that every cell holds for certain, at least 0.
         spread : bool
-            False for a bound from below that is quick: all records of each block in one cell.
+            False puts all records of each block in one cell, for a quick bound from below.
 
         Returns
         -------
         curves : PrivacyCurves
-            A dominating pair of laws where a person has one block; a composition of such pairs otherwise. They are
-            equal where `r` and what matters of the prior parameters are.
+            A dominating pair of laws where a person has one block, and a composition of such pairs otherwise. Curves
+            with equal `r` and equal smallest prior parameters are equal.
         """
         members = dict.fromkeys(
             self._person(blocks, r, adjacency, more, r * min_count, spread) for blocks in self.people
@@ -85,7 +85,8 @@ class PersonalCells:
     ) -> PrivacyCurves:
         times: Counter[PrivacyCurves] = Counter()
         for cells, count in blocks:
-            # In this order, as if what is added were the prior: a calibration must see what its result will.
+            # The sum is rounded in this order, as if `more` were in the prior: a calibration must see the curves of
+            # its result.
             raised = tuple(cell + more + least for cell in cells)
             times[records_in_cells(raised, self.n_cells, r, self.records, adjacency, spread=spread)] += count
         ((first, count), *others) = times.items()
@@ -108,7 +109,7 @@ def personal_cells(alpha: Array, contribution: Contribution) -> PersonalCells:
     rest = [i for i in range(alpha.ndim) if i not in {*own, *each}]
     lengths = np.array(alpha.shape)
     shape = tuple(int(np.prod(lengths[some])) for some in (own, each, rest))
-    # One row of the first axis for each kind of person, of the second for each block of such a person.
+    # The first axis has an entry for each kind of person, the second one for each block of such a person.
     table = alpha.transpose([*own, *each, *rest]).reshape(shape)
     most = cells_needed((0.0,), contribution.records)
     smallest = np.sort(np.partition(table, min(most, shape[2]) - 1, axis=-1)[..., :most], axis=-1)
@@ -117,7 +118,7 @@ def personal_cells(alpha: Array, contribution: Contribution) -> PersonalCells:
 
 
 def _counted(blocks: Array, records: int) -> _Blocks:
-    """Blocks of the same smallest prior parameters, counted."""
+    """The distinct smallest prior parameters of the blocks, and how many blocks have them."""
     times: Counter[tuple[float, ...]] = Counter()
     for cells in map(tuple, blocks.tolist()):
         times[cells[: cells_needed(cells, records)]] += 1
@@ -125,20 +126,20 @@ def _counted(blocks: Array, records: int) -> _Blocks:
 
 
 def _worst(people: tuple[_Blocks, ...]) -> tuple[_Blocks, ...]:
-    """Without those who have a single block, and in it larger prior parameters than somebody else (Theorem 3)."""
+    """The people without those whose only block has larger prior parameters than somebody else's (Theorem 3)."""
     if any(len(blocks) > 1 or blocks[0][1] > 1 for blocks in people):
         return people
-    found: list[tuple[float, ...]] = []
+    worst: list[tuple[float, ...]] = []
     for ((cells, _),) in sorted(people):
-        if not any(len(others) == len(cells) and np.all(np.less_equal(others, cells)) for others in found):
-            found.append(cells)
-    return tuple(((cells, 1),) for cells in found)
+        if not any(len(others) == len(cells) and np.all(np.less_equal(others, cells)) for others in worst):
+            worst.append(cells)
+    return tuple(((cells, 1),) for cells in worst)
 
 
 def dominating_pair(
     alpha: Array, r: float, adjacency: str, min_count: float = 0.0, contribution: Contribution | int = 1
 ) -> PrivacyCurves:
-    """What one person can change in the release of a Dirichlet table: the curves, and what decides them.
+    """The privacy curves of what one person can change in the release of a Dirichlet table.
 
     Parameters
     ----------
@@ -160,7 +161,7 @@ def dominating_pair(
 
     References
     ----------
-    Theory, section 2 and 6.
+    Theory, sections 2 and 6.
     """
     person = personal_cells(alpha, Contribution.of(contribution))
     return person.curves(r, adjacency, min_count=min_count)
