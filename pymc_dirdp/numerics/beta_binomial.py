@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammaln
 
-__all__ = ["CountLaw", "count_law"]
+from pymc_dirdp.arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["CountLaw", "count_law"]
 
 # Up to so many records every count is summed; for more, blocks of counts are replaced by Gauss rules.
 _EXACT = 256

@@ -1,15 +1,13 @@
 """The lower tail of a Gamma law with a large shape, of which SciPy misses 30 per cent at 5 sigma and shape 1e8."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainc
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import nodes
 from pymc_dirdp.numerics.second_order import log1p_less, stirling_remainder
 
 __all__ = ["regularized_lower"]
-
-Array = NDArray[np.float64]
 
 # Beyond 4.5 standard deviations below the mean SciPy sums 2000 terms of a power series, which needs some multiple of
 # `sqrt(a)` terms. Up to this shape they suffice.

@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array
 
 __all__ = ["bulk_breaks", "graded_breaks", "integrate", "nodes"]
-
-Array = NDArray[np.float64]
 
 # With 14 nodes on a panel whose nearest singularity is one panel length away the error is about 5.8**-28 = 4e-22.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(14)

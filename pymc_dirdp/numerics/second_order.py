@@ -1,11 +1,10 @@
 """Functions without their leading terms, computed without cancellation."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array
 
 __all__ = ["expm1_less", "log1p_less", "stirling_remainder"]
-
-Array = NDArray[np.float64]
 
 # Below this size a series is summed, whose error after 13 terms is below rounding.
 _SMALL = 0.05

@@ -8,15 +8,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, digamma, expit, gammaincc, gammaln
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.gamma_tail import regularized_lower
 from pymc_dirdp.numerics.quadrature import graded_breaks, integrate
 
 __all__ = ["gamma_lower", "gamma_upper", "logit_beta_upper", "mean_digamma"]
-
-Array = NDArray[np.float64]
 
 _FAR = 60.0
 _LARGEST_EXPONENT = 700.0

@@ -5,14 +5,12 @@ from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 __all__ = ["ORDERS", "best_order", "convert", "converted_deltas", "epsilon_at", "least_log_delta", "log_delta_at"]
-
-Array = NDArray[np.float64]
 
 # The search covers orders from 1 + exp(-30) to 1 + exp(30), beyond which no curve is of use.
 _LOG_EXCESS = 30.0

@@ -6,16 +6,15 @@ from collections.abc import Callable, Hashable
 from typing import overload, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval
 from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.conversion import best_order, epsilon_at
 from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
 
 __all__ = ["CurvesOf", "PrivacyCurves"]
-
-Array = NDArray[np.float64]
 
 
 class PrivacyCurves(abc.ABC):

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import final, override
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy.special import polygamma
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
 from pymc_dirdp.privacy.conversion import converted_deltas
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -23,8 +22,6 @@ from pymc_dirdp.privacy.narrow_loss import LARGE, NarrowLoss
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 
 __all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "ReplaceOnePair"]
-
-Array = NDArray[np.float64]
 
 
 class DominatingPair(PrivacyCurves):

@@ -10,16 +10,14 @@ from functools import reduce
 from typing import Self, final, override
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.tcdp import rho_from_above
 
 __all__ = ["FiniteLaws", "product_of"]
-
-Array = NDArray[np.float64]
 
 # A product of two laws is merged into so many cells.
 _KEPT = 1_500

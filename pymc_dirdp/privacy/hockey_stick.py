@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import integrate, nodes
 
 __all__ = ["Loss"]
-
-Array = NDArray[np.float64]
 
 # Tail differences are trusted while they keep this share of their larger term; below it, the loss is integrated.
 _CANCELLED = 1e-3

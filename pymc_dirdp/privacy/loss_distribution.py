@@ -13,12 +13,11 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
-__all__ = ["ComposedLoss", "LossDistribution", "discretised"]
+from pymc_dirdp.arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["ComposedLoss", "LossDistribution", "discretised"]
 
 # This margin covers the rounding of the curves themselves, which is about 1e-11 relative.
 _MARGIN = 1e-10
@@ -63,12 +62,10 @@ class LossDistribution:
 
 
 def discretised(step: float, forward: Array, backward: Array) -> LossDistribution:
-    """The least discrete loss on the grid whose hockey-stick curve lies nowhere below the given one.
+    """The least discrete loss on a grid of this step whose hockey-stick curve lies nowhere below the given one.
 
     Parameters
     ----------
-    step : float
-        Distance of the grid, in nats.
     forward, backward : array, shape (n,)
         Hockey-stick divergences of the first law from the second and of the second from the first, at epsilon
         `0, step, ..., step * (n - 1)`. Convex and falling in `exp(epsilon)`.

@@ -12,14 +12,12 @@ from functools import partial
 from typing import Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import bulk_breaks, graded_breaks, integrate, nodes
 from pymc_dirdp.numerics.second_order import expm1_less, log1p_less, stirling_remainder
 
 __all__ = ["LARGE", "NarrowLoss"]
-
-Array = NDArray[np.float64]
 
 # Parameters are large from this one on: Stirling's series has 16 digits after two terms, and the law is narrow.
 LARGE = 1e4

@@ -4,14 +4,12 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, zeta
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import graded_breaks, nodes
 
 __all__ = ["renyi_add", "renyi_remove"]
-
-Array = NDArray[np.float64]
 
 # A closed form is trusted while its rounding error, estimated from its terms, stays below this share of the result.
 _TRUSTED = 2e-12

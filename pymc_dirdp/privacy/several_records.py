@@ -13,9 +13,9 @@ from functools import cached_property, lru_cache
 from typing import final, override
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.tails import mean_digamma
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition
@@ -33,8 +33,6 @@ __all__ = [
     "records_in_cells",
 ]
 
-Array = NDArray[np.float64]
-
 # From this prior parameter on the worst place of several records is one cell, whatever `r` is.
 _ALWAYS_TOGETHER = 0.5
 # Up to so many records all ways to spread them are tried, for divergences (77 ways) and for deltas (11 ways).
@@ -50,14 +48,8 @@ def records_in_cells(
     ----------
     cells : tuple of float
         The smallest prior parameters of the block in rising order, :func:`cells_needed` of them at least.
-    n_cells : int
-        How many cells the block has.
-    r : float
-        The concentration.
-    records : int
-        The most records of a person, at least 1.
-    adjacency : {"replace-one", "add-remove"}
-        Whether the records are replaced, or appear and disappear.
+    n_cells, r, records, adjacency
+        Same as in :class:`SpreadRecords`, but one record is enough.
     spread : bool
         False puts all records in one cell, which bounds the curves of the block from below.
     """
@@ -239,21 +231,10 @@ class SpreadRecords(DominatingPair):
 
 
 def gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, records: int) -> float:
-    """The largest sum of divergences of cells that gain so many records together; a bound for very many.
+    """The largest sum of divergences of `n_cells` cells that gain so many records together; a bound for very many.
 
-    Parameters
-    ----------
-    order : float
-    cells : tuple of float
-        The smallest of their prior parameters, in rising order.
-    n_cells : int
-        How many cells there are.
-    r : float
-    records : int
-
-    References
-    ----------
-    Theory, section 6: the larger part of a partition belongs into the cell with the smaller parameter.
+    `cells` are their smallest prior parameters in rising order. The larger part of a partition belongs into the cell
+    with the smaller parameter (Theory, section 6).
     """
     if records > _MOST_SPREAD:
         return _many_gains(order, cells, n_cells, r, records)

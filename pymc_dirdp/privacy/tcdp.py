@@ -14,17 +14,10 @@ _NEAREST = 1e-4
 
 
 def rho_from_above(renyi: Callable[[float], float], omega: float) -> float:
-    """Upper bound of `D_order / order` over `1 < order <= omega`, within about a per cent.
+    """Upper bound of `D_order / order` over `1 < order <= omega`, within about a per cent; omega may be infinite.
 
-    Parameters
-    ----------
-    renyi : callable
-        Rényi divergence at orders >= 1, or the largest one of several pairs of laws; `renyi(inf)` is finite.
-    omega : float
-        Above 1; may be infinite.
+    `renyi` is the divergence, or the largest one of several pairs of laws, and finite at an infinite order.
 
-    Notes
-    -----
     `(order - 1) D_order` is convex in the order, so between two orders it lies below its chord; the bound is the
     largest value of the chord over `order (order - 1)`. Below the first point D is at most its value there, and beyond
     the last point it is at most the largest loss.

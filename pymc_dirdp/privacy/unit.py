@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import within
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
@@ -19,8 +19,6 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.several_records import cells_needed, records_in_cells
 
 __all__ = ["LEAST_PARAMETER", "MOST_PARAMETER", "PersonalCells", "dominating_pair", "personal_cells"]
-
-Array = NDArray[np.float64]
 
 # Prior parameters and r lie within these bounds.
 LEAST_PARAMETER, MOST_PARAMETER = 1e-100, 1e100
@@ -59,13 +57,10 @@ class PersonalCells:
 
         Parameters
         ----------
-        r : float
-            The concentration, positive.
-        adjacency : {"replace-one", "add-remove"}
+        r, adjacency, min_count
+            Same as in :func:`dominating_pair`.
         more : float
             What a calibration adds, at least 0.
-        min_count : float
-            The number of records that every cell holds for certain, at least 0.
         spread : bool
             False puts all records of each block in one cell, for a quick bound from below.
 
@@ -94,15 +89,7 @@ class PersonalCells:
 
 
 def personal_cells(alpha: Array, contribution: Contribution) -> PersonalCells:
-    """Where one person's records may lie in a table.
-
-    Parameters
-    ----------
-    alpha : array, shape (..., d)
-        Prior parameters, positive.
-    contribution : Contribution
-        What one person can add to the table.
-    """
+    """Where one person's records may lie in a table with the prior parameters `alpha`, shape (..., d)."""
     within(LEAST_PARAMETER, MOST_PARAMETER, prior=alpha)
     axes = contribution.fitted(alpha.shape).axes
     own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
@@ -144,7 +131,7 @@ def dominating_pair(
     Parameters
     ----------
     alpha : array, shape (..., d)
-        Prior parameters, positive. Rows of a table compose in parallel at no cost where a person has one record.
+        Prior parameters, positive. Where a person has one record, the rows of a table cost no more than one row.
     r : float
         The concentration, positive.
     adjacency : {"replace-one", "add-remove"}

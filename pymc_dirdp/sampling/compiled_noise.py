@@ -6,12 +6,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.sampling.bits import Bits, Words
 from pymc_dirdp.sampling.compiling import compiled
 
 __all__ = ["fill"]
-
-Integers = NDArray[np.int64]
 
 # All numbers stay below this limit, so that no sum of two 64-bit integers overflows.
 _LIMIT = 2**62
@@ -29,13 +28,11 @@ def fill(
 
     Parameters
     ----------
-    noise : array of objects, shape (n,)
     numbers : tuple of int
         `t, s, n, d`: the scale `t / s` of Laplace noise, and the variance `n / d` of the Gaussian noise that is made
         from it, or `d = 0`.
     draw : callable
         The same draw in Python, for numbers that do not fit into 64 bits.
-    bits : Bits
     """
     t, _, n, d = numbers
     fits = max(*numbers, 2 * n, d * t * t) < _LIMIT

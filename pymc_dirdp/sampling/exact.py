@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import at_least, integer, numbers_or_none, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.privacy.contribution import MOST_RECORDS
@@ -23,9 +24,6 @@ __all__ = [
     "synthetic_counts",
     "urn_counts",
 ]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # With so many steps the grid adds 1 % to the variance of the draw, and 1 % of the weight to the uniform distribution.
 _STEPS_PER_CONCENTRATION, _STEPS_PER_CATEGORY = 100, 50

@@ -1,11 +1,10 @@
 """Dirichlet draws in floating point: for simulation, and on a public grid for those who ask for a fast release."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array
 
 __all__ = ["dirichlet", "fast_dirichlet", "on_public_grid"]
-
-Array = NDArray[np.float64]
 
 # A grid finer than about 2**-45 would keep bits of the floating-point arithmetic.
 _GRID = 2**32

@@ -3,11 +3,10 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array
 
 __all__ = ["on_grid"]
-
-Array = NDArray[np.float64]
 
 # Steps of the grid in a standard deviation of the noise. Rounding adds less than 1e-10 of the variance.
 _STEPS = 2.0**16

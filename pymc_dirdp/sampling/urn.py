@@ -8,12 +8,11 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.sampling.bits import Bits, Words
 from pymc_dirdp.sampling.compiling import compiled
 
 __all__ = ["urn"]
-
-Integers = NDArray[np.int64]
 
 # Up to so many steps in all, which take half a second, Python is faster than importing a compiler.
 _STEPS_IN_PYTHON = 10**6
@@ -137,7 +136,6 @@ def _walk(
         How many random words they are compared with; for the later ones these follow the word of the cell.
     cells : int
         The number of cells that the weights lie on.
-    words : array of uint64, shape (n,)
     records : array of int32, shape (steps,)
         Categories of the records of the draw in progress, kept between calls.
     counts : array of int64, shape (draws, d)
