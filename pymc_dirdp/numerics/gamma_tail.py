@@ -41,6 +41,6 @@ def _far(a: float, x: Array) -> Array:
     points, weights = nodes(np.linspace(0.0, 1.0, _PANELS + 1))
     end = np.minimum(1.0, _REACH / k)[:, None]
     s = end * points
-    # (a - 1) log(1 - s) + x s, of which the linear terms nearly cancel.
+    # The exponent is (a - 1) log(1 - s) + x s, whose linear terms nearly cancel.
     integrand = np.exp((a - 1) * log1p_less(-s) - k[:, None] * s)
     return np.asarray(np.exp(leading) * (integrand * (end * weights)).sum(axis=1))

@@ -82,7 +82,7 @@ class AcrossGroups(PrivacyCurves):
 
     @cached_property
     def _moves(self) -> tuple[Composition, ...]:
-        """A change between each two groups; the other direction of the composition is the way back."""
+        """Every change between two groups; the other direction of the composition is the way back."""
         pairs = itertools.combinations(self._distinct, 2)
         return tuple(Composition(((left, 1), (_adding(joined), 1))) for left, joined in pairs)
 

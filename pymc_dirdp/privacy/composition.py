@@ -64,7 +64,7 @@ class Composition(PrivacyCurves):
 
     @property
     def pure_epsilon(self) -> float:
-        """The epsilons of pure differential privacy add."""
+        """The sum of the pure epsilons of the parts."""
         return _added(times * mechanism.pure_epsilon for mechanism, times in self._distinct)
 
     def _renyi(self, order: float) -> float:

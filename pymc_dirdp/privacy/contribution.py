@@ -91,9 +91,3 @@ class Contribution:
     def to_json(self) -> str:
         """Write this contribution as a text."""
         return json.dumps({"records": self.records, "axes": list(self.axes)})
-
-    @classmethod
-    def from_json(cls, text: str) -> "Contribution":
-        """The contribution that was written by :meth:`to_json`."""
-        facts = json.loads(text)
-        return cls(facts["records"], tuple(facts["axes"]))

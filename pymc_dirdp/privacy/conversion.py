@@ -126,7 +126,7 @@ def _does_not_follow(guarantee: Guarantee, wanted: str) -> ArgumentError:
 
 
 def _half_square(epsilon: float) -> float:
-    """Half of `epsilon**2`: never 0, which would be no bound, and infinite where it is no double."""
+    """Half of `epsilon**2`: never 0, which would be no bound, and infinite beyond the largest double."""
     return max(epsilon * epsilon / 2, 5e-324)
 
 
@@ -135,10 +135,8 @@ def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
         # The divergence grows with the order, so a bound at a higher order serves.
         case RenyiDP(order=known, epsilon=epsilon) if order <= known:
             return epsilon
-        # Orders up to omega inclusive: the divergence is continuous from the left where it is bounded.
-        case TruncatedCDP(rho=rho, omega=omega) if order <= omega:
-            return order * rho
-        case ZeroCDP(rho=rho):
+        # The promise includes the order omega, because a bounded divergence is continuous from the left.
+        case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega) if order <= omega:
             return order * rho
         case PureDP(epsilon=epsilon):
             return min(epsilon, order * _half_square(epsilon))
@@ -147,9 +145,7 @@ def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
 
 def _rho(guarantee: Guarantee, omega: float) -> float:
     match guarantee:
-        case TruncatedCDP(rho=rho, omega=known) if omega <= known:
-            return rho
-        case ZeroCDP(rho=rho):
+        case TruncatedCDP(rho=rho, omega=known) | ZeroCDP(rho=rho, omega=known) if omega <= known:
             return rho
         case PureDP(epsilon=epsilon):
             return _half_square(epsilon)
@@ -167,10 +163,8 @@ def _approx_epsilon(guarantee: Guarantee, delta: float) -> float:
             return epsilon
         case RenyiDP(order=order, epsilon=epsilon) if order > 1:
             return epsilon_at(order, epsilon, delta)
-        case TruncatedCDP(rho=rho, omega=omega):
+        case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega):
             return _best_epsilon(rho, omega, delta)
-        case ZeroCDP(rho=rho):
-            return _best_epsilon(rho, math.inf, delta)
     raise _does_not_follow(guarantee, f"approximate differential privacy at delta {delta:g}")
 
 

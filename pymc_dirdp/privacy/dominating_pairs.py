@@ -223,5 +223,5 @@ class AppearingRecords(PrivacyCurves):
 
 
 def _gamma_above_minus[Real: (float, Array)](v: Real, a: float) -> Real:
-    """`P[-log G_a > v]`. A named function, because a mechanism can be pickled."""
+    """`P[-log G_a > v]`. It is a named function, so that mechanisms can be pickled."""
     return gamma_lower(-v, a)

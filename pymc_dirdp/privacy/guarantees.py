@@ -183,6 +183,7 @@ class ZeroCDP(Guarantee):
 
     budget_name: ClassVar[str] = "rho"
     domains: ClassVar[dict[str, Domain]] = {"rho": positive}
+    omega: ClassVar[float] = math.inf
     rho: float
 
     def __str__(self) -> str:
@@ -190,7 +191,7 @@ class ZeroCDP(Guarantee):
 
     @override
     def loss[Loss](self, of: Losses[Loss]) -> Loss:
-        return of.rho(math.inf)
+        return of.rho(self.omega)
 
 
 @final

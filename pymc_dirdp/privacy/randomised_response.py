@@ -45,7 +45,7 @@ class RandomisedResponse(PrivacyCurves):
 
     @property
     def _all_true(self) -> float:
-        """The loss of an output without a lie."""
+        """The loss of an output whose answers are all true."""
         loss = self.answers * self.u
         # Multiplication by a power of two is exact; any other product may have been rounded down.
         return loss if self.answers & (self.answers - 1) == 0 else math.nextafter(loss, math.inf)
@@ -68,7 +68,7 @@ class RandomisedResponse(PrivacyCurves):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence at epsilon >= 0: a sum over the number i of lies, with loss `(answers - 2 i) u`.
+        """Hockey-stick divergence at epsilon >= 0: a sum over i false answers, with loss `(answers - 2 i) u`.
 
         With two answers only the largest loss, `2 u`, can be above epsilon: the others are 0 and `-2 u`.
         """

@@ -72,7 +72,7 @@ def _kernel_form(order: float, start: float, middle: float, end: float, r: float
 
 def _trigamma_square(x: Array) -> Array:
     """`x**2 psi'(x)`, which neither over- nor underflows."""
-    # zeta(2, x) is psi'(x), and faster than `polygamma`.
+    # zeta(2, x) is psi'(x); `polygamma` would also prepare for other orders.
     above = np.where(x < 1, x + 1, x)
     return np.asarray(np.where(x < 1, 1 + x * x * zeta(2.0, above), x * (x * zeta(2.0, above))))
 

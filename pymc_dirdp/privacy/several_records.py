@@ -170,7 +170,7 @@ class SpreadRecords(DominatingPair):
         return larger, larger
 
     def _converted(self, epsilon: float) -> float:
-        """The conversion of the divergences at the best order; a bound at any."""
+        """The delta that the divergence at the best order implies; every order gives a bound."""
 
         def log_delta(order: float) -> float:
             return log_delta_at(order, self._renyi(order), epsilon)
@@ -179,7 +179,7 @@ class SpreadRecords(DominatingPair):
 
     @property
     def _together(self) -> DominatingPair:
-        """All records in one cell: attained, so no bound is below it."""
+        """The pair with all records in one cell. It is attained, so no bound is below it."""
         return self._pair(self.cells[0], self.cells[1])
 
     @property

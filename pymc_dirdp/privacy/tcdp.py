@@ -44,7 +44,7 @@ def _under_chord(a: float, b: float, at_a: float, at_b: float, end: float) -> fl
     q = (at_b - at_a) / (b - a)
     p = at_a - q * a
     points = [a, end]
-    # Where the derivative vanishes: q x**2 + 2 p x - p = 0.
+    # The derivative vanishes where q x**2 + 2 p x - p = 0.
     if q > 0 and p * p + p * q >= 0:
         root = math.sqrt(p * p + p * q)
         points += [x for x in ((-p - root) / q, (-p + root) / q) if a < x < end]

@@ -80,12 +80,10 @@ def p1_theorem_1_concentration(
 
     Parameters
     ----------
-    order : float
-        Rényi order, at least 1.
+    order, delta_2_squared, delta_inf
+        Same as in :func:`p1_theorem_1`.
     epsilon : float
         Target in nats, positive.
-    delta_2_squared, delta_inf : float
-        Sensitivities of the statistic; the defaults are those of counts under replace-one.
     min_count : float
         Public promise that every entry of the statistic is at least this.
 
@@ -118,7 +116,7 @@ def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: flo
     probability : float
         In (0, 1).
     order, epsilon : float
-        The RDP target of Algorithm 1.
+        The Rényi target of Algorithm 1.
     d : int
         Number of categories, at least 2.
     """

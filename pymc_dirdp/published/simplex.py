@@ -64,7 +64,7 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float) -> float:
     size = (z * (1 - m * gamma) - k * np.log(z)).real
     near = size > size.max() - _NEGLIGIBLE
     z, slope = z[near], slope[near]
-    # 1 - (1 - P)**m, where P is the regularised lower incomplete gamma function at gamma z.
+    # This is 1 - (1 - P)**m, where P is the regularised lower incomplete gamma function at gamma z.
     missed = -expm1(m * log1p(-_lower(a, gamma * z)))
     kernel = np.exp(z - k * np.log(z) + gammaln(k))
     return float(np.sum((kernel * missed * slope).imag) / _NODES)

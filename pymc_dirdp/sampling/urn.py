@@ -96,7 +96,7 @@ def _in_python(cumulative: list[int], digits: int, steps: int, bits: Bits) -> In
 def _compiled(cumulative: list[int], digits: int, steps: int, bits: Bits, counts: Integers) -> None:
     """Add the counts of all draws to `counts`, shape (draws, d)."""
     length = (cumulative[-1] - 1).bit_length()
-    # Numbers as the leading bits of three words, as `Bits.uniform` makes them.
+    # The numbers become the leading bits of three words, as in `Bits.uniform`.
     first = _three_words([c << 192 - length for c in cumulative])
     later = _three_words([c << 128 - digits for c in cumulative])
     cells = -(-cumulative[-1] >> digits)
