@@ -9,7 +9,7 @@ from typing import Self, final, override
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import one_of, positive, positive_array
+from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
@@ -40,10 +40,9 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
     Parameters
     ----------
-    prior : array_like, shape (d,)
-        The model's own prior, positive; `d = 2` is the Beta-binomial model.
-    n_records : int
-        Number of records, public, at least 1.
+    prior, n_records
+        As for every :class:`~pymc_dirdp.mechanisms.whole_posterior.WholePosterior`: the model's own prior, shape (d,),
+        and the public number of records.
     exponent : float
         Positive; what calibration solves for.
     sensitivity : {"smooth", "global"}, default "smooth"
@@ -78,8 +77,6 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     6.08...
     """
 
-    prior: Array
-    n_records: int
     exponent: float
     _: KW_ONLY
     sensitivity: str = "smooth"
@@ -87,7 +84,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     accounting: str = "exact"
 
     def __post_init__(self) -> None:
-        self._check()
+        super().__post_init__()
         one_of(_SENSITIVITIES, sensitivity=self.sensitivity)
         one_of(_ACCOUNTINGS, accounting=self.accounting)
         object.__setattr__(self, "exponent", positive(exponent=self.exponent))
@@ -126,22 +123,21 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         UnattainableError
             If there are too many candidates to compare, or to list.
         """
-        table = positive_array(prior=prior)
 
-        def made(exponent: float, gamma: float, by: str) -> Self:
-            return cls(table, n_records, exponent, sensitivity=sensitivity, smoothness=gamma, accounting=by)
+        def mechanism(exponent: float, gamma: float, by: str) -> Self:
+            return cls(prior, n_records, exponent, sensitivity=sensitivity, smoothness=gamma, accounting=by)  # type: ignore[arg-type]
 
         def calibrated(gamma: float, by: str) -> Self:
-            proved = largest_safe(lambda x: log_excess(*made(x, gamma, "proved").loss(guarantee)))
+            proved = largest_safe(lambda x: log_excess(*mechanism(x, gamma, "proved").loss(guarantee)))
             if by == "proved":
-                return made(proved, gamma, by)
-            start = made(proved, gamma, by)
+                return mechanism(proved, gamma, by)
+            start = mechanism(proved, gamma, by)
             if guarantee.is_pure:
-                return made(start._laws.largest_exponent(guarantee.budget, start=proved), gamma, by)
-            return made(largest_safe(lambda x: log_excess(*made(x, gamma, by).loss(guarantee))), gamma, by)
+                return mechanism(start._laws.largest_exponent(guarantee.budget, start=proved), gamma, by)
+            return mechanism(largest_safe(lambda x: log_excess(*mechanism(x, gamma, by).loss(guarantee))), gamma, by)
 
         if smoothness is None and sensitivity == "smooth":
-            planned = made(1.0, 1.0, accounting)
+            planned = mechanism(1.0, 1.0, accounting)
             by = accounting if planned._laws.candidates.size <= _MOST_SEARCHED else "proved"
             data = _predicted(planned.prior, planned.n_records)
             smoothness = _best_smoothness(lambda gamma: _mean_distance(calibrated(gamma, by), data))

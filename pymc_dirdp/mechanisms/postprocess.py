@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["POSTPROCESSES", "postprocessed"]
+__all__ = ["POSTPROCESSES", "frequencies", "postprocessed"]
 
 Array = NDArray[np.float64]
 
@@ -34,6 +34,12 @@ def postprocessed(noisy: Array, how: str, *, noise: float) -> Array:
     if how == "project":
         return _projected(noisy)
     return np.maximum(noisy, 0.0) + _SMOOTHING * noise
+
+
+def frequencies(counts: Array) -> Array:
+    """Counts, which are at least 0, over the totals of their rows; a row without records is uniform."""
+    total = counts.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, counts / np.where(total > 0, total, 1.0), 1.0 / counts.shape[-1])
 
 
 def _projected(noisy: Array) -> Array:
