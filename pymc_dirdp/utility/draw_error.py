@@ -44,10 +44,10 @@ class DrawError:
 
     Examples
     --------
-    >>> loss = DrawError([0.5, 0.3, 0.2], [54.0, 34.0, 24.0])
-    >>> loss.mean
+    >>> error = DrawError([0.5, 0.3, 0.2], [54.0, 34.0, 24.0])
+    >>> error.mean
     0.0096...
-    >>> loss.tail(0.05)
+    >>> error.tail(0.05)
     0.0764...
     """
 
@@ -162,6 +162,6 @@ class DrawError:
 
     @classmethod
     def of_mechanism(cls, frequencies: ArrayLike, n_records: float, alpha: ArrayLike, r: float) -> "DrawError":
-        """Of the Dirichlet mechanism, for `n_records` records with these frequencies."""
+        """The error of the Dirichlet mechanism, for `n_records` records with these frequencies."""
         p = np.asarray(frequencies, dtype=np.float64)
         return cls(p, positive(r=r) * n_records * p + np.asarray(alpha, dtype=np.float64))
