@@ -100,6 +100,6 @@ class GaussianMechanism(NoisyCounts):
         first = float(log_ndtr(ratio / 2 - epsilon / ratio))
         second = epsilon + float(log_ndtr(-ratio / 2 - epsilon / ratio))
         if first - second < _CLOSE:
-            return gaussian_excess(ratio, epsilon / ratio - ratio / 2).integral
+            return gaussian_excess(ratio, epsilon / ratio - ratio / 2)[0]
         # This is exp(first) - exp(second), with second < first, without cancellation.
         return math.exp(first) * -math.expm1(second - first)

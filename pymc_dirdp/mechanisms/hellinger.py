@@ -26,7 +26,7 @@ Integers = NDArray[np.int64]
 
 _SENSITIVITIES = ("smooth", "global")
 _ACCOUNTINGS = ("exact", "proved")
-# Up to here the smoothness is chosen by the exact accounting, beyond by the proved one: some seconds for each.
+# With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
 _MOST_SEARCHED = 1_200
 _PLANNED = 24
 
@@ -210,7 +210,7 @@ class _OfAllNeighbours(PrivacyCurves):
 
 @functools.lru_cache(maxsize=8)
 def _laws(prior: tuple[float, ...], n_records: int, sensitivity: str, smoothness: float) -> HellingerLaws:
-    """Kept, because the candidates and their sensitivities serve every exponent."""
+    """The laws are kept, because the candidates and their sensitivities serve every exponent."""
     return HellingerLaws(np.array(prior), n_records, sensitivity, smoothness)
 
 
@@ -226,11 +226,14 @@ def _mean_distance(mechanism: HellingerMechanism, data: Integers) -> float:
     return float(np.mean([np.exp(law) @ distances for law, distances in pairs]))
 
 
-def _best_smoothness(loss: Callable[[float], float]) -> float:
+def _best_smoothness(distance: Callable[[float], float]) -> float:
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
-    # The loss falls and rises once; a tenth of gamma makes no visible difference.
-    found = minimize_scalar(
-        lambda log: loss(math.exp(log)), bounds=(math.log(1e-3), math.log(10)), method="bounded", options={"xatol": 0.1}
+    # The distance falls and rises once; a tenth of gamma makes no visible difference.
+    minimum = minimize_scalar(
+        lambda log: distance(math.exp(log)),
+        bounds=(math.log(1e-3), math.log(10)),
+        method="bounded",
+        options={"xatol": 0.1},
     )
-    return math.exp(found.x)
+    return math.exp(minimum.x)

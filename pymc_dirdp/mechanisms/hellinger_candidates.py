@@ -17,7 +17,7 @@ __all__ = ["Candidates", "all_counts", "number_of_tables"]
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# A table of so many vectors of counts is still listed and held in memory.
+# This many vectors of counts are still listed and held in memory.
 _MOST_LISTED = 5_000_000
 
 
@@ -74,15 +74,6 @@ class Candidates:
         of = {value: AffinityRows(value, self.n_records) for value in set(self.prior.tolist())}
         return [of[value] for value in self.prior.tolist()]
 
-    def index(self, counts: Integers) -> int:
-        """Position of a vector of counts in the list."""
-        left, index = self.n_records, 0
-        for cells, count in zip(range(len(counts) - 1, 0, -1), counts[:-1].tolist(), strict=True):
-            # How many vectors have a smaller entry here and the same ones before.
-            index += math.comb(left + cells, cells) - math.comb(left - count + cells, cells)
-            left -= count
-        return index
-
     def distances(self, counts: Integers) -> Array:
         """Hellinger distance of every candidate from the posterior given these counts. Shape `(size,)`."""
         losses = [rows.row(count) for rows, count in zip(self._rows, counts.tolist(), strict=True)]
@@ -102,17 +93,14 @@ class Candidates:
 
     @cached_property
     def neighbours(self) -> list[tuple[Integers, Integers]]:
-        """For each layer, all pairs of neighbours of which one lies in it and the other there or in the layer before.
-
-        Two arrays of indices, shape `(pairs,)`.
-        """
+        """For each layer, two arrays of indices: the pairs of neighbours in it, or in it and the layer before."""
         ranks = {tuple(row): i for i, row in enumerate(self.counts.tolist())}
         return [self._pairs(layer, ranks) for layer in self.layers()]
 
     def _pairs(self, layer: range, ranks: dict[tuple[int, ...], int]) -> tuple[Integers, Integers]:
         first, second = [], []
         for i, row in zip(layer, self.counts[layer.start : layer.stop].tolist(), strict=True):
-            # From the first cell to another: into the layer before. Between two others: once for both orders.
+            # A move from the first cell leads into the layer before; one between two others is listed in one order.
             for left, joined in itertools.combinations(range(len(row)), 2):
                 if row[left]:
                     moved = row.copy()

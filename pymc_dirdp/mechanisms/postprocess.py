@@ -1,4 +1,4 @@
-"""What is done to noisy counts before they are used. Post-processing costs no privacy; it decides the accuracy."""
+"""Post-processing of noisy counts before they are used. It costs no privacy, and it decides the accuracy."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +9,9 @@ Array = NDArray[np.float64]
 
 POSTPROCESSES = ("clip-and-smooth", "clip", "project")
 
-# P1's baselines put this in the place of a negative count; the logarithm in the loss then decides the comparison.
+# P1's baselines put this in the place of a negative count; the logarithm in the KL then decides the comparison.
 _CLIPPED = 1e-6
-# In units of the noise's standard deviation: within 6 % of the best for tables of 4 to 1000 cells (see the tests).
+# This part of the noise's standard deviation is within 6 % of the best for tables of 4 to 1000 cells (see the tests).
 _SMOOTHING = 0.25
 
 
