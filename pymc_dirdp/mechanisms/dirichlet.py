@@ -169,7 +169,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             None takes the bits of the operating system, for `"fast"` as the key of a generator. Anything else is for
             tests: the draw can be computed again.
         steps : int, optional
-            Of the urn, for `"exact"`: public. By default as :meth:`default_steps` says.
+            Public number of steps of the urn, for `"exact"`; by default that of :meth:`default_steps`.
 
         Returns
         -------

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 # Up to this variance the normaliser is a sum of so many terms.
 _WIDE, _TERMS = 2.0, 80
-# What audits sum over: so many sigmas, and so many cells at most.
+# Audits sum over so many sigmas, and over so many cells at most.
 _REACH, _MOST_CELLS = 13.0, 400_000
 # The search for the least noise goes down by this factor until a promise breaks, and then bisects.
 _STEP = 0.98
@@ -130,7 +130,7 @@ class DiscreteGaussianMechanism(NoisyCounts):
     @classmethod
     @override
     def _least(cls, excess: Callable[[float], float]) -> float:
-        """From a sigma that is safe down to the first that is not, because below that one others may be safe again."""
+        """The search goes down to the first sigma that is not safe, because smaller ones may be safe again."""
 
         def at(sigma: float) -> float:
             if sigma > MOST:
@@ -178,6 +178,6 @@ class DiscreteGaussianMechanism(NoisyCounts):
 def _log_normaliser(variance: float) -> float:
     """Logarithm of the sum of `exp(-k**2 / (2 variance))` over all whole numbers k."""
     if variance > _WIDE:
-        # By Poisson's summation; the next term is below 1e-60.
+        # This is Poisson's summation formula; the next term is below 1e-60.
         return math.log(2 * math.pi * variance) / 2 + math.log1p(2 * math.exp(-2 * math.pi**2 * variance))
     return math.log1p(2 * math.fsum(math.exp(-(k**2) / (2 * variance)) for k in range(1, _TERMS)))

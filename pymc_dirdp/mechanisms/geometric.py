@@ -91,7 +91,7 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
     @cached_property
     @override
     def _curves(self) -> RandomisedResponse:
-        """As many answers as groups of cells change. One over the scale is rounded up, and so is the largest loss."""
+        """One answer for each group of cells that changes; one over the scale and the largest loss are rounded up."""
         each = self._records / Fraction(self.scale)
         return RandomisedResponse(not_below(each), self._groups, not_below(self._groups * each))
 

@@ -128,13 +128,14 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             return cls(prior, n_records, exponent, sensitivity=sensitivity, smoothness=gamma, accounting=by)  # type: ignore[arg-type]
 
         def calibrated(gamma: float, by: str) -> Self:
-            proved = largest_safe(lambda x: log_excess(*mechanism(x, gamma, "proved").loss(guarantee)))
-            if by == "proved":
-                return mechanism(proved, gamma, by)
-            start = mechanism(proved, gamma, by)
-            if guarantee.is_pure:
-                return mechanism(start._laws.largest_exponent(guarantee.budget, start=proved), gamma, by)
-            return mechanism(largest_safe(lambda x: log_excess(*mechanism(x, gamma, by).loss(guarantee))), gamma, by)
+            def largest(by: str) -> float:
+                return largest_safe(lambda x: log_excess(*mechanism(x, gamma, by).loss(guarantee)))
+
+            if by == "exact" and Guarantee.checked(guarantee=guarantee).is_pure:
+                start = largest("proved")
+                laws = mechanism(start, gamma, by)._laws
+                return mechanism(laws.largest_exponent(guarantee.budget, start=start), gamma, by)
+            return mechanism(largest(by), gamma, by)
 
         if smoothness is None and sensitivity == "smooth":
             planned = mechanism(1.0, 1.0, accounting)

@@ -11,7 +11,7 @@ __all__ = ["AffinityRows", "affinity_loss", "distance_of", "hellinger_distance"]
 Array = NDArray[np.float64]
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
-# From here on six terms of Stirling's series are exact to rounding.
+# For numbers from here on, six terms of Stirling's series are exact to rounding.
 _LARGE = 12.0
 # In floating point sqrt(1 - exp(-40)) is 1.
 _APART = 40.0

@@ -144,7 +144,8 @@ class HellingerLaws:
     def _largest(self, exponent: float, divergences: Callable[[Array, Array], Array]) -> float:
         """The largest divergence of neighbours, in either order."""
         pairs = ((p, q) for _, _, p, q in self.neighbours(exponent))
-        return max((float(divergences(*laws).max()) for p, q in pairs for laws in ((p, q), (q, p))), default=0.0)
+        largest = (float(divergences(*laws).max()) for p, q in pairs for laws in ((p, q), (q, p)))
+        return max(0.0, max(largest, default=0.0))
 
 
 def _divergences(u: Array, v: Array, order: float) -> Array:

@@ -13,7 +13,7 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 
 __all__ = ["by_class_name", "kinds", "noises", "registered"]
 
-# A new mechanism is one more line. On ties, the first one is preferred.
+# A new mechanism is one more line. They stand in the order in which they are preferred.
 _KNOWN: dict[str, type[TableMechanism]] = {
     mechanism.kind: mechanism
     for mechanism in (

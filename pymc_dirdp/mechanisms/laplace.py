@@ -87,12 +87,12 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        # Where it is constant, the last bits would tell how the noise was added, and not what the law says.
+        # Where the ratio is constant, its last bits would tell how the noise was added.
         return np.round(super().log_likelihood_ratio(outputs, x, y), _DECIMALS)
 
     @override
     def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
-        """Beyond the two counts the loss is constant: one cell each."""
+        """The loss is constant beyond the two counts, so one cell is enough on either side."""
         edges = np.linspace(0.0, shift / self.scale, _BETWEEN)
         # P[a < Z < b] = exp(-a) (1 - exp(a - b)) / 2 for 0 <= a.
         width = math.log(-math.expm1(-float(edges[1]))) - math.log(2)

@@ -27,7 +27,7 @@ __all__ = ["SimplexMechanism"]
 
 Array = NDArray[np.float64]
 
-# A concentration above this is more exact than a double of the input.
+# With a concentration above this the draw is more precise than a double of the input.
 _MOST = 1e12
 # Steps of the urn: more would take minutes.
 _MOST_STEPS = 10_000_000
@@ -132,8 +132,8 @@ class SimplexMechanism(DirichletDraws):
             of the operating system; the output is positive and lies on a public grid. `"fast"` draws in floating point:
             nearly the law that the curves are about, and how nearly is not proved.
         steps : int, optional
-            Of the urn, for `"exact"`: public. By default the grid adds 1 % to the variance of a draw, with at most
-            10,000,000 steps.
+            Public number of steps of the urn, for `"exact"`. By default the grid adds 1 % to the variance of a draw,
+            with at most 10,000,000 steps.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -183,7 +183,7 @@ class SimplexMechanism(DirichletDraws):
             raise ArgumentError(f"Expected p to be a vector that holds the positions {positions} and others.")
         if not np.all(np.isfinite(vector)) or np.any(vector <= 0) or abs(float(vector.sum()) - 1) > 1e-9:
             raise DataError("The entries of p are not positive numbers that add up to 1.")
-        # No tolerance: an input below the floor loses more than is promised.
+        # There is no tolerance: an input below the floor loses more than is promised.
         if np.any(vector[positions] < self.domain.eta):
             raise DataError("Some protected entry of p is below the floor eta that was promised.")
         if float(vector[positions].sum()) > 1 - self.domain.etabar:

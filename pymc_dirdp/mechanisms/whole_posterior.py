@@ -26,7 +26,7 @@ __all__ = ["WholePosterior"]
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Up to so many data sets are all tried as neighbours; beyond, corners and the centre.
+# Up to so many data sets are all tried as neighbours; of more, only the corners and the centre.
 _MOST_TRIED = 600
 # The exponential of the loss has to be a double.
 _LARGEST_LOSS = 600.0
@@ -129,7 +129,7 @@ class WholePosterior(ReleasedCounts):
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        """By the list of all outcomes, for one data set and any number of outputs."""
+        """One data set and any number of outputs are allowed: all outcomes are listed."""
         outcomes, probabilities = self.law(counts)
         known: dict[tuple[int, ...], float] = {}
         for outcome, probability in zip(map(tuple, outcomes.tolist()), probabilities.tolist(), strict=True):

@@ -63,7 +63,7 @@ def allocate[M: Mechanism](
     Parameters
     ----------
     guarantee : RenyiDP, TruncatedCDP or ApproxDP
-        For all tables and draws together.
+        What all tables and draws together have to keep.
     calibrate : callable
         The mechanism of a table, by its name, for a guarantee of its own.
     weights : mapping of str to float

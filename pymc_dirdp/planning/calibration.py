@@ -1,4 +1,4 @@
-"""From a guarantee to a mechanism that keeps it, on the safe side of every root."""
+"""Calibration of the Dirichlet mechanism for a guarantee, on the safe side of every root."""
 
 import math
 from collections.abc import Callable
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
 OBJECTIVES = ("posterior", "estimate")
 
-# Beyond it, doubles no longer resolve what one record changes.
+# If more is added, doubles no longer resolve what one record changes.
 _MOST_ADDED = 1e12
 
 

@@ -1,4 +1,4 @@
-"""The same promise, kept by every mechanism that can: how accurate would each be? No data is used."""
+"""A comparison of all mechanisms that can keep one promise, by their expected errors. No data are used."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ __all__ = ["Comparison", "Score", "compare"]
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Up to so many posteriors the Hellinger mechanism is calibrated exactly: about a second.
+# Up to so many posteriors the Hellinger mechanism is calibrated exactly, which takes about a second.
 _MOST_EXACT = 1_200
 
 
@@ -78,7 +78,7 @@ class Comparison(Tabular):
     guarantee : Guarantee
         What each of them promises.
     adjacency : str
-        Between which data sets.
+        What one person can change.
     scores : tuple of Score
         One for each mechanism, in the order in which they were tried.
     baseline : Score
@@ -108,7 +108,7 @@ def compare(
     adjacency: str = "replace-one",
     simulations: int = 1000,
 ) -> Comparison:
-    """The same target for every mechanism that releases counts, and how accurate each would be.
+    """Calibrate every mechanism for the same guarantee, and simulate how accurate each would be.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What accuracy costs in privacy, and what privacy costs in accuracy. No data is used."""
+"""What accuracy costs in privacy, and what privacy costs in accuracy. No data are used."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ def expected_error(
     Parameters
     ----------
     guarantee : Guarantee
-        For one table and one draw.
+        What one table and one draw have to keep.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int
@@ -87,7 +87,7 @@ def least_guarantee(
     Returns
     -------
     guarantee : Guarantee
-        Of the kind of `like`, with the least epsilon or rho, within 1e-5 relative.
+        The kind is that of `like`, with the least epsilon or rho, within 1e-5 relative.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def least_records(
     kl : float
         Target in nats, positive.
     guarantee : Guarantee
-        For one table and one draw.
+        What one table and one draw have to keep.
     prior, **options
         As for :func:`expected_error`.
 

@@ -1,6 +1,6 @@
 """A released draw, with the error that was to be expected of it before any data were read."""
 
-from typing import Any
+import itertools
 
 import numpy as np
 import xarray as xr
@@ -13,7 +13,7 @@ from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.stored.table import mechanism_of_table
 from pymc_dirdp.utility.simulated import predicted_data
 
-__all__ = ["plot_draw"]
+__all__ = ["cell_labels", "plot_draw"]
 
 Array = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
         places, np.clip(value - high, 0, 1), np.clip(value - low, 0, 1), color=COLOURS[2], linewidth=5, alpha=0.35
     )
     ax.plot(value, places, "o", color=COLOURS[0], markersize=5)
-    labelled_rows(ax, _labels(draw))
+    labelled_rows(ax, cell_labels(draw))
     ax.set(xlabel=f"{name}: private draw, and a {prob:.0%} band for the data's frequency, a priori", xlim=(0, None))
     return tidy(ax)
 
@@ -80,8 +80,8 @@ def _errors(table: xr.Dataset, prior: Array, n_records: int) -> Array:
     return errors
 
 
-def _labels(draw: xr.DataArray) -> list[str]:
-    if draw.ndim == 0:
-        return [str(draw.name)]
-    stacked: Any = draw.stack(cell=draw.dims)
-    return [", ".join(map(str, cell)) if isinstance(cell, tuple) else str(cell) for cell in stacked["cell"].values]
+def cell_labels(values: xr.DataArray) -> list[str]:
+    """The labels of each cell; the name of the variable if it has no axes."""
+    if values.ndim == 0:
+        return [str(values.name)]
+    return [", ".join(map(str, labels)) for labels in itertools.product(*(values[dim].values for dim in values.dims))]

@@ -1,6 +1,5 @@
 """The private posterior beside the one without privacy. From a diagnosis, so **confidential**."""
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, marked, tidy
+from pymc_dirdp.plots.draw import cell_labels
 
 __all__ = ["plot_posteriors", "plot_ternary"]
 
@@ -53,7 +53,9 @@ def plot_posteriors(
         visuals={"credible_interval": False, "point_estimate": False, "point_estimate_text": False, "title": False},
         plot_collection=_collection(azp, values, grid),
     )
-    for ax, value, title in zip(grid.ravel(), _released(diagnosis, name).ravel(), _titles(first), strict=True):
+    for ax, value, title in zip(
+        grid.ravel(), _released(diagnosis, name).ravel(), cell_labels(first.isel(chain=0, draw=0)), strict=True
+    ):
         ax.axvline(float(value), color=COLOURS[1], linestyle=":")
         marked(ax).set_title(title, fontsize="medium")
     first = grid.flat[0]
@@ -75,14 +77,6 @@ def _new_axes(shape: tuple[int, ...]) -> Any:
     for unused in axes.ravel()[cells:]:
         unused.set_axis_off()
     return axes.ravel()[:cells]
-
-
-def _titles(values: xr.DataArray) -> list[str]:
-    """The labels of each cell."""
-    if values.ndim == 2:
-        return [str(values.name)]
-    cells = [values[dim].values.tolist() for dim in values.dims[2:]]
-    return [", ".join(map(str, labels)) for labels in itertools.product(*cells)]
 
 
 def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:

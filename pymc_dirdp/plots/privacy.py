@@ -1,4 +1,4 @@
-"""Privacy curves: exact, published, and of given neighbours."""
+"""A picture of privacy curves: the exact one, the published one, and those of given neighbours."""
 
 import math
 from collections.abc import Iterable

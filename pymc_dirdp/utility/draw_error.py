@@ -28,7 +28,7 @@ def expected_kl(p: Array, u: Array) -> Array:
 class DrawError:
     """Errors of one draw `y ~ Dirichlet(u)` as an estimate of the frequencies p.
 
-    For frequencies that are assumed, to plan. If `p` or `u` come from the data, so does every number of this object:
+    The frequencies are assumed, to plan. If `p` or `u` come from the data, so does every number of this object:
     then use :class:`pymc_dirdp.curator.RealisedError`, whose numbers say so.
 
     Parameters
