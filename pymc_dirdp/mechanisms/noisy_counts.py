@@ -121,14 +121,15 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         UnattainableError
             If noise of this law keeps no guarantee of this kind.
         """
-
-        def mechanism(parameter: float, table: ArrayLike, unit: Contribution | int) -> Any:
-            values: dict[str, Any] = {"prior": table, cls._parameter_name(): parameter, "contribution": unit}
-            return cls(adjacency=adjacency, postprocess=postprocess, **values)
-
+        facts: dict[str, Any] = {
+            "prior": prior,
+            "adjacency": adjacency,
+            "postprocess": postprocess,
+            "contribution": contribution,
+        }
+        whole = cls.from_facts(facts | {"parameter": 1.0})
         # The curves depend on the number of blocks and not on the table, so the search is made for a small one.
-        whole: Self = mechanism(1.0, prior, contribution)
-        small, unit = np.ones((whole._blocks, 2)), Contribution(whole._records, ("each",))
+        small = facts | {"prior": np.ones((whole._blocks, 2)), "contribution": Contribution(whole._records, ("each",))}
         if Guarantee.checked(guarantee=guarantee).is_pure and not math.isfinite(whole.pure_epsilon):
             raise UnattainableError(
                 f"{cls.__name__} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
@@ -136,10 +137,9 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
             )
 
         def excess(parameter: float) -> float:
-            return log_excess(*mechanism(parameter, small, unit).loss(guarantee))
+            return log_excess(*cls.from_facts(small | {"parameter": parameter}).loss(guarantee))
 
-        safest: Self = mechanism(cls._least(excess), prior, contribution)
-        return safest
+        return cls.from_facts(facts | {"parameter": cls._least(excess)})
 
     @classmethod
     def _least(cls, excess: Callable[[float], float]) -> float:
