@@ -39,7 +39,7 @@ class Mechanism(PrivacyCurves):
     covers_all_draws: ClassVar[bool] = False
     """Whether one release serves any number of draws; otherwise each draw is a release of its own."""
     samplers: ClassVar[tuple[str, ...]] = SAMPLERS
-    """What it can be drawn with, a part of `("exact", "fast")`; the first is the default."""
+    """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
     has_urn: ClassVar[bool] = False
     """Whether its exact sampler is an urn, which takes `steps` and a thousand times as long as another sampler."""
 
@@ -57,7 +57,7 @@ class Mechanism(PrivacyCurves):
         return type(self), *hashable
 
     def checked_sampler(self, sampler: str | None) -> str:
-        """The same name if this mechanism can draw so; for None that of its own default."""
+        """The name, if this mechanism can be drawn so; None takes the mechanism's own default."""
         if sampler is None:
             return self.samplers[0]
         if one_of(SAMPLERS, sampler=sampler) not in self.samplers:
@@ -95,16 +95,16 @@ class Mechanism(PrivacyCurves):
         output, counts : array_like
             A release, and a data set. Leading axes broadcast.
         steps : int, optional
-            Of the urn that drew the output; None for the law that the urn approaches.
+            The number of steps of the urn that drew the output; None for the law that the urn approaches.
 
         Returns
         -------
         log_likelihood : array
-            Over the leading axes. The curator's where the counts are.
+            One number for each of the leading axes. It is confidential where the counts are.
         """
 
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        """Logarithm of the likelihood of x over that of y: the most powerful statistic. Shape of the leading axes.
+        """Logarithm of the likelihood of x over that of y, the most powerful statistic. Shape of the leading axes.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class Mechanism(PrivacyCurves):
         x, y : array
             The two data sets.
         floor : float
-            Added to probabilities that a sampler on a grid may put out as 0: half a step of the grid.
+            Half a step of the grid, added to probabilities that a sampler on a grid may put out as 0.
         """
         with np.errstate(invalid="ignore"):
             ratio = self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
@@ -149,7 +149,7 @@ class Mechanism(PrivacyCurves):
         Raises
         ------
         ArgumentError
-            If it does not lead to a posterior of counts.
+            If the mechanism does not lead to a posterior of counts.
         """
         raise ArgumentError(f"No private posterior of counts comes from a {type(self).__name__}.")
 
@@ -178,9 +178,9 @@ class Fact:
     Attributes
     ----------
     name : str
-        In the release.
+        Its name in the release.
     field : str
-        Of the mechanism: a field or a property.
+        The field or property of the mechanism.
     kind : {"table", "scalar", "number", "text"}
         A variable with the axes of the table, a variable without axes, or an attribute.
     given : bool, default True
@@ -284,9 +284,10 @@ class TableMechanism(Mechanism):
         counts : array_like of whole numbers
             The secret.
         draws : int
-            How many.
+            Number of draws.
         sampler : {"exact", "fast"}
         random_seed : int, SeedSequence, Generator or None
+            None takes entropy from the operating system.
         n_records : int or None
             The public or planned number of records.
         """

@@ -32,8 +32,8 @@ def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, flo
         index = tuple(next(of[axis]) if axis in of else slice(None) for axis in axes)
         return positions[index].ravel()
 
-    def weight(found: list[NDArray[np.intp]]) -> float:
-        return math.fsum(weigh(*np.partition(prior.flat[cells], 1)[:2].tolist()) for cells in found)
+    def weight(person: list[NDArray[np.intp]]) -> float:
+        return math.fsum(weigh(*np.partition(prior.flat[cells], 1)[:2].tolist()) for cells in person)
 
     return max(([block(own, each) for each in along("each")] for own in along("own")), key=weight)
 
