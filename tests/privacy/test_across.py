@@ -2,7 +2,7 @@
 
 import pytest
 
-from pymc_dirdp.privacy.across import AcrossGroups, adding
+from pymc_dirdp.privacy.across import AcrossGroups, _adding
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 
@@ -15,8 +15,8 @@ def test_what_appears_in_members_and_parts_is_taken_from_each_of_them(order):
         AppearingRecords(AddRemovePair(0.5, 0.1))._renyi(order),
         AppearingRecords(AddRemovePair(2.0, 0.4))._renyi(order),
     )
-    assert adding(Parallel((ONE, TWO)))._renyi(order) == max(one, two)
-    assert adding(Composition(((ONE, 2), (TWO, 1))))._renyi(order) == pytest.approx(2 * one + two, rel=1e-14)
+    assert _adding(Parallel((ONE, TWO)))._renyi(order) == max(one, two)
+    assert _adding(Composition(((ONE, 2), (TWO, 1))))._renyi(order) == pytest.approx(2 * one + two, rel=1e-14)
 
 
 @pytest.mark.parametrize("order", [1.0, 2.0, 5.5])
