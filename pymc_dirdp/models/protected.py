@@ -1,4 +1,4 @@
-"""Who is protected, and what two neighbouring data sets are, in sentences. Public numbers only."""
+"""Who is protected, and what two neighbouring data sets are, in sentences. They hold public numbers only."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from pymc_dirdp.privacy.contribution import Contribution
 
 __all__ = ["neighbours", "protected", "unit_label"]
 
-# By the names of the tables.
+# Shapes and contributions are given by the names of the tables.
 Shapes = Mapping[str, Sequence[int]]
 Contributions = Mapping[str, Contribution]
 
 
 def unit_label(stated: Stated, *, others: bool = False) -> str:
-    """What the unit is called in a report, an attribute and a ledger; `others` where some people are no entries."""
+    """The name of the unit in a report, an attribute and a ledger; `others` if some people are no entries of it."""
     if stated.unit:
         named = ", ".join(axis if isinstance(axis, str) else f"axis {axis}" for axis in stated.unit)
         return f"{named} | record" if others else named
@@ -34,7 +34,7 @@ def protected(
     *,
     others: bool = False,
 ) -> str:
-    """Who is protected."""
+    """Who is protected, as a sentence."""
     what = neighbours(stated, relation, shapes, contributions, groups)
     if stated.unit:
         facts = [_axes(stated)]
@@ -52,21 +52,16 @@ def protected(
 
 
 def neighbours(
-    stated: Stated,
-    relation: Adjacency,
-    shapes: Shapes,
-    contributions: Contributions,
-    groups: Sequence[Sequence[str]],
+    stated: Stated, relation: Adjacency, shapes: Shapes, contributions: Contributions, groups: Sequence[Sequence[str]]
 ) -> str:
-    """What two neighbouring data sets are."""
+    """What two neighbouring data sets are, as a part of a sentence."""
     public = relation.records_are_public
     if stated.unit:
-        total = _total(shapes, contributions, groups)
+        total, kept = _total(shapes, contributions, groups), ", and so is how many records each holds"
         many = "the record" if total == 1 else f"all {total} records"
         if stated.max_records_per_person is not None:
-            many = "all records"
+            many, kept = "all records", ""
         if public:
-            kept = "" if stated.max_records_per_person is not None else ", and so is how many records each holds"
             return f"{many} of one {_called(stated)} replaced; how many of them there are is public{kept}"
         return f"{many} of one {_called(stated)} appear or disappear; how many of them there are is private"
     if stated.contribution is not None and stated.contribution > 1:

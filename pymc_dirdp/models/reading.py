@@ -1,5 +1,6 @@
-"""Whose records does a model hold? The answer of a plan: for each table what one person adds, and in words."""
+"""Whose records a model holds: what one person adds to each table, in numbers and in words."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,16 +26,16 @@ __all__ = ["Reading", "check_people", "read"]
 
 @dataclass(frozen=True)
 class Reading:
-    """What one person can change. Public, without graph, model or data.
+    """What one person can change. It is public, and holds no graph, model or data.
 
     Attributes
     ----------
     stated : Stated
         What the user said.
     contributions : tuple of (str, Contribution)
-        For each table, what one person adds to it at most.
+        The name of each table, and the most that one person adds to it.
     groups : tuple of tuple of str
-        Names of tables that one person's records may feed together.
+        The names of tables that one person's records may feed together.
     label : str
         What the unit is called: "record", "person", "hospital, person", "axis 0", "at most 3 records".
     n_units : int or None
@@ -64,13 +65,13 @@ class Reading:
         return dict(self.contributions)[name]
 
 
-def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adjacency, *, ask: bool = True) -> Reading:
-    """Read the people off a model.
+def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adjacency, *, ask: bool = True) -> Reading:
+    """Find out from a model whose records it holds.
 
     Parameters
     ----------
-    found : sequence of Table
-        Those that :func:`pymc_dirdp.tables` finds.
+    tables : sequence of Table
+        The tables that :func:`pymc_dirdp.tables` finds.
     model : pymc.Model
     stated : Stated
         What the user says.
@@ -95,65 +96,66 @@ def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adja
     ----------
     Theory, sections 6 and 7.
     """
-    # Before the data are looked at, so that a name that is misspelt is found first.
+    # This comes before the data are looked at, so that a misspelt name is reported first.
     check_stated(stated)
-    groups, anybody = groups_of_people(found, stated.disjoint)
+    groups, anybody = groups_of_people(tables, stated.disjoint)
+    public = relation.records_are_public and stated.max_records_per_person is None
 
     def works(said: Stated) -> bool:
-        # An answer that leaves something else open is none; asking again would not end.
+        # A statement that leaves something else open is no answer. To ask again about it would never end.
         if not ask:
             return False
         try:
-            read(found, model, said, relation, ask=False)
+            read(tables, model, said, relation, ask=False)
         except (UnsupportedModelError, ArgumentError):
             return False
         return True
 
-    observations = [observation(table, likelihood, model) for table in found for likelihood in table.likelihoods]
+    observations = [observation(table, likelihood, model) for table in tables for likelihood in table.likelihoods]
     refuse_unknown_axes(observations, stated)
     refuse_shared_data(groups, observations)
     check_public(observations, model, stated, relation)
-    parts: dict[str, list[Contribution]] = {table.name: [] for table in found}
-    fed: list[tuple[str, ...]] = []
+    parts: dict[str, list[Contribution]] = {table.name: [] for table in tables}
     others = False
     for group in groups:
         together = [observed for observed in observations if observed.name in group | anybody]
         of_group = _of_group(together, stated, relation, works)
         if of_group is None:
             of_group = dict.fromkeys((observed.table.name for observed in together), Contribution())
-            _refuse_open(together, stated, relation, works)
+            if (asked := question(together, stated, public, works)) is not None:
+                raise UnsupportedModelError(asked)
             others = bool(stated.unit)
         for name, contribution in of_group.items():
             parts[name].append(contribution)
-        fed.append(tables_of(found, group | anybody))
-    contributions = tuple((table.name, largest(parts[table.name], table.shape).fitted(table.shape)) for table in found)
-    shapes = {table.name: table.shape for table in found}
+    fed = tuple(tables_of(tables, group | anybody) for group in groups)
+    contributions = tuple((table.name, largest(parts[table.name], table.shape).fitted(table.shape)) for table in tables)
+    shapes = {table.name: table.shape for table in tables}
     n_units = _number_of_units(observations, stated) if relation.records_are_public else None
     return Reading(
         stated=stated,
         contributions=contributions,
-        groups=tuple(fed),
+        groups=fed,
         label=unit_label(stated, others=others),
         n_units=n_units,
         protected=protected(stated, relation, shapes, dict(contributions), fed, n_units, others=others),
         neighbours=neighbours(stated, relation, shapes, dict(contributions), fed),
-        sizes_are_public=relation.records_are_public and stated.max_records_per_person is None,
+        sizes_are_public=public,
         others=others,
     )
 
 
-def check_people(found: Sequence[Table], model: pm.Model, stated: Stated) -> None:
-    """Refuse data in which a person holds more records than `max_records_per_person`. How many records is a secret.
+def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> None:
+    """Refuse data in which a person holds more records than `max_records_per_person`.
 
     Raises
     ------
     DataError
-        It says in which observed variable, and not who or how many.
+        It names the observed variable, and not the person or the number of records, which are secret.
     """
     most = stated.max_records_per_person
     if most is None:
         return
-    for table in found:
+    for table in tables:
         for likelihood in table.likelihoods:
             observed = observation(table, likelihood, model)
             people = people_axes(observed, stated)
@@ -167,14 +169,14 @@ def check_people(found: Sequence[Table], model: pm.Model, stated: Stated) -> Non
 def _of_group(
     together: Sequence[Observation], stated: Stated, relation: Adjacency, works: Callable[[Stated], bool]
 ) -> Mapping[str, Contribution] | None:
-    """What a person of this group adds to each table, as far as it was said; None where nothing was."""
+    """What a person of this group adds to each table; None where nothing was said about the group."""
     tables = {observed.table.name: observed.table for observed in together}
     if stated.contribution is not None:
         _refuse_many(together, stated.contribution, stated, relation, works)
         return dict.fromkeys(tables, Contribution(stated.contribution))
     having = [observed for observed in together if stated.unit and people_axes(observed, stated) is not None]
     if not having:
-        # Nothing was said, or other people feed this group, who are no entries of the unit.
+        # Nothing was said, or this group is fed by people who are no entries of the unit.
         _refuse_many(together, 1, stated, relation, works)
         return None
     for observed in together:
@@ -187,15 +189,6 @@ def _of_group(
     }
 
 
-def _refuse_open(
-    together: Sequence[Observation], stated: Stated, relation: Adjacency, works: Callable[[Stated], bool]
-) -> None:
-    public = relation.records_are_public and stated.max_records_per_person is None
-    asked = question(together, stated, public, works)
-    if asked is not None:
-        raise UnsupportedModelError(asked)
-
-
 def _refuse_many(
     together: Sequence[Observation],
     contribution: int,
@@ -203,7 +196,7 @@ def _refuse_many(
     relation: Adjacency,
     works: Callable[[Stated], bool],
 ) -> None:
-    """A table with more likelihoods than a person holds records."""
+    """Refuse a table that has more likelihoods than a person holds records."""
     for name in dict.fromkeys(observed.table.name for observed in together):
         sharing = [observed for observed in together if observed.table.name == name]
         if len(sharing) <= contribution:
@@ -229,12 +222,6 @@ def _refuse_many(
 
 def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int | None:
     """The number of people where all observed variables agree on it."""
-    numbers = set()
-    for observed in observations:
-        axes = people_axes(observed, stated) if stated.unit else None
-        if axes is not None:
-            count = 1
-            for axis in axes:
-                count *= observed.lengths[axis]
-            numbers.add(count)
+    having = [(one, people_axes(one, stated)) for one in observations if stated.unit]
+    numbers = {math.prod(one.lengths[axis] for axis in axes) for one, axes in having if axes is not None}
     return numbers.pop() if len(numbers) == 1 else None

@@ -9,11 +9,10 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.graph import compiled_plainly, evaluate, is_random, parameters, stored_shape
+from pymc_dirdp.models.graph import Node, compiled_plainly, evaluate, is_random, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import kind_of, probability_of, stored_observations
 from pymc_dirdp.models.names import is_path_name, is_variable_name
 from pymc_dirdp.models.parents import indexing, stored_parent
@@ -109,7 +108,7 @@ def derived_quantities(
     inputs = [model[name] for name in released if name in model.named_vars]
     data = _Data(model, tables)
 
-    def cells(deterministic: Variable[Any, Any]) -> int:
+    def cells(deterministic: Node) -> int:
         used = set(ancestors([deterministic], blockers=inputs))
         return sum(table.prior.size for table in tables if table.name in model.named_vars and model[table.name] in used)
 
@@ -149,7 +148,7 @@ class _Data:
     """The nodes of the model's graph that belong to its observations, and their arrays."""
 
     def __init__(self, model: pm.Model, tables: Iterable[Table]) -> None:
-        sources: list[Variable[Any, Any]] = []
+        sources: list[Node] = []
         for observed in model.observed_RVs:
             kind = kind_of(observed)
             sources.append(stored_observations(observed, model))
@@ -179,12 +178,12 @@ class _Data:
             yield evaluate(source)
 
 
-def _batch_shape(observed: Variable[Any, Any], model: pm.Model) -> tuple[int, ...]:
+def _batch_shape(observed: Node, model: pm.Model) -> tuple[int, ...]:
     shape = stored_shape(stored_observations(observed, model))
     return shape[: len(shape) - kind_of(observed).core]
 
 
-def _problem(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], data: _Data) -> LeftOut | None:
+def _problem(deterministic: Node, inputs: list[Node], data: _Data) -> LeftOut | None:
     """Why a Deterministic can never come along; decided by the graph alone."""
     name = str(deterministic.name)
     above = made_of(deterministic, inputs)
@@ -204,7 +203,7 @@ def _problem(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]]
     return None
 
 
-def _no_name(deterministic: Variable[Any, Any], model: pm.Model) -> LeftOut | None:
+def _no_name(deterministic: Node, model: pm.Model) -> LeftOut | None:
     """Why a release cannot hold the name of a Deterministic or of one of its dims."""
     name = str(deterministic.name)
     if not is_variable_name(name):
@@ -215,9 +214,7 @@ def _no_name(deterministic: Variable[Any, Any], model: pm.Model) -> LeftOut | No
     return None
 
 
-def _has_to_be_named(
-    deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], cells: int, records_are_public: bool
-) -> LeftOut | None:
+def _has_to_be_named(deterministic: Node, inputs: list[Node], cells: int, records_are_public: bool) -> LeftOut | None:
     """Why a Deterministic comes along only if the user names it; decided by the graph and by public numbers."""
     name = str(deterministic.name)
     named = f"If that is public, name it in var_names=[{name!r}]"
@@ -234,9 +231,7 @@ def _has_to_be_named(
     return None
 
 
-def _refuse_arrays_of_data(
-    deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], data: _Data, cells: int
-) -> None:
+def _refuse_arrays_of_data(deterministic: Node, inputs: list[Node], data: _Data, cells: int) -> None:
     """Refuse an array that the user calls public and that is data all the same.
 
     It is told by its values in any order, because a reshape or a transpose is another array, and by an axis as long as

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 from pytensor.compile.ops import FromFunctionOp
-from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.subtensor import Subtensor
+
+from pymc_dirdp.models.graph import Node
 
 __all__ = ["entries_taken", "is_a_list", "is_array", "is_number", "is_own_function", "made_of", "numbers_of"]
 
@@ -16,7 +18,7 @@ __all__ = ["entries_taken", "is_a_list", "is_array", "is_number", "is_own_functi
 _SHORT = 12
 
 
-def made_of(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]]) -> list[Variable[Any, Any]]:
+def made_of(deterministic: Node, inputs: list[Node]) -> list[Node]:
     """What a Deterministic is made of, apart from the released variables themselves.
 
     Also what is inside of its operations, such as the step of a scan.
@@ -26,8 +28,8 @@ def made_of(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]])
     return [*outside, *_inside(outside)]
 
 
-def _inside(nodes: Iterable[Variable[Any, Any]]) -> list[Variable[Any, Any]]:
-    found: list[Variable[Any, Any]] = []
+def _inside(nodes: Iterable[Node]) -> list[Node]:
+    found: list[Node] = []
     for op in {node.owner.op for node in nodes if node.owner is not None}:
         for inner in (op, getattr(op, "core_op", None), getattr(op, "scalar_op", None)):
             if isinstance(inner, HasInnerGraph):
@@ -36,7 +38,7 @@ def _inside(nodes: Iterable[Variable[Any, Any]]) -> list[Variable[Any, Any]]:
     return found
 
 
-def is_own_function(node: Variable[Any, Any]) -> bool:
+def is_own_function(node: Node) -> bool:
     """Whether an operation of the user's own makes this variable: what it holds cannot be seen."""
     if node.owner is None:
         return False
@@ -45,17 +47,17 @@ def is_own_function(node: Variable[Any, Any]) -> bool:
     return not known or any(isinstance(op, FromFunctionOp) for op in ops)
 
 
-def is_number(node: Variable[Any, Any]) -> bool:
+def is_number(node: Node) -> bool:
     """Whether a node is a single number that was written into the model."""
     return isinstance(node, Constant) and np.size(node.data) == 1
 
 
-def is_array(node: Variable[Any, Any]) -> bool:
+def is_array(node: Node) -> bool:
     """Whether a node is an array of two numbers or more that was written into the model."""
     return isinstance(node, Constant) and np.size(node.data) > 1
 
 
-def numbers_of(above: list[Variable[Any, Any]]) -> list[complex]:
+def numbers_of(above: list[Node]) -> list[complex]:
     """Numbers in the arithmetic of a Deterministic, as often as they are used; not those that say which is taken."""
     return [
         np.asarray(number.data).item()  # type: ignore[attr-defined]
@@ -66,11 +68,11 @@ def numbers_of(above: list[Variable[Any, Any]]) -> list[complex]:
     ]
 
 
-def _applied(above: list[Variable[Any, Any]]) -> "list[Apply[Any]]":
+def _applied(above: list[Node]) -> "list[Apply[Any]]":
     return list(dict.fromkeys(node.owner for node in above if node.owner is not None))
 
 
-def entries_taken(above: list[Variable[Any, Any]]) -> list[int]:
+def entries_taken(above: list[Node]) -> list[int]:
     """The numbers that say which entries are taken, one by one, of any variable."""
     return [
         int(np.asarray(number.data))  # type: ignore[attr-defined]
@@ -81,7 +83,7 @@ def entries_taken(above: list[Variable[Any, Any]]) -> list[int]:
     ]
 
 
-def is_a_list(above: list[Variable[Any, Any]], cells: int) -> bool:
+def is_a_list(above: list[Node], cells: int) -> bool:
     """Whether single numbers or entries are so many that they could be an array that was written one by one.
 
     A formula uses each of the `cells` of its tables a few times; a list of people is longer.
