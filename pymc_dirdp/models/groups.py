@@ -21,19 +21,8 @@ def groups_of_people(
 ) -> tuple[tuple[Group, ...], Group]:
     """The groups of observed variables that are fed by different people, and the variables that anybody may feed.
 
-    Parameters
-    ----------
-    tables : sequence of Table
-        The tables of the model.
-    disjoint : tuple of tuple of str, or None
-        Names of tables or observed variables; nobody has records in two of these groups.
-
-    Returns
-    -------
-    groups : tuple of frozenset of str
-        Names of observed variables. One group if nothing was said.
-    anybody : frozenset of str
-        The observed variables that were not named. A person of any group may have records there.
+    Each group of `disjoint` holds names of tables or observed variables, and nobody has records in two groups. There is
+    one empty group if nothing was said. Anybody may have records in the variables that were not named.
 
     Raises
     ------

@@ -146,24 +146,10 @@ def batch_shape(observed: Node, kind: Kind, model: pm.Model) -> tuple[int, ...]:
 
 
 def route(observed: Node, kind: Kind, families: Mapping[Node, Family], model: pm.Model) -> tuple[Node, Likelihood]:
-    """The parameter that is the probability of an observed variable, and which of its rows a record feeds.
+    """The parameter that is the probability of an observed variable, and its likelihood.
 
-    Parameters
-    ----------
-    observed : Variable
-        The observed variable.
-    kind : Kind
-        What `kind_of` says about it. It has a probability.
-    families : mapping of Variable to {"dirichlet", "beta"}
-        The parameters of the model.
-    model : pymc.Model
-        The model that holds the values of observed parents.
-
-    Returns
-    -------
-    parameter : Variable
-    likelihood : Likelihood
-        A record feeds a row of the parameter by its position, or by the values of its parents.
+    The likelihood says which row of the parameter a record feeds, by its position or by the values of its parents. The
+    `kind` has a probability, and `families` holds all parameters of the model.
 
     Raises
     ------

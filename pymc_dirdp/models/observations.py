@@ -91,8 +91,10 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     for likelihood in table.likelihoods:
         observed, kind, batch = resolve_likelihood(likelihood, table, model)
         values = whole_numbers(evaluated_input(stored_observations(observed, model), observed), observed)
-        if _is_single_precision(model):
-            # PyMC has cast an array of numbers to floatX and then to integers, so its dtype no longer shows the cast.
+        short = any(rv.type.dtype == "float32" for rv in model.free_RVs)
+        if short or pytensor.config.floatX == "float32":  # type: ignore[attr-defined]
+            # The model was built under `floatX="float32"`, or is read under it. PyMC has cast an array of numbers to
+            # floatX and then to integers, so its dtype no longer shows the cast.
             _check_precision(values, np.finfo(np.float32), observed)
         row = rows_of(values, observed, likelihood, table, model)
         if kind.name == "categorical":
@@ -252,12 +254,6 @@ def _check_precision(
             "use floatX='float64', and make arrays of that dtype,",
             what,
         )
-
-
-def _is_single_precision(model: pm.Model) -> bool:
-    """Whether the model was built under `floatX="float32"`, or is read under it."""
-    parameters_are_short = any(rv.type.dtype == "float32" for rv in model.free_RVs)
-    return parameters_are_short or pytensor.config.floatX == "float32"  # type: ignore[attr-defined]
 
 
 def _check_total(values: Counts, observed: Node) -> None:

@@ -15,15 +15,7 @@ __all__ = ["Indexing", "indexing", "parent_name", "stored_parent"]
 
 @dataclass(frozen=True)
 class Indexing:
-    """`parameter[indices]`, with an index array for each of the leading axes.
-
-    Attributes
-    ----------
-    parameter : Variable
-        The variable that is indexed.
-    indices : tuple of Variable
-        The index array of each leading axis, in order.
-    """
+    """`parameter[indices]`, with an index array for each of the leading axes."""
 
     parameter: Node
     indices: tuple[Node, ...]

@@ -72,7 +72,8 @@ def _source(observed: Observation, observations: Sequence[Observation], model: p
     # Complete counts add up to their own number of trials, which is checked itself. Only the total of `n` is used,
     # unless it tells how many records a person holds. Naive Bayes on counts is written so: each class has as many
     # records of a feature as the class counts say.
-    if not stated.unit and any(_is_complete(other, source) for other in observations):
+    counted = [other.stored for other in observations if other.kind.core]
+    if not stated.unit and _is_array(source) and any(same_data(source, counts) for counts in counted):
         return None
     graph = list(values_read(trials))
     for other in observations:
@@ -162,11 +163,6 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
 
 def _is_array(variable: Node) -> bool:
     return isinstance(variable, Constant | SharedVariable) and isinstance(variable.type, TensorType)
-
-
-def _is_complete(other: Observation, array: Node) -> bool:
-    """Whether the array is the counts of all categories of a variable."""
-    return bool(other.kind.core) and _is_array(array) and same_data(array, other.stored)
 
 
 def _refuse_rows_of_records(observations: Sequence[Observation], stated: Stated) -> None:

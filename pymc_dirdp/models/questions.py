@@ -24,21 +24,8 @@ def question(
 ) -> str | None:
     """The question to ask before these variables, which one person may feed, are released; None if nothing is open.
 
-    Parameters
-    ----------
-    together : sequence of Observation
-        The observed variables that one group of people feeds.
-    stated : Stated
-        What was said so far.
-    public : bool
-        Whether numbers of records may be named.
-    works : callable
-        Whether a statement answers everything that is open. Only lines that do are offered.
-
-    Returns
-    -------
-    text : str or None
-        It has a line for each answer, as arguments of `plan` or `sample`.
+    Numbers of records may be named if they are `public`. The question has a line for each answer, written as arguments
+    of `plan` or `sample`. Only answers are offered for which `works` is true: they leave nothing else open.
     """
     for opening, answers in _open(together, stated, public):
         lines = [
@@ -190,15 +177,14 @@ def _completed(said: Stated, together: Sequence[Observation], works: Callable[[S
 
 def _written(said: Stated) -> str:
     """A statement as arguments of `plan` and `sample`."""
-    unit = said.unit[0] if len(said.unit) == 1 else said.unit
-    parts = [f"unit={as_code(unit)}"] if said.unit else []
-    parts += [f"contribution={said.contribution}"] if said.contribution is not None else []
-    parts += [f"public_n={as_code(list(said.public_n))}"] if said.public_n else []
-    if said.max_records_per_person is not None:
-        parts += [f"max_records_per_person={said.max_records_per_person}"]
-    if said.disjoint is not None:
-        parts += [f"disjoint={as_code([list(group) for group in said.disjoint])}"]
-    return ", ".join(parts)
+    given = {
+        "unit": said.unit[0] if len(said.unit) == 1 else said.unit or None,
+        "contribution": said.contribution,
+        "public_n": list(said.public_n) or None,
+        "max_records_per_person": said.max_records_per_person,
+        "disjoint": None if said.disjoint is None else [list(group) for group in said.disjoint],
+    }
+    return ", ".join(f"{name}={as_code(value)}" for name, value in given.items() if value is not None)
 
 
 def held_by_one(observed: Observation, public: bool) -> int:

@@ -68,21 +68,7 @@ class Reading:
 def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adjacency, *, ask: bool = True) -> Reading:
     """Find out from a model whose records it holds.
 
-    Parameters
-    ----------
-    tables : sequence of Table
-        The tables that :func:`pymc_dirdp.tables` finds.
-    model : pymc.Model
-    stated : Stated
-        What the user says.
-    relation : Adjacency
-        What one person can change.
-    ask : bool, default True
-        Whether the error for an open question offers answers, each of which is tried.
-
-    Returns
-    -------
-    reading : Reading
+    With `ask`, the error for an open question offers answers, each of which is tried by another call.
 
     Raises
     ------

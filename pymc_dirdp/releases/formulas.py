@@ -1,4 +1,4 @@
-"""What a formula over released variables is made of: operations, arrays and single numbers, all public or not."""
+"""The parts of a formula over released variables: operations, arrays and single numbers, public or not."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,14 +14,14 @@ from pymc_dirdp.models.graph import Node
 
 __all__ = ["entries_taken", "is_a_list", "is_array", "is_number", "is_own_function", "made_of", "numbers_of"]
 
-# So few single numbers are a formula.
+# A formula may hold this many single numbers, however small its tables are.
 _SHORT = 12
 
 
 def made_of(deterministic: Node, inputs: list[Node]) -> list[Node]:
-    """What a Deterministic is made of, apart from the released variables themselves.
+    """The variables that a Deterministic is computed from, apart from the released ones.
 
-    Also what is inside of its operations, such as the step of a scan.
+    They include the variables inside of its operations, such as those of the step of a scan.
     """
     released = set(inputs)
     outside = [node for node in ancestors([deterministic], blockers=inputs) if node not in released]
@@ -29,17 +29,17 @@ def made_of(deterministic: Node, inputs: list[Node]) -> list[Node]:
 
 
 def _inside(nodes: Iterable[Node]) -> list[Node]:
-    found: list[Node] = []
+    inside: list[Node] = []
     for op in {node.owner.op for node in nodes if node.owner is not None}:
         for inner in (op, getattr(op, "core_op", None), getattr(op, "scalar_op", None)):
             if isinstance(inner, HasInnerGraph):
                 graph = list(ancestors(inner.inner_outputs))
-                found += [*graph, *_inside(graph)]
-    return found
+                inside += [*graph, *_inside(graph)]
+    return inside
 
 
 def is_own_function(node: Node) -> bool:
-    """Whether an operation of the user's own makes this variable: what it holds cannot be seen."""
+    """Whether an operation of the user's own, whose content cannot be seen, computes this variable."""
     if node.owner is None:
         return False
     ops = (node.owner.op, getattr(node.owner.op, "core_op", None), getattr(node.owner.op, "scalar_op", None))
@@ -58,7 +58,7 @@ def is_array(node: Node) -> bool:
 
 
 def numbers_of(above: list[Node]) -> list[complex]:
-    """Numbers in the arithmetic of a Deterministic, as often as they are used; not those that say which is taken."""
+    """The numbers in the arithmetic of a Deterministic, as often as they are used; not the indices of entries."""
     return [
         np.asarray(number.data).item()  # type: ignore[attr-defined]
         for node in _applied(above)
@@ -73,7 +73,7 @@ def _applied(above: list[Node]) -> "list[Apply[Any]]":
 
 
 def entries_taken(above: list[Node]) -> list[int]:
-    """The numbers that say which entries are taken, one by one, of any variable."""
+    """The indices of single entries that are taken from any variable."""
     return [
         int(np.asarray(number.data))  # type: ignore[attr-defined]
         for node in _applied(above)
@@ -84,9 +84,9 @@ def entries_taken(above: list[Node]) -> list[int]:
 
 
 def is_a_list(above: list[Node], cells: int) -> bool:
-    """Whether single numbers or entries are so many that they could be an array that was written one by one.
+    """Whether there are so many single numbers or entries that they could be an array, written number by number.
 
-    A formula uses each of the `cells` of its tables a few times; a list of people is longer.
+    A formula uses each of the `cells` of its tables a few times. A list of people is longer.
     """
     widest = max((len(node.inputs) for node in _applied(above)), default=0)
     taken = sum(isinstance(node.op, Subtensor) for node in _applied(above))

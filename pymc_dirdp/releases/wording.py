@@ -1,4 +1,4 @@
-"""What a release says in words of people, written from its numbers: when it is made, and again when it is verified."""
+"""What a release says about people, in words. Its numbers decide them when it is drawn and when it is verified."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ from pymc_dirdp.stored.release import Stored
 
 __all__ = ["Words", "assumed", "people_of", "words_of"]
 
-# Without the across-group loss, parallel composition needs it; the model can't show it.
+# Parallel composition without a loss across groups needs this assumption, which the model cannot show.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
 _FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
 _FACTS = {"unit", "contribution", "public_n", "max_records_per_person", "n_units", "others"}
@@ -25,16 +25,7 @@ _FACTS = {"unit", "contribution", "public_n", "max_records_per_person", "n_units
 @final
 @dataclass(frozen=True)
 class Words:
-    """What a release has to say, given its numbers.
-
-    Attributes
-    ----------
-    unit, protected, neighbours : str
-        As the attributes of the same names.
-    assumptions : tuple of str
-    said : Stated
-        What the user said of people, as far as words depend on it.
-    """
+    """The words that follow from the numbers of a release, and what the user said about people."""
 
     unit: str
     protected: str
@@ -46,7 +37,7 @@ class Words:
 def assumed(
     contributions: Collection[Contribution], n_groups: int, relation: Adjacency, public_n: Collection[str]
 ) -> tuple[str, ...]:
-    """What no model shows: what the user calls public and, under replace-one, where a person's records lie."""
+    """The assumptions that no model shows: what the user calls public and, under replace-one, whose rows are whose."""
     owns = any("own" in contribution.axes for contribution in contributions)
     fixed = {_FIXED_GROUPS: n_groups > 1, _FIXED_ROWS: owns}
     named = [f"anybody may know the number of trials of {name!r}" for name in public_n]
@@ -54,7 +45,7 @@ def assumed(
 
 
 def people_of(reading: Reading) -> str:
-    """What a release has to remember of people, beside its numbers, as JSON."""
+    """What a release has to record about people beside its numbers, as JSON."""
     said = reading.stated
     return json.dumps(
         {

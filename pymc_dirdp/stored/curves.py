@@ -19,12 +19,7 @@ _FLAT = 1e-2
 
 
 def disagreements(stored: Stored) -> tuple[str, ...]:
-    """The stored curves that are not those of the numbers, by name.
-
-    Parameters
-    ----------
-    stored : Stored
-        From :func:`pymc_dirdp.stored.release.read`.
+    """The names of the stored curves that are not those of the numbers.
 
     Raises
     ------

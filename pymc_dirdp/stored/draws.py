@@ -52,12 +52,7 @@ class Drawn:
 
 
 def drawn_tables(release: Any) -> dict[str, Drawn]:
-    """The draws of each table, by name.
-
-    Parameters
-    ----------
-    release : xarray.DataTree
-        With the groups `posterior` and `mechanism`.
+    """The draws of each table, by name, from the groups `posterior` and `mechanism` of a release.
 
     Raises
     ------

@@ -87,18 +87,9 @@ class Stored:
 
 
 def read(release: Any, *, drawn: bool = True) -> Stored:
-    """The checked facts of a release.
+    """The checked facts of a release from :func:`pymc_dirdp.sample` or from a file.
 
-    Parameters
-    ----------
-    release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, or from a file.
-    drawn : bool, default True
-        Whether there are draws to check. A plan that is described like a release has none.
-
-    Returns
-    -------
-    stored : Stored
+    With `drawn` the draws are checked too. A plan that is described like a release has none.
 
     Raises
     ------

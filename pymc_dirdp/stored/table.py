@@ -25,18 +25,9 @@ _MOST_STEPS = 2**53
 @final
 @dataclass(frozen=True, eq=False)
 class StoredTable:
-    """How one table was released, according to its file.
+    """How one table was released, according to its file: the mechanism, what one person adds, and the model's prior.
 
-    Attributes
-    ----------
-    group : Group
-        Its group of the file, for texts that no curve depends on.
-    mechanism : TableMechanism
-        The mechanism with the numbers of the file.
-    contribution : Contribution
-        What one person adds to the table.
-    prior : array, shape (..., d)
-        The model's own prior.
+    Its group is kept for texts that no curve depends on.
     """
 
     group: Group

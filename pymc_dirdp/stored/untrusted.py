@@ -51,15 +51,7 @@ def computable() -> Iterator[None]:
 @final
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A group of a file, by the path that errors name.
-
-    Parameters
-    ----------
-    path : str
-        Such as `"privacy"`.
-    dataset : xarray.Dataset
-        Its variables and attributes, none of which were checked.
-    """
+    """A group of a file, by the path that errors name, such as `"privacy"`. Nothing in its dataset was checked."""
 
     path: str
     dataset: Any
