@@ -44,19 +44,20 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
     # A number of trials is used only under replace-one, or to know what a unit holds where that is not private.
     public = relation.records_are_public
     used = stated.max_records_per_person is None and (public or bool(stated.unit))
+    if stated.unit:
+        way_out = "add max_records_per_person=m, and n_records= for planning: then it is private."
+    else:
+        way_out = "ask for adjacency='add-remove', where the numbers of records are private."
     for observed in observations if used else ():
         source = _source(observed, observations, model, stated)
         if source is not None:
+            named = f"add public_n={as_code([observed.name])} if anybody may know it, or " if public else ""
+            ways = named + way_out
             raise refusal(
                 observed.name,
                 f"has a number of trials that is, or depends on, what is observed in {source!r}, so it is no public "
                 "number",
-                (f"Add public_n={as_code([observed.name])} if anybody may know it, or a" if public else "A")
-                + (
-                    "dd max_records_per_person=m, and n_records= for planning: then it is private."
-                    if stated.unit
-                    else "sk for adjacency='add-remove', where the numbers of records are private."
-                ),
+                ways[0].upper() + ways[1:],
             )
 
 

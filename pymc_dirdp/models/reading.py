@@ -12,7 +12,7 @@ from pymc_dirdp.models.axes import lacking, refuse_steps, refuse_unknown_axes
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
 from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation, observation
-from pymc_dirdp.models.protected import neighbours, protected, unit_label
+from pymc_dirdp.models.protected import Protection
 from pymc_dirdp.models.public import check_public
 from pymc_dirdp.models.questions import held_by_one, question
 from pymc_dirdp.models.stated import Stated, as_code, check_stated
@@ -114,17 +114,18 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adj
         for name, contribution in of_group.items():
             parts[name].append(contribution)
     fed = tuple(tables_of(tables, group | anybody) for group in groups)
-    contributions = tuple((table.name, largest(parts[table.name], table.shape).fitted(table.shape)) for table in tables)
     shapes = {table.name: table.shape for table in tables}
+    contributions = {name: largest(parts[name], shape).fitted(shape) for name, shape in shapes.items()}
     n_units = _number_of_units(observations, stated) if relation.records_are_public else None
+    people = Protection(stated, relation, shapes, contributions, fed, n_units, others)
     return Reading(
         stated=stated,
-        contributions=contributions,
+        contributions=tuple(contributions.items()),
         groups=fed,
-        label=unit_label(stated, others=others),
+        label=people.label,
         n_units=n_units,
-        protected=protected(stated, relation, shapes, dict(contributions), fed, n_units, others=others),
-        neighbours=neighbours(stated, relation, shapes, dict(contributions), fed),
+        protected=people.protected,
+        neighbours=people.neighbours,
         sizes_are_public=public,
         others=others,
     )

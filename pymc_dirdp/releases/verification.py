@@ -11,12 +11,13 @@ import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.models.protected import Protection
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import contradiction
 from pymc_dirdp.releases.contents import beyond_a_release
-from pymc_dirdp.releases.wording import Words, words_of
+from pymc_dirdp.releases.wording import words_of
 from pymc_dirdp.stored.curves import disagreements
 from pymc_dirdp.stored.release import CURVES, Stored, read
 from pymc_dirdp.stored.untrusted import computable, shown
@@ -147,7 +148,7 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
     with suppress(ReleaseError), computable():
         keeps, kept = stored.curves.satisfies(stored.guarantee), _kept(stored.guarantee, stored.curves)
         wrong = disagreements(stored)
-    words = words_of(stored)
+    people, assumptions = words_of(stored)
     other_curves = f"The stored curves {', '.join(wrong)} are not those of the file's own numbers."
     checks = [
         _check("guarantee", _unkept(stored, keeps, kept), f"{stored.guarantee} holds on the curve of the numbers."),
@@ -155,13 +156,13 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
         _check("curves", other_curves if wrong else None, "The stored curves were computed again and are the same."),
         _check(
             "adjacency",
-            _wrong_adjacency(stored, release, words),
+            _wrong_adjacency(stored, release, people),
             f"The promise and all tables are for {stored.adjacency}.",
         ),
-        _check("people", _wrong_people(stored, words), "The text on who is protected is that of the numbers."),
+        _check("people", _wrong_people(stored, people), "The text on who is protected is that of the numbers."),
         _check(
             "assumptions",
-            _wrong_assumptions(stored, words),
+            _wrong_assumptions(stored, assumptions),
             "The promise names what the tables assume of a person and of every cell.",
         ),
         _check("contents", _additions(stored, release), "It holds what a release holds, and nothing else."),
@@ -206,36 +207,36 @@ def _wrong_statement(stored: Stored, release: xr.DataTree) -> str | None:
     return None
 
 
-def _wrong_adjacency(stored: Stored, release: xr.DataTree, words: Words) -> str | None:
+def _wrong_adjacency(stored: Stored, release: xr.DataTree, people: Protection) -> str | None:
     said = {table.group.text("adjacency") for table in stored.tables.values()} | set(_marked(release, "adjacency"))
     if said != {stored.adjacency}:
         return f"The promise is for {stored.adjacency}, and elsewhere it says otherwise."
-    if stored.privacy.text("neighbours") != words.neighbours:
-        return f"The text on neighbours is not what the numbers mean: {words.neighbours}."
+    if stored.privacy.text("neighbours") != people.neighbours:
+        return f"The text on neighbours is not what the numbers mean: {people.neighbours}."
     return None
 
 
-def _wrong_assumptions(stored: Stored, words: Words) -> str | None:
+def _wrong_assumptions(stored: Stored, needed: tuple[str, ...]) -> str | None:
     most = max(table.contribution.total(table.prior.shape) for table in stored.tables.values())
     if stored.contribution > most:
         return f"It speaks of {stored.contribution} records of a person; the tables allow for {most}."
     if stored.contribution > 1 and stored.privacy.text("unit") == "record":
         return "It speaks of single records, and of several records of a person."
-    if stored.privacy.names("assumptions") != words.assumptions:
-        return f"The promise needs these assumptions: {'; '.join(words.assumptions) or 'none'}."
+    if stored.privacy.names("assumptions") != needed:
+        return f"The promise needs these assumptions: {'; '.join(needed) or 'none'}."
     if {table.mechanism.min_count for table in stored.tables.values()} - {None, stored.min_count}:
         return "The tables need a min_count that the promise does not name."
     return None
 
 
-def _wrong_people(stored: Stored, words: Words) -> str | None:
-    for name, meant in (("unit", words.unit), ("protected", words.protected)):
+def _wrong_people(stored: Stored, people: Protection) -> str | None:
+    for name, meant in (("unit", people.label), ("protected", people.protected)):
         if stored.privacy.text(name) != meant:
             return f"The attribute {name!r} is not what the numbers mean: {meant}"
     adds = {table.contribution.fitted(table.prior.shape) for table in stored.tables.values()}
-    records = words.said.contribution or 1
+    records = people.stated.contribution or 1
     # Without a unit the records may lie anywhere along all row axes, if there are any.
-    if not words.said.unit and {(one.records, *set(one.axes)) for one in adds} - {(records,), (records, "any")}:
+    if not people.stated.unit and {(one.records, *set(one.axes)) for one in adds} - {(records,), (records, "any")}:
         return "The tables allow for other records of a person than the promise."
     return None
 

@@ -1,37 +1,24 @@
 """What a release says about people, in words. Its numbers decide them when it is drawn and when it is verified."""
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Collection
+from typing import Any
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.protected import neighbours, protected, unit_label
+from pymc_dirdp.models.protected import Protection
 from pymc_dirdp.models.reading import Reading
 from pymc_dirdp.models.stated import Stated, stated
 from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.stored.release import Stored
 
-__all__ = ["Words", "assumed", "people_of", "words_of"]
+__all__ = ["assumed", "people_of", "words_of"]
 
 # Parallel composition without a loss across groups needs this assumption, which the model cannot show.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
 _FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
 _FACTS = {"unit", "contribution", "public_n", "max_records_per_person", "n_units", "others"}
-
-
-@final
-@dataclass(frozen=True)
-class Words:
-    """The words that follow from the numbers of a release, and what the user said about people."""
-
-    unit: str
-    protected: str
-    neighbours: str
-    assumptions: tuple[str, ...]
-    said: Stated
 
 
 def assumed(
@@ -59,8 +46,8 @@ def people_of(reading: Reading) -> str:
     )
 
 
-def words_of(release: Stored) -> Words:
-    """The words that follow from a release's numbers.
+def words_of(release: Stored) -> tuple[Protection, tuple[str, ...]]:
+    """Who is protected and what is assumed, as it follows from a release's numbers.
 
     Raises
     ------
@@ -74,16 +61,10 @@ def words_of(release: Stored) -> Words:
         raise release.privacy.damaged("the attribute 'people' does not say who is one person") from None
     relation = adjacency_named(release.adjacency)
     shapes = {name: table.prior.shape for name, table in release.tables.items()}
-    adds: Mapping[str, Contribution] = {
-        name: table.contribution.fitted(shapes[name]) for name, table in release.tables.items()
-    }
-    return Words(
-        unit_label(said, others=others),
-        protected(said, relation, shapes, adds, release.groups, n_units, others=others),
-        neighbours(said, relation, shapes, adds, release.groups),
-        assumed(list(adds.values()), len(release.groups), relation, said.public_n),
-        said,
-    )
+    adds = {name: table.contribution.fitted(shapes[name]) for name, table in release.tables.items()}
+    people = Protection(said, relation, shapes, adds, release.groups, n_units, others)
+    assumptions = assumed(adds.values(), len(release.groups), relation, said.public_n)
+    return people, assumptions
 
 
 def _understood(facts: Any) -> tuple[Stated, int | None, bool]:
