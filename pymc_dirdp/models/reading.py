@@ -97,7 +97,7 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adj
             return False
         return True
 
-    observations = [observation(table, likelihood, model) for table in tables for likelihood in table.likelihoods]
+    observations = _observations(tables, model)
     refuse_unknown_axes(observations, stated)
     refuse_shared_data(groups, observations)
     check_public(observations, model, stated, relation)
@@ -142,15 +142,17 @@ def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> No
     most = stated.max_records_per_person
     if most is None:
         return
-    for table in tables:
-        for likelihood in table.likelihoods:
-            observed = observation(table, likelihood, model)
-            people = people_axes(observed, stated)
-            if people is not None and np.any(observed.records_of(people) > most):
-                raise DataError(
-                    f"Some entry of {stated.unit_text} holds more than max_records_per_person={most} records of "
-                    f"{observed.name!r}. Leave records out, or plan for more."
-                )
+    for observed in _observations(tables, model):
+        people = people_axes(observed, stated)
+        if people is not None and np.any(observed.records_of(people) > most):
+            raise DataError(
+                f"Some entry of {stated.unit_text} holds more than max_records_per_person={most} records of "
+                f"{observed.name!r}. Leave records out, or plan for more."
+            )
+
+
+def _observations(tables: Sequence[Table], model: pm.Model) -> list[Observation]:
+    return [observation(table, likelihood, model) for table in tables for likelihood in table.likelihoods]
 
 
 def _of_group(

@@ -50,7 +50,7 @@ def naive_bayes(
     Raises
     ------
     ArgumentError, DataError
-        As :func:`bayesian_network` does.
+        The same errors as those of :func:`bayesian_network`.
 
     References
     ----------

@@ -88,7 +88,7 @@ def log_likelihood(release: xr.DataTree, frame: Frame) -> Array:
     Parameters
     ----------
     release : xarray.DataTree
-        As for :func:`predict_log_proba`.
+        The release of a network, see :func:`predict_log_proba`.
     frame : data frame or mapping of str to one-dimensional array
         Records with all variables of the release.
 
@@ -100,7 +100,7 @@ def log_likelihood(release: xr.DataTree, frame: Frame) -> Array:
     Raises
     ------
     ArgumentError, DataError
-        As :func:`predict_log_proba` does.
+        The same errors as those of :func:`predict_log_proba`.
 
     References
     ----------

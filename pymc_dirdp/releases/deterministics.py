@@ -113,7 +113,7 @@ def _checked_names(var_names: Collection[str], model: pm.Model, released: tuple[
     names = [str(deterministic.name) for deterministic in model.deterministics]
     for name in var_names:
         if name in released:
-            continue  # All tables are released in any case.
+            continue  # All tables are always released.
         if name not in names:
             near = difflib.get_close_matches(str(name), [*names, *released], n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -168,28 +168,28 @@ def _no_name(deterministic: Node, model: pm.Model) -> LeftOut | None:
     """Why a release cannot hold the name of a Deterministic or of one of its dims."""
     name = str(deterministic.name)
     if not is_variable_name(name):
-        return LeftOut(name, "its name is that of the draws, or holds a sign that not every file can hold", "Rename it")
+        reason = "its name is that of the draws, or holds a character that not every file can hold"
+        return LeftOut(name, reason, "Rename it")
     for dim in model.named_vars_to_dims.get(name) or ():
         if dim is not None and not is_path_name(dim):
-            return LeftOut(name, "the name of its dim holds a sign that not every file can hold", "Rename the dim")
+            return LeftOut(name, "the name of its dim holds a character that not every file can hold", "Rename the dim")
     return None
 
 
 def _has_to_be_named(deterministic: Node, inputs: list[Node], cells: int, records_are_public: bool) -> LeftOut | None:
-    """Why a Deterministic comes along only if the user names it; decided by the graph and by public numbers."""
-    name = str(deterministic.name)
-    named = f"If that is public, name it in var_names=[{name!r}]"
-    above = made_of(deterministic, inputs)
+    """Why a Deterministic comes along only if the user names it. The graph and public numbers decide it."""
+    name, above = str(deterministic.name), made_of(deterministic, inputs)
     if any(map(is_array, above)):
-        return LeftOut(name, "it holds an array, which could be data", named)
-    if any(map(is_own_function, above)):
-        return LeftOut(name, "it calls a function of your own, which could hold data", named)
-    if is_a_list(above, cells):
-        return LeftOut(name, "it holds so many numbers or entries that they could be data", named)
-    if not records_are_public and any(number not in (-1, 0, 1) for number in numbers_of(above)):
+        reason = "it holds an array, which could be data"
+    elif any(map(is_own_function, above)):
+        reason = "it calls a function of your own, which could hold data"
+    elif is_a_list(above, cells):
+        reason = "it holds so many numbers or entries that they could be data"
+    elif not records_are_public and any(number not in (-1, 0, 1) for number in numbers_of(above)):
         reason = "it holds another number than 0 and 1, which could come from the number of records"
-        return LeftOut(name, reason, named)
-    return None
+    else:
+        return None
+    return LeftOut(name, reason, f"If that is public, name it in var_names=[{name!r}]")
 
 
 def _refuse_arrays_of_data(deterministic: Node, inputs: list[Node], data: _Data, cells: int) -> None:

@@ -57,7 +57,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     UnsupportedModelError
         If no guarantee can be proved for the model. The message names the variable, the reason and the way out.
     UnattainableError, ArgumentError
-        As :func:`pymc_dirdp.calibrate` does.
+        The same errors as those of :func:`pymc_dirdp.calibrate`.
 
     References
     ----------

@@ -87,7 +87,7 @@ def sample(
     Raises
     ------
     UnsupportedModelError, UnattainableError, ArgumentError
-        As :func:`pymc_dirdp.plan` does.
+        The same errors as those of :func:`pymc_dirdp.plan`.
     DataError
         If the observations are not what the model says. The message never holds a value, but its appearance tells
         something about the data, so only the curator may see it.

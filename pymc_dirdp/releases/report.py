@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, override
 
@@ -253,19 +254,16 @@ def _notes(release: xr.DataTree) -> Lines:
     if "reproducible" in release.attrs:
         notes.append(("reproducible", f"{release.attrs['reproducible']}: drawn with a seed, do not publish"))
     if "left_out" in release.attrs:
-        notes += [(f"{name} is left out", reason) for name, reason in _left_out(str(release.attrs["left_out"]))]
+        notes += [(f"{name} is left out", reason) for name, reason in _left_out(str(release.attrs["left_out"])).items()]
     return tuple(notes)
 
 
-def _left_out(text: str) -> Iterator[tuple[str, str]]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        yield from ((str(name), str(reason)) for name, reason in found.items())
-    else:
-        yield "some Deterministics", text
+def _left_out(text: str) -> dict[str, str]:
+    with suppress(ValueError, RecursionError):
+        reasons = json.loads(text)
+        if isinstance(reasons, dict):
+            return {str(name): str(reason) for name, reason in reasons.items()}
+    return {"some Deterministics": text}
 
 
 def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:

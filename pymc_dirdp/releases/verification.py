@@ -40,7 +40,7 @@ class Check:
         Its name, in a word or two.
     passed : bool
     sentence : str
-        What was found.
+        The result in words.
     """
 
     name: str
