@@ -1,35 +1,58 @@
 """Who is protected, and what two neighbouring data sets are, in sentences. They hold public numbers only."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pymc_dirdp.models.stated import Stated
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
-__all__ = ["Protection"]
+__all__ = ["Reading"]
 
 
 @dataclass(frozen=True)
-class Protection:
-    """The public facts about who is protected, with sentences that state them.
+class Reading:
+    """What one person can change, in numbers and in sentences. It is public, and holds no graph, model or data.
 
-    Shapes and contributions are given by the names of the tables. With `others`, some people are no entries of the
-    unit.
+    Attributes
+    ----------
+    stated : Stated
+        What the user said.
+    relation : Adjacency
+        What is replaced or removed.
+    shapes : tuple of (str, tuple of int)
+        The name and the shape of each table.
+    contributions : tuple of (str, Contribution)
+        The name of each table, and the most that one person adds to it.
+    groups : tuple of tuple of str
+        The names of tables that one person's records may feed together.
+    n_units : int or None
+        How many units there are, where a unit is an axis and their number is public.
+    others : bool
+        Whether some groups of tables are fed by people who are no entries of the unit.
     """
 
     stated: Stated
     relation: Adjacency
-    shapes: Mapping[str, Sequence[int]]
-    contributions: Mapping[str, Contribution]
-    groups: Sequence[Sequence[str]]
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    contributions: tuple[tuple[str, Contribution], ...]
+    groups: tuple[tuple[str, ...], ...]
     n_units: int | None
     others: bool
 
+    def contribution(self, name: str) -> Contribution:
+        """What one person adds to the table of this name."""
+        return dict(self.contributions)[name]
+
+    @property
+    def sizes_are_public(self) -> bool:
+        """Whether the number of records of each table is public."""
+        return self.relation.records_are_public and self.stated.max_records_per_person is None
+
     @property
     def label(self) -> str:
-        """The name of the unit in a report, an attribute and a ledger."""
+        """The name of the unit: "record", "person", "hospital, person", "axis 0", "at most 3 records"."""
         if self.stated.unit:
             return f"{_axes(self.stated)} | record" if self.others else _axes(self.stated)
         return f"at most {self.stated.contribution} records" if self._holds_several else "record"
@@ -76,7 +99,7 @@ class Protection:
     @property
     def _total(self) -> int:
         """The largest number of records of one person in all tables."""
-        totals = {name: self.contributions[name].total(shape) for name, shape in self.shapes.items()}
+        totals = {name: self.contribution(name).total(shape) for name, shape in self.shapes}
         return max(sum(totals[name] for name in group) for group in self.groups)
 
     @property
@@ -85,7 +108,7 @@ class Protection:
 
     @property
     def _holdings(self) -> str:
-        where = "; ".join(_where(name, shape, self.contributions[name]) for name, shape in self.shapes.items())
+        where = "; ".join(_where(name, shape, self.contribution(name)) for name, shape in self.shapes)
         bound = "at most " if self.stated.max_records_per_person is not None else ""
         return f"{bound}{self._records} each: {where}"
 

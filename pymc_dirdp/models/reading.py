@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -12,7 +12,7 @@ from pymc_dirdp.models.axes import lacking, refuse_steps, refuse_unknown_axes
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
 from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation, observation
-from pymc_dirdp.models.protected import Protection
+from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.public import check_public
 from pymc_dirdp.models.questions import held_by_one, question
 from pymc_dirdp.models.stated import Stated, as_code, check_stated
@@ -21,48 +21,7 @@ from pymc_dirdp.models.unit import contribution_to, largest, people_axes
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
-__all__ = ["Reading", "check_people", "read"]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What one person can change. It is public, and holds no graph, model or data.
-
-    Attributes
-    ----------
-    stated : Stated
-        What the user said.
-    contributions : tuple of (str, Contribution)
-        The name of each table, and the most that one person adds to it.
-    groups : tuple of tuple of str
-        The names of tables that one person's records may feed together.
-    label : str
-        What the unit is called: "record", "person", "hospital, person", "axis 0", "at most 3 records".
-    n_units : int or None
-        How many units there are, where a unit is an axis and their number is public.
-    protected : str
-        Who is protected, in a sentence.
-    neighbours : str
-        What two neighbouring data sets are, in a sentence.
-    sizes_are_public : bool
-        Whether the number of records of each table is public.
-    others : bool
-        Whether some groups of tables are fed by people who are no entries of the unit.
-    """
-
-    stated: Stated
-    contributions: tuple[tuple[str, Contribution], ...]
-    groups: tuple[tuple[str, ...], ...]
-    label: str
-    n_units: int | None
-    protected: str
-    neighbours: str
-    sizes_are_public: bool
-    others: bool
-
-    def contribution(self, name: str) -> Contribution:
-        """What one person adds to the table of this name."""
-        return dict(self.contributions)[name]
+__all__ = ["check_people", "read"]
 
 
 def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adjacency, *, ask: bool = True) -> Reading:
@@ -114,21 +73,10 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adj
         for name, contribution in of_group.items():
             parts[name].append(contribution)
     fed = tuple(tables_of(tables, group | anybody) for group in groups)
-    shapes = {table.name: table.shape for table in tables}
-    contributions = {name: largest(parts[name], shape).fitted(shape) for name, shape in shapes.items()}
+    shapes = tuple((table.name, table.shape) for table in tables)
+    contributions = tuple((name, largest(parts[name], shape).fitted(shape)) for name, shape in shapes)
     n_units = _number_of_units(observations, stated) if relation.records_are_public else None
-    people = Protection(stated, relation, shapes, contributions, fed, n_units, others)
-    return Reading(
-        stated=stated,
-        contributions=tuple(contributions.items()),
-        groups=fed,
-        label=people.label,
-        n_units=n_units,
-        protected=people.protected,
-        neighbours=people.neighbours,
-        sizes_are_public=public,
-        others=others,
-    )
+    return Reading(stated, relation, shapes, contributions, fed, n_units, others)
 
 
 def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> None:

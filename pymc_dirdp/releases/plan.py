@@ -12,7 +12,8 @@ from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
-from pymc_dirdp.models.reading import Reading, read
+from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.planning.allocation import allocate, whole_share
 from pymc_dirdp.planning.calibration import calibrate
@@ -80,7 +81,6 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         choices = _choices(guarantee, by_name, sizes, reading, wanted, allocated)
         kinds = {name: choice.best for name, choice in choices.items()}
     chosen = allocated(kinds)
-    contributions = [adds for _, adds in reading.contributions]
     return Plan(
         guarantee=guarantee,
         parts=tuple(
@@ -93,7 +93,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         adjacency=wanted.adjacency,
         min_count=wanted.min_count,
         reading=reading,
-        assumptions=assumed(contributions, len(reading.groups), relation, reading.stated.public_n),
+        assumptions=assumed(reading),
         library_version=version("pymc-dirdp"),
     )
 

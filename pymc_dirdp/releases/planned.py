@@ -11,7 +11,7 @@ import numpy as np
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
-from pymc_dirdp.models.reading import Reading
+from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
@@ -130,7 +130,7 @@ def made_again(plan: Plan) -> Plan:
     ArgumentError
         If a number is outside its domain, or the plan does not state what its mechanisms assume.
     """
-    relation = adjacency_named(plan.adjacency)
+    adjacency_named(plan.adjacency)
     one_of(STRATEGIES, strategy=plan.strategy)
     one_of(OBJECTIVES, objective=plan.objective)
     at_least(0, min_count=plan.min_count)
@@ -140,10 +140,7 @@ def made_again(plan: Plan) -> Plan:
         for part in plan.parts
     )
     used = {part.mechanism.min_count for part in parts} - {None}
-    needed = assumed(
-        [adds for _, adds in plan.reading.contributions], len(plan.groups), relation, plan.reading.stated.public_n
-    )
-    if used - {plan.min_count} or plan.assumptions != needed:
+    if used - {plan.min_count} or plan.assumptions != assumed(plan.reading):
         raise ArgumentError(
             "The plan does not state what its mechanisms assume: min_count, or whose records lie where. Call plan() "
             "again."

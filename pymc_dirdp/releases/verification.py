@@ -11,13 +11,13 @@ import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.models.protected import Protection
+from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import contradiction
 from pymc_dirdp.releases.contents import beyond_a_release
-from pymc_dirdp.releases.wording import words_of
+from pymc_dirdp.releases.wording import assumed, stored_reading
 from pymc_dirdp.stored.curves import disagreements
 from pymc_dirdp.stored.release import CURVES, Stored, read
 from pymc_dirdp.stored.untrusted import computable, shown
@@ -148,7 +148,7 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
     with suppress(ReleaseError), computable():
         keeps, kept = stored.curves.satisfies(stored.guarantee), _kept(stored.guarantee, stored.curves)
         wrong = disagreements(stored)
-    people, assumptions = words_of(stored)
+    people = stored_reading(stored)
     other_curves = f"The stored curves {', '.join(wrong)} are not those of the file's own numbers."
     checks = [
         _check("guarantee", _unkept(stored, keeps, kept), f"{stored.guarantee} holds on the curve of the numbers."),
@@ -162,7 +162,7 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
         _check("people", _wrong_people(stored, people), "The text on who is protected is that of the numbers."),
         _check(
             "assumptions",
-            _wrong_assumptions(stored, assumptions),
+            _wrong_assumptions(stored, assumed(people)),
             "The promise names what the tables assume of a person and of every cell.",
         ),
         _check("contents", _additions(stored, release), "It holds what a release holds, and nothing else."),
@@ -207,7 +207,7 @@ def _wrong_statement(stored: Stored, release: xr.DataTree) -> str | None:
     return None
 
 
-def _wrong_adjacency(stored: Stored, release: xr.DataTree, people: Protection) -> str | None:
+def _wrong_adjacency(stored: Stored, release: xr.DataTree, people: Reading) -> str | None:
     said = {table.group.text("adjacency") for table in stored.tables.values()} | set(_marked(release, "adjacency"))
     if said != {stored.adjacency}:
         return f"The promise is for {stored.adjacency}, and elsewhere it says otherwise."
@@ -229,7 +229,7 @@ def _wrong_assumptions(stored: Stored, needed: tuple[str, ...]) -> str | None:
     return None
 
 
-def _wrong_people(stored: Stored, people: Protection) -> str | None:
+def _wrong_people(stored: Stored, people: Reading) -> str | None:
     for name, meant in (("unit", people.label), ("protected", people.protected)):
         if stored.privacy.text(name) != meant:
             return f"The attribute {name!r} is not what the numbers mean: {meant}"

@@ -73,7 +73,7 @@ def test_numbers_and_words_that_no_plan_has(model, plan):
     )
     refused(replace(plan, strategy="best"), model, dirdp.ArgumentError, "strategy")
     refused(replace(plan, objective="fame"), model, dirdp.ArgumentError, "objective")
-    edited = replace(plan, reading=replace(plan.reading, protected="everybody"))
+    edited = replace(plan, reading=replace(plan.reading, others=True))
     refused(edited, model, dirdp.UnsupportedModelError, "not the one that was planned")
 
 
