@@ -59,7 +59,7 @@ def test_curves_that_a_mechanism_remembers_are_not_believed(model, plan):
     kept = plan.parts[0].mechanism
     assert kept.epsilon(1e-6) < 1
     stronger = replace(kept, r=5.0)
-    stronger.__dict__["_pair"] = kept.__dict__["_pair"]
+    stronger.__dict__["_curves"] = kept.__dict__["_curves"]
     assert stronger.epsilon(1e-6) == kept.epsilon(1e-6)
     parts = (replace(plan.parts[0], mechanism=stronger), plan.parts[1])
     refused(replace(plan, parts=parts), model, dirdp.UnattainableError, "does not keep")
