@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.amounts import EXACT, Amount, Totals, as_decimal
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.conversion import convert, epsilon_at
@@ -24,8 +25,6 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP
 
 __all__ = ["Bounded", "balances", "cost_of", "kept_rules", "tightest"]
-
-Array = NDArray[np.float64]
 
 # Orders at which divergences are kept for a ledger whose releases are fixed in advance.
 _ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 19))

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.events import Event, Scores, chosen, counted, parts
 from pymc_dirdp.auditing.measures import Counts, Measure, measures
 from pymc_dirdp.auditing.outputs import BlackBox, Source
@@ -20,8 +21,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["Audit", "Bound", "audit"]
-
-Array = NDArray[np.float64]
 
 
 def audit(

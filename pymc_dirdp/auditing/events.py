@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.intervals import lower_limit, upper_limit
 from pymc_dirdp.auditing.measures import LIMITS, Counts, Measure
 
 __all__ = ["Event", "Parts", "Scores", "chosen", "counted", "parts"]
-
-Array = NDArray[np.float64]
 
 # One statistic of the outputs of one data set and of the other, both sorted.
 Scores = tuple[Array, Array]

@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.seen import Keys
 
 __all__ = ["frequency_ratio", "most_telling"]
-
-Array = NDArray[np.float64]
 
 
 def frequency_ratio(of_x: Keys, of_y: Keys) -> Callable[[Keys], Array]:

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import bdtrc, betainccinv, betaincinv
 
-__all__ = ["EventLoss", "epsilon_from_shares", "epsilon_of", "lower_limit", "promised_orders", "upper_limit"]
+from pymc_dirdp.arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["EventLoss", "epsilon_from_shares", "epsilon_of", "lower_limit", "promised_orders", "upper_limit"]
 
 # Truncated and zero-concentrated promises hold at every order; so many of them are checked.
 _ORDERS = 40

@@ -5,12 +5,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.frequencies import frequency_ratio, most_telling
 from pymc_dirdp.auditing.seen import Keys, Seen, Statistic, hashed
 
 __all__ = ["bit_features", "bit_patterns", "unreachable"]
-
-Array = NDArray[np.float64]
 
 # How many entries' patterns are tried, how many patterns are kept, and how many entries' last bits are combined.
 _ENTRIES, _KEPT, _TOGETHER = 12, 4, 4

@@ -7,8 +7,9 @@ from functools import partial
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.intervals import EventLoss, epsilon_from_shares, epsilon_of, lower_limit, upper_limit
 from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import ArgumentError, UnattainableError
@@ -16,8 +17,6 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["LIMITS", "SHARES", "Counts", "Measure", "measures"]
-
-Array = NDArray[np.float64]
 
 # How a bound is computed from two counts: from limits of both probabilities, or from the share of one of them.
 LIMITS, SHARES = "limits", "shares"

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 
 __all__ = ["BlackBox", "Outputs", "Source"]
 
-Array = NDArray[np.float64]
 BlackBox = Callable[[Array], object]
 # The outputs along the first axis, or a list where their shapes may differ.
 Outputs = Array | Sequence[Array]

@@ -7,11 +7,11 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.seen import Seen, Statistic
 
 __all__ = ["parities"]
 
-Array = NDArray[np.float64]
 Signs = NDArray[np.int8]
 
 # How many entries are looked at, and how many of their signs are multiplied at most. Pairs are of fewer entries.

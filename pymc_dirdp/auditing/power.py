@@ -7,9 +7,10 @@ from functools import partial
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import bdtr, bdtrik
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.events import parts
 from pymc_dirdp.auditing.intervals import lower_limit
 from pymc_dirdp.auditing.measures import Counts, Measure, measures
@@ -23,8 +24,6 @@ from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["CHANCE", "Family", "chance_to_refute", "family_of", "rarest_event", "refutable"]
-
-Array = NDArray[np.float64]
 
 CHANCE = 0.9
 # Each of the two counts is worse than its quantile with this probability, so both are better with more than CHANCE.

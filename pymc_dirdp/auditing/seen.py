@@ -10,11 +10,11 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.outputs import Outputs
 
 __all__ = ["Keys", "Seen", "Statistic", "commonest_shape", "hashed", "seen"]
 
-Array = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 
 # The square of a larger value could overflow.

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.frequencies import frequency_ratio
 from pymc_dirdp.auditing.last_bits import bit_features, bit_patterns
 from pymc_dirdp.auditing.parities import parities
@@ -18,8 +18,6 @@ from pymc_dirdp.auditing.seen import Seen, Statistic
 from pymc_dirdp.auditing.supports import repeated, the_data
 
 __all__ = ["learned"]
-
-Array = NDArray[np.float64]
 
 # The least variance, as a share of the pooled one: without it an entry that never varies would have infinite weight.
 _LEAST_VARIANCE = 1e-9

@@ -6,12 +6,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.frequencies import frequency_ratio, most_telling
 from pymc_dirdp.auditing.seen import Keys, Seen, Statistic, hashed
 
 __all__ = ["repeated", "the_data"]
-
-Array = NDArray[np.float64]
 
 # So many single entries are tried at most, and so many are kept.
 _TRIED, _KEPT = 32, 2

@@ -2,16 +2,14 @@
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.laws import Law, simplex
 from pymc_dirdp.curator.realised import kl_of_draws, kl_of_rows, realised_kl
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.utility.expected_kl import dirichlet_kl_rows
 
 __all__ = ["realised", "realised_by_row"]
-
-Array = NDArray[np.float64]
 
 # How many draws and data sets rank a realised error: a rank is then accurate to about 0.02.
 _REPLICATES = 500

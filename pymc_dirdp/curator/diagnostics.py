@@ -7,7 +7,6 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
@@ -27,8 +26,6 @@ from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.stored.table import mechanism_of_table
 
 __all__ = ["diagnose"]
-
-Array = NDArray[np.float64]
 
 
 def diagnose(

@@ -4,15 +4,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = ["Law", "simplex", "variable"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

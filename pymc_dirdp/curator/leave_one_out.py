@@ -6,15 +6,13 @@ from typing import Any
 import arviz as az
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.curator.laws import Law
 from pymc_dirdp.errors import ArgumentError
 
 __all__ = ["elpd", "elpd_by_cell", "elpd_by_table"]
-
-Array = NDArray[np.float64]
 
 # Before ArviZ 1.2 there was one class for all kinds, which was told the kind.
 _LOO: Any = getattr(az, "ELPDDataLOO", None)

@@ -9,6 +9,7 @@ import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.models.likelihoods import Kind, Likelihood, stored_observations
 from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.models.observations import evaluated_input, records_by_cell, resolve_likelihood, rows_of, whole_numbers
@@ -16,7 +17,6 @@ from pymc_dirdp.models.tables import Table
 
 __all__ = ["Observed", "observed"]
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 

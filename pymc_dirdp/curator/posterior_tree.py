@@ -10,6 +10,7 @@ import xarray as xr
 from arviz_base import dict_to_dataset
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.laws import Law, variable
 from pymc_dirdp.curator.pointwise import Observed
 from pymc_dirdp.models.names import dim_name
@@ -17,8 +18,6 @@ from pymc_dirdp.releases.description import labels
 from pymc_dirdp.releases.deterministics import evaluated
 
 __all__ = ["posterior_groups"]
-
-Array = NDArray[np.float64]
 
 # The log-likelihood of single observations may take 128 MB, and so may replicated data.
 _MOST_VALUES = 2**24

@@ -5,13 +5,11 @@ from collections.abc import Iterable
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.laws import Law, simplex
 
 __all__ = ["nuts", "private_model"]
-
-Array = NDArray[np.float64]
 
 
 def private_model(laws: Iterable[Law]) -> pm.Model:

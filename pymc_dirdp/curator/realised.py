@@ -3,9 +3,10 @@
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive, positive_array
 from pymc_dirdp.curator.confidential import Confidential
 from pymc_dirdp.errors import ArgumentError, DataError
@@ -15,8 +16,6 @@ from pymc_dirdp.utility.draw_error import DrawError, expected_kl
 from pymc_dirdp.utility.expected_kl import dirichlet_kl
 
 __all__ = ["RealisedError", "kl_of_draws", "kl_of_rows", "realised_kl"]
-
-Array = NDArray[np.float64]
 
 
 def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> Confidential:

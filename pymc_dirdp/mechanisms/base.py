@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, final, override
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import numbers_or_none, one_of
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.privacy.contribution import Contribution
@@ -21,8 +22,6 @@ from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.entropy import Seed
 
 __all__ = ["SAMPLERS", "Fact", "Mechanism", "Released", "TableMechanism", "Tempered", "checked_counts"]
-
-Array = NDArray[np.float64]
 
 SAMPLERS = ("exact", "fast")
 # Above 2**53 a double no longer holds every whole number, and the sums that follow would be rounded.

@@ -4,15 +4,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaln, logsumexp
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
 
 __all__ = ["CELLS", "cut", "dirichlet_laws", "normal_laws"]
-
-Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 # A law is cut into about so many cells, and into so many times fewer if several parts of the output change, because

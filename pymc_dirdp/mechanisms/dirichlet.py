@@ -8,6 +8,7 @@ from typing import ClassVar, final, override
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism, Tempered, checked_counts
@@ -23,8 +24,6 @@ from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, urn_counts
 
 __all__ = ["DirichletMechanism"]
-
-Array = NDArray[np.float64]
 
 # More steps of the exact sampler for a table would take a minute; the second number is for private numbers of records.
 _MOST_STEPS, _UNKNOWN_STEPS = 100_000_000, 1_000_000

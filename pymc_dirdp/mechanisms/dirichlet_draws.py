@@ -4,9 +4,10 @@ import abc
 from typing import ClassVar, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -19,8 +20,6 @@ from pymc_dirdp.sampling.exact import urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
 
 __all__ = ["DirichletDraws"]
-
-Array = NDArray[np.float64]
 
 # The least normal double.
 _TINY = 2.3e-308

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, final, override
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import discrete_gaussian_curve as curve
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
@@ -22,8 +23,6 @@ from pymc_dirdp.sampling.discrete_noise import discrete_gaussian
 from pymc_dirdp.sampling.rationals import dyadic_above
 
 __all__ = ["DiscreteGaussianMechanism"]
-
-Array = NDArray[np.float64]
 
 # Up to this variance the normaliser is a sum of so many terms.
 _WIDE, _TERMS = 2.0, 80

@@ -12,15 +12,13 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.gaussian_excess import gaussian_excess
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.conversion import best_order, log_delta_at
 
 __all__ = ["converted", "delta", "log_theta_ratio", "renyi"]
-
-Array = NDArray[np.float64]
 
 # This covers the rounding of an exponential of at most 745 and of what is done with it, relative.
 _MARGIN = 1e-12

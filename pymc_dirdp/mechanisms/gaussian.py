@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar, final, override
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.cut_densities import CELLS, normal_laws
 from pymc_dirdp.mechanisms.gaussian_excess import gaussian_excess
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
@@ -15,8 +15,6 @@ from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.grid import on_grid
 
 __all__ = ["GaussianMechanism"]
-
-Array = NDArray[np.float64]
 
 # Where two logarithms are this close their difference has lost digits, and an integral is used in its place.
 _CLOSE = 0.01

@@ -3,13 +3,10 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_dirdp.numerics.quadrature import bulk_breaks, nodes
 
 __all__ = ["gaussian_excess"]
-
-Array = NDArray[np.float64]
 
 # Further than this below 0, in standard deviations, the probability is 1e-33; it is added.
 _LEFT, _LEFT_OUT = -12.0, 1e-32

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, final, override
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.numerics.rounding import not_below
@@ -19,8 +20,6 @@ from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 
 __all__ = ["GeometricMechanism"]
-
-Array = NDArray[np.float64]
 
 
 @final

@@ -7,8 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Self, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
@@ -20,9 +21,6 @@ from pymc_dirdp.privacy.tcdp import rho_from_above
 from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = ["HellingerMechanism"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _SENSITIVITIES = ("smooth", "global")
 _ACCOUNTINGS = ("exact", "proved")

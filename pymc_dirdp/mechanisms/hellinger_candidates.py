@@ -7,15 +7,12 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.hellinger_distance import AffinityRows, distance_of
 
 __all__ = ["Candidates", "all_counts", "number_of_tables"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # This many vectors of counts are still listed and held in memory.
 _MOST_LISTED = 5_000_000

@@ -4,11 +4,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive_array
 
 __all__ = ["AffinityRows", "affinity_loss", "distance_of", "hellinger_distance"]
 
-Array = NDArray[np.float64]
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 # For numbers from here on, six terms of Stirling's series are exact to rounding.

@@ -6,18 +6,15 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.hellinger_candidates import Candidates
 from pymc_dirdp.mechanisms.hellinger_sensitivity import global_sensitivity, local_sensitivities, smooth_sensitivities
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 
 __all__ = ["HellingerLaws"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Every data set is held against every candidate: 2.6e8 numbers, some seconds.
 _MOST_COMPARED = 16_000

@@ -4,14 +4,11 @@ import itertools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.mechanisms.hellinger_distance import affinity_loss, distance_of
 
 __all__ = ["global_sensitivity", "local_sensitivities", "smooth_sensitivities"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def local_sensitivities(prior: Array, counts: Integers) -> Array:

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import ClassVar, final, override
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.composition import Composition
@@ -18,8 +18,6 @@ from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.grid import on_grid
 
 __all__ = ["LaplaceMechanism"]
-
-Array = NDArray[np.float64]
 
 # A likelihood ratio agrees with that of the law to so many decimals.
 _DECIMALS = 9

@@ -7,12 +7,11 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 
 __all__ = ["blocks", "moved"]
-
-Array = NDArray[np.float64]
 
 
 def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> list[NDArray[np.intp]]:

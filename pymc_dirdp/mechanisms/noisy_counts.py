@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, override
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism, checked_counts
@@ -26,7 +27,6 @@ from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["LEAST", "MOST", "NoisyCounts"]
 
-Array = NDArray[np.float64]
 Whole = NDArray[Any]
 
 # The square of a parameter, and that over a square of records, have to be doubles.

@@ -1,11 +1,10 @@
 """Post-processing of noisy counts before they are used. It costs no privacy, and it decides the accuracy."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array
 
 __all__ = ["POSTPROCESSES", "frequencies", "postprocessed"]
-
-Array = NDArray[np.float64]
 
 POSTPROCESSES = ("clip-and-smooth", "clip", "project")
 

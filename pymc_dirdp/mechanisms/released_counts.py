@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.postprocess import frequencies
@@ -15,7 +16,6 @@ from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = ["ReleasedCounts"]
 
-Array = NDArray[np.float64]
 Table = NDArray[Any]
 
 

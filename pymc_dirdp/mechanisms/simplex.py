@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Self, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer, numbers_or_none, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
@@ -24,8 +25,6 @@ from pymc_dirdp.sampling.rationals import over_one_power
 from pymc_dirdp.sampling.urn import urn
 
 __all__ = ["SimplexMechanism"]
-
-Array = NDArray[np.float64]
 
 # With a concentration above this the draw is more precise than a double of the input.
 _MOST = 1e12

@@ -6,8 +6,9 @@ from fractions import Fraction
 from typing import Any, Self, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
@@ -21,9 +22,6 @@ from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 
 __all__ = ["TruncatedNoiseMechanism"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _NOISES = ("geometric", "laplace")
 _TOTALS = ("kept", "printed")

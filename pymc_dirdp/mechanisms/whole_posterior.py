@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import checked_counts
@@ -22,9 +23,6 @@ from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["WholePosterior"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Up to so many data sets are all tried as neighbours; of more, only the corners and the centre.
 _MOST_TRIED = 600

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.counting.tables import Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.stored.draws import drawn_tables
 
 __all__ = ["log_likelihood", "predict_log_proba"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -22,8 +23,6 @@ from pymc_dirdp.published.privacy import p1_theorem_1_concentration
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
 __all__ = ["OBJECTIVES", "STRATEGIES", "calibrate"]
-
-Array = NDArray[np.float64]
 
 STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
 OBJECTIVES = ("posterior", "estimate")

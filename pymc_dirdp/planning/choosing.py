@@ -5,9 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.known import noises
@@ -16,8 +14,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
 __all__ = ["Choice", "rank"]
-
-Array = NDArray[np.float64]
 
 
 @final

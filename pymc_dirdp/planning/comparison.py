@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import UnattainableError
@@ -26,9 +27,6 @@ from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
 __all__ = ["Comparison", "Score", "compare"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Up to so many posteriors the Hellinger mechanism is calibrated exactly, which takes about a second.
 _MOST_EXACT = 1_200

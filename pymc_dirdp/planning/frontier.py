@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, final, override
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pymc_dirdp.checks import integer, positive, positive_array
 from pymc_dirdp.display import Tabular
@@ -20,8 +19,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.utility.simulated import a_priori_kl
 
 __all__ = ["Frontier", "expected_error", "least_guarantee", "least_records", "privacy_utility"]
-
-Array = NDArray[np.float64]
 
 # A guarantee with a larger budget is not private.
 _LEAST_BUDGET, _LARGEST_BUDGET = 1e-9, 1e6

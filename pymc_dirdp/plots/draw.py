@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, labelled_rows, tidy
@@ -14,8 +14,6 @@ from pymc_dirdp.stored.table import mechanism_of_table
 from pymc_dirdp.utility.simulated import predicted_data
 
 __all__ = ["cell_labels", "plot_draw"]
-
-Array = NDArray[np.float64]
 
 _MOST_CELLS = 60
 

@@ -6,14 +6,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, marked, tidy
 from pymc_dirdp.plots.draw import cell_labels
 
 __all__ = ["plot_posteriors", "plot_ternary"]
-
-Array = NDArray[np.float64]
 
 _LABELS = {"non_private": "posterior", "private": "private posterior"}
 _HEIGHT = np.sqrt(3) / 2

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
@@ -18,8 +19,6 @@ from pymc_dirdp.published.privacy import p1_theorem_1, p2_theorem_2
 from pymc_dirdp.releases.interop import as_mechanism
 
 __all__ = ["plot_privacy"]
-
-Array = NDArray[np.float64]
 
 _POINTS = 60
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.graph import Node, compiled_plainly, evaluate, is_random
 from pymc_dirdp.models.likelihoods import (
@@ -34,8 +35,6 @@ from pymc_dirdp.releases.formulas import (
 )
 
 __all__ = ["Derived", "LeftOut", "derived_quantities", "evaluated", "try_out"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,14 @@ from typing import Any
 import pymc as pm
 import xarray as xr
 from arviz_base import dict_to_dataset
-from numpy import float64
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.releases.description import labels
 from pymc_dirdp.releases.planned import Plan
 
 __all__ = ["posterior_group", "refuse_dims"]
-
-Array = NDArray[float64]
 
 
 def posterior_group(values: dict[str, Array], chosen: Plan, model: pm.Model, marks: dict[str, str]) -> xr.Dataset:

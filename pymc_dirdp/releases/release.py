@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Unpack
 
 import pymc as pm
 import xarray as xr
-from numpy import float64, int64
+from numpy import int64
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import (
     ArgumentError,
     DataError,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["sample"]
 
-Array = NDArray[float64]
 Counts = NDArray[int64]
 
 

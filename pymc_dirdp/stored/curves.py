@@ -1,15 +1,12 @@
 """Whether the curves that a release holds follow from its numbers."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.stored.release import CURVES, Stored, read
 from pymc_dirdp.stored.untrusted import computable
 
 __all__ = ["disagreements", "trusted"]
-
-Array = NDArray[np.float64]
 
 # Another version of SciPy rounds differently. This tolerance is only for the comparison of two descriptions: promises
 # are decided on the recomputed curve, without a tolerance.

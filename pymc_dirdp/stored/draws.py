@@ -4,14 +4,12 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
 __all__ = ["Drawn", "drawn_tables", "stored_labels"]
-
-Array = NDArray[np.float64]
 
 # Rows add up to 1 within this tolerance, for any number of categories that is in use.
 _ROUNDING = 1e-9

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.planning.allocation import composed
@@ -24,8 +23,6 @@ from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
 __all__ = ["A_PRIORI", "CURVES", "Stored", "read"]
-
-Array = NDArray[np.float64]
 
 _GROUPS = ("posterior", "mechanism", "privacy", "utility")
 # No release has more draws than this; the curve of so many could take for ever.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, TableMechanism
 from pymc_dirdp.mechanisms.known import by_class_name
@@ -16,8 +16,6 @@ from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.stored.untrusted import Group, shown
 
 __all__ = ["StoredTable", "mechanism_of_table", "stored_adjacency", "stored_table"]
-
-Array = NDArray[np.float64]
 
 _MOST_STEPS = 2**53
 

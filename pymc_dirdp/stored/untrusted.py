@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
 
 __all__ = ["Group", "computable", "group_at", "shown"]
-
-Array = NDArray[np.float64]
 
 # A few bytes of a file may declare an array larger than any memory. No release holds more numbers in one array.
 _MOST_NUMBERS = 10**8

@@ -6,16 +6,15 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincc, digamma, gammaln, polygamma, xlogy
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.numerics.roots import last_safe, log_excess
 
 __all__ = ["DrawError", "expected_kl"]
-
-Array = NDArray[np.float64]
 
 
 def expected_kl(p: Array, u: Array) -> Array:

@@ -7,16 +7,15 @@ takes counts is **confidential**: the guarantee does not cover it.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, polygamma, xlogy
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.beta_binomial import CountLaw, count_law
 
 __all__ = ["PriorExpectedKL", "dirichlet_kl", "dirichlet_kl_rows"]
-
-Array = NDArray[np.float64]
 
 
 def dirichlet_kl(u: ArrayLike, v: ArrayLike) -> float:

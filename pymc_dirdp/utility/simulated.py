@@ -6,17 +6,14 @@ from functools import lru_cache
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.utility.draw_error import expected_kl
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL, dirichlet_kl_rows
 
 __all__ = ["ExpectedKL", "a_priori_kl", "predicted_data", "simulated_kl"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 _FEWEST, _MOST = 100, 5_000
 # Alpha is a sum of two doubles, which is rounded.
