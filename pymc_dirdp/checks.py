@@ -12,12 +12,15 @@ import numbers
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.errors import ArgumentError, DataError
 
 __all__ = [
+    "MOST_RECORDS",
     "at_least",
+    "checked_counts",
     "integer",
     "numbers_or_none",
     "one_of",
@@ -26,6 +29,9 @@ __all__ = [
     "positive_array",
     "within",
 ]
+
+MOST_RECORDS = 2**53
+"""Above it a double no longer holds every whole number, and the sums that follow would be rounded."""
 
 
 def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
@@ -101,7 +107,7 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
     raise ArgumentError(f"Unknown {name} {value!r}; expected one of {listed}.{hint}")
 
 
-def numbers_or_none(value: ArrayLike) -> NDArray[np.float64] | None:
+def numbers_or_none(value: ArrayLike) -> Array | None:
     """The value as an array of doubles, or None.
 
     NumPy's own error shows the value, and Python would keep it as the context of a later error, so it is caught here.
@@ -112,7 +118,7 @@ def numbers_or_none(value: ArrayLike) -> NDArray[np.float64] | None:
         return None
 
 
-def positive_array(**named: ArrayLike) -> NDArray[np.float64]:
+def positive_array(**named: ArrayLike) -> Array:
     """A read-only copy of an array of finite positive numbers with at least two in its last axis."""
     ((name, value),) = named.items()
     doubles = numbers_or_none(value)
@@ -129,4 +135,43 @@ def positive_array(**named: ArrayLike) -> NDArray[np.float64]:
     if not np.all(np.isfinite(array) & (array > 0)):
         raise ArgumentError(f"Expected every entry of {name} to be > 0 and finite.")
     array.flags.writeable = False
+    return array
+
+
+def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float = 0.0) -> Array:
+    """Counts as floats, or an error that says what is wrong with them and never what they are.
+
+    Parameters
+    ----------
+    counts : array_like of whole numbers, shape `shape`
+        The secret. Each below 2**53.
+    shape : tuple of int
+        The public shape of the table.
+    min_count : float
+        The public promise that no cell holds fewer records than this.
+
+    Returns
+    -------
+    counts : array of float, shape `shape`
+    """
+    array = numbers_or_none(counts)
+    if array is None:
+        raise DataError("Expected counts to be an array of whole numbers.")
+    if array.shape != shape:
+        raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
+    if not np.all(np.isfinite(array)):
+        raise DataError("Some counts are missing or not finite. Drop those records or give them a category.")
+    if np.any(array < 0):
+        raise DataError("Some counts are negative.")
+    if np.any(array != np.floor(array)):
+        raise DataError(
+            "Some counts are not whole numbers. The guarantee is for whole records; see published.p1_theorem_1."
+        )
+    if np.any(array > MOST_RECORDS):
+        raise DataError("Some counts are above 2**53 and cannot be held exactly.")
+    if min_count and np.any(array < min_count):
+        raise DataError(
+            "Some cell holds fewer records than min_count promises, so the guarantee would be false. "
+            "Lower min_count; it must hold for every data set that could have occurred."
+        )
     return array

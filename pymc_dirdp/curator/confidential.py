@@ -58,12 +58,12 @@ class Confidential:
 
     Examples
     --------
-    >>> loss = Confidential(0.25)
-    >>> loss
+    >>> error = Confidential(0.25)
+    >>> error
     0.25 (confidential: computed from the data)
-    >>> f"{2 * loss:.3f} nats"
+    >>> f"{2 * error:.3f} nats"
     '0.500 (confidential) nats'
-    >>> loss.value
+    >>> error.value
     0.25
     """
 

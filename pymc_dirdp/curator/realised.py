@@ -7,10 +7,9 @@ from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import positive, positive_array
+from pymc_dirdp.checks import checked_counts, positive, positive_array
 from pymc_dirdp.curator.confidential import Confidential
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.base import checked_counts
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.utility.draw_error import DrawError, expected_kl
 from pymc_dirdp.utility.expected_kl import dirichlet_kl

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import one_of, positive, positive_array, within
+from pymc_dirdp.checks import checked_counts, one_of, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism, checked_counts
+from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
 from pymc_dirdp.mechanisms.released_counts import ReleasedCounts

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer, positive_array
+from pymc_dirdp.checks import checked_counts, integer, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.base import checked_counts
 from pymc_dirdp.mechanisms.finite_choice import drawn_from
 from pymc_dirdp.mechanisms.hellinger_candidates import all_counts, number_of_tables
 from pymc_dirdp.mechanisms.hellinger_distance import hellinger_distance

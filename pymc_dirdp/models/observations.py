@@ -9,11 +9,11 @@ import pymc as pm
 import pytensor
 from numpy.typing import NDArray
 
+from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.graph import Node, evaluate, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, parent_codes, stored_observations, trials_parameter
 from pymc_dirdp.models.tables import Table, root_model
-from pymc_dirdp.privacy.contribution import MOST_RECORDS
 
 __all__ = [
     "evaluated_input",

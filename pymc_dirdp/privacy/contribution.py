@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self, final
 
-from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["AXES", "MOST_RECORDS", "Contribution"]
+__all__ = ["AXES", "Contribution"]
 
-# Doubles hold every whole number up to this one; sums of larger counts would be rounded.
-MOST_RECORDS = 2**53
 
 # How the records of one person lie along a row axis of a table.
 AXES = ("any", "each", "own")

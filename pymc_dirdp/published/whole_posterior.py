@@ -8,8 +8,7 @@ accurate at the same promise. P4's own private exponential mechanism is a `Helli
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.checks import positive, positive_array
-from pymc_dirdp.mechanisms.base import checked_counts
+from pymc_dirdp.checks import checked_counts, positive, positive_array
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism

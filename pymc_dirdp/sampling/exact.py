@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import at_least, integer, numbers_or_none, positive, positive_array
-from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.privacy.contribution import MOST_RECORDS
+from pymc_dirdp.checks import at_least, checked_counts, integer, positive, positive_array
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.rationals import over_one_power
 from pymc_dirdp.sampling.urn import urn
@@ -142,7 +141,7 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     Theory, section 11.
     """
     wanted = positive_array(alpha=alpha)
-    whole = _records(counts, wanted.shape)
+    whole = checked_counts(counts, wanted.shape).astype(np.int64).ravel().tolist()
     (per_record, *prior), digits = over_one_power([positive(r=r), *wanted.ravel().tolist()])
     weights = [per_record * c + a for c, a in zip(whole, prior, strict=True)]
     d = wanted.shape[-1]
@@ -226,17 +225,3 @@ def urn_counts(y: ArrayLike, steps: int) -> Integers:
 
 def _largest_concentration(alpha: Array, r: float, n_records: int) -> float:
     return float(alpha.sum(axis=-1).max()) + positive(r=r) * at_least(0, n_records=n_records)
-
-
-def _records(counts: ArrayLike, shape: tuple[int, ...]) -> list[int]:
-    """Counts as integers, or an error that says what is wrong with them and never what they are."""
-    array = numbers_or_none(counts)
-    if array is None:
-        raise DataError("Expected counts to be an array of whole numbers.")
-    if array.shape != shape:
-        raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
-    # A missing value fails each of these comparisons.
-    if not np.all((array >= 0) & (array == np.floor(array)) & (array <= MOST_RECORDS)):
-        raise DataError("Expected counts to be whole numbers from 0 to 2**53.")
-    whole: list[int] = array.astype(np.int64).ravel().tolist()
-    return whole

@@ -13,9 +13,9 @@ from typing import Any, final
 
 import numpy as np
 
+from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.planning.allocation import composed
-from pymc_dirdp.privacy.contribution import MOST_RECORDS
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.stored.draws import drawn_tables, stored_labels
