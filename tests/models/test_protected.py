@@ -2,7 +2,7 @@
 
 import pytest
 
-from pymc_dirdp.models.protected import neighbours, protected, unit_label
+from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.stated import Stated
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
@@ -12,9 +12,13 @@ SHAPES = {"hair": (4,), "answers": (5, 3), "diary": (7, 2)}
 ADDS = {"hair": Contribution(1), "answers": Contribution(1, ("each",)), "diary": Contribution(6, ("own",))}
 
 
-def said(stated, tables, groups, relation=REPLACED, **options):
-    shapes, adds = ({name: of[name] for name in tables} for of in (SHAPES, ADDS))
-    return protected(stated, relation, shapes, adds, groups, 9, **options)
+def reading(stated, tables, groups, relation=REPLACED, others=False):
+    shapes, adds = (tuple((name, of[name]) for name in tables) for of in (SHAPES, ADDS))
+    return Reading(stated, relation, shapes, adds, tuple(map(tuple, groups)), 9, others)
+
+
+def said(*facts, **options):
+    return reading(*facts, **options).protected
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ def test_how_many_records_a_person_holds_is_what_the_tables_say(tables, groups, 
 )
 def test_a_unit_is_called_by_its_axes(unit, called):
     assert said(Stated(unit=unit), ["hair"], [["hair"]]).startswith(called)
-    assert unit_label(Stated(unit=unit), others=True).endswith(" | record")
+    assert reading(Stated(unit=unit), ["hair"], [["hair"]], others=True).label.endswith(" | record")
 
 
 def test_a_bound_on_private_numbers_of_records_is_called_one():
@@ -60,11 +64,11 @@ def test_a_bound_on_private_numbers_of_records_is_called_one():
     [(REPLACED, "the number of records is public"), (REMOVED, "appear or disappear; the number is private")],
 )
 def test_several_records_of_anybody(relation, words):
-    assert words in neighbours(Stated(contribution=2), relation, {"hair": (4,)}, ADDS, [["hair"]])
+    assert words in reading(Stated(contribution=2), ["hair"], [["hair"]], relation).neighbours
     assert said(Stated(contribution=2), ["hair"], [["hair"]]).startswith("every person, who holds at most 2 records")
     # One record of a person is a record.
     assert said(Stated(contribution=1), ["hair"], [["hair"]]).startswith("every record")
-    assert unit_label(Stated(contribution=1)) == "record"
+    assert reading(Stated(contribution=1), ["hair"], [["hair"]]).label == "record"
 
 
 @pytest.mark.parametrize(
