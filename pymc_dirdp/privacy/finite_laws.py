@@ -112,6 +112,9 @@ def _renyi(log_p: Array, log_q: Array, order: float) -> float:
         # No term of p log(p / q) - p + q is negative.
         return float(np.sum(np.exp(p) * (loss + np.expm1(-loss))))
     tilt = (order - 1) * loss
+    if tilt.max() == math.inf:
+        # One of the two laws alone has this outcome.
+        return math.inf
     if tilt.max() > 30:
         return float(logsumexp(p + tilt)) / (order - 1)
     # The sum is near 1, so its difference from 1 is summed. Its linear terms are left out: they add

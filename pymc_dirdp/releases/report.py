@@ -111,19 +111,19 @@ def _promise(privacy: xr.Dataset, stored: Stored) -> Lines:
         ("guarantee", str(attrs["statement"])),
         ("protected", str(attrs["protected"])),
         ("adjacency", str(attrs["adjacency"])),
-        ("assumptions", _assumptions(attrs)),
+        ("assumptions", _assumptions(attrs, stored.min_count)),
         ("draws", f"{attrs['draws']}, all of them covered"),
         ("to whom", _to_whom(privacy, stored)),
     )
 
 
-def _assumptions(attrs: dict[str, Any]) -> str:
+def _assumptions(attrs: dict[str, Any], least: float) -> str:
     parts = ["the prior and the categories were chosen without the data"]
     groups = json.loads(attrs["groups"])
     if len(groups) > 1:
         parts.append(f"different people feed the groups {' | '.join(map(', '.join, groups))} (not checkable)")
     parts += [f"{sentence} (not checkable)" for sentence in json.loads(attrs["assumptions"])]
-    if (least := float(attrs["min_count"])) > 0:
+    if least > 0:
         parts.append(
             f"every cell of every data set that could occur holds at least {up(least):g} records (not checkable)"
         )
@@ -236,7 +236,8 @@ def _utility(utility: xr.Dataset) -> Lines:
 def _grid(utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     """What the grid of an exact draw adds, if there is one."""
     weight, variance = utility["grid_weight"].values, utility["grid_variance"].values
-    if np.any(np.isfinite(weight)):
+    # A file may hold one of them alone.
+    if np.any(np.isfinite(weight)) and np.any(np.isfinite(variance)):
         yield (
             "grid",
             f"adds at most {100 * float(np.nanmax(variance)):.2g} % to the variance of a draw, and draws it to the "

@@ -90,3 +90,13 @@ def test_a_verification_counts_tables_groups_and_draws_and_names_assumptions_tha
     starts = [line for line in str(dirdp.verify(release)).splitlines()[1:] if line.startswith("  ") and line[2] != " "]
     widest = max(len(line[2:].split("  ")[0]) for line in starts)
     assert all(line[2 + widest : 4 + widest] == "  " and line[4 + widest] != " " for line in starts)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "name", "value"), [("geometric", "grid_weight", 0.5), ("dirichlet", "grid_variance", np.nan)]
+)
+def test_a_file_that_holds_half_of_the_grid_is_reported_without_it(mechanism, name, value):
+    """It ended in a warning about a slice of missing numbers."""
+    release = dirdp.sample(TARGET, survey(40), mechanism=mechanism)
+    release["utility"][name].values[:] = value
+    assert "to the variance of a draw" not in words(release)

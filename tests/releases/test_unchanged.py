@@ -98,8 +98,10 @@ def test_release_is_the_same(name):
     before, now = json.loads(REFERENCE.read_text(encoding="utf-8"))[name], released(name)
     assert set(now) == set(before)
     for place, value in before.items():
-        # Solvers of another SciPy end in other last digits; a draw or a count would differ by far more.
-        np.testing.assert_allclose(now[place], value, rtol=1e-8, atol=1e-300, err_msg=place)
+        # Solvers of another SciPy end in other last digits; a draw or a count would differ by far more. A bound is flat
+        # around its best order, so that order moves more than the bound.
+        rtol = 1e-5 if place.endswith("/best_order_at") else 1e-8
+        np.testing.assert_allclose(now[place], value, rtol=rtol, atol=1e-300, err_msg=place)
 
 
 if __name__ == "__main__":
