@@ -42,7 +42,7 @@ PACKAGE = "pymc_dirdp"
 # Imported once, so that a mutant's process, which is a copy of this one, starts with them.
 HEAVY = ["numpy", "scipy.stats", "scipy.special", "mpmath", "hypothesis", "pandas", "pymc", "dp_accounting"]
 # No assertion is rewritten: it would take longer than most tests.
-QUIETLY = ["-q", "-p", "no:cacheprovider", "--assert=plain"]
+QUIETLY = ["-n0", "-q", "-p", "no:cacheprovider", "--assert=plain"]
 
 COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
