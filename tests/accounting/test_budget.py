@@ -238,3 +238,10 @@ def test_equal_promises_are_counted_and_not_listed():
         totals = totals.plus([{"epsilon": 0.1, "delta": 0.0}, {"epsilon": 0.2, "delta": 0.0}], adaptive=False)
     assert totals.promises == {(0.1, 0.0): 100, (0.2, 0.0): 100}
     assert totals.releases == 200
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (1.0, 5e-324)])
+def test_a_limit_for_which_no_order_is_of_use_has_no_budget_of_divergences(epsilon, delta):
+    assert _order(epsilon, delta)[1] == 0
+    with pytest.raises(BudgetError):
+        Ledger(ApproxDP(epsilon=epsilon, delta=delta)).spend(RenyiDP(order=2.0, epsilon=0.5), what="hair")
