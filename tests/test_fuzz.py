@@ -528,6 +528,7 @@ def test_models(spec):
 
 @settings(quick, max_examples=25)
 @given(mechanism_cases())
+@pytest.mark.thorough
 def test_dirichlet_mechanisms(case):
     check_dirichlet(case)
 

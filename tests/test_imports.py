@@ -114,6 +114,7 @@ def test_public_names_are_sorted_found_and_no_others(package):
 
 
 @pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.thorough
 def test_a_name_that_is_asked_for_is_what_its_home_has_under_that_name(package):
     """The same object as by its long name, whichever of the two is imported first."""
     stub = Path(import_module(package).__file__).with_suffix(".pyi")

@@ -83,6 +83,7 @@ dirdp.curator.elpd
 """
 
 
+@pytest.mark.thorough
 def test_a_users_program_is_checked_against_the_public_names(tmp_path):
     """As mypy sees the package: every name has its type, and a name that is not there is an error."""
     pytest.importorskip("mypy", reason="a type checker is for those who develop")

@@ -263,6 +263,7 @@ def entropy(monkeypatch):
 @pytest.mark.parametrize("adjacency", ["replace-one", pytest.param("add-remove", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.thorough
 def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency, tmp_path, entropy):
     build, counts = MODELS[kind]
     guarantee, options = WAYS[way]

@@ -148,6 +148,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.thorough
 def test_promises_of_every_size_are_admitted_or_refused(adaptive):
     """Found by review: an epsilon of 0 did not end, (1000, 0.5) was no double. Each pair of a limit and a promise."""
     admitted = 0

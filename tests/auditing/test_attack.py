@@ -27,6 +27,7 @@ def test_right_mechanisms_pass_and_much_of_their_loss_is_seen(subject):
     assert all(bound.stated < bound.refutable for bound in found.bounds)
 
 
+@pytest.mark.thorough
 def test_a_claim_of_a_third_of_what_is_lost_is_refuted(subject):
     mechanism, n = subject
     claim = dirdp.ApproxDP(epsilon=mechanism.epsilon(0.02) / 3, delta=0.02)
@@ -175,6 +176,7 @@ def test_mutant_domain_read_off_the_data(x, y, zeros):
     assert right.verdict == "consistent"
 
 
+@pytest.mark.thorough
 def test_mutant_that_draws_with_a_larger_r():
     """Half as much again. No event refutes (1, 1e-5) with so few draws; the curve of the right mechanism is refuted.
 
@@ -314,6 +316,7 @@ def test_frequencies_instead_of_limits_would_be_seen(monkeypatch):
     assert above_the_truth() > most_false(60)
 
 
+@pytest.mark.thorough
 def test_every_kind_of_claim_is_attacked_in_its_own_measure():
     mechanism = dirdp.mechanisms.LaplaceMechanism(FLAT, 2.0)
     for right, wrong in (

@@ -107,6 +107,7 @@ def first(tree, name):
 
 
 @pytest.mark.parametrize("which", ["hair", "admissions", "whole"])
+@pytest.mark.thorough
 def test_draws_are_those_of_the_closed_forms(which, request):
     """Means and variances of SciPy, within six Monte Carlo errors."""
     model, release, diagnosis = request.getfixturevalue(which)

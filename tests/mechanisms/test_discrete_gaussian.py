@@ -204,6 +204,7 @@ def check_random_targets(n, seed, largest=200.0):
     return checked
 
 
+@pytest.mark.thorough
 def test_random_targets_are_calibrated_on_the_safe_side():
     assert check_random_targets(300, 1) > 200
 

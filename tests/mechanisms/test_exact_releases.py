@@ -138,6 +138,7 @@ def test_every_data_set_reaches_the_same_outputs(name):
 
 
 @pytest.mark.parametrize("name", [name for name in FINITE if "steep" not in name])
+@pytest.mark.thorough
 def test_exact_releases_follow_the_law(name):
     """Chi-square at 1e-6; the law at a neighbour is rejected."""
     mechanism, times = FINITE[name], 2500

@@ -22,6 +22,7 @@ def pair(scale):
 
 @pytest.mark.parametrize("scale", [0.3, 2.0, 40.0])
 @pytest.mark.parametrize(("adjacency", "cells"), [("add-remove", 1), ("replace-one", 2)])
+@pytest.mark.thorough
 def test_curves_by_summation(scale, adjacency, cells):
     mechanism = GeometricMechanism(np.ones(3), scale, adjacency=adjacency)
     p, q = pair(mechanism.scale)

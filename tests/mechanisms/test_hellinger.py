@@ -181,6 +181,7 @@ def test_calibration_to_pure_privacy_is_safe_and_tight(prior, n, sensitivity, ac
 @pytest.mark.parametrize(
     "guarantee", [ApproxDP(epsilon=0.5, delta=1e-3), RenyiDP(order=4, epsilon=0.1), ZeroCDP(rho=0.02)]
 )
+@pytest.mark.thorough
 def test_other_guarantees_need_no_more_noise_than_the_pure_one_they_follow_from(guarantee):
     loose = HellingerMechanism.for_guarantee(guarantee, prior=[1, 1], n_records=20, smoothness=0.5)
     assert loose.satisfies(guarantee)

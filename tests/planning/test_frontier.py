@@ -63,6 +63,7 @@ IMPOSSIBLE = {dirdp.ZeroCDP: {"dirichlet"}, dirdp.PureDP: {"dirichlet", "gaussia
     [("dirichlet", "posterior"), ("dirichlet", "estimate"), ("gaussian", "posterior"), ("laplace", "estimate")],
 )
 @pytest.mark.parametrize("like", LIKE, ids=lambda like: type(like).__name__)
+@pytest.mark.thorough
 def test_the_least_guarantee_reaches_the_target_and_a_tighter_one_does_not(like, mechanism, objective):
     options = {**TABLE, "mechanism": mechanism, "objective": objective}
     kl = 0.02 if objective == "estimate" else 6.0

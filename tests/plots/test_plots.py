@@ -80,6 +80,7 @@ def test_privacy_of_a_release_and_of_noise(release):
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+@pytest.mark.thorough
 def test_the_band_of_a_draw_is_public_and_covers_the_frequencies(mechanism):
     covered = []
     for _ in range(25):

@@ -159,6 +159,7 @@ GROUPS = [(5.0, 0.01, 0.5), (0.01, 5.0, 0.5), (0.45, 0.05, 0.3), (0.3, 0.02, 0.2
 
 
 @pytest.mark.parametrize(("a", "b", "r"), GROUPS)
+@pytest.mark.thorough
 def test_a_person_with_several_records_who_joins_another_group(a, b, r):
     """The way back was not bounded where its own curve comes from divergences: 1e-10 was claimed for 0.85."""
     groups = tuple(records_in_cells((x,) * 4, 4, r, 3, "add-remove") for x in (a, b))

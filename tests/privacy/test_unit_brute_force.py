@@ -148,6 +148,7 @@ def renyi_is_kept(name, adjacency, most_others, rs):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.thorough
 def test_no_replacement_exceeds_the_divergence(name):
     renyi_is_kept(name, "replace-one", 1, [0.2, 1.0])
 

@@ -54,6 +54,7 @@ def test_the_whole_model_keeps_the_target_and_wastes_little(guarantee, draws, ad
 
 @pytest.mark.parametrize("strategy", ["temper", "inflate", "optimal"])
 @pytest.mark.parametrize("target", [dirdp.ApproxDP(epsilon=0.05, delta=1e-9), dirdp.ApproxDP(epsilon=8, delta=1e-3)])
+@pytest.mark.thorough
 def test_tight_and_loose_targets(strategy, target):
     composition = dirdp.plan(target, clinic(), strategy=strategy, objective="estimate").composition
     assert composition.satisfies(target)

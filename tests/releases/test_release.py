@@ -83,6 +83,7 @@ def many_draws():
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
+@pytest.mark.thorough
 def test_sample_draws_from_the_law_that_it_states(many_draws, scale):
     """The p-value threshold is 1e-6; r off by 30 per cent must be rejected at the same threshold."""
     release = many_draws
