@@ -122,6 +122,7 @@ def test_what_does_not_depend_on_data_is_refused_before_anything_is_spent(ledger
     assert ledger.entries() == ()
 
 
+@pytest.mark.thorough
 def test_what_depends_on_data_is_refused_after_the_charge(ledger):
     """Otherwise the error is an answer about the data that nobody paid for."""
     with model() as broken:
@@ -301,6 +302,7 @@ def test_eight_processes_never_pass_the_limit(tmp_path):
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.thorough
 def test_what_came_out_is_recorded_even_if_the_process_is_killed(tmp_path, kills):
     path, out = tmp_path / "budget.db", tmp_path / "out"
     rng = random.Random(4)

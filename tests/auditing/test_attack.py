@@ -121,6 +121,7 @@ TWO = np.array([[1, 0, 0], [1, 0, 0]]), np.array([[1, 0, 0], [0, 1, 0]])
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.thorough
 def test_mutant_one_seed_for_two_draws(seed):
     """The claim is the composition of both. With one seed the draws are equal if the counts are: no epsilon holds."""
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(3), 0.3)
@@ -238,6 +239,7 @@ def most_false(repeats):
     return int(binom.isf(1e-6, repeats, 0.2))
 
 
+@pytest.mark.thorough
 def test_false_alarms_are_as_rare_as_stated():
     assert false_alarms() <= most_false(60)
 
@@ -270,6 +272,7 @@ def test_false_alarms_are_rare_where_outputs_repeat():
     assert alarms <= most_false(400)
 
 
+@pytest.mark.thorough
 def test_learning_choosing_and_counting_on_the_same_outputs_would_be_seen(monkeypatch):
     part_of = Seen.__getitem__
     monkeypatch.setattr(

@@ -440,6 +440,7 @@ def test_replicated_data_follow_the_draws(hair, admissions, whole):
         assert abs(((codes == category) - expected).sum()) < 6 * spread
 
 
+@pytest.mark.thorough
 def test_integrated_parameters_are_diagnosed_too():
     model = integrated()
     release = dirdp.sample(dirdp.ApproxDP(epsilon=2, delta=1e-5), model, contribution=1)
@@ -642,6 +643,7 @@ def agg():
 
 
 @pytest.mark.parametrize("name", PLOTS)
+@pytest.mark.thorough
 def test_plots_of_arviz(whole, agg, name):
     if not hasattr(az, name):
         pytest.skip(f"this version of ArviZ has no {name}")

@@ -467,6 +467,7 @@ def test_satisfies_is_the_comparison_with_the_curve(mechanism):
     assert mechanism.satisfies(ZeroCDP(rho=1e9)) == math.isfinite(mechanism.rho(math.inf))
 
 
+@pytest.mark.thorough
 def test_hockey_sticks_are_the_curve_and_compose(mechanism):
     there, back = mechanism.hockey_sticks(0.1, 40)
     np.testing.assert_allclose(np.maximum(there, back), mechanism.delta(0.1 * np.arange(40)), rtol=1e-9, atol=1e-300)

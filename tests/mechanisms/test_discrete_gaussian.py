@@ -306,6 +306,7 @@ def frequencies(values, reach):
 
 
 @pytest.mark.parametrize(("sigma", "wrong"), [(0.4, 0.415), (3.0, 3.1), (40.0, 41.5)])
+@pytest.mark.thorough
 def test_releases_have_exactly_the_law_of_the_curves(sigma, wrong):
     """Chi-square at 1e-6 with 80,000 draws; a sigma that is 3 to 4 % off is rejected."""
     mechanism = DiscreteGaussianMechanism(np.ones((200, 400)), sigma)

@@ -90,6 +90,7 @@ def noise_laws(noise, scale):
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
 @pytest.mark.parametrize("scale", [0.15, 0.4, 2.0, 9.0])
 @pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.thorough
 def test_curves_by_summation(noise, scale, d):
     mechanism = TruncatedNoiseMechanism(np.ones(d), 100, scale, noise_kind=noise)
     p, q = noise_laws(noise, mechanism.scale)
@@ -126,6 +127,7 @@ def test_laws_add_up_and_stay_inside(noise, total, counts):
 
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
 @pytest.mark.parametrize("counts", [[1, 6], pytest.param([4, 2, 1], marks=pytest.mark.thorough)])
+@pytest.mark.thorough
 def test_releases_follow_the_law(noise, counts):
     mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0, noise_kind=noise)
     times, rng = 4000, np.random.default_rng(3)

@@ -95,6 +95,7 @@ def test_targets_that_nothing_reaches_are_refused():
 
 
 @pytest.mark.parametrize("prior", [np.ones(3), np.ones((2, 2))])
+@pytest.mark.thorough
 def test_least_records(prior):
     guarantee, kl = LIKE[0], 0.02
     n = least_records(kl, guarantee, prior=prior, objective="estimate")

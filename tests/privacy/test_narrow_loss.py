@@ -42,6 +42,7 @@ def removing(a, r, epsilon):
 @pytest.mark.parametrize("a", [3e3, 2e4, 1e7, 1e12])
 @pytest.mark.parametrize("ratio", [0.3, 2.0])
 @pytest.mark.parametrize("standard", [0.0, 1.5, 6.0])
+@pytest.mark.thorough
 def test_large_parameters_lose_what_an_integral_says(a, ratio, standard):
     """The loss is about normal with a standard deviation of `ratio`; 50 digits do not mind that the law is narrow."""
     r = ratio * a**0.5

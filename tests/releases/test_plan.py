@@ -36,6 +36,7 @@ def twice(**stated):
 @pytest.mark.parametrize("guarantee", [RENYI, TCDP, APPROX])
 @pytest.mark.parametrize("draws", [1, 5])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.thorough
 def test_the_whole_model_keeps_the_target_and_wastes_little(guarantee, draws, adjacency):
     size = {"n_records": 50} if adjacency == "add-remove" else {}
     plan = dirdp.plan(guarantee, clinic(), draws=draws, adjacency=adjacency, **size)

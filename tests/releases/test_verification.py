@@ -63,6 +63,7 @@ def failed(release):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.thorough
 def test_what_the_library_made_follows_also_from_its_file(releases, kind, tmp_path):
     release = releases[kind]
     found = verify(release)

@@ -143,6 +143,7 @@ def check(release, stated, uses=USES):
 )
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(data=st.data())
+@pytest.mark.thorough
 def test_one_thing_is_missing_or_strange(releases, kind, data):
     check(mutated(releases[kind].copy(deep=True), data), KINDS[kind][0])
 
