@@ -5,11 +5,12 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.stored.curves import trusted
@@ -106,23 +107,26 @@ def _points(mechanism: PrivacyCurves, step: float) -> int:
 
 
 def to_opendp(mechanism: TableMechanism) -> Any:
-    """A user measurement of OpenDP, which maps counts to one release, under Rényi divergence.
+    """A user measurement of OpenDP, which maps counts to one draw, under Rényi divergence.
 
     Parameters
     ----------
     mechanism : TableMechanism
-        Such as a :class:`pymc_dirdp.mechanisms.DirichletMechanism`, whose release is one draw, or noise on counts.
-        Its adjacency is the input metric: `d_in` is 1 for neighbours.
+        Such as a :class:`pymc_dirdp.mechanisms.DirichletMechanism`, or whole noise on counts; it has to have an exact
+        sampler. Its adjacency is the input metric: `d_in` is 1 for neighbours.
 
     Returns
     -------
     measurement : opendp.mod.Measurement
-        `measurement(counts)` releases; `measurement.map(1)(order)` is the Rényi divergence in nats.
+        `measurement(counts)` draws with bits of the operating system; `measurement.map(1)(order)` is the Rényi
+        divergence in nats.
 
     Raises
     ------
     ImportError
         If opendp is not installed; the message holds the line that does it.
+    ArgumentError
+        If the mechanism cannot be drawn exactly, as continuous noise cannot.
 
     Notes
     -----
@@ -133,14 +137,22 @@ def to_opendp(mechanism: TableMechanism) -> Any:
         import opendp.prelude as dp
     except ImportError as error:
         raise ImportError("This needs OpenDP: pip install 'pymc-dirdp[opendp]'") from error
-    if not isinstance(mechanism, TableMechanism):
+    known = TableMechanism.of(mechanism)
+    if known is None:
         raise ArgumentError(
             "Expected a mechanism for a table of counts, such as a DirichletMechanism, got a "
             f"{type(mechanism).__name__}."
         )
-    default = mechanism.checked_sampler(None)
+    mechanism.checked_sampler("exact")
+    records_are_public = adjacency_named(mechanism.adjacency).records_are_public
     dp.enable_features("contrib", "honest-but-curious")
     shape = mechanism.shape
+
+    def draw(counts: ArrayLike) -> Any:
+        # `releases` would simulate: it need not take its bits from the operating system.
+        mechanism.check(counts)
+        n_records = sum(map(int, np.asarray(counts).ravel().tolist())) if records_are_public else None
+        return mechanism.draw(counts, 1, sampler="exact", n_records=n_records).values[0]
 
     def privacy_map(d_in: Any) -> Any:
         if d_in not in (0, 1):
@@ -151,6 +163,6 @@ def to_opendp(mechanism: TableMechanism) -> Any:
         dp.user_domain(f"counts of shape {shape}", lambda counts: np.shape(counts) == shape),
         dp.user_distance(f"{mechanism.adjacency}, in neighbours"),
         dp.renyi_divergence(),
-        function=lambda counts: mechanism.releases(np.asarray(counts, dtype=np.float64), 1, sampler=default)[0],
+        function=draw,
         privacy_map=privacy_map,
     )

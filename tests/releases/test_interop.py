@@ -9,6 +9,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism, to_dp_accounting, to_opendp
+from pymc_dirdp.sampling.bits import Bits
 
 FLAT = dirdp.mechanisms.DirichletMechanism([1.0, 1.0, 1.0], 0.05)
 UNEVEN = dirdp.mechanisms.DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
@@ -56,6 +57,25 @@ def test_opendp_evaluates_our_divergence(mechanism):
     np.testing.assert_allclose(np.sum(draw, axis=-1), 1)
     with pytest.raises(Exception, match="neighbours only"):
         measurement.map(2)(2.0)
+
+
+def test_opendp_draws_with_the_bits_of_the_operating_system(monkeypatch):
+    """What simulates draws whole noise from a generator of NumPy, whose state can be recovered."""
+    mechanism, seeds = dirdp.mechanisms.GeometricMechanism(np.ones(3), 2.0), []
+
+    def bits(seed=None):
+        seeds.append(seed)
+        return Bits(seed)
+
+    monkeypatch.setattr("pymc_dirdp.mechanisms.released_counts.Bits", bits)
+    draw = to_opendp(mechanism)([5, 0, 2])
+    assert draw.sum() == pytest.approx(1)
+    assert seeds == [None]
+
+
+def test_opendp_gets_no_mechanism_that_is_not_drawn_exactly():
+    with pytest.raises(dirdp.ArgumentError, match="Use GeometricMechanism"):
+        to_opendp(dirdp.mechanisms.LaplaceMechanism(np.ones(3), 2.0))
 
 
 @pytest.mark.parametrize(("package", "use"), [("dp_accounting", to_dp_accounting), ("opendp", to_opendp)])
