@@ -15,7 +15,10 @@ FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*
 # The classes that only their own room tells apart. Everybody else asks the object.
 SWITCHES = {
     "privacy": set(KINDS),
-    "mechanisms": {*by_class_name(), "NoisyCounts", "WholePosterior", "SimplexMechanism", "HellingerMechanism"},
+    "mechanisms": {
+        *by_class_name(),
+        *("Mechanism", "TableMechanism", "NoisyCounts", "WholePosterior", "SimplexMechanism", "HellingerMechanism"),
+    },
 }
 
 MOST_PARAMETERS = 8

@@ -96,12 +96,12 @@ def audit(
     """
     doubt = 1 - open_unit_interval(confidence=confidence)
     x, y = _neighbours(mechanism, pair, claim)
-    of_all = measures(mechanism if isinstance(mechanism, Mechanism) else None, claim, delta)
     source = Source(mechanism, sampler=sampler, steps=steps).checked()
+    of_all = measures(source.known, claim, delta)
     size = integer(100, n=source.default_draws if n is None else n)
     # The likelihood is that of the mechanism, or of what the box claims to be, and so are the alternatives.
-    model = mechanism if isinstance(mechanism, Mechanism) else claim
-    split = parts(size, likelihood=isinstance(model, Mechanism))
+    model = source.known or Mechanism.of(claim)
+    split = parts(size, likelihood=model is not None)
     rng = generator(random_seed)
     # A fair coin decides from which data set each counted output comes.
     of_x = int(rng.binomial(2 * split.counted, 0.5))
@@ -133,7 +133,8 @@ def _neighbours(
     pair: tuple[ArrayLike, ArrayLike] | None,
     claim: Guarantee | PrivacyCurves | None,
 ) -> tuple[Array, Array]:
-    if isinstance(mechanism, PrivacyCurves) and not isinstance(mechanism, Mechanism):
+    known = Mechanism.of(mechanism)
+    if known is None and isinstance(mechanism, PrivacyCurves):
         raise ArgumentError(
             f"A {type(mechanism).__name__} releases nothing by itself. Pass pair=(x, y) and a function of the counts "
             "that makes its releases, with claim=the curves."
@@ -141,9 +142,9 @@ def _neighbours(
     if pair is not None:
         x, y = (np.asarray(data, dtype=np.float64) for data in pair)
         return x, y
-    for known in (mechanism, claim):
-        if isinstance(known, Mechanism):
-            return known.worst_pair()
+    known = known or Mechanism.of(claim)
+    if known is not None:
+        return known.worst_pair()
     raise ArgumentError(
         "A black box needs pair=(x, y), two neighbouring data sets: an audit sees what is lost between the two, and "
         "outputs alone do not tell which neighbours lose most. If the box should be a mechanism of this library, pass "
@@ -151,10 +152,12 @@ def _neighbours(
     )
 
 
-def _statistics(model: object, of_x: Seen, of_y: Seen, x: Array, y: Array, last_bits: bool) -> list[Statistic]:
+def _statistics(
+    model: Mechanism | None, of_x: Seen, of_y: Seen, x: Array, y: Array, last_bits: bool
+) -> list[Statistic]:
     """The likelihood ratio, which is the most powerful statistic, if it is known; then those that are learned."""
     exact: list[Statistic] = []
-    if isinstance(model, Mechanism) and of_x.shape == x.shape:
+    if model is not None and of_x.shape == x.shape:
         # On a grid the least number that is not zero is a step of the grid.
         positive = of_x.points[of_x.points > 0]
         floor = float(positive.min()) / 2 if positive.size and np.any(of_x.points == 0) else 0.0
@@ -170,7 +173,7 @@ def _bound(
     counts: Counts,
     trials: int,
     level: float,
-    subject: tuple[object, Array, Array],
+    subject: tuple[Mechanism | None, Array, Array],
 ) -> Bound:
     lower = float(measure.lower(counts, event.method, level)[0])
     ceiling = measure.most_shown(counts.trials_p, counts.trials_p, counts.trials_q, level)

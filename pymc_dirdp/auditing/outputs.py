@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, final
+from typing import Self, cast, final
 
 import numpy as np
 
@@ -29,14 +29,20 @@ class Source:
     sampler: str | None = None  # None takes the default of the mechanism.
     steps: int | None = None  # The steps of the urn, for the exact sampler of a mechanism that draws from one.
 
+    @property
+    def known(self) -> Mechanism | None:
+        """The mechanism of this library; None for a black box."""
+        return Mechanism.of(self.mechanism)
+
     def checked(self) -> Self:
         """The source with the name of its sampler, or an error if there is no such sampler or it takes no steps."""
-        if not isinstance(self.mechanism, Mechanism):
+        known = self.known
+        if known is None:
             if self.sampler is not None or self.steps is not None:
                 raise ArgumentError("A black box brings its own sampler. Leave out sampler= and steps=.")
             return self
-        sampler = self.mechanism.checked_sampler(self.sampler)
-        if self.steps is not None and not (self.mechanism.has_urn and sampler == "exact"):
+        sampler = known.checked_sampler(self.sampler)
+        if self.steps is not None and not (known.has_urn and sampler == "exact"):
             raise ArgumentError(
                 "steps is for the urn of sampler='exact', as a DirichletMechanism has it. Leave it out."
             )
@@ -45,7 +51,7 @@ class Source:
     @property
     def name(self) -> str:
         """The class of the mechanism."""
-        return type(self.mechanism).__name__ if isinstance(self.mechanism, Mechanism) else "black box"
+        return "black box" if self.known is None else type(self.known).__name__
 
     @property
     def drawn_by(self) -> str:
@@ -56,12 +62,13 @@ class Source:
     @property
     def default_draws(self) -> int:
         """How many releases an audit makes of each data set by default."""
-        urn = isinstance(self.mechanism, Mechanism) and self.mechanism.has_urn and self.sampler == "exact"
+        urn = self.known is not None and self.known.has_urn and self.sampler == "exact"
         return _URN_DRAWS if urn else _DRAWS
 
     def releases(self, counts: Array, n: int, rng: np.random.Generator) -> Outputs:
         """`n` independent releases of made-up counts; a black box does not use `rng`."""
-        if isinstance(self.mechanism, Mechanism):
-            sampler = self.mechanism.checked_sampler(self.sampler)
-            return self.mechanism.releases(counts, n, sampler=sampler, random_seed=rng, steps=self.steps)
-        return [np.asarray(self.mechanism(counts), dtype=np.float64) for _ in range(n)]
+        if (known := self.known) is not None:
+            sampler = known.checked_sampler(self.sampler)
+            return known.releases(counts, n, sampler=sampler, random_seed=rng, steps=self.steps)
+        box = cast(BlackBox, self.mechanism)
+        return [np.asarray(box(counts), dtype=np.float64) for _ in range(n)]

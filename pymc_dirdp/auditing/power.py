@@ -48,9 +48,9 @@ class Family:
     at: Callable[[float], tuple[PrivacyCurves, FiniteLaws]]
 
 
-def family_of(mechanism: object, x: Array, y: Array, measure: Measure) -> Family:
+def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure) -> Family:
     """Alternatives to a statement: the same mechanism with a larger loss, or simple noise if its law is not known."""
-    if isinstance(mechanism, Mechanism):
+    if mechanism is not None:
         try:
             if (named := mechanism.stronger(1.0)) is not None and math.isfinite(measure.of_curves(mechanism)):
                 own = Family(named[0], partial(_scaled, mechanism, x, y))

@@ -19,6 +19,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed
 
 __all__ = ["SAMPLERS", "Fact", "Mechanism", "Released", "TableMechanism", "Tempered"]
@@ -39,6 +40,11 @@ class Mechanism(PrivacyCurves):
     """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
     has_urn: ClassVar[bool] = False
     """Whether its exact sampler is an urn, which takes `steps` and a thousand times as long as another sampler."""
+
+    @classmethod
+    def of(cls, thing: object) -> "Self | None":
+        """The thing if it is a mechanism of this class, and None if it is anything else."""
+        return thing if isinstance(thing, cls) else None
 
     def __eq__(self, other: object) -> bool:
         return self._public == other._public if isinstance(other, Mechanism) else NotImplemented
@@ -227,6 +233,8 @@ class TableMechanism(Mechanism):
     adjacency: str
     contribution: Contribution | int
 
+    has_strategies: ClassVar[bool] = False
+    """Whether planning chooses its parameters by a strategy; otherwise `for_guarantee` finds the one that it has."""
     kind: ClassVar[str]
     """Its name in `plan(mechanism=...)`."""
     facts: ClassVar[tuple[Fact, ...]]
@@ -244,7 +252,7 @@ class TableMechanism(Mechanism):
         """The shape of the table."""
 
     @property
-    def unit(self) -> Contribution:
+    def contributed(self) -> Contribution:
         """What one person adds to the table, with one entry for each of its row axes."""
         return Contribution.of(self.contribution)
 
@@ -296,6 +304,18 @@ class TableMechanism(Mechanism):
     @abc.abstractmethod
     def is_on_grid(self, output: Array, steps: int | None) -> bool:
         """Whether an exact sampler can have made this output."""
+
+    @classmethod
+    def for_guarantee(
+        cls,
+        guarantee: Guarantee,
+        *,
+        prior: ArrayLike,
+        adjacency: str = "replace-one",
+        contribution: Contribution | int = 1,
+    ) -> Self:
+        """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself."""
+        raise ArgumentError(f"{cls.__name__} is calibrated by a strategy: use calibrate().")
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:

@@ -51,7 +51,8 @@ def plot_privacy(
     """
     one_of(("delta", "renyi"), curve=curve)
     mechanism = as_mechanism(source)
-    dirichlet = mechanism if isinstance(mechanism, TableMechanism) and mechanism.tempered is not None else None
+    table = TableMechanism.of(mechanism)
+    dirichlet = None if table is None or table.tempered is None else table
     neighbours = list(pairs)
     if neighbours and (dirichlet is None or curve != "renyi"):
         raise ArgumentError("pairs= is for curve='renyi' of a DirichletMechanism.")
@@ -106,7 +107,7 @@ def _divergences(
 
 def _one_record(mechanism: TableMechanism) -> bool:
     """Whether the published bounds, which are drawn for one record of a person, are about this mechanism."""
-    return mechanism.unit.total(mechanism.shape) == 1
+    return mechanism.contributed.total(mechanism.shape) == 1
 
 
 def _parameters(mechanism: TableMechanism) -> dict[str, float]:
