@@ -17,8 +17,8 @@ from pymc_dirdp.privacy.finite_laws import FiniteLaws
 class BinomialMechanism(NoisyCounts):
     """Release `counts + B - coins / 2`, with B the heads of an even number of fair coins, for one record of a person.
 
-    The law is listed, so the curve is exact. The ends of the noise are possible for one data set alone: Rényi
-    divergences are infinite, and (epsilon, delta) is all that it can promise.
+    The law is listed, so the curve is exact up to rounding. The ends of the noise are possible for one data set alone:
+    Rényi divergences are infinite, and (epsilon, delta) is all that it can promise.
     """
 
     coins: float
@@ -28,7 +28,7 @@ class BinomialMechanism(NoisyCounts):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "coins", 2.0 * math.ceil(self.coins / 2))
-        if self.coins > 1400 or self.unit.total(self.shape) > 1:
+        if self.coins > 1400 or self.contributed.total(self.shape) > 1:
             raise dirdp.UnattainableError("Expected 1400 coins at most, and one record of a person.")
 
     @property
@@ -62,7 +62,8 @@ class BinomialMechanism(NoisyCounts):
         return self._laws.rho(omega)
 
     def _delta(self, epsilon):
-        return self._laws.delta(epsilon)
+        # Upwards by more than the logarithms of the law are rounded.
+        return min(1.0, self._laws.delta(epsilon) * (1 + 1e-10))
 
 
 if __name__ == "__main__":

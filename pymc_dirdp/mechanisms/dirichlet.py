@@ -88,6 +88,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     contribution: Contribution | int = 1
 
     kind: ClassVar[str] = "dirichlet"
+    has_strategies: ClassVar[bool] = True
     law: ClassVar[str] = "Dirichlet(r x + alpha), x the counts"
     facts: ClassVar[tuple[Fact, ...]] = (
         Fact("alpha", "alpha", "table"),
@@ -259,7 +260,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @override
     def worst_pair(self) -> tuple[Array, Array]:
         alpha, d = self.alpha, self.alpha.shape[-1]
-        records, replaced = self.unit.records, adjacency_named(self.adjacency).records_are_public
+        records, replaced = self.contributed.records, adjacency_named(self.adjacency).records_are_public
         r = records * self.r
 
         def weigh(least: float, second: float) -> float:
@@ -268,7 +269,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
         base = np.full(alpha.shape, math.ceil(self.min_count), dtype=np.float64)
         moves = []
-        for cells in blocks(alpha, self.unit, weigh):
+        for cells in blocks(alpha, self.contributed, weigh):
             a, b = _two_cells(alpha, cells, d)
             moves.append((a, b))
             if not replaced:

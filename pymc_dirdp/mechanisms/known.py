@@ -11,7 +11,7 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 
-__all__ = ["by_class_name", "kinds", "noises", "registered"]
+__all__ = ["by_class_name", "by_kind", "kinds", "noises", "registered"]
 
 # A new mechanism is one more line. They stand in the order in which they are preferred.
 _KNOWN: dict[str, type[TableMechanism]] = {
@@ -29,6 +29,11 @@ _KNOWN: dict[str, type[TableMechanism]] = {
 def kinds() -> tuple[str, ...]:
     """The kinds of mechanism that a release can name."""
     return tuple(_KNOWN)
+
+
+def by_kind(kind: str) -> type[TableMechanism]:
+    """The class of a kind."""
+    return _KNOWN[kind]
 
 
 def noises(*, exact: bool = False) -> dict[str, type[NoisyCounts]]:

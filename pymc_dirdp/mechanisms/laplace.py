@@ -109,12 +109,6 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
             return _Block(u, self._groups)
         return Composition(((_Block(u, round(self._relation.delta_1)), self._blocks),))
 
-    @property
-    @override
-    def pure_epsilon(self) -> float:
-        """The records of one person over the scale, for each group of cells that they change."""
-        return not_below(self._groups * self._records / Fraction(self.scale))
-
 
 @final
 @dataclass(frozen=True)

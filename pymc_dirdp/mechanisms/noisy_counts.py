@@ -195,11 +195,11 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @property
     def _records(self) -> int:
         """How many records one person holds in a block, at most."""
-        return self.unit.records
+        return self.contributed.records
 
     @property
     def _blocks(self) -> int:
-        return self.unit.blocks(self.prior.shape)
+        return self.contributed.blocks(self.prior.shape)
 
     @property
     def _groups(self) -> int:
@@ -301,5 +301,5 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @override
     def worst_pair(self) -> tuple[Array, Array]:
         # Noise is the same in all cells.
-        moves = [(int(cells[0]), int(cells[1])) for cells in blocks(self.prior, self.unit, lambda *_: 0.0)]
+        moves = [(int(cells[0]), int(cells[1])) for cells in blocks(self.prior, self.contributed, lambda *_: 0.0)]
         return moved(np.zeros(self.prior.shape), moves, self._records, self.adjacency)

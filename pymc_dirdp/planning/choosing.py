@@ -3,17 +3,18 @@
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.mechanisms.base import Mechanism, TableMechanism
+from pymc_dirdp.mechanisms.known import by_kind, noises
+from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
-__all__ = ["Choice", "rank"]
+__all__ = ["Choice", "of_kind", "rank"]
 
 
 @final
@@ -40,6 +41,35 @@ class Choice:
     def margin(self, kind: str) -> float:
         """The error of `kind` over that of the best; `inf` if it cannot keep the promise."""
         return dict(self.expected_kl).get(kind, math.inf) / max(self.expected_kl[0][1], 1e-300)
+
+
+def of_kind(
+    kind: str,
+    guarantee: Guarantee,
+    *,
+    prior: Array,
+    n_records: int | None,
+    adjacency: str,
+    contribution: Contribution | int = 1,
+    **strategy: Any,
+) -> TableMechanism:
+    """The mechanism of a kind that keeps a guarantee for one table.
+
+    Parameters
+    ----------
+    kind : str
+        As in `plan(mechanism=...)`, but for `"auto"`.
+    guarantee : Guarantee
+    prior, n_records, adjacency, contribution
+        As for :func:`pymc_dirdp.calibrate`.
+    **strategy
+        Its options `strategy`, `objective` and `min_count`, for kinds that have strategies.
+    """
+    mechanism = by_kind(kind)
+    common: dict[str, Any] = {"prior": prior, "adjacency": adjacency, "contribution": contribution}
+    if mechanism.has_strategies:
+        return calibrate(guarantee, n_records=n_records, **common, **strategy)
+    return mechanism.for_guarantee(guarantee, **common)
 
 
 def rank(

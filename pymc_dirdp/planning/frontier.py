@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.checks import integer, positive, positive_array
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.numerics.roots import last_safe
-from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.choosing import of_kind
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.utility.simulated import a_priori_kl
@@ -244,12 +243,8 @@ def _expected_kl(prior: ArrayLike, n_records: int, chosen: MechanismOptions) -> 
 
     def of(kind: str, guarantee: Guarantee) -> float:
         try:
-            if kind in noises():
-                noise = noises()[kind]
-                mechanism: Mechanism = noise.for_guarantee(guarantee, prior=parameters, adjacency=chosen.adjacency)
-            else:
-                options = {key: getattr(chosen, key) for key in ("adjacency", "strategy", "objective")}
-                mechanism = calibrate(guarantee, prior=parameters, n_records=n_records, **options)
+            options = {key: getattr(chosen, key) for key in ("adjacency", "strategy", "objective")}
+            mechanism = of_kind(kind, guarantee, prior=parameters, n_records=n_records, **options)
         except UnattainableError:
             return math.inf
         return float(getattr(a_priori_kl(mechanism, parameters, n_records), chosen.objective))

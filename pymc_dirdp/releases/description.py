@@ -74,7 +74,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
         "sampler": sampler,
         "arithmetic": ARITHMETIC.get(sampler, ""),
         "randomness": randomness(random_seed, sampler=sampler) if sampler in SAMPLERS else "",
-        "contribution": mechanism.unit.to_json(),
+        "contribution": mechanism.contributed.to_json(),
     }
     variables: dict[str, Any] = {"prior": (dims, table.prior)}
     for fact in mechanism.facts:

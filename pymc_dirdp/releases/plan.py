@@ -9,15 +9,14 @@ import pymc as pm
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import TableMechanism
-from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.mechanisms.known import by_kind
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.planning.allocation import allocate, whole_share
-from pymc_dirdp.planning.calibration import calibrate
-from pymc_dirdp.planning.choosing import Choice, rank
+from pymc_dirdp.planning.choosing import Choice, of_kind, rank
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.options import Options, Planning, refuse_unknown, with_options
@@ -110,21 +109,17 @@ def _allocation(
         # Tables of one shape, such as those of features with as many categories, often have the same problem.
         problem = kind, share, prior.shape, prior.tobytes(), sizes[name], adds
         if problem not in known:
-            if kind == "dirichlet":
-                known[problem] = calibrate(
-                    share,
-                    prior=prior,
-                    n_records=sizes[name],
-                    adjacency=wanted.adjacency,
-                    strategy=wanted.strategy,
-                    objective=wanted.objective,
-                    min_count=wanted.min_count,
-                    contribution=adds,
-                )
-            else:
-                known[problem] = noises()[kind].for_guarantee(
-                    share, prior=prior, adjacency=wanted.adjacency, contribution=adds
-                )
+            known[problem] = of_kind(
+                kind,
+                share,
+                prior=prior,
+                n_records=sizes[name],
+                adjacency=wanted.adjacency,
+                contribution=adds,
+                strategy=wanted.strategy,
+                objective=wanted.objective,
+                min_count=wanted.min_count,
+            )
         return known[problem]
 
     def allocated(by_table: Mapping[str, str]) -> _Mechanisms:
@@ -134,7 +129,7 @@ def _allocation(
             weights=budget,
             groups=reading.groups,
             draws=wanted.draws,
-            once=[name for name, kind in by_table.items() if kind in noises()],
+            once=[name for name, kind in by_table.items() if by_kind(kind).covers_all_draws],
         )
 
     return allocated

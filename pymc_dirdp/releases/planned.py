@@ -160,5 +160,5 @@ def _facts(part: PlannedTable) -> dict[str, Any]:
         "n_records": part.n_records,
         "mechanism": type(mechanism).__name__,
         "parameters": given,
-        "contribution": mechanism.unit.to_json(),
+        "contribution": mechanism.contributed.to_json(),
     }

@@ -245,7 +245,7 @@ def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
 
 def _protects(part: PlannedTable, chosen: Plan) -> bool:
     """Whether a mechanism protects those whom the plan says."""
-    unit, contribution = part.mechanism.unit, chosen.reading.contribution(part.table.name)
+    unit, contribution = part.mechanism.contributed, chosen.reading.contribution(part.table.name)
     return part.mechanism.adjacency == chosen.adjacency and unit.fitted(part.table.shape) == contribution
 
 

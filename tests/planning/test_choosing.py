@@ -11,7 +11,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.mechanisms.known import noises, registered
 from pymc_dirdp.planning.choosing import Choice, rank
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
@@ -218,3 +218,26 @@ def test_a_ledger_records_noise_as_what_it_is(tmp_path):
     with pytest.raises(dirdp.BudgetError):
         sample(dirdp.PureDP(epsilon=1.0), hair(), mechanism="laplace", ledger=ledger)
     sample(dirdp.PureDP(epsilon=0.4), hair(), mechanism="geometric", ledger=ledger)
+
+
+class Halved(dirdp.mechanisms.DirichletMechanism):
+    """A mechanism of one's own that is no noise: it draws at a rate that is found without a strategy."""
+
+    kind = "halved"
+    has_strategies = False
+
+    @classmethod
+    def for_guarantee(cls, guarantee, *, prior, adjacency="replace-one", contribution=1):
+        options = {"adjacency": adjacency, "contribution": contribution}
+        kept = dirdp.calibrate(guarantee, prior=prior, strategy="temper", **options)
+        return cls(kept.alpha, kept.r / 2, **options)
+
+
+def test_a_mechanism_of_ones_own_that_is_no_noise_is_planned_and_released():
+    target = dirdp.RenyiDP(epsilon=1.0, order=2)
+    with registered(Halved):
+        chosen = dirdp.plan(target, hair(), mechanism="halved")
+        (mechanism,) = (part.mechanism for part in chosen.parts)
+        assert type(mechanism) is Halved
+        assert mechanism.satisfies(target)
+        assert dirdp.sample(chosen, hair()).posterior["p"].shape == (1, 1, 4)
