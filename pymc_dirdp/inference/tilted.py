@@ -1,0 +1,131 @@
+"""Independent cells, tilted so that their means add up to the total: what all sums and draws start from."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.convolution import Convolution
+from pymc_dirdp.inference.inversion import Inversion
+from pymc_dirdp.inference.number_laws import CUT, LogWeight, NumberLaws
+
+__all__ = ["TiltedCells", "solved"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# With fewer products every sum is taken number by number; that takes some 10 milliseconds.
+_LITTLE_WORK = 5e6
+_MUCH_WORK = 2e10
+# The means of the cells add up to the total up to this share of the standard deviation of the sum.
+_NEAR = 0.05
+# A slope of the log-likelihood beyond which no count is possible any more.
+_STEEPEST = 1e15
+
+
+@dataclass(frozen=True)
+class TiltedCells:
+    """Cells with weights `exp(log_weight + tilt * x)`, and the law of their sum.
+
+    Attributes
+    ----------
+    cells : NumberLaws
+        Their laws.
+    total : int
+        What they add up to in the law that is wanted.
+    sums : Convolution or Inversion
+        The law of their sum.
+    """
+
+    cells: NumberLaws
+    total: int
+    sums: Convolution | Inversion
+
+    def log_sums_of_products(self, totals: Integers) -> Array:
+        """Logarithm of the sum of the products of untilted weights over all tables with each of some totals."""
+        return self.cells.log_totals.sum() - self.cells.tilt * totals + self.sums.log_sum(totals)
+
+    @cached_property
+    def log_sum_of_products(self) -> float:
+        """The same for the one total."""
+        return float(self.log_sums_of_products(np.array([self.total]))[0])
+
+    @cached_property
+    def marginals(self) -> NumberLaws:
+        """The laws of the single counts given their total."""
+        lows, highs = self.cells.lows, self.cells.highs
+
+        def log_weight(x: Array, cell: Integers) -> Array:
+            inside = (x >= lows[cell]) & (x <= highs[cell])
+            safe = np.clip(x, lows[cell], highs[cell])
+            return np.where(inside, self.cells.log_pmf(safe, cell) + self.sums.log_rest(safe, cell), -np.inf)
+
+        smooth = isinstance(self.sums, Inversion)
+        laws = NumberLaws(log_weight, self.cells.size, int(lows.min()), int(highs.max()), smooth=smooth)
+        laws.settle(0.0)
+        return laws
+
+
+def solved(log_weight: LogWeight, size: int, total: int, least: int, most: int, smooth: bool) -> TiltedCells:
+    """Find the tilt, and the law of the sum.
+
+    Raises
+    ------
+    ArgumentError
+        If no table with this total has a positive weight.
+    """
+    cells = NumberLaws(log_weight, size, least, most, smooth=smooth)
+    tilt = _tilt(cells, total)
+    for cut in (CUT, 6 * CUT, 13 * CUT):
+        cells.settle(tilt, cut=cut)
+        work = Convolution.work(cells)
+        if work > _LITTLE_WORK and cut == CUT:
+            inversion = Inversion(cells, total)
+            # Below that the rounding of the integral shows.
+            if float(inversion.log_sum(np.array([total]))[0]) > inversion.log_bound - 9:
+                return TiltedCells(cells, total, inversion)
+        if work <= _MUCH_WORK:
+            convolution = Convolution(cells, total)
+            # What was left out of the cells must not matter for this total.
+            if float(convolution.log_sum(np.array([total]))[0]) > 40 - cut:
+                return TiltedCells(cells, total, convolution)
+    raise _impossible()
+
+
+def _impossible() -> ArgumentError:
+    return ArgumentError(
+        "No table of counts with this total could have given this output, or none that doubles can tell from "
+        "impossible. Check the total, the least count, and that the output belongs to this mechanism."
+    )
+
+
+def _tilt(cells: NumberLaws, total: int) -> float:
+    """The tilt at which the means add up to the total: Newton's method between bounds.
+
+    The sum of the means rises with the tilt. Its logit varies evenly where the sum itself varies by powers of ten.
+    """
+    least, most = cells.size * cells.least, cells.size * cells.most
+    low, high, tilt, step = -np.inf, np.inf, 0.0, 1.0
+    while abs(tilt) < _STEEPEST:
+        cells.settle(tilt, tolerance=1e-3)
+        mean, variance = float(cells.means.sum()), float(cells.variances.sum())
+        if abs(mean - total) <= _NEAR * np.sqrt(variance) + 1e-9 * (1 + total):
+            return tilt
+        low, high = (tilt, high) if mean < total else (low, tilt)
+        below, above = mean - least, most - mean
+        newton = np.nan
+        if below > 0 and above > 0 and variance > 0:
+            wanted = np.log((total - least) / (most - total)) if least < total < most else np.nan
+            newton = tilt + (wanted - np.log(below / above)) * below * above / (variance * (most - least))
+        if low < newton < high:
+            tilt = newton
+        elif np.isfinite(low) and np.isfinite(high):
+            tilt = (low + high) / 2
+        else:
+            tilt += step if mean < total else -step
+            step *= 4
+        if low == high or tilt in (low, high):
+            return tilt
+    raise _impossible()
