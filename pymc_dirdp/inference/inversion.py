@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.number_laws import NumberLaws
 
-__all__ = ["Inversion"]
+__all__ = ["Inversion", "reach_of_sum"]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -40,13 +40,13 @@ class Inversion:
     """
 
     def __init__(self, cells: NumberLaws, total: int, of: Integers | None = None) -> None:
-        self._of = np.arange(cells.size) if of is None else of
+        self._of = np.arange(cells.size) if of is None else np.sort(of)
         self._place = np.full(cells.size, -1)
         self._place[self._of] = np.arange(len(self._of))
         self._centres = np.round(cells.means).astype(np.int64)
         self._centre = int(self._centres[self._of].sum())
         self._total = total
-        self._reach = _reach(cells, self._of)
+        self._reach = reach_of_sum(cells, self._of)
         self._step = 2 * np.pi / (2 * self._reach + 1)
         self._factors = self._characteristic_functions(cells)
         product = np.prod(self._factors, axis=0)
@@ -59,11 +59,9 @@ class Inversion:
     def _characteristic_functions(self, cells: NumberLaws) -> Complex:
         """`E exp(i t (x - centre))` of each cell at the nodes, shape `(cells, nodes)`."""
         chosen = self._place[cells.node_law] >= 0
-        laws = self._place[cells.node_law[chosen]]
-        order = np.argsort(laws, kind="stable")
-        x = (cells.nodes - self._centres[cells.node_law])[chosen][order]
-        masses = cells.masses[chosen][order]
-        starts = np.searchsorted(laws[order], np.arange(len(self._of)))
+        x = (cells.nodes - self._centres[cells.node_law])[chosen]
+        masses = cells.masses[chosen]
+        starts = np.searchsorted(cells.node_law[chosen], self._of)
         turn = np.exp(1j * self._step * x)
         columns: list[Complex] = []
         small = 0
@@ -126,7 +124,7 @@ class _Columns:
         return self._matrix[j][self._columns]
 
 
-def _reach(cells: NumberLaws, of: Integers) -> int:
+def reach_of_sum(cells: NumberLaws, of: Integers) -> int:
     """How far from its mean the sum may be with a probability that matters: Chernoff's bound, or where numbers end."""
     chosen = np.zeros(cells.size, dtype=bool)
     chosen[of] = True

@@ -17,6 +17,9 @@ LogWeight = Callable[[Array, Integers], Array]
 
 # What is a factor of exp(-50) below the largest weight is left out.
 CUT = 50.0
+# While a tilt is looked for, sums may be this wrong, and more is left out.
+_ROUGH = 1e-3
+_ROUGH_CUT = 15.0
 # A Gauss rule has 12 nodes; blocks of up to 12 numbers are summed number by number.
 _NODES = 12
 # A block without a number whose weight is known is looked for in all numbers, if they are no more than this.
@@ -44,7 +47,7 @@ class NumberLaws:
     """
 
     def __init__(self, log_weight: LogWeight, size: int, least: int, most: int, *, smooth: bool = True) -> None:
-        self.size, self.least, self.most = size, least, most
+        self.size, self.least, self.most, self.smooth = size, least, most, smooth
         self.tilt = 0.0
         self.cut = CUT
         self._log_weight = log_weight
@@ -61,25 +64,32 @@ class NumberLaws:
     def settle(self, tilt: float, tolerance: float = 1e-14, cut: float = CUT) -> None:
         """Refine the rules for this tilt, until every sum is known to about `tolerance` of itself."""
         self.tilt, self.cut = tilt, cut
-        fine = tolerance < 1e-9
-        if fine:
-            self._settled[:] = False
-        while True:
-            split = self._unsettled(tolerance, fine)
-            if not split.any():
-                break
-            self._halve(split, tolerance)
+        self._settled[:] = False
+        self._refine(tolerance)
         self._gather()
+
+    def rough_moments(self, tilt: float) -> tuple[float, float]:
+        """Mean and variance of the sum of all numbers at a tilt, to about a thousandth."""
+        self.tilt, self.cut = tilt, _ROUGH_CUT
+        self._refine(_ROUGH)
+        values, _, peak = self._tilted()
+        level = np.where(np.isneginf(peak), 0.0, peak)
+        mean, variance = self._moments(self._rule * np.exp(values - level[self._law][:, None]))
+        return float(mean.sum()), float(variance.sum())
+
+    def _refine(self, tolerance: float) -> None:
+        while (split := self._unsettled(fine=tolerance < _ROUGH)).any():
+            self._halve(split, tolerance)
 
     def _tilted(self) -> tuple[Array, Array, Array]:
         """Tilted logarithms at the points, their largest in a block, and their largest in a law."""
         values = self._values + self.tilt * self._points
-        top = values.max(axis=1)
+        top = values.max(axis=0)
         peak = np.full(self.size, -np.inf)
         np.maximum.at(peak, self._law, top)
         return values, top, peak
 
-    def _unsettled(self, tolerance: float, fine: bool) -> NDArray[np.bool_]:
+    def _unsettled(self, fine: bool) -> NDArray[np.bool_]:
         values, top, peak = self._tilted()
         nowhere = np.isneginf(peak)
         level = np.where(nowhere, 0.0, peak)[self._law]
@@ -87,13 +97,13 @@ class NumberLaws:
         # A peak may hide between the nodes of a block whose neighbours are lower.
         before = np.concatenate([[-np.inf], np.where(np.diff(self._law) == 0, top[:-1], -np.inf)])
         after = np.concatenate([np.where(np.diff(self._law) == 0, top[1:], -np.inf), [-np.inf]])
-        steps = np.abs(np.diff(np.maximum(values, -1e300), axis=1)).max(axis=1)
+        steps = np.abs(np.diff(np.maximum(values, -1e300), axis=0)).max(axis=0)
         hidden = (top >= before) & (top >= after) & (steps > 3) & ~np.isneginf(top)
         wanted = hidden | (high & ~self._settled) | nowhere[self._law]
         if fine:
             # Characteristic functions need blocks no longer than a standard deviation.
-            mass = self._rule * np.exp(values - level[:, None])
-            mean, variance = self._moments(mass, self._points)
+            mass = self._rule * np.exp(values - level)
+            _, variance = self._moments(mass)
             wanted |= high & (self._length > np.sqrt(variance)[self._law])
         if nowhere.any() and len(self._law) > _MOST_BLOCKS:
             raise ArgumentError(
@@ -102,12 +112,12 @@ class NumberLaws:
             )
         return wanted & (self._length > _NODES)
 
-    def _moments(self, mass: Array, points: Array) -> tuple[Array, Array]:
-        """Means and variances; the mass needs no normalisation."""
-        total = np.bincount(self._law, mass.sum(axis=1), self.size)
+    def _moments(self, mass: Array) -> tuple[Array, Array]:
+        """Means and variances from the masses of the points, which need no normalisation."""
+        total = np.bincount(self._law, mass.sum(axis=0), self.size)
         total = np.where(total > 0, total, 1.0)
-        mean = np.bincount(self._law, (mass * points).sum(axis=1), self.size) / total
-        spread = (mass * (points - mean[self._law][:, None]) ** 2).sum(axis=1)
+        mean = np.bincount(self._law, (mass * self._points).sum(axis=0), self.size) / total
+        spread = (mass * (self._points - mean[self._law]) ** 2).sum(axis=0)
         return mean, np.bincount(self._law, spread, self.size) / total
 
     def _halve(self, split: NDArray[np.bool_], tolerance: float) -> None:
@@ -119,32 +129,32 @@ class NumberLaws:
         points, rule, values = self._evaluated(child_law, child_start, child_length)
         before, _, peak = self._tilted()
         tilted = values + self.tilt * points
-        np.maximum.at(peak, child_law, tilted.max(axis=1))
+        np.maximum.at(peak, child_law, tilted.max(axis=0))
         level = np.where(np.isneginf(peak), 0.0, peak)
-        mass = np.bincount(self._law, (self._rule * np.exp(before - level[self._law][:, None])).sum(axis=1), self.size)
-        old = (self._rule[split] * np.exp(before[split] - level[law][:, None])).sum(axis=1)
-        new = (rule * np.exp(tilted - level[child_law][:, None])).sum(axis=1).reshape(-1, 2).sum(axis=1)
+        mass = np.bincount(self._law, (self._rule * np.exp(before - level[self._law])).sum(axis=0), self.size)
+        old = (self._rule[:, split] * np.exp(before[:, split] - level[law])).sum(axis=0)
+        new = (rule * np.exp(tilted - level[child_law])).sum(axis=0).reshape(-1, 2).sum(axis=1)
         # The weights are rounded where their logarithms are large: no rule can do better than that.
-        largest = np.max(np.where(np.isfinite(values), np.abs(values), 0.0) + np.abs(self.tilt * points), axis=1)
+        largest = np.max(np.where(np.isfinite(values), np.abs(values), 0.0) + np.abs(self.tilt * points), axis=0)
         noise = tolerance + 2e-16 * largest.reshape(-1, 2).max(axis=1)
         settled = np.repeat(np.abs(old - new) <= noise * np.maximum(mass[law], new), 2)
-        keep = ~split
-        all_law = np.concatenate([self._law[keep], child_law])
-        all_start = np.concatenate([self._start[keep], child_start])
-        order = np.lexsort((all_start, all_law))
-        self._law, self._start = all_law[order], all_start[order]
-        self._length = np.concatenate([self._length[keep], child_length])[order]
-        self._settled = np.concatenate([self._settled[keep], settled])[order]
-        self._points = np.concatenate([self._points[keep], points])[order]
-        self._rule = np.concatenate([self._rule[keep], rule])[order]
-        self._values = np.concatenate([self._values[keep], values])[order]
+        # The halves take the place of their block, so the blocks stay in order.
+        places = np.repeat(np.arange(len(split)), 1 + split)
+        new_ones = split[places]
+        self._law = self._law[places]
+        self._start = _replaced(self._start[places], new_ones, child_start)
+        self._length = _replaced(self._length[places], new_ones, child_length)
+        self._settled = _replaced(self._settled[places], new_ones, settled)
+        self._points = _replaced(self._points[:, places], new_ones, points)
+        self._rule = _replaced(self._rule[:, places], new_ones, rule)
+        self._values = _replaced(self._values[:, places], new_ones, values)
 
     def _evaluated(self, law: Integers, start: Integers, length: Integers) -> tuple[Array, Array, Array]:
         distinct, which = np.unique(length, return_inverse=True)
         rules = [_with_ends(int(n)) for n in distinct]
-        points = start[:, None] + np.stack([offsets for offsets, _ in rules])[which]
-        rule = np.stack([weights for _, weights in rules])[which]
-        values = np.broadcast_to(self._log_weight(points, law[:, None]), points.shape)
+        points = start + np.stack([offsets for offsets, _ in rules], axis=1)[:, which]
+        rule = np.stack([weights for _, weights in rules], axis=1)[:, which]
+        values = np.broadcast_to(self._log_weight(points, law), points.shape)
         return points, rule, np.where(np.isnan(values), -np.inf, values)
 
     def _gather(self) -> None:
@@ -155,20 +165,22 @@ class NumberLaws:
                 "the mechanism belong together."
             )
         kept = top > peak[self._law] - self.cut
-        law, mass = self._law[kept], self._rule[kept] * np.exp(values[kept] - peak[self._law[kept]][:, None])
-        total = np.bincount(law, mass.sum(axis=1), self.size)
+        law, mass = self._law[kept], self._rule[:, kept] * np.exp(values[:, kept] - peak[self._law[kept]])
+        total = np.bincount(law, mass.sum(axis=0), self.size)
         self.log_totals: Array = peak + np.log(total)
         self.peaks: Array = peak - self.log_totals
         self.lows: Integers = np.full(self.size, self.most)
         self.highs: Integers = np.full(self.size, self.least)
         np.minimum.at(self.lows, law, self._start[kept])
         np.maximum.at(self.highs, law, self._start[kept] + self._length[kept] - 1)
-        mass /= total[law][:, None]
+        mass /= total[law]
         self.block_law, self.block_start, self.block_length = law, self._start[kept], self._length[kept]
-        self.block_mass: Array = mass.sum(axis=1)
+        self.block_mass: Array = mass.sum(axis=0)
         self.block_top: Array = top[kept] - self.log_totals[law]
+        # Nodes in the order of their laws.
+        mass, points = mass.T, self._points[:, kept].T
         inside = mass > 0
-        self.nodes: Array = self._points[kept][inside]
+        self.nodes: Array = points[inside]
         self.masses: Array = mass[inside]
         self.node_law: Integers = np.broadcast_to(law[:, None], mass.shape)[inside]
         self.means: Array = np.bincount(self.node_law, self.masses * self.nodes, self.size)
@@ -180,6 +192,11 @@ class NumberLaws:
         inside = (x >= self.least) & (x <= self.most)
         safe = np.where(inside, x, self.least)
         return np.where(inside, self._log_weight(safe, law) + self.tilt * safe - self.log_totals[law], -np.inf)
+
+
+def _replaced[T: np.generic](array: NDArray[T], where: NDArray[np.bool_], new: NDArray[T]) -> NDArray[T]:
+    array[..., where] = new
+    return array
 
 
 def _first_blocks(least: int, most: int, smooth: bool) -> tuple[Integers, Integers]:

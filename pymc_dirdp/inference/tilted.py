@@ -5,11 +5,13 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.convolution import Convolution
-from pymc_dirdp.inference.inversion import Inversion
+from pymc_dirdp.inference.inversion import Inversion, reach_of_sum
 from pymc_dirdp.inference.number_laws import CUT, LogWeight, NumberLaws
+from pymc_dirdp.inference.pair import Pair
 
 __all__ = ["TiltedCells", "solved"]
 
@@ -35,13 +37,13 @@ class TiltedCells:
         Their laws.
     total : int
         What they add up to in the law that is wanted.
-    sums : Convolution or Inversion
+    sums : Convolution, Inversion or Pair
         The law of their sum.
     """
 
     cells: NumberLaws
     total: int
-    sums: Convolution | Inversion
+    sums: Convolution | Inversion | Pair
 
     def log_sums_of_products(self, totals: Integers) -> Array:
         """Logarithm of the sum of the products of untilted weights over all tables with each of some totals."""
@@ -62,7 +64,7 @@ class TiltedCells:
             safe = np.clip(x, lows[cell], highs[cell])
             return np.where(inside, self.cells.log_pmf(safe, cell) + self.sums.log_rest(safe, cell), -np.inf)
 
-        smooth = isinstance(self.sums, Inversion)
+        smooth = self.cells.smooth and not isinstance(self.sums, Convolution)
         laws = NumberLaws(log_weight, self.cells.size, int(lows.min()), int(highs.max()), smooth=smooth)
         laws.settle(0.0)
         return laws
@@ -80,8 +82,11 @@ def solved(log_weight: LogWeight, size: int, total: int, least: int, most: int, 
     tilt = _tilt(cells, total)
     for cut in (CUT, 6 * CUT, 13 * CUT):
         cells.settle(tilt, cut=cut)
+        if size == 2:
+            return TiltedCells(cells, total, Pair(cells, total))
         work = Convolution.work(cells)
         if work > _LITTLE_WORK and cut == CUT:
+            cells = _tapered(cells, total)
             inversion = Inversion(cells, total)
             # Below that the rounding of the integral shows.
             if float(inversion.log_sum(np.array([total]))[0]) > inversion.log_bound - 9:
@@ -92,6 +97,31 @@ def solved(log_weight: LogWeight, size: int, total: int, least: int, most: int, 
             if float(convolution.log_sum(np.array([total]))[0]) > 40 - cut:
                 return TiltedCells(cells, total, convolution)
     raise _impossible()
+
+
+def _tapered(cells: NumberLaws, total: int) -> NumberLaws:
+    """Take from a cell that is wide what the total leaves no room for.
+
+    If one cell is far more uncertain than all others together, its count given the total is known nearly as well as
+    their sum. Counts that the others cannot make up for may have any weight. Letting it fall to 0 smoothly makes the
+    characteristic function of this cell as short as those of the others.
+    """
+    widest = int(np.argmax(cells.variances))
+    others = np.delete(np.arange(cells.size), widest)
+    rest = float(cells.variances[others].sum())
+    if cells.variances[widest] < 100 * rest:
+        return cells
+    reach, width = reach_of_sum(cells, others), np.sqrt(rest)
+    centre = total - float(cells.means[others].sum())
+
+    def log_weight(x: Array, cell: Integers) -> Array:
+        # The normal law's tail is 1 up to the last bit until 9 standard deviations before its middle.
+        taper = log_ndtr(9 + (reach - np.abs(x - centre)) / width)
+        return cells.log_weights(x, cell) + np.where(cell == widest, taper, 0.0)
+
+    tapered = NumberLaws(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth)
+    tapered.settle(cells.tilt)
+    return tapered
 
 
 def _impossible() -> ArgumentError:
@@ -109,8 +139,7 @@ def _tilt(cells: NumberLaws, total: int) -> float:
     least, most = cells.size * cells.least, cells.size * cells.most
     low, high, tilt, step = -np.inf, np.inf, 0.0, 1.0
     while abs(tilt) < _STEEPEST:
-        cells.settle(tilt, tolerance=1e-3)
-        mean, variance = float(cells.means.sum()), float(cells.variances.sum())
+        mean, variance = cells.rough_moments(tilt)
         if abs(mean - total) <= _NEAR * np.sqrt(variance) + 1e-9 * (1 + total):
             return tilt
         low, high = (tilt, high) if mean < total else (low, tilt)
