@@ -74,7 +74,7 @@ class NumberLaws:
         self._refine(_ROUGH)
         values, _, peak = self._tilted()
         level = np.where(np.isneginf(peak), 0.0, peak)
-        mean, variance = self._moments(self._rule * np.exp(values - level[self._law][:, None]))
+        mean, variance = self._moments(self._rule * np.exp(values - level[self._law]))
         return float(mean.sum()), float(variance.sum())
 
     def _refine(self, tolerance: float) -> None:
