@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.number_laws import NumberLaws
 
-__all__ = ["Inversion", "reach_of_sum"]
+__all__ = ["Inversion", "TooManyNodesError", "reach_of_sum"]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -17,9 +17,12 @@ _NEGLIGIBLE = -39.0
 _IN_A_ROW = 4
 # A power of a complex number loses digits; so often it is computed afresh.
 _FRESH = 32
-_MOST_NODES = 2**14
 # A sum below this share of its largest possible value is rounding.
 _ROUNDING = 1e-15
+
+
+class TooManyNodesError(ArgumentError):
+    """Characteristic functions stay large over too many nodes."""
 
 
 class Inversion:
@@ -37,9 +40,17 @@ class Inversion:
         The total that sums of all but one cell are compared with.
     of : array of int, optional
         The cells that are summed; all by default.
+    most_nodes : int
+        After so many nodes it gives up.
+
+    Raises
+    ------
+    TooManyNodesError
+        If the characteristic functions have not become small by then.
     """
 
-    def __init__(self, cells: NumberLaws, total: int, of: Integers | None = None) -> None:
+    def __init__(self, cells: NumberLaws, total: int, of: Integers | None = None, most_nodes: int = 2**14) -> None:
+        self._most_nodes = most_nodes
         self._of = np.arange(cells.size) if of is None else np.sort(of)
         self._place = np.full(cells.size, -1)
         self._place[self._of] = np.arange(len(self._of))
@@ -72,10 +83,10 @@ class Inversion:
             small = small + 1 if size.sum() - size.min() < _NEGLIGIBLE else 0
             if small == _IN_A_ROW:
                 break
-            if j == _MOST_NODES:
-                raise ArgumentError(
-                    "The counts behind this output are too uncertain for sums of so many records to be exact: too few "
-                    "cells, too many of them near 0. Merge cells, or give a prior with larger parameters."
+            if j == self._most_nodes:
+                raise TooManyNodesError(
+                    "The output says so little about so many records that the counts cannot be summed exactly. Give a "
+                    "prior with larger parameters, or merge the cells that are nearly empty."
                 )
         return np.stack(columns, axis=1)
 

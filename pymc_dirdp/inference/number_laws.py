@@ -44,10 +44,15 @@ class NumberLaws:
         The ends of the numbers.
     smooth : bool
         If false, every number is a node: for weights that follow no smooth curve.
+    noise : float
+        Relative error of the weights, beyond the rounding of their logarithms. No rule is refined further.
     """
 
-    def __init__(self, log_weight: LogWeight, size: int, least: int, most: int, *, smooth: bool = True) -> None:
+    def __init__(
+        self, log_weight: LogWeight, size: int, least: int, most: int, *, smooth: bool = True, noise: float = 0.0
+    ) -> None:
         self.size, self.least, self.most, self.smooth = size, least, most, smooth
+        self.noise = noise
         self.tilt = 0.0
         self.cut = CUT
         self._log_weight = log_weight
@@ -136,7 +141,7 @@ class NumberLaws:
         new = (rule * np.exp(tilted - level[child_law])).sum(axis=0).reshape(-1, 2).sum(axis=1)
         # The weights are rounded where their logarithms are large: no rule can do better than that.
         largest = np.max(np.where(np.isfinite(values), np.abs(values), 0.0) + np.abs(self.tilt * points), axis=0)
-        noise = tolerance + 2e-16 * largest.reshape(-1, 2).max(axis=1)
+        noise = max(tolerance, self.noise) + 2e-16 * largest.reshape(-1, 2).max(axis=1)
         settled = np.repeat(np.abs(old - new) <= noise * np.maximum(mass[law], new), 2)
         # The halves take the place of their block, so the blocks stay in order.
         places = np.repeat(np.arange(len(split)), 1 + split)

@@ -34,8 +34,9 @@ class Pair:
             first, second = np.zeros(x.shape, dtype=np.int64), np.ones(x.shape, dtype=np.int64)
             return self._cells.log_pmf(x, first) + self._cells.log_pmf(totals[which] - x, second)
 
+        cells = self._cells
         laws = NumberLaws(
-            log_weight, len(totals), self._cells.least, self._cells.most, smooth=self._cells.smooth
+            log_weight, len(totals), cells.least, cells.most, smooth=cells.smooth, noise=cells.noise
         )
         laws.settle(0.0)
         return laws.log_totals

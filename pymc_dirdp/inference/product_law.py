@@ -9,8 +9,8 @@ from scipy.special import gammaln
 
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.number_laws import LogWeight, NumberLaws
 from pymc_dirdp.inference.tilted import TiltedCells, solved
-from pymc_dirdp.inference.number_laws import LogWeight
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
 
 __all__ = ["ProductLaw", "tabulated"]
@@ -66,6 +66,8 @@ class ProductLaw:
         False if the log-likelihood is known at whole counts only, as from :func:`tabulated`; then all are looked at.
     log_factor : float
         Logarithm of the factor of the likelihood that depends on the total alone. It matters for the evidence only.
+    noise : float
+        Relative error of the likelihood, if it is itself the result of sums.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class ProductLaw:
     least: int = 0
     smooth: bool = True
     log_factor: float = 0.0
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         alpha = positive_array(alpha=self.alpha)
@@ -112,23 +115,26 @@ class ProductLaw:
         prior = _log_gamma_ratio(counts, self.alpha[cells])
         return np.asarray(prior + self.log_likelihood(counts, cells), dtype=np.float64)
 
+    def cells(self) -> NumberLaws:
+        """Independent cells with the weights of this law, not tilted yet."""
+        return NumberLaws(self.log_weight, len(self.alpha), self.least, self.most, smooth=self.smooth, noise=self.noise)
+
     @cached_property
     def tilted(self) -> TiltedCells:
         """Independent cells whose law given their total is this law."""
-        return solved(self.log_weight, len(self.alpha), self.total, self.least, self.most, self.smooth)
+        return solved(self.cells(), self.total)
 
-    @property
-    def _log_normaliser(self) -> float:
-        """Logarithm of what the weights have to be multiplied by to be a prior times the likelihood."""
-        concentration = float(self.alpha.sum())
+    def log_normaliser(self, totals: ArrayLike) -> Array:
+        """Logarithm of what products of weights are multiplied by to be a prior times the likelihood."""
+        concentration = self.alpha.sum()
         # total! Gamma(a0) / Gamma(total + a0), without the cancellation of the two large terms.
-        ratio = float(_log_gamma_ratio(np.array(float(self.total)), concentration))
-        return float(gammaln(concentration) - ratio - gammaln(self.alpha).sum()) + self.log_factor
+        ratio = _log_gamma_ratio(np.asarray(totals, dtype=np.float64), concentration)
+        return np.asarray(gammaln(concentration) - ratio - gammaln(self.alpha).sum())
 
     @property
     def log_evidence(self) -> float:
         """Logarithm of the probability (or density) of the output under the prior, the counts summed out."""
-        return self._log_normaliser + self.tilted.log_sum_of_products
+        return float(self.log_normaliser(self.total)) + self.log_factor + self.tilted.log_sum_of_products
 
     def log_probability(self, counts: ArrayLike) -> Array:
         """Logarithm of the probability of whole rows of counts given the output, shape `(...)` of `(..., d)`."""

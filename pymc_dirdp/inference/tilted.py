@@ -9,8 +9,9 @@ from scipy.special import log_ndtr
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.convolution import Convolution
-from pymc_dirdp.inference.inversion import Inversion, reach_of_sum
-from pymc_dirdp.inference.number_laws import CUT, LogWeight, NumberLaws
+from pymc_dirdp.inference.fourier import Fourier
+from pymc_dirdp.inference.inversion import Inversion, TooManyNodesError, reach_of_sum
+from pymc_dirdp.inference.number_laws import CUT, NumberLaws
 from pymc_dirdp.inference.pair import Pair
 
 __all__ = ["TiltedCells", "solved"]
@@ -21,6 +22,8 @@ Integers = NDArray[np.int64]
 # With fewer products every sum is taken number by number; that takes some 10 milliseconds.
 _LITTLE_WORK = 5e6
 _MUCH_WORK = 2e10
+# Points at which characteristic functions are taken, if there is another way and if there is none.
+_FEW, _MANY = 500, 2**14
 # The means of the cells add up to the total up to this share of the standard deviation of the sum.
 _NEAR = 0.05
 # A slope of the log-likelihood beyond which no count is possible any more.
@@ -37,13 +40,13 @@ class TiltedCells:
         Their laws.
     total : int
         What they add up to in the law that is wanted.
-    sums : Convolution, Inversion or Pair
+    sums : Convolution, Fourier, Inversion or Pair
         The law of their sum.
     """
 
     cells: NumberLaws
     total: int
-    sums: Convolution | Inversion | Pair
+    sums: Convolution | Fourier | Inversion | Pair
 
     def log_sums_of_products(self, totals: Integers) -> Array:
         """Logarithm of the sum of the products of untilted weights over all tables with each of some totals."""
@@ -64,39 +67,56 @@ class TiltedCells:
             safe = np.clip(x, lows[cell], highs[cell])
             return np.where(inside, self.cells.log_pmf(safe, cell) + self.sums.log_rest(safe, cell), -np.inf)
 
-        smooth = self.cells.smooth and not isinstance(self.sums, Convolution)
-        laws = NumberLaws(log_weight, self.cells.size, int(lows.min()), int(highs.max()), smooth=smooth)
+        smooth = self.cells.smooth and isinstance(self.sums, Inversion | Pair)
+        laws = NumberLaws(log_weight, self.cells.size, int(lows.min()), int(highs.max()), smooth=smooth, noise=self.cells.noise)
         laws.settle(0.0)
         return laws
 
 
-def solved(log_weight: LogWeight, size: int, total: int, least: int, most: int, smooth: bool) -> TiltedCells:
-    """Find the tilt, and the law of the sum.
+def solved(cells: NumberLaws, total: int) -> TiltedCells:
+    """Tilt cells so that they add up to a total on average, and find the law of their sum.
+
+    Parameters
+    ----------
+    cells : NumberLaws
+        Their weights; the tilt that they have is where the search starts, and they are changed.
+    total : int
+        What they add up to.
 
     Raises
     ------
     ArgumentError
         If no table with this total has a positive weight.
     """
-    cells = NumberLaws(log_weight, size, least, most, smooth=smooth)
     tilt = _tilt(cells, total)
     for cut in (CUT, 6 * CUT, 13 * CUT):
         cells.settle(tilt, cut=cut)
-        if size == 2:
-            return TiltedCells(cells, total, Pair(cells, total))
         work = Convolution.work(cells)
+        if cells.size == 2 and work > _LITTLE_WORK:
+            return TiltedCells(cells, total, Pair(cells, total))
         if work > _LITTLE_WORK and cut == CUT:
-            cells = _tapered(cells, total)
-            inversion = Inversion(cells, total)
+            found = _transformed(cells, total)
             # Below that the rounding of the integral shows.
-            if float(inversion.log_sum(np.array([total]))[0]) > inversion.log_bound - 9:
-                return TiltedCells(cells, total, inversion)
+            if float(found.sums.log_sum(np.array([total]))[0]) > found.sums.log_bound - 9:
+                return found
         if work <= _MUCH_WORK:
             convolution = Convolution(cells, total)
             # What was left out of the cells must not matter for this total.
             if float(convolution.log_sum(np.array([total]))[0]) > 40 - cut:
                 return TiltedCells(cells, total, convolution)
     raise _impossible()
+
+
+def _transformed(cells: NumberLaws, total: int) -> TiltedCells:
+    """The law of the sum by characteristic functions: at few points, or at all if few do not suffice."""
+    narrow = _tapered(cells, total)
+    fits = Fourier.fits(narrow)
+    try:
+        return TiltedCells(narrow, total, Inversion(narrow, total, most_nodes=_FEW if fits else _MANY))
+    except TooManyNodesError:
+        if not fits:
+            raise
+    return TiltedCells(narrow, total, Fourier(narrow, total))
 
 
 def _tapered(cells: NumberLaws, total: int) -> NumberLaws:
@@ -119,7 +139,7 @@ def _tapered(cells: NumberLaws, total: int) -> NumberLaws:
         taper = log_ndtr(9 + (reach - np.abs(x - centre)) / width)
         return cells.log_weights(x, cell) + np.where(cell == widest, taper, 0.0)
 
-    tapered = NumberLaws(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth)
+    tapered = NumberLaws(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth, noise=cells.noise)
     tapered.settle(cells.tilt)
     return tapered
 
@@ -137,7 +157,7 @@ def _tilt(cells: NumberLaws, total: int) -> float:
     The sum of the means rises with the tilt. Its logit varies evenly where the sum itself varies by powers of ten.
     """
     least, most = cells.size * cells.least, cells.size * cells.most
-    low, high, tilt, step = -np.inf, np.inf, 0.0, 1.0
+    low, high, tilt, step = -np.inf, np.inf, cells.tilt, 1.0
     while abs(tilt) < _STEEPEST:
         mean, variance = cells.rough_moments(tilt)
         if abs(mean - total) <= _NEAR * np.sqrt(variance) + 1e-9 * (1 + total):
