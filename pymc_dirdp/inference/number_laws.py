@@ -73,6 +73,17 @@ class NumberLaws:
         self._refine(tolerance)
         self._gather()
 
+    def shorten(self, limit: Callable[[Integers, Integers], Array]) -> None:
+        """Halve blocks until none that matters is longer than `limit(law, start)`."""
+        while True:
+            _, top, peak = self._tilted()
+            long = (top > peak[self._law] - self.cut) & (self._length > limit(self._law, self._start))
+            split = long & (self._length > _NODES)
+            if not split.any():
+                break
+            self._halve(split, 1e-14)
+        self._gather()
+
     def rough_moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of the sum of all numbers at a tilt, to about a thousandth."""
         self.tilt, self.cut = tilt, _ROUGH_CUT
