@@ -27,6 +27,7 @@ ROOMS = (
     "accounting",
     "counting",
     "stored",
+    "inference",
     "auditing",
     "models",
     "networks",

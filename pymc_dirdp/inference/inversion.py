@@ -17,12 +17,22 @@ _NEGLIGIBLE = -39.0
 _IN_A_ROW = 4
 # A power of a complex number loses digits; so often it is computed afresh.
 _FRESH = 32
+# Gauss rules of 12 nodes add up a wave to 15 digits if its phase changes by up to this within a block.
+_TURN = 9.0
+_MOST_BLOCKS = 50_000
 # A sum below this share of its largest possible value is rounding.
 _ROUNDING = 1e-15
 
 
 class TooManyNodesError(ArgumentError):
     """Characteristic functions stay large over too many nodes."""
+
+
+def _too_many() -> TooManyNodesError:
+    return TooManyNodesError(
+        "The output says so little about so many records that the counts cannot be summed exactly. Give a prior with "
+        "larger parameters, or merge the cells that are nearly empty."
+    )
 
 
 class Inversion:
@@ -60,6 +70,14 @@ class Inversion:
         self._reach = reach_of_sum(cells, self._of)
         self._step = 2 * np.pi / (2 * self._reach + 1)
         self._factors = self._characteristic_functions(cells)
+        # The rule of a block adds up a wave exactly if it turns few times within the block.
+        longest = _TURN / (self._step * self._factors.shape[1])
+        long = cells.block_length > max(longest, 12)
+        if long.any():
+            if cells.block_length[long].sum() / longest > _MOST_BLOCKS:
+                raise _too_many()
+            cells.shorten(lambda law, start: np.full(law.shape, longest))
+            self._factors = self._characteristic_functions(cells)
         product = np.prod(self._factors, axis=0)
         self._weights = np.full(len(product), self._step / np.pi)
         self._weights[0] /= 2
@@ -84,10 +102,7 @@ class Inversion:
             if small == _IN_A_ROW:
                 break
             if j == self._most_nodes:
-                raise TooManyNodesError(
-                    "The output says so little about so many records that the counts cannot be summed exactly. Give a "
-                    "prior with larger parameters, or merge the cells that are nearly empty."
-                )
+                raise _too_many()
         return np.stack(columns, axis=1)
 
     def log_sum(self, totals: Integers) -> Array:
