@@ -59,12 +59,10 @@ def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estim
     --------
     >>> import numpy as np
     >>> z = np.array([3.0, 12.0, 8.0])
-    >>> law = ProductLaw(
-    ...     alpha=[1, 1, 1], total=20, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts) / 2
-    ... )
+    >>> law = ProductLaw(alpha=[1, 1, 1], total=20, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts) / 2)
     >>> found = estimate(law, prob=[0.95])
     >>> found.share_means.round(3)
-    array([0.156, 0.5  , 0.343])
+    array([0.15 , 0.512, 0.339])
     >>> found.count_intervals[0]
     array([[ 0,  6],
            [ 6, 14],

@@ -122,9 +122,14 @@ def share_quantiles(mixture: Mixture, a: Array, b: Array, levels: Array, start: 
         error = level[rows] - value
         low[rows] = np.where((error > 0) & active[rows], t[rows], low[rows])
         high[rows] = np.where((error <= 0) & active[rows], t[rows], high[rows])
-        newton = error / np.maximum(slope, 1e-300)
+        # Newton's method for the logit of the distribution function, which is nearly a line in both tails, with
         # Halley's correction: the error after the step is of the third order.
-        step = newton / np.maximum(1 + newton * curvature / np.maximum(2 * slope, 1e-300), 0.5)
+        spare = value * (1 - value)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first, second = slope / spare, curvature / spare - slope**2 * (1 - 2 * value) / spare**2
+            newton = (logit(level[rows]) - logit(value)) / first
+            step = newton / np.maximum(1 + newton * second / (2 * first), 0.5)
+        step = np.where(np.isfinite(step), step, np.inf)
         new = t[rows] + step
         good = (new > low[rows]) & (new < high[rows])
         done = (good & (np.abs(step) < _STEP ** (1 / 3) * spread)) | (high[rows] - low[rows] < 1e-9)

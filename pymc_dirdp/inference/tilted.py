@@ -68,7 +68,9 @@ class TiltedCells:
             return np.where(inside, self.cells.log_pmf(safe, cell) + self.sums.log_rest(safe, cell), -np.inf)
 
         smooth = self.cells.smooth and isinstance(self.sums, Inversion | Pair)
-        laws = NumberLaws(log_weight, self.cells.size, int(lows.min()), int(highs.max()), smooth=smooth, noise=self.cells.noise)
+        laws = NumberLaws(
+            log_weight, self.cells.size, int(lows.min()), int(highs.max()), smooth=smooth, noise=self.cells.noise
+        )
         laws.settle(0.0)
         return laws
 
@@ -158,23 +160,26 @@ def _tilt(cells: NumberLaws, total: int) -> float:
     """
     least, most = cells.size * cells.least, cells.size * cells.most
     low, high, tilt, step = -np.inf, np.inf, cells.tilt, 1.0
-    while abs(tilt) < _STEEPEST:
+    attempt = 0
+    while True:
+        attempt += 1
         mean, variance = cells.rough_moments(tilt)
         if abs(mean - total) <= _NEAR * np.sqrt(variance) + 1e-9 * (1 + total):
             return tilt
         low, high = (tilt, high) if mean < total else (low, tilt)
+        middle, bounded = (low + high) / 2, np.isfinite(high - low)
+        if (bounded and middle in (low, high)) or abs(tilt) > _STEEPEST:
+            # The tables are few, and their totals far apart.
+            return tilt
         below, above = mean - least, most - mean
         newton = np.nan
-        if below > 0 and above > 0 and variance > 0:
-            wanted = np.log((total - least) / (most - total)) if least < total < most else np.nan
-            newton = tilt + (wanted - np.log(below / above)) * below * above / (variance * (most - least))
-        if low < newton < high:
+        if below > 0 and above > 0 and variance > 0 and least < total < most:
+            distance = np.log((total - least) / (most - total)) - np.log(below / above)
+            newton = tilt + distance * below * above / (variance * (most - least))
+        if bounded and (attempt % 4 == 0 or not low < newton < high):
+            tilt = middle
+        elif low < newton < high and abs(newton - tilt) <= 100 * step:
             tilt = newton
-        elif np.isfinite(low) and np.isfinite(high):
-            tilt = (low + high) / 2
         else:
             tilt += step if mean < total else -step
             step *= 4
-        if low == high or tilt in (low, high):
-            return tilt
-    raise _impossible()

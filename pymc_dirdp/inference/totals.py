@@ -45,7 +45,7 @@ class PrivateTotal:
     ...     alpha=[1, 1, 1], total=100, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts) / 2
     ... )
     >>> PrivateTotal(row, log_prior=lambda totals: 0 * totals).mean_and_sd
-    (23.9..., 5.0...)
+    (21.859..., 4.609...)
     """
 
     def __init__(self, law: ProductLaw, *, log_prior: OfTotal, log_factor: OfTotal | None = None) -> None:

@@ -35,8 +35,10 @@ def floored(g, r, prior, floor):
     def log_likelihood(x, i):
         a = r * x + prior[i]
         # The tail of the Gamma law from the side where it is small.
-        return a * np.log(g[i]) - gammaln(a) - np.where(
-            a > floor, np.log1p(-gammainc(a, floor)), np.log(gammaincc(a, floor))
+        return (
+            a * np.log(g[i])
+            - gammaln(a)
+            - np.where(a > floor, np.log1p(-gammainc(a, floor)), np.log(gammaincc(a, floor)))
         )
 
     return log_likelihood

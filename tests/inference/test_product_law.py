@@ -83,7 +83,9 @@ def test_a_conflict_that_leaves_only_tables_far_from_every_peak():
     """A sparse cell is empty or near 60, another is sharply in between: the total is improbable under every tilt."""
     z = np.array([60.0, 70.0])
     law = ProductLaw(
-        alpha=[1e-3, 1.0], total=100, log_likelihood=lambda x, i: -((x - z[i]) ** 2) / (2 * np.array([3.0, 3.0])[i] ** 2)
+        alpha=[1e-3, 1.0],
+        total=100,
+        log_likelihood=lambda x, i: -((x - z[i]) ** 2) / (2 * np.array([3.0, 3.0])[i] ** 2),
     )
     tables, logs, evidence = brute_force(law)
     np.testing.assert_allclose(law.means, np.exp(logs) @ tables, rtol=1e-11)

@@ -23,7 +23,9 @@ def released(d, total, r, alpha, seed):
     return ProductLaw(alpha=np.full(d, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(d)))
 
 
-@pytest.mark.parametrize(("d", "total", "r", "alpha"), [(10, 1000, 0.1, 1.0), (8, 2000, 0.05, 0.2), (30, 500, 1.0, 1.0)])
+@pytest.mark.parametrize(
+    ("d", "total", "r", "alpha"), [(10, 1000, 0.1, 1.0), (8, 2000, 0.05, 0.2), (30, 500, 1.0, 1.0)]
+)
 def test_convolution_fourier_and_inversion_agree(d, total, r, alpha):
     law = released(d, total, r, alpha, 1)
     cells = law.tilted.cells
@@ -75,9 +77,11 @@ def test_a_million_records_in_two_cells_against_the_plain_sum():
 
 def test_one_cell_far_wider_than_all_others_together():
     """Sums of the small cells decide; the wide one takes what they leave."""
-    z = np.array([10**6 - 60.0, 20.0, 25.0, 15.0])
-    scale = np.array([3e4, 1.0, 1.0, 1.0])
-    law = ProductLaw(alpha=np.ones(4), total=10**6, log_likelihood=lambda x, i: -((z[i] - x) ** 2) / (2 * scale[i] ** 2))
+    z = np.array([7e5, 1e5 + 20.0, 1e5 - 25.5, 1e5 + 15.0])
+    scale = np.array([2e4, 3.0, 1.0, 2.0])
+    law = ProductLaw(
+        alpha=np.ones(4), total=10**6, log_likelihood=lambda x, i: -((z[i] - x) ** 2) / (2 * scale[i] ** 2)
+    )
     assert isinstance(law.tilted.sums, Inversion)
     small = Convolution(law.tilted.cells, 10**6)
     reference = TiltedCells(law.tilted.cells, 10**6, small)
@@ -98,9 +102,7 @@ def test_ten_million_records_take_little_memory(d, r):
 
 
 def test_one_noisy_cell_of_a_binary_table():
-    law = ProductLaw(
-        alpha=[1.0, 2.0], total=30, log_likelihood=lambda x, i: np.where(i == 0, -np.abs(11 - x) / 3, 0.0)
-    )
+    law = ProductLaw(alpha=[1.0, 2.0], total=30, log_likelihood=lambda x, i: np.where(i == 0, -np.abs(11 - x) / 3, 0.0))
     x = np.arange(31)
     logs = gammaln(x + 1) - gammaln(x + 1) + gammaln(32 - x) - gammaln(31 - x) - np.abs(11 - x) / 3
     mass = np.exp(logs - logs.max())
