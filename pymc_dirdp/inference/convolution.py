@@ -45,7 +45,9 @@ class Convolution:
         self._pmfs = [_pmf(cells, int(i)) for i in self._order]
         self._prefix = _running(self._pmfs)
         self._low, self._total = int(cells.lows.sum()), total
-        self._all_lows, self._rest = cells.lows, None
+        self._all_lows = cells.lows
+        self._rest: Array | None = None
+        self._sizes = np.empty(0, dtype=np.int64)
 
     def log_sum(self, totals: Integers) -> Array:
         """Logarithm of the probability that all cells add up to each of some totals."""
@@ -54,17 +56,21 @@ class Convolution:
     def log_rest(self, x: Array, cell: Integers) -> Array:
         """Logarithm of the probability that all cells but this one add up to `total - x`."""
         if self._rest is None:
-            suffix = _running(self._pmfs[::-1])
-            parts: list[Array] = [np.empty(0)] * len(self._pmfs)
-            for place, i in enumerate(self._order):
-                parts[i] = np.convolve(self._prefix[place], suffix[len(self._pmfs) - 1 - place])
-            self._sizes = np.array([len(part) for part in parts])
-            self._rest = np.concatenate(parts)
+            self._rest = self._all_but_one()
         offset = self._total - np.asarray(x, dtype=np.int64) - (self._low - self._all_lows[cell])
         inside = (offset >= 0) & (offset < self._sizes[cell])
         place = (np.cumsum(self._sizes) - self._sizes)[cell] + np.where(inside, offset, 0)
         with np.errstate(divide="ignore"):
             return np.where(inside, np.log(self._rest[place]), -np.inf)
+
+    def _all_but_one(self) -> Array:
+        """The laws of the sums of all cells but one, one behind the other in the order of the cells."""
+        suffix = _running(self._pmfs[::-1])
+        parts: list[Array] = [np.empty(0)] * len(self._pmfs)
+        for place, i in enumerate(self._order):
+            parts[i] = np.convolve(self._prefix[place], suffix[len(self._pmfs) - 1 - place])
+        self._sizes = np.array([len(part) for part in parts])
+        return np.concatenate(parts)
 
     def draw(self, totals: Integers, rng: np.random.Generator) -> Integers:
         """For each total, one draw of all cells given that they add up to it, shape `(len(totals), d)`.

@@ -65,8 +65,8 @@ def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estim
     array([0.15 , 0.512, 0.339])
     >>> found.count_intervals[0]
     array([[ 0,  6],
-           [ 6, 14],
-           [ 2, 12]])
+           [ 7, 14],
+           [ 3, 10]])
     """
     if len(prob) == 0:
         raise ArgumentError("Expected prob to hold at least one probability, got none.")

@@ -4,8 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.convolution import Convolution
 from pymc_dirdp.inference.drawing import draw_counts
+from pymc_dirdp.inference.fourier import Fourier
+from pymc_dirdp.inference.inversion import Inversion
 from pymc_dirdp.inference.pair import Pair
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.tilted import TiltedCells, solved
@@ -88,12 +89,12 @@ class Evidence:
         low, high = max(self.least, tilted.total - wide), min(self.law.total, tilted.total + wide)
         run = np.arange(low, high + 1) if high - low < _LONG else missing[(missing >= low) & (missing <= high)]
         values = tilted.sums.log_sum(run)
-        top = 0.0 if isinstance(tilted.sums, Convolution) else tilted.sums.log_bound
+        top = tilted.sums.log_bound if isinstance(tilted.sums, Fourier | Inversion) else 0.0
         bad = run[values < top - _DEPTH]
-        low = bad[bad < tilted.total].max(initial=low - 1)
-        high = bad[bad > tilted.total].min(initial=high + 1)
+        below = bad[bad < tilted.total].max(initial=low - 1)
+        above = bad[bad > tilted.total].min(initial=high + 1)
         # The total that the tilt was made for is known well whatever its probability.
-        return np.union1d(run[(run > low) & (run < high)], tilted.total)
+        return np.union1d(run[(run > below) & (run < above)], tilted.total)
 
     def draw(self, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:
         """One table for each total, shape `(len(totals), d)`, and the share of proposals that was accepted."""

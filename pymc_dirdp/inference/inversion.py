@@ -94,8 +94,12 @@ class Inversion:
         turn = np.exp(1j * self._step * x)
         columns: list[Complex] = []
         small = 0
+        current: Complex = masses.astype(np.complex128)
         for j in range(self._reach + 1):
-            current = masses * np.exp(1j * self._step * j * x) if j % _FRESH == 0 else current * turn
+            if j % _FRESH == 0:
+                current[:] = masses * np.exp(1j * self._step * j * x)
+            else:
+                current *= turn
             columns.append(np.add.reduceat(current, starts))
             size = np.log(np.maximum(np.abs(columns[-1]), 1e-300))
             small = small + 1 if size.sum() - size.min() < _NEGLIGIBLE else 0
@@ -147,7 +151,8 @@ class _Columns:
         self._matrix, self._columns = matrix, columns
 
     def __getitem__(self, j: int) -> Complex:
-        return self._matrix[j][self._columns]
+        row: Complex = self._matrix[j][self._columns]
+        return row
 
 
 def reach_of_sum(cells: NumberLaws, of: Integers) -> int:

@@ -61,4 +61,5 @@ def draw(law: ProductLaw, draws: int, rng: np.random.Generator) -> Draws:
 
 def draw_shares(counts: Integers, alpha: Array, rng: np.random.Generator) -> Array:
     """One draw of the shares for each row of counts: `Dirichlet(alpha + counts)`, shape of `counts`."""
-    return dirichlet(alpha + counts, 1, rng)[0]
+    shares: Array = dirichlet(alpha + counts, 1, rng)[0]
+    return shares

@@ -112,7 +112,7 @@ class ProductLaw:
 
     def log_weight(self, counts: Array, cells: Integers) -> Array:
         """`log Gamma(x + alpha_i) - log x! + log L_i(x)`."""
-        prior = _log_gamma_ratio(counts, self.alpha[cells])
+        prior = _log_gamma_ratio(counts, self.alpha[cells])  # type: ignore[arg-type]  # It broadcasts.
         return np.asarray(prior + self.log_likelihood(counts, cells), dtype=np.float64)
 
     def cells(self) -> NumberLaws:

@@ -62,7 +62,8 @@ def _inside(marginals: NumberLaws, block: Integers, mass: Array) -> Integers:
     cumulative = np.cumsum(np.exp(marginals.log_pmf(x.astype(np.float64), marginals.block_law[block][which])))
     before = np.concatenate([[0.0], cumulative])[offsets]
     place = np.searchsorted(cumulative, before + mass * (1 - 1e-14))
-    return marginals.block_start[block] + np.clip(place - offsets, 0, length - 1)
+    found: Integers = marginals.block_start[block] + np.clip(place - offsets, 0, length - 1)
+    return found
 
 
 def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:

@@ -97,10 +97,10 @@ def solved(cells: NumberLaws, total: int) -> TiltedCells:
         if cells.size == 2 and work > _LITTLE_WORK:
             return TiltedCells(cells, total, Pair(cells, total))
         if work > _LITTLE_WORK and cut == CUT:
-            found = _transformed(cells, total)
+            narrow, sums = _transformed(cells, total)
             # Below that the rounding of the integral shows.
-            if float(found.sums.log_sum(np.array([total]))[0]) > found.sums.log_bound - 9:
-                return found
+            if float(sums.log_sum(np.array([total]))[0]) > sums.log_bound - 9:
+                return TiltedCells(narrow, total, sums)
         if work <= _MUCH_WORK:
             convolution = Convolution(cells, total)
             # What was left out of the cells must not matter for this total.
@@ -109,16 +109,16 @@ def solved(cells: NumberLaws, total: int) -> TiltedCells:
     raise _impossible()
 
 
-def _transformed(cells: NumberLaws, total: int) -> TiltedCells:
-    """The law of the sum by characteristic functions: at few points, or at all if few do not suffice."""
+def _transformed(cells: NumberLaws, total: int) -> tuple[NumberLaws, Fourier | Inversion]:
+    """Cells and the law of their sum by characteristic functions: at few points, or at all if few do not suffice."""
     narrow = _tapered(cells, total)
     fits = Fourier.fits(narrow)
     try:
-        return TiltedCells(narrow, total, Inversion(narrow, total, most_nodes=_FEW if fits else _MANY))
+        return narrow, Inversion(narrow, total, most_nodes=_FEW if fits else _MANY)
     except TooManyNodesError:
         if not fits:
             raise
-    return TiltedCells(narrow, total, Fourier(narrow, total))
+    return narrow, Fourier(narrow, total)
 
 
 def _tapered(cells: NumberLaws, total: int) -> NumberLaws:

@@ -119,7 +119,7 @@ def test_rare_totals_are_drawn_number_by_number():
     table[0, [0, 29, 30, 60]] = [0.0, -31.0, -30.0, 0.0]
     table[1, [70, 71]] = 0.0
     law = ProductLaw(alpha=[1.0, 1.0], total=100, log_likelihood=tabulated(table), smooth=False)
-    tables, logs, evidence = brute_force(law)
+    _tables, _logs, evidence = brute_force(law)
     assert law.log_evidence == pytest.approx(evidence, abs=1e-10)
     counts, acceptance = draw_counts(law.tilted, np.full(20_000, 100), np.random.default_rng(3))
     assert acceptance == 1
