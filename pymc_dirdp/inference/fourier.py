@@ -11,8 +11,8 @@ __all__ = ["Fourier"]
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# So many numbers are transformed at most, over all cells: 24 megabytes.
-_MOST_KEPT = 3_000_000
+# So many numbers are transformed at most, over all cells: 48 megabytes.
+_MOST_KEPT = 6_000_000
 # A probability below this share of the largest is rounding.
 _ROUNDING = 1e-15
 

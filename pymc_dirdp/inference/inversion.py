@@ -20,6 +20,8 @@ _FRESH = 32
 # Gauss rules of 12 nodes add up a wave to 15 digits if its phase changes by up to this within a block.
 _TURN = 9.0
 _MOST_BLOCKS = 50_000
+# So many waves are added up before it gives up; that takes some seconds.
+_MOST_TURNS = 3e8
 # A sum below this share of its largest possible value is rounding.
 _ROUNDING = 1e-15
 
@@ -105,7 +107,7 @@ class Inversion:
             small = small + 1 if size.sum() - size.min() < _NEGLIGIBLE else 0
             if small == _IN_A_ROW:
                 break
-            if j == self._most_nodes:
+            if j == self._most_nodes or j * len(x) > _MOST_TURNS:
                 raise _too_many()
         return np.stack(columns, axis=1)
 

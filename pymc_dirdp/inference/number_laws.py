@@ -40,8 +40,8 @@ class NumberLaws:
         between whole numbers, too, unless `smooth` is false. It may be `-inf`.
     size : int
         The number of laws.
-    least, most : int
-        The ends of the numbers.
+    least, most : int or array of int, shape (size,)
+        The ends of the numbers of each law.
     smooth : bool
         If false, every number is a node: for weights that follow no smooth curve.
     noise : float
@@ -49,16 +49,26 @@ class NumberLaws:
     """
 
     def __init__(
-        self, log_weight: LogWeight, size: int, least: int, most: int, *, smooth: bool = True, noise: float = 0.0
+        self,
+        log_weight: LogWeight,
+        size: int,
+        least: int | Integers,
+        most: int | Integers,
+        *,
+        smooth: bool = True,
+        noise: float = 0.0,
     ) -> None:
-        self.size, self.least, self.most, self.smooth = size, least, most, smooth
+        self.size, self.smooth = size, smooth
+        self.least = np.broadcast_to(np.asarray(least, dtype=np.int64), (size,))
+        self.most = np.broadcast_to(np.asarray(most, dtype=np.int64), (size,))
         self.noise = noise
         self.tilt = 0.0
         self.cut = CUT
         self._log_weight = log_weight
-        start, length = _first_blocks(least, most, smooth)
-        self._law = np.repeat(np.arange(size), len(start))
-        self._start, self._length = np.tile(start, size), np.tile(length, size)
+        ends = zip(self.least.tolist(), self.most.tolist(), strict=True)
+        starts, lengths = zip(*(_first_blocks(low, high, smooth) for low, high in ends), strict=True)
+        self._law = np.repeat(np.arange(size), [len(start) for start in starts])
+        self._start, self._length = np.concatenate(starts), np.concatenate(lengths)
         self._points, self._rule, self._values = self._evaluated(self._law, self._start, self._length)
         self._settled = np.zeros(len(self._law), dtype=bool)
 
@@ -171,7 +181,12 @@ class NumberLaws:
         points = start + np.stack([offsets for offsets, _ in rules], axis=1)[:, which]
         rule = np.stack([weights for _, weights in rules], axis=1)[:, which]
         values = np.broadcast_to(self._log_weight(points, law), points.shape)
-        return points, rule, np.where(np.isnan(values), -np.inf, values)
+        if np.isnan(values).any() or np.isposinf(values).any():
+            raise ArgumentError(
+                "The log-likelihood is no number, or infinite, for some count that is possible. It must be finite or "
+                "-inf for all counts from `least` to the total."
+            )
+        return points, rule, values
 
     def _gather(self) -> None:
         values, top, peak = self._tilted()
@@ -185,8 +200,8 @@ class NumberLaws:
         total = np.bincount(law, mass.sum(axis=0), self.size)
         self.log_totals: Array = peak + np.log(total)
         self.peaks: Array = peak - self.log_totals
-        self.lows: Integers = np.full(self.size, self.most)
-        self.highs: Integers = np.full(self.size, self.least)
+        self.lows: Integers = self.most.copy()
+        self.highs: Integers = self.least.copy()
         np.minimum.at(self.lows, law, self._start[kept])
         np.maximum.at(self.highs, law, self._start[kept] + self._length[kept] - 1)
         mass /= total[law]
@@ -205,8 +220,8 @@ class NumberLaws:
 
     def log_pmf(self, x: Array, law: Integers) -> Array:
         """Logarithm of the probability of `x`, also where the rule has no node."""
-        inside = (x >= self.least) & (x <= self.most)
-        safe = np.where(inside, x, self.least)
+        inside = (x >= self.least[law]) & (x <= self.most[law])
+        safe = np.where(inside, x, self.least[law])
         return np.where(inside, self._log_weight(safe, law) + self.tilt * safe - self.log_totals[law], -np.inf)
 
 
@@ -215,6 +230,7 @@ def _replaced[T: np.generic](array: NDArray[T], where: NDArray[np.bool_], new: N
     return array
 
 
+@lru_cache(maxsize=4096)
 def _first_blocks(least: int, most: int, smooth: bool) -> tuple[Integers, Integers]:
     """Blocks of `least..most` that grow by factors of 2 from both ends, where powers of a count vary fast."""
     count = most - least + 1

@@ -35,7 +35,14 @@ class Pair:
             return self._cells.log_pmf(x, first) + self._cells.log_pmf(totals[which] - x, second)
 
         cells = self._cells
-        laws = NumberLaws(log_weight, len(totals), cells.least, cells.most, smooth=cells.smooth, noise=cells.noise)
+        laws = NumberLaws(
+            log_weight,
+            len(totals),
+            int(cells.least.min()),
+            int(cells.most.max()),
+            smooth=cells.smooth,
+            noise=cells.noise,
+        )
         laws.settle(0.0)
         return laws.log_totals
 

@@ -14,11 +14,11 @@ Integers = NDArray[np.int64]
 # Nodes with less mass are left out of a mixture.
 _NEGLIGIBLE = 1e-12
 # Numbers that are looked at one by one at a time.
-_AT_A_TIME = 2**18
+_AT_A_TIME = 2**16
 # Nodes a step apart of this share of the deviation of a Beta law add up smooth functions of the count exactly.
 _STRIDE = 0.9
 # With more steps the blocks' nodes are fewer.
-_MOST_STRIDES = 2**12
+_MOST_STRIDES = 256
 _NODES = 12
 _LEAST_LOGIT = -700.0
 _MOST_STEPS = 200

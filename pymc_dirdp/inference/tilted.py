@@ -60,17 +60,13 @@ class TiltedCells:
     @cached_property
     def marginals(self) -> NumberLaws:
         """The laws of the single counts given their total."""
-        lows, highs = self.cells.lows, self.cells.highs
 
         def log_weight(x: Array, cell: Integers) -> Array:
-            inside = (x >= lows[cell]) & (x <= highs[cell])
-            safe = np.clip(x, lows[cell], highs[cell])
-            return np.where(inside, self.cells.log_pmf(safe, cell) + self.sums.log_rest(safe, cell), -np.inf)
+            return self.cells.log_pmf(x, cell) + self.sums.log_rest(x, cell)
 
-        smooth = self.cells.smooth and isinstance(self.sums, Inversion | Pair)
-        laws = NumberLaws(
-            log_weight, self.cells.size, int(lows.min()), int(highs.max()), smooth=smooth, noise=self.cells.noise
-        )
+        cells = self.cells
+        smooth = cells.smooth and isinstance(self.sums, Inversion | Pair)
+        laws = NumberLaws(log_weight, cells.size, cells.lows, cells.highs, smooth=smooth, noise=cells.noise)
         laws.settle(0.0)
         return laws
 
@@ -158,7 +154,7 @@ def _tilt(cells: NumberLaws, total: int) -> float:
 
     The sum of the means rises with the tilt. Its logit varies evenly where the sum itself varies by powers of ten.
     """
-    least, most = cells.size * cells.least, cells.size * cells.most
+    least, most = float(cells.least.sum()), float(cells.most.sum())
     low, high, tilt, step = -np.inf, np.inf, cells.tilt, 1.0
     attempt = 0
     while True:

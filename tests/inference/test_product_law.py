@@ -128,3 +128,10 @@ def test_a_bad_table_is_refused():
     for bad in ([0.0, 1.0], [[np.nan, 0.0]], [[np.inf, 0.0]]):
         with pytest.raises(ArgumentError, match="log_likelihood"):
             tabulated(bad)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_likelihood_that_is_no_number_is_refused(bad):
+    law = ProductLaw(alpha=ALPHA, total=12, log_likelihood=lambda x, i: np.where(x == 7, bad, 0.0) + 0.0 * i)
+    with pytest.raises(ArgumentError, match="log-likelihood"):
+        law.means  # noqa: B018
