@@ -22,6 +22,8 @@ _TURN = 9.0
 _MOST_BLOCKS = 50_000
 # So many waves are added up before it gives up; that takes some seconds.
 _MOST_TURNS = 3e8
+# So many sums are taken at a time.
+_AT_A_TIME = 2**16
 # A sum below this share of its largest possible value is rounding.
 _ROUNDING = 1e-15
 
@@ -125,9 +127,14 @@ class Inversion:
             after = np.cumprod(np.concatenate([ones, self._factors[:0:-1]]), axis=0)[::-1]
             self._without = np.ascontiguousarray((before * after * self._weights).T)
         x, cell = np.broadcast_arrays(x, cell)
-        return self._inverted_rest(x.ravel(), cell.ravel()).reshape(x.shape)
+        x, cell, shape = x.ravel(), cell.ravel(), x.shape
+        found = np.empty(x.size)
+        for first in range(0, x.size, _AT_A_TIME):
+            part = slice(first, first + _AT_A_TIME)
+            found[part] = self._log_rest(x[part], cell[part])
+        return found.reshape(shape)
 
-    def _inverted_rest(self, x: Array, cell: Integers) -> Array:
+    def _log_rest(self, x: Array, cell: Integers) -> Array:
         assert self._without is not None
         others = self._centre - self._centres[cell]
         bound = np.abs(self._without).sum(axis=0)[self._place[cell]]

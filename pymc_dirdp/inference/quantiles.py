@@ -151,8 +151,9 @@ def _distribution(
     share, size = first / (first + second), first + second
     p = expit(t)
     # A Beta law with large parameters has nothing beyond 9 standard deviations.
-    distance = np.abs(p[:, cell] - share) * np.sqrt(size / (share * (1 - share)))
-    row, near = np.nonzero((distance < 9) | (np.minimum(first, second) < 200))
+    scale, small = np.sqrt(size / (share * (1 - share))), np.minimum(first, second) < 200
+    nears = [np.flatnonzero((np.abs(one[cell] - share) * scale < 9) | small) for one in p]
+    row, near = np.repeat(np.arange(len(p)), [len(found) for found in nears]), np.concatenate(nears)
     x, y, here = first[near], second[near], t[row, cell[near]]
     q = expit(here)
     log_density = x * log_expit(here) + y * log_expit(-here) - betaln(x, y)
