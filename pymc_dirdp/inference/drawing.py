@@ -24,7 +24,7 @@ _SHARE = 0.02
 _RARE = 2e-3
 # At least so many tables are proposed at a time, because every cell of a round takes some time of its own.
 _AT_LEAST = 512
-_MOST_ROUNDS = 100_000
+_MOST_ROUNDS = 5_000
 
 
 @dataclass

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.convolution import Convolution
 from pymc_dirdp.inference.fourier import Fourier
 from pymc_dirdp.inference.inversion import Inversion
@@ -113,3 +114,16 @@ def test_narrow_noise_among_many_numbers_is_found():
     z = np.array([4_123_456.4, 5_000_000.0, 876_543.9])
     law = ProductLaw(alpha=np.full(3, 1e-3), total=10**7, log_likelihood=geometric(z, 1.0))
     np.testing.assert_allclose(law.means, z, atol=1.5)
+
+
+def test_what_is_too_wide_is_refused_and_the_ways_out_work():
+    """A million records of which the output says next to nothing; fewer cells, or a prior that says more, will do."""
+    vague = ProductLaw(alpha=np.ones(3), total=10**6, log_likelihood=dirichlet([0.5, 0.3, 0.2], 1e-5, np.ones(3)))
+    with pytest.raises(ArgumentError, match="larger parameters, or merge"):
+        vague.means  # noqa: B018
+    merged = ProductLaw(alpha=[1.0, 2.0], total=10**6, log_likelihood=dirichlet([0.5, 0.5], 1e-5, [1.0, 2.0]))
+    informed = ProductLaw(
+        alpha=np.full(3, 60.0), total=10**6, log_likelihood=dirichlet([0.5, 0.3, 0.2], 1e-5, np.ones(3))
+    )
+    for law in (merged, informed):
+        assert law.means.sum() == pytest.approx(1e6)
