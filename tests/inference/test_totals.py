@@ -131,3 +131,34 @@ def test_bad_rows_are_refused():
         given = {"rows": rows, "total": MOST, **options}
         with pytest.raises(ArgumentError, match=words):
             RowTotals(given.pop("rows"), **given)
+
+
+def test_class_counts_of_naive_bayes_are_sharpened_by_the_features():
+    """Two classes, two features: what the features' tables say of the class counts is a likelihood of these."""
+    total, prior = 6, np.array([1.0, 2.0])
+    noisy = geometric(np.array([1.0, 4.0]), 2.0)
+    features = [
+        [
+            ProductLaw(alpha=[1.0, 0.5], total=total, log_likelihood=geometric(np.array([1.0 + f, 2.0 + k]), 1.5))
+            for k in range(2)
+        ]
+        for f in range(2)
+    ]
+    known = [[Evidence(law) for law in laws] for laws in features]
+
+    def log_likelihood(counts, classes):
+        counts, classes = np.broadcast_arrays(counts, classes)
+        parts = [np.where(classes == k, sum(laws[k](counts) for laws in known), 0.0) for k in range(2)]
+        return noisy(counts, classes) + sum(parts)
+
+    classes = ProductLaw(alpha=prior, total=total, log_likelihood=log_likelihood, smooth=False)
+    logs = []
+    for n in range(total + 1):
+        both = np.array([n, total - n])
+        log_prior = gammaln(total + 1) + gammaln(3) - gammaln(total + 3)
+        log_prior += np.sum(gammaln(both + prior) - gammaln(both + 1) - gammaln(prior))
+        of_features = sum(brute_force(laws[k], both[k])[2] for laws in features for k in range(2))
+        logs.append(log_prior + noisy(both, np.arange(2)).sum() + of_features)
+    mass = np.exp(np.array(logs) - logsumexp(logs))
+    assert classes.log_evidence == pytest.approx(logsumexp(logs), abs=1e-10)
+    assert classes.means[0] == pytest.approx(mass @ np.arange(total + 1), abs=1e-10)
