@@ -25,7 +25,7 @@ print(
 )
 
 mechanism = dirdp.calibrate(target, prior=PRIOR, n_records=2000, objective="estimate")
-loss = dirdp.DrawLoss.of_mechanism([0.4, 0.3, 0.2, 0.07, 0.03], 2000, mechanism.alpha, mechanism.r)
+loss = dirdp.utility.DrawError.of_mechanism([0.4, 0.3, 0.2, 0.07, 0.03], 2000, mechanism.alpha, mechanism.r)
 print(
     f"\nIf the answers were 40, 30, 20, 7 and 3 %: the draw loses {loss.mean:.4f} nats on average, and more than "
     f"{loss.quantile(0.01):.4f} with a probability of 1 % at most"

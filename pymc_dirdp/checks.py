@@ -16,7 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["at_least", "fraction", "integer", "numbers_or_none", "one_of", "positive", "positive_array", "within"]
+__all__ = [
+    "at_least",
+    "integer",
+    "numbers_or_none",
+    "one_of",
+    "open_unit_interval",
+    "positive",
+    "positive_array",
+    "within",
+]
 
 
 def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
@@ -49,7 +58,7 @@ def at_least(bound: float, *, finite: bool = True, **named: object) -> float:
     return value
 
 
-def fraction(**named: object) -> float:
+def open_unit_interval(**named: object) -> float:
     """A real number strictly between 0 and 1."""
     name, value = _real("in (0, 1)", named)
     if not 0 < value < 1:

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pymc_dirdp.checks import at_least, fraction, integer, one_of, positive, positive_array
+from pymc_dirdp.checks import at_least, integer, one_of, open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
 
 NUMBERS = [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1)]
@@ -21,7 +21,7 @@ def test_numbers_of_any_kind(value):
 
 @pytest.mark.parametrize("value", [True, np.True_, "1", None, [1], np.ones(1), 1j])
 @pytest.mark.parametrize(
-    "check", [positive, fraction, lambda **named: at_least(0, **named), lambda **named: integer(0, **named)]
+    "check", [positive, open_unit_interval, lambda **named: at_least(0, **named), lambda **named: integer(0, **named)]
 )
 def test_what_is_no_number_is_named_by_its_type_only(check, value):
     with pytest.raises(ArgumentError, match=rf"r .*got a {type(value).__name__}"):
@@ -35,9 +35,9 @@ def test_what_is_no_number_is_named_by_its_type_only(check, value):
         (positive, -1, "got r=-1"),
         (positive, math.inf, "got r=inf"),
         (positive, math.nan, "got r=nan"),
-        (fraction, 0, r"in \(0, 1\), got r=0"),
-        (fraction, 1, "got r=1"),
-        (fraction, math.nan, "got r=nan"),
+        (open_unit_interval, 0, r"in \(0, 1\), got r=0"),
+        (open_unit_interval, 1, "got r=1"),
+        (open_unit_interval, math.nan, "got r=nan"),
         (lambda **named: at_least(2, **named), 1.9, "r >= 2 and finite, got r=1.9"),
         (lambda **named: at_least(2, **named), math.inf, "got r=inf"),
         (lambda **named: at_least(2, finite=False, **named), math.nan, "got r=nan"),

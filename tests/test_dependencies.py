@@ -46,9 +46,9 @@ def test_an_extra_holds_its_package(name):
 @pytest.mark.parametrize(
     ("module", "call"),
     [
-        ("matplotlib.pyplot", "dirdp.plot_privacy(dirdp.DirichletMechanism([1, 1], 0.1))"),
-        ("dp_accounting.pld", "dirdp.to_dp_accounting(dirdp.DirichletMechanism([1, 1], 0.1))"),
-        ("opendp.prelude", "dirdp.to_opendp(dirdp.DirichletMechanism([1, 1], 0.1))"),
+        ("matplotlib.pyplot", "dirdp.plots.plot_privacy(dirdp.mechanisms.DirichletMechanism([1, 1], 0.1))"),
+        ("dp_accounting.pld", "dirdp.interop.to_dp_accounting(dirdp.mechanisms.DirichletMechanism([1, 1], 0.1))"),
+        ("opendp.prelude", "dirdp.interop.to_opendp(dirdp.mechanisms.DirichletMechanism([1, 1], 0.1))"),
     ],
 )
 def test_a_missing_extra_is_an_import_error_with_the_line_that_installs_it(module, call, monkeypatch):

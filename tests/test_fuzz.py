@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.planning.choosing import NOISES
+from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
 
@@ -282,7 +282,7 @@ def check_noise(case):
     kind, target, adjacency, prior, counts = (case[k] for k in ("kind", "target", "adjacency", "prior", "counts"))
     with within(SECONDS):
         try:
-            mechanism = NOISES[kind].for_guarantee(target, prior=prior, adjacency=adjacency)
+            mechanism = noises()[kind].for_guarantee(target, prior=prior, adjacency=adjacency)
         except dirdp.DirdpError:
             return False
         assert mechanism.satisfies(target)
@@ -298,7 +298,9 @@ def check_noise(case):
 
 
 def check_composition(case):
-    parts = tuple((dirdp.DirichletMechanism(prior, r, adjacency=case["adjacency"]), t) for prior, r, t in case["parts"])
+    parts = tuple(
+        (dirdp.mechanisms.DirichletMechanism(prior, r, adjacency=case["adjacency"]), t) for prior, r, t in case["parts"]
+    )
     epsilon = case["epsilon"]
     with within(SECONDS):
         whole = Composition(parts)
@@ -313,7 +315,7 @@ def check_composition(case):
 
 NOISE_CASES = st.fixed_dictionaries(
     {
-        "kind": st.sampled_from(sorted(NOISES)),
+        "kind": st.sampled_from(sorted(noises(exact=True))),
         "target": TARGETS,
         "adjacency": PUBLIC["adjacency"],
         "prior": st.lists(parameters, min_size=2, max_size=6),
@@ -517,6 +519,7 @@ def _refute_release(release, spec):
 # Short in every run, long on demand.
 
 
+@pytest.mark.thorough
 @settings(quick, max_examples=20)
 @given(model_specs())
 def test_models(spec):
@@ -535,6 +538,7 @@ def test_noise(case):
     check_noise(case)
 
 
+@pytest.mark.thorough
 @settings(quick, max_examples=5)
 @given(COMPOSITION_CASES)
 def test_compositions(case):

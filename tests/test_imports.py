@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,15 @@ import pymc_dirdp
 HEAVY = ["pymc", "pytensor", "xarray", "arviz", "pandas", "matplotlib", "dp_accounting", "opendp"]
 # The rooms from the foundation up. A room may use those before it, and no others; `docs/architecture.md` draws them.
 ROOMS = (
+    "lazy",
     "errors",
     "checks",
     "display",
     "numerics",
     "privacy",
-    "published",
     "sampling",
     "mechanisms",
+    "published",
     "utility",
     "planning",
     "accounting",
@@ -43,6 +45,8 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
     if path.name != "__init__.py"
 )
+PUBLIC_ROOMS = sorted(stub.parent.name for stub in PACKAGE.glob("*/__init__.pyi"))
+PACKAGES = ["pymc_dirdp", *(f"pymc_dirdp.{room}" for room in PUBLIC_ROOMS)]
 MATHEMATICS = [name for name in MODULES if not name.startswith(HEAVY_ROOMS)]
 
 
@@ -78,7 +82,13 @@ def test_the_mathematics_needs_numpy_and_scipy_alone():
 def test_the_package_itself_imports_nothing():
     (loaded,) = loaded_after("import pymc_dirdp")
     assert loaded.isdisjoint([*HEAVY, "numpy", "scipy"])
-    assert {name for name in loaded if name.startswith("pymc_dirdp.")} == set()
+    assert {name for name in loaded if name.startswith("pymc_dirdp.")} == {"pymc_dirdp.lazy"}
+
+
+def test_a_room_is_found_without_an_import_of_its_own_and_imports_nothing():
+    stages = ["import pymc_dirdp", *(f"pymc_dirdp.{room}" for room in PUBLIC_ROOMS)]
+    for stage, loaded in zip(stages, loaded_after(*stages), strict=True):
+        assert loaded.isdisjoint([*HEAVY, "numpy", "scipy"]), stage
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -94,12 +104,31 @@ def test_every_room_is_in_the_list():
     assert rooms | alone == set(ROOMS)
 
 
-def test_public_names_are_sorted_found_and_no_others():
-    assert pymc_dirdp.__all__ == sorted(pymc_dirdp.__all__)
-    assert dir(pymc_dirdp) == pymc_dirdp.__all__
-    assert all(getattr(pymc_dirdp, name) is not None for name in pymc_dirdp.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'sampel'"):
-        pymc_dirdp.sampel  # noqa: B018
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_are_sorted_found_and_no_others(package):
+    module = import_module(package)
+    assert module.__all__ == sorted(module.__all__) == dir(module)
+    assert all(getattr(module, name) is not None for name in module.__all__)
+    with pytest.raises(AttributeError, match=f"'{package}' has no attribute 'sampel'"):
+        module.sampel  # noqa: B018
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_name_that_is_asked_for_is_what_its_home_has_under_that_name(package):
+    """The same object as by its long name, whichever of the two is imported first."""
+    stub = Path(import_module(package).__file__).with_suffix(".pyi")
+    lines = [line for line in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(line, ast.ImportFrom)]
+    assert sorted(line.names[0].name for line in lines) == import_module(package).__all__
+    code = [f"import {package} as p", "from importlib import import_module"]
+    for line in lines:
+        name = line.names[0].name
+        home = f"import_module('{line.module}').{name}"
+        code += [f"assert p.{name} is {home}, '{name}'", f"assert p.{name} is {home}, '{name}, again'"]
+    subprocess.run([sys.executable, "-c", "\n".join(code)], check=True)
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert pymc_dirdp.__version__ == version("pymc-dirdp")
 
 
 @pytest.mark.parametrize("name", MATHEMATICS)

@@ -1,9 +1,10 @@
-"""A directive that documents one kind of the names in `pymc_dirdp.__all__`.
+"""A directive that documents one kind of the public names: those of `pymc_dirdp`, and those of its rooms.
 
-The pages name kinds, never functions, so the reference cannot forget a public name or keep one that is gone.
+The pages name kinds and rooms, never functions, so the reference cannot forget a public name or keep one that is gone.
 """
 
 import inspect
+from importlib import import_module
 from typing import ClassVar
 
 from docutils import nodes
@@ -12,39 +13,39 @@ from sphinx.util.docutils import SphinxDirective
 
 import pymc_dirdp
 
-KINDS = ("verbs", "guarantees", "mechanisms", "objects", "plots", "errors", "modules")
+KINDS = ("verbs", "guarantees", "objects", "errors")
 
 
-def kind_of(name: str) -> str:
-    """The one kind that a public name belongs to."""
-    thing = getattr(pymc_dirdp, name)
+def kind_of(thing: object) -> str:
+    """The one kind that a public name of the package belongs to; a room is none."""
     if inspect.ismodule(thing):
-        return "modules"
-    if inspect.isclass(thing):
-        if issubclass(thing, Exception):
-            return "errors"
-        if thing.__module__ == "pymc_dirdp.privacy.guarantees":
-            return "guarantees"
-        return "mechanisms" if thing.__module__.startswith("pymc_dirdp.mechanisms.") else "objects"
-    if callable(thing):
-        return "plots" if name.startswith("plot_") else "verbs"
-    return "objects"
+        return "room"
+    if not inspect.isclass(thing):
+        return "verbs"
+    if issubclass(thing, Exception):
+        return "errors"
+    return "guarantees" if issubclass(thing, pymc_dirdp.Guarantee) else "objects"
 
 
-def entry(name: str) -> str:
+def entry(module: str, name: str) -> str:
     """The autodoc directive for a public name."""
-    thing = getattr(pymc_dirdp, name)
-    if inspect.ismodule(thing):
-        return f".. automodule:: pymc_dirdp.{name}\n   :members:\n"
+    thing = getattr(import_module(module), name)
     if inspect.isclass(thing):
-        return f".. autoclass:: pymc_dirdp.{name}\n   :members:\n"
-    if callable(thing):
-        return f".. autofunction:: pymc_dirdp.{name}\n"
-    return f".. autodata:: pymc_dirdp.{name}\n   :no-value:\n"
+        return f".. autoclass:: {module}.{name}\n   :members:\n"
+    return f".. autofunction:: {module}.{name}\n" if callable(thing) else f".. autodata:: {module}.{name}\n"
+
+
+def entries(kind: str) -> list[str]:
+    """The directives for a kind of the package's names, or for those of a room that are not the package's too."""
+    top = pymc_dirdp.__all__
+    if kind in KINDS:
+        return [entry("pymc_dirdp", name) for name in top if kind_of(getattr(pymc_dirdp, name)) == kind]
+    room = getattr(pymc_dirdp, kind)
+    return [entry(room.__name__, name) for name in room.__all__ if name not in top]
 
 
 class PublicNames(SphinxDirective):
-    """`{public-names} verbs` documents every public verb, in alphabetical order."""
+    """`{public-names} verbs` documents every public verb, `{public-names} plots` every function of the room `plots`."""
 
     required_arguments = 1
     option_spec: ClassVar[dict[str, object]] = {}
@@ -52,13 +53,10 @@ class PublicNames(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Parse one autodoc directive for each name of the kind."""
         (kind,) = self.arguments
-        if kind not in KINDS:
-            raise self.error(f"Unknown kind {kind!r}; expected one of {', '.join(KINDS)}.")
-        names = [name for name in sorted(getattr(pymc_dirdp, "__all__", [])) if not name.startswith("_")]
-        entries = [entry(name) for name in names if kind_of(name) == kind]
-        if not entries:
-            return self.parse_text_to_nodes("None in this version.")
-        body = "\n".join(entries)
+        rooms = [name for name in pymc_dirdp.__all__ if kind_of(getattr(pymc_dirdp, name)) == "room"]
+        if kind not in (*KINDS, *rooms):
+            raise self.error(f"Unknown kind {kind!r}; expected one of {', '.join((*KINDS, *rooms))}.")
+        body = "\n".join(entries(kind))
         return self.parse_text_to_nodes(f"````{{eval-rst}}\n{body}\n````")
 
 

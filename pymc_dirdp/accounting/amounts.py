@@ -7,7 +7,7 @@ from decimal import Clamped, Context, Decimal, Inexact, Overflow, Rounded, Under
 from fractions import Fraction
 from typing import final
 
-__all__ = ["EXACT", "Amount", "Cost", "Totals", "exact"]
+__all__ = ["EXACT", "Amount", "Cost", "Totals", "as_decimal"]
 
 # A sum of doubles as they are written has at most 309 digits before the point, a few for the carry, and 344 behind.
 EXACT = Context(prec=1000, traps=[Clamped, Inexact, Overflow, Rounded, Underflow])
@@ -16,7 +16,7 @@ EXACT = Context(prec=1000, traps=[Clamped, Inexact, Overflow, Rounded, Underflow
 Cost = Mapping[str, float]
 
 
-def exact(value: float) -> Decimal:
+def as_decimal(value: float) -> Decimal:
     """The number as it is written: limits and costs are decimal, and their sums are compared without rounding."""
     return Decimal(repr(float(value)))
 
@@ -78,7 +78,7 @@ class Totals:
         releases, sums, promises = self.releases, dict(self.sums), Counter(self.promises)
         for cost in costs:
             names = set(cost) if releases == 0 else set(cost) & set(sums)
-            sums = {name: EXACT.add(sums.get(name, Decimal(0)), exact(cost[name])) for name in sorted(names)}
+            sums = {name: EXACT.add(sums.get(name, Decimal(0)), as_decimal(cost[name])) for name in sorted(names)}
             releases += 1
             if not adaptive and {"epsilon", "delta"} <= set(cost):
                 promises[cost["epsilon"], cost["delta"]] += 1

@@ -1,8 +1,8 @@
 """What releases cost against a limit, and when they are within it. Rules only; the ledger keeps the record.
 
-Whoever keeps a ledger decides on the next release after seeing earlier ones, so a way of adding up has to be valid for
+Whoever keeps a ledger decides on the next release after seeing earlier ones, so a rule of adding up has to be valid for
 guarantees that are chosen adaptively. Divergences at one order and plain sums are; the best order, or the better of two
-ways, chosen afterwards, are not known to be. Hence one order, fixed by the limit, and one way, fixed by the first
+rules, chosen afterwards, are not known to be. Hence one order, fixed by the limit, and one rule, fixed by the first
 release, which nobody chose after seeing anything.
 """
 
@@ -16,14 +16,14 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.accounting.amounts import EXACT, Amount, Totals, exact
+from pymc_dirdp.accounting.amounts import EXACT, Amount, Totals, as_decimal
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.conversion import epsilon_at
+from pymc_dirdp.privacy.conversion import convert, epsilon_at
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, convert
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP
 
-__all__ = ["Bounded", "balances", "cost_of", "kept_ways", "tightest"]
+__all__ = ["Bounded", "balances", "cost_of", "kept_rules", "tightest"]
 
 Array = NDArray[np.float64]
 
@@ -35,20 +35,14 @@ _CONVERTED = 0.5
 _STATED = 0.1
 
 
-def kept_ways(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
+def kept_rules(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
     """The ways of adding up that prove this limit, in order of preference."""
-    match limit:
-        case ApproxDP():
-            order, budget = _order(limit)
-            ways = ("basic", "divergences") if budget > 0 and math.isfinite(order) else ("basic",)
-            return ways if adaptive else ("basic", "best order", "optimal composition")
-        case RenyiDP():
-            return ("divergences",)
-        case TruncatedCDP() | ZeroCDP():
-            return ("rho",)
-        case PureDP():
-            return ("epsilons",)
-    raise ArgumentError(f"Expected limit to be a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(limit)}.")
+    if Guarantee.checked(limit=limit).adds_up:
+        return (limit.measure,)
+    if not adaptive:
+        return ("basic", "best order", "optimal composition")
+    order, budget = _order(limit.budget, limit.allowed)
+    return ("basic", "divergences") if budget > 0 and math.isfinite(order) else ("basic",)
 
 
 def cost_of(
@@ -67,110 +61,99 @@ def cost_of(
     adaptive : bool
         Whether the next release may be chosen after seeing this one.
     """
-    match limit:
-        case RenyiDP(order=order):
-            return {"divergence": _divergence(guarantee, mechanism, order)}
-        case TruncatedCDP(omega=omega):
-            return {"rho": _rho(guarantee, mechanism, omega)}
-        case ZeroCDP():
-            return {"rho": _rho(guarantee, mechanism, math.inf)}
-        case PureDP():
-            return {"epsilon": _pure_epsilon(guarantee, mechanism)}
-        case ApproxDP():
-            epsilon, delta = _stated(limit, guarantee, mechanism)
-            cost = {"epsilon": epsilon, "delta": delta}
-            for name, order in _orders(limit, adaptive=adaptive).items():
-                divergence, leak = _leaking(epsilon, delta, guarantee, mechanism, order)
-                cost |= {name: divergence, f"{name} leak": leak}
-            return {name: value for name, value in cost.items() if math.isfinite(value)}
-    raise ArgumentError(f"Expected limit to be a guarantee, got {type(limit)}.")
+    if Guarantee.checked(limit=limit).adds_up:
+        return {limit.measure: _loss(limit, guarantee, mechanism)}
+    epsilon, delta = _stated(limit, guarantee, mechanism)
+    cost = {"epsilon": epsilon, "delta": delta}
+    for name, order in _orders(limit, adaptive=adaptive).items():
+        divergence, leak = _leaking(epsilon, delta, guarantee, mechanism, order)
+        cost |= {name: divergence, f"{name} leak": leak}
+    return {name: value for name, value in cost.items() if math.isfinite(value)}
 
 
 def balances(limit: Guarantee, totals: Totals, *, adaptive: bool) -> Iterator[tuple[str, tuple[Amount, ...]]]:
-    """What releases have spent together, by each way that applies to all of them; the ways that cost least time first.
+    """What releases have spent together, by each rule that applies to all of them, the quickest first.
 
     All take the same time for any number of releases, but for the optimal composition of releases that are fixed in
     advance: it takes about half a second, and 40 milliseconds for each pair of epsilon and delta that is not equal to
     an earlier one.
     """
-    for way in kept_ways(limit, adaptive=adaptive):
-        amounts = _WAYS[way](limit, totals)
+    for rule in kept_rules(limit, adaptive=adaptive):
+        amounts = _sum(limit, totals) if limit.adds_up else _RULES[rule](limit.budget, limit.allowed, totals)
         if amounts is not None:
-            yield way, amounts
+            yield rule, amounts
 
 
 def tightest(found: Mapping[str, Sequence[Amount]]) -> str:
-    """The way by which the largest share of a limit is least; one by which all limits hold, if there is one."""
+    """The rule by which the largest share of a limit is least; one by which all limits hold, if there is one."""
 
-    def order(way: str) -> tuple[bool, Fraction]:
-        return not all(amount.within for amount in found[way]), max(amount.share for amount in found[way])
+    def order(rule: str) -> tuple[bool, Fraction]:
+        return not all(amount.within for amount in found[rule]), max(amount.share for amount in found[rule])
 
     return min(found, key=order)
 
 
-def _single(name: str, label: str, limit: float, totals: Totals) -> tuple[Amount, ...] | None:
-    spent = totals.sum(name)
-    return None if spent is None else (Amount(label, spent, exact(limit)),)
+def _sum(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
+    """Losses of one measure add, whatever is chosen after seeing what (Feldman and Zrnic 2021)."""
+    spent = totals.sum(limit.measure)
+    return None if spent is None else (Amount(limit.measure, spent, as_decimal(limit.budget)),)
 
 
-def _divergences(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
-    """Rényi divergences at one order add, whatever is chosen after seeing what (Feldman and Zrnic 2021)."""
-    if isinstance(limit, RenyiDP):
-        return _single("divergence", f"Rényi divergence at order {limit.order:g}", limit.epsilon, totals)
-    assert isinstance(limit, ApproxDP)
-    order, budget = _order(limit)
+def _divergences(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
+    """Rényi divergences at one order, converted to the limit at the end."""
+    order, budget = _order(epsilon, delta)
     spent, leaked = totals.sum("divergence"), totals.sum("divergence leak")
     if spent is None or leaked is None:
         return None
     return (
-        Amount(f"Rényi divergence at order {order:.4g}", spent, exact(budget)),
-        Amount("delta outside of it", leaked, EXACT.multiply(exact(limit.delta), 1 - exact(_CONVERTED))),
+        Amount(f"Rényi divergence at order {order:.4g}", spent, as_decimal(budget)),
+        Amount(
+            "delta outside of it",
+            leaked,
+            EXACT.multiply(as_decimal(delta), 1 - as_decimal(_CONVERTED)),
+        ),
     )
 
 
-def _basic(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
+def _basic(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
     """Epsilons and deltas add (Dwork et al. 2006); also as a filter (Rogers, Roth, Ullman and Vadhan 2016)."""
-    assert isinstance(limit, ApproxDP)
-    epsilon, delta = totals.sum("epsilon"), totals.sum("delta")
-    if epsilon is None or delta is None:
+    spent = totals.sum("epsilon"), totals.sum("delta")
+    if spent[0] is None or spent[1] is None:
         return None
-    return Amount("epsilon", epsilon, exact(limit.epsilon)), Amount("delta", delta, exact(limit.delta))
+    return Amount("epsilon", spent[0], as_decimal(epsilon)), Amount("delta", spent[1], as_decimal(delta))
 
 
-def _best_order(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
+def _best_order(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
     """The least epsilon over the kept orders, at what is left of delta."""
-    assert isinstance(limit, ApproxDP)
     least = math.inf
     for order in _ORDERS:
         spent, leaked = totals.sum(f"order {order:g}"), totals.sum(f"order {order:g} leak")
         if spent is None or leaked is None:
             continue
         # Rounded down, and the divergence up: an epsilon is a promise.
-        delta = math.nextafter(float(EXACT.subtract(exact(limit.delta), leaked)), -math.inf)
-        if delta > 0:
+        left = math.nextafter(float(EXACT.subtract(as_decimal(delta), leaked)), -math.inf)
+        if left > 0:
             divergence = math.nextafter(float(spent), math.inf)
-            least = min(least, _converted(order, divergence, delta)) if spent > 0 else 0.0
-    return (Amount("epsilon", exact(least), exact(limit.epsilon)),) if math.isfinite(least) else None
+            least = min(least, _converted(order, divergence, left)) if spent > 0 else 0.0
+    return (Amount("epsilon", as_decimal(least), as_decimal(epsilon)),) if math.isfinite(least) else None
 
 
-def _optimal(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
+def _optimal(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
     """Composition of what each (epsilon, delta) allows at worst (Kairouz, Oh and Viswanath 2017)."""
-    assert isinstance(limit, ApproxDP)
     if sum(totals.promises.values()) < max(1, totals.releases):
         return None
     composition = Composition(tuple((Bounded(*promise), times) for promise, times in totals.promises.items()))
-    largest = exact(limit.epsilon)
-    if composition._delta(limit.epsilon) > limit.delta:
+    largest = as_decimal(epsilon)
+    if composition._delta(epsilon) > delta:
         # The amount past the limit is of no use, and an epsilon need not exist.
-        return (Amount("epsilon", max(EXACT.multiply(largest, Decimal(2)), exact(math.ulp(0))), largest),)
-    return (Amount("epsilon", min(exact(composition._epsilon(limit.delta)), largest), largest),)
+        return (Amount("epsilon", max(EXACT.multiply(largest, Decimal(2)), as_decimal(math.ulp(0))), largest),)
+    return (Amount("epsilon", min(as_decimal(composition._epsilon(delta)), largest), largest),)
 
 
-_WAYS = {
+# How an (epsilon, delta) is shown to hold; for other promises the losses add.
+_RULES = {
     "basic": _basic,
     "divergences": _divergences,
-    "rho": lambda limit, totals: _single("rho", "rho", limit.rho, totals),
-    "epsilons": lambda limit, totals: _single("epsilon", "epsilon", limit.epsilon, totals),
     "best order": _best_order,
     "optimal composition": _optimal,
 }
@@ -229,11 +212,12 @@ class Bounded(PrivacyCurves):
         return self.at_delta + (1 - self.at_delta) * over
 
 
-def _orders(limit: ApproxDP, *, adaptive: bool) -> dict[str, float]:
-    """The Rényi orders at which divergences are kept, by the name of their sum."""
+def _orders(limit: Guarantee, *, adaptive: bool) -> dict[str, float]:
+    """The Rényi orders at which divergences are kept for an (epsilon, delta), by the name of their sum."""
     if not adaptive:
         return {f"order {order:g}": order for order in _ORDERS}
-    return {"divergence": _order(limit)[0]} if "divergences" in kept_ways(limit, adaptive=True) else {}
+    kept = "divergences" in kept_rules(limit, adaptive=True)
+    return {"divergence": _order(limit.budget, limit.allowed)[0]} if kept else {}
 
 
 def _converted(order: float, divergence: float, delta: float) -> float:
@@ -241,56 +225,42 @@ def _converted(order: float, divergence: float, delta: float) -> float:
     return epsilon_at(order, divergence, delta) * (1 + 1e-14) + 1e-13
 
 
-def _order(limit: ApproxDP) -> tuple[float, float]:
+def _order(epsilon: float, delta: float) -> tuple[float, float]:
     """The order that suits the limit if losses are about Gaussian, and the divergence at it that implies the limit.
 
     The divergence is 0 where no order is of use.
     """
-    delta = limit.delta * _CONVERTED
-    if limit.epsilon == 0 or delta == 0:
+    delta *= _CONVERTED
+    if epsilon == 0 or delta == 0:
         return math.inf, 0.0
     log = -math.log(delta)
-    root = limit.epsilon / (math.sqrt(log + limit.epsilon) + math.sqrt(log))
+    root = epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))
     order = 1 + math.sqrt(log) / root if root > 0 else math.inf
     # Beyond these orders a double holds no digit of the conversion.
     if not 1 < order < 1e15:
         return order, 0.0
     # Some roundings below, because the conversion of the budget must not exceed the limit.
-    budget = limit.epsilon - (math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1))
+    budget = epsilon - (math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1))
     step = math.ulp(budget)
-    while budget > 0 and _converted(order, budget, delta) > limit.epsilon:
+    while budget > 0 and _converted(order, budget, delta) > epsilon:
         budget -= step
         step *= 2
     return order, max(budget, 0.0)
 
 
-def _pure_epsilon(guarantee: Guarantee, mechanism: PrivacyCurves | None) -> float:
-    if mechanism is not None and math.isfinite(mechanism.pure_epsilon):
-        return mechanism.pure_epsilon
-    return convert(guarantee, PureDP).epsilon
-
-
-def _divergence(guarantee: Guarantee, mechanism: PrivacyCurves | None, order: float) -> float:
-    if mechanism is not None and math.isfinite(known := mechanism._renyi(order)):
+def _loss(kind: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | None) -> float:
+    """The loss of a release in the measure of a kind: from its curves, or else what its guarantee implies."""
+    if mechanism is not None and math.isfinite(known := kind.loss(mechanism)):
         return known
-    return convert(guarantee, RenyiDP, order=order).epsilon
+    return convert(guarantee, type(kind), **kind.fixed).budget
 
 
-def _rho(guarantee: Guarantee, mechanism: PrivacyCurves | None, omega: float) -> float:
-    if mechanism is not None and math.isfinite(known := mechanism._rho(omega)):
-        return known
-    return convert(guarantee, TruncatedCDP, omega=omega).rho
-
-
-def _stated(limit: ApproxDP, guarantee: Guarantee, mechanism: PrivacyCurves | None) -> tuple[float, float]:
+def _stated(limit: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | None) -> tuple[float, float]:
     """The release as an epsilon and a delta: pure where that costs no more, else as promised or as the curve says."""
     pure = math.inf if mechanism is None else mechanism.pure_epsilon
-    if isinstance(guarantee, PureDP):
-        return min(pure, guarantee.epsilon), 0.0
-    if isinstance(guarantee, ApproxDP):
-        epsilon, delta = guarantee.epsilon, guarantee.delta
-    else:
-        delta = max(limit.delta * _STATED, math.ulp(0))
+    epsilon, delta = guarantee.budget, guarantee.stated_delta
+    if delta is None:
+        delta = max(limit.allowed * _STATED, math.ulp(0))
         epsilon = math.inf if mechanism is None else mechanism._epsilon(delta)
         if math.isinf(epsilon):
             epsilon = convert(guarantee, ApproxDP, delta=delta).epsilon
@@ -301,8 +271,9 @@ def _leaking(
     epsilon: float, delta: float, guarantee: Guarantee, mechanism: PrivacyCurves | None, order: float
 ) -> tuple[float, float]:
     """Divergence at the order, outside of an event of probability at most the second number."""
+    divergence = RenyiDP(order=order, epsilon=1)
     try:
-        return _divergence(guarantee, mechanism, order), 0.0
+        return _loss(divergence, guarantee, mechanism), 0.0
     except ArgumentError:
         # (epsilon, delta) is pure epsilon except with probability delta.
-        return (_divergence(PureDP(epsilon=epsilon), None, order) if epsilon > 0 else 0.0), delta
+        return (_loss(divergence, PureDP(epsilon=epsilon), None) if epsilon > 0 else 0.0), delta

@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self, final
 
 from pymc_dirdp.checks import at_least, integer
+from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.rounding import at_least_in_short
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
-__all__ = ["Entry", "Header", "Terms", "chained", "one_line", "visible"]
-
-_KINDS = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}
+__all__ = ["Entry", "Header", "Terms", "chained", "one_line"]
 
 
 @final
@@ -124,8 +123,8 @@ class Entry:
         The numbers that are added up, in nats or as probabilities.
     terms : Terms
         Whom the promise is about, and what it assumes.
-    way : str or None
-        How it was added up to the others; None where the tightest way is found anew each time.
+    composition_rule : str or None
+        How it was added up to the others; None where the tightest rule is found anew each time.
     """
 
     number: int
@@ -134,12 +133,12 @@ class Entry:
     guarantee: Guarantee
     cost: Mapping[str, float]
     terms: Terms
-    way: str | None
+    composition_rule: str | None
 
     def row(self) -> tuple[int, str, str, str, str, str, str | None]:
         """The entry as a file holds it."""
         guarantee, cost, terms = written(self.guarantee), json.dumps(dict(self.cost)), json.dumps(asdict(self.terms))
-        return self.number, self.recorded, self.what, guarantee, cost, terms, self.way
+        return self.number, self.recorded, self.what, guarantee, cost, terms, self.composition_rule
 
     @classmethod
     def from_row(cls, row: tuple[Any, ...]) -> Self:
@@ -150,17 +149,21 @@ class Entry:
         ValueError
             If it is none. Other errors of wrong types and of numbers out of range are raised as they come.
         """
-        number, recorded, what, guarantee, cost, terms, way = row
+        number, recorded, what, guarantee, cost, terms, composition_rule = row
         costs = {str(name): float(value) for name, value in json.loads(cost).items()}
         facts = json.loads(terms)
-        texts = [recorded, what, *(text for text in (way, facts["unit"], facts["digest"]) if text is not None)]
+        texts = [
+            recorded,
+            what,
+            *(text for text in (composition_rule, facts["unit"], facts["digest"]) if text is not None),
+        ]
         # A cost that is no number could be added up to anything.
         if not all(math.isfinite(value) and value >= 0 for value in costs.values()) or not costs:
             raise ValueError("A cost is no number.")
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("A text is no text.")
         facts["groups"] = tuple(tuple(str(name) for name in group) for group in facts["groups"])
-        return cls(number, recorded, what, understood(guarantee), costs, Terms(**facts), way)
+        return cls(number, recorded, what, understood(guarantee), costs, Terms(**facts), composition_rule)
 
 
 def written(guarantee: Guarantee) -> str:
@@ -171,8 +174,7 @@ def written(guarantee: Guarantee) -> str:
 def understood(text: str) -> Guarantee:
     """The guarantee that was written."""
     facts = json.loads(text)
-    guarantee: Guarantee = _KINDS[facts.pop("kind")](**facts)
-    return guarantee
+    return KINDS[facts.pop("kind")](**facts)
 
 
 def chained(before: str, *facts: object) -> str:
@@ -193,8 +195,3 @@ def one_line(**named: object) -> str:
             f"{visible(value)!r}. Rename it, or leave them out."
         )
     return value
-
-
-def visible(text: str) -> str:
-    r"""The text with escapes, such as `\n`, in place of whatever a terminal would obey or not show."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

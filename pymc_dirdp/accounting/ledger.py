@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, override
 
 from pymc_dirdp.accounting.amounts import Amount
-from pymc_dirdp.accounting.budget import cost_of, kept_ways
+from pymc_dirdp.accounting.budget import cost_of, kept_rules
 from pymc_dirdp.accounting.entries import Entry, Header, Terms, one_line
 from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, unit_at
 from pymc_dirdp.accounting.store import Store
-from pymc_dirdp.accounting.text import as_html, as_text, footing, heading, rows
+from pymc_dirdp.accounting.text import COLUMNS, footing, heading, rows
+from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, LedgerError
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -24,7 +25,7 @@ __all__ = ["Entry", "Ledger", "Terms"]
 
 
 @final
-class Ledger:
+class Ledger(Tabular):
     """A limit, and all that was released under it.
 
     A ledger with a path is an SQLite file. It can be used by many processes at once, and survives their death: an entry
@@ -91,7 +92,7 @@ class Ledger:
         adjacency: str = "replace-one",
         unit: str | None = None,
     ) -> None:
-        kept_ways(limit, adaptive=adaptive)
+        kept_rules(limit, adaptive=adaptive)
         header = Header(
             limit, bool(adaptive), adjacency_named(adjacency).name, None if unit is None else one_line(unit=unit)
         )
@@ -126,7 +127,7 @@ class Ledger:
             return unit_at(self._store.header, now.position)
 
     @property
-    def way(self) -> str | None:
+    def composition_rule(self) -> str | None:
         """How releases are added up; None while several ways are open, before the first release."""
         return self._balance()[0]
 
@@ -251,10 +252,7 @@ class Ledger:
                 f"The release is for adjacency={adjacency!r} and the ledger for {self.adjacency!r}; their guarantees "
                 "do not add up. Keep a ledger for each."
             )
-        if not isinstance(guarantee, Guarantee):
-            raise ArgumentError(
-                f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got a {type(guarantee).__name__}."
-            )
+        guarantee = Guarantee.checked(guarantee=guarantee)
         if mechanism is not None and not mechanism.satisfies(guarantee):
             raise ArgumentError(f"The mechanism does not keep {guarantee}, so it cannot be recorded as that.")
         cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
@@ -263,14 +261,14 @@ class Ledger:
         with self._store.transaction(writing=True) as now:
             place, header = self._store.place, self._store.header
             terms = replace(terms, unit=agreed_unit(place, header, now.position, unit))
-            way = admitted(place, header, now.position, cost, guarantee)
+            composition_rule = admitted(place, header, now.position, cost, guarantee)
             recorded = datetime.now(UTC).isoformat(timespec="seconds")
-            entry = Entry(now.position.number + 1, recorded, what, guarantee, cost, terms, way)
+            entry = Entry(now.position.number + 1, recorded, what, guarantee, cost, terms, composition_rule)
             now.append(entry)
         return entry
 
     def _balance(self) -> tuple[str | None, tuple[Amount, ...]]:
-        """The way that adds up all entries, and what they come to: the one that is fixed, or the tightest."""
+        """The rule that adds up all entries, and what they come to: the one that is fixed, or the tightest."""
         with self._store.transaction() as now:
             position = now.position
         return balance(self._store.place, self._store.header, position)
@@ -282,13 +280,10 @@ class Ledger:
         unit = "" if header.unit is None else f", unit={header.unit!r}"
         return f"Ledger({self.limit!r}{where}{fixed}, adjacency={self.adjacency!r}{unit})"
 
-    def __str__(self) -> str:
-        return as_text(*self._told())
+    _columns = COLUMNS
 
-    def _repr_html_(self) -> str:
-        return as_html(*self._told())
-
-    def _told(self) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
+    @override
+    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         header, entries = self._store.header, self.entries()
         header = replace(header, unit=entries[0].terms.unit if entries else header.unit)
         return heading(header, entries), rows(entries), footing(*self._balance())

@@ -1,7 +1,7 @@
 """Which releases a ledger admits: those about its unit that stay within its limit."""
 
 from pymc_dirdp.accounting.amounts import Amount, Cost
-from pymc_dirdp.accounting.budget import balances, kept_ways, tightest
+from pymc_dirdp.accounting.budget import balances, kept_rules, tightest
 from pymc_dirdp.accounting.chain import Position
 from pymc_dirdp.accounting.entries import Header
 from pymc_dirdp.accounting.text import refusal
@@ -34,7 +34,7 @@ def agreed_unit(place: str, header: Header, position: Position, unit: str | None
 
 
 def admitted(place: str, header: Header, position: Position, cost: Cost, guarantee: Guarantee) -> str | None:
-    """The way by which a release is added up, if that stays fixed from now on.
+    """The rule by which a release is added up, if that stays fixed from now on.
 
     Raises
     ------
@@ -44,46 +44,46 @@ def admitted(place: str, header: Header, position: Position, cost: Cost, guarant
     fixed = _fixed_way(header, position)
     totals = position.totals.plus([cost], adaptive=header.adaptive)
     found = {}
-    for way, amounts in balances(header.limit, totals, adaptive=header.adaptive):
+    for rule, amounts in balances(header.limit, totals, adaptive=header.adaptive):
         # The tightest of many ways is looked for only if an easy one is not enough.
         if not header.adaptive and all(amount.within for amount in amounts):
             return None
-        found[way] = amounts
+        found[rule] = amounts
     # Before the release is blamed, the ledger is looked at.
     before = _applying(place, header, position)
     if fixed is not None and fixed not in found and position.first is not None:
         raise BudgetError(
-            f"This ledger adds up by the way {fixed!r}, and the release has no finite cost there. State it as the "
+            f"This ledger adds up by the rule {fixed!r}, and the release has no finite cost there. State it as the "
             "ledger's own kind of guarantee, or pass the mechanism."
         )
     if not found:
         raise ArgumentError("The promise of this release says nothing about what the limit adds up.")
-    way = fixed or tightest(found)
-    if not all(amount.within for amount in found[way]):
-        raise BudgetError(refusal(before.get(way, ()), found[way], guarantee, way))
-    return way if header.adaptive else None
+    rule = fixed or tightest(found)
+    if not all(amount.within for amount in found[rule]):
+        raise BudgetError(refusal(before.get(rule, ()), found[rule], guarantee, rule))
+    return rule if header.adaptive else None
 
 
 def balance(place: str, header: Header, position: Position) -> tuple[str | None, tuple[Amount, ...]]:
-    """The way that adds up all entries, and what they come to: the one that is fixed, or the tightest.
+    """The rule that adds up all entries, and what they come to: the one that is fixed, or the tightest.
 
-    The way is None while there is no entry and several are open.
+    The rule is None while there is no entry and several are open.
     """
     fixed, found = _fixed_way(header, position), _applying(place, header, position)
-    way = fixed or tightest(found)
-    return (way if position.first is not None else fixed), found[way]
+    rule = fixed or tightest(found)
+    return (rule if position.first is not None else fixed), found[rule]
 
 
 def _fixed_way(header: Header, position: Position) -> str | None:
-    """The way of adding up that the limit or the first release fixed; None if it is found anew each time."""
-    ways = kept_ways(header.limit, adaptive=header.adaptive)
-    if len(ways) == 1:
-        return ways[0]
-    return position.first.way if position.first is not None and header.adaptive else None
+    """The rule of adding up that the limit or the first release fixed; None if it is found anew each time."""
+    rules = kept_rules(header.limit, adaptive=header.adaptive)
+    if len(rules) == 1:
+        return rules[0]
+    return position.first.composition_rule if position.first is not None and header.adaptive else None
 
 
 def _applying(place: str, header: Header, position: Position) -> dict[str, tuple[Amount, ...]]:
-    """What the entries come to, by each way; an error if they do not add up by the way that was fixed."""
+    """What the entries come to, by each rule; an error if they do not add up by the rule that was fixed."""
     found = dict(balances(header.limit, position.totals, adaptive=header.adaptive))
     fixed = _fixed_way(header, position)
     undecided = header.adaptive and fixed is None and position.first is not None

@@ -26,7 +26,7 @@ _SCHEMA = {
     " adaptive INTEGER NOT NULL, adjacency TEXT NOT NULL, unit TEXT,"
     " number INTEGER NOT NULL, hash TEXT NOT NULL, totals TEXT NOT NULL)",
     "entries": "CREATE TABLE entries (number INTEGER PRIMARY KEY, recorded TEXT NOT NULL, what TEXT NOT NULL,"
-    " guarantee TEXT NOT NULL, cost TEXT NOT NULL, terms TEXT NOT NULL, way TEXT, hash TEXT NOT NULL)",
+    " guarantee TEXT NOT NULL, cost TEXT NOT NULL, terms TEXT NOT NULL, composition_rule TEXT, hash TEXT NOT NULL)",
 }
 # One use at a time in a process: the threads of a ledger in memory share its connection, and SQLite must not be in use
 # while the process is copied.

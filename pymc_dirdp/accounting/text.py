@@ -1,64 +1,47 @@
-"""What a ledger says, as text and as HTML: whom it is about, what it assumes, what was released and what is left."""
+"""What a ledger says: whom it is about, what it assumes, what was released and what is left."""
 
-import html
 from collections.abc import Sequence
+from typing import Any
 
 from pymc_dirdp.accounting.amounts import Amount
-from pymc_dirdp.accounting.entries import Entry, Header, visible
+from pymc_dirdp.accounting.entries import Entry, Header
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["as_html", "as_text", "footing", "heading", "refusal", "rows"]
+__all__ = ["COLUMNS", "footing", "heading", "refusal", "rows"]
 
-
-def as_text(heading: Sequence[str], rows: Sequence[Sequence[str]], footing: Sequence[str]) -> str:
-    """Lines, the rows between them with their cells below each other."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*heading, *lines, *footing])
-
-
-def as_html(heading: Sequence[str], rows: Sequence[Sequence[str]], footing: Sequence[str]) -> str:
-    """The same as HTML, the first line as a title."""
-    title, *above = map(html.escape, heading)
-    cells = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
-    table = "".join(f"<tr>{row}</tr>" for row in cells)
-    paragraphs = ["".join(f"<p>{line}</p>" for line in lines) for lines in (above, map(html.escape, footing))]
-    return f"<h4>{title}</h4>{paragraphs[0]}<table>{table}</table>{paragraphs[1]}"
+COLUMNS = ("number", "recorded", "what", "guarantee")
 
 
 def heading(header: Header, entries: Sequence[Entry]) -> list[str]:
     """What the ledger is for, and all that has to be true for the sum of its promises to hold."""
     fixed = "" if header.adaptive else "; releases fixed in advance"
-    unit = "" if header.unit is None else f"; unit {visible(header.unit)}"
+    unit = "" if header.unit is None else f"; unit {header.unit}"
     numbers: dict[str, list[int]] = {}
     for entry in entries:
         for assumption in entry.terms.assumptions:
             numbers.setdefault(assumption, []).append(entry.number)
-    assumed = [f"Assumed: {visible(text)} ({_ranges(which)})." for text, which in numbers.items()]
+    assumed = [f"Assumed: {text} ({_ranges(which)})." for text, which in numbers.items()]
     return [f"Ledger of {header.limit}, {header.adjacency}{fixed}{unit}", *assumed]
 
 
-def rows(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
-    """One for each entry, and the names of the columns."""
-    shown = [
-        (str(entry.number), visible(entry.recorded), visible(entry.what), str(entry.guarantee)) for entry in entries
-    ]
-    return [("number", "recorded", "what", "guarantee"), *shown]
+def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """One for each entry."""
+    return [{column: getattr(entry, column) for column in COLUMNS} for entry in entries]
 
 
-def footing(way: str | None, amounts: Sequence[Amount]) -> list[str]:
+def footing(rule: str | None, amounts: Sequence[Amount]) -> list[str]:
     """What is spent and left, and how it is added up."""
     lines = [f"{amount.label}: {_shown(amount)}" for amount in amounts]
-    return [*lines, f"added up by the way: {way}"] if way else lines
+    return [*lines, f"added up by the rule: {rule}"] if rule else lines
 
 
-def refusal(before: Sequence[Amount], after: Sequence[Amount], guarantee: Guarantee, way: str) -> str:
+def refusal(before: Sequence[Amount], after: Sequence[Amount], guarantee: Guarantee, rule: str) -> str:
     """Why a release does not fit."""
     now = "; ".join(f"{amount.label}: {_shown(amount)}" for amount in before)
     then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in after)
     return (
         f"A release of {guarantee} was asked for and does not fit, so nothing was recorded. Now {now}. With it {then} "
-        f"(added up by the way {way!r}). Request a tighter guarantee, or stop releasing data about these people."
+        f"(added up by the rule {rule!r}). Request a tighter guarantee, or stop releasing data about these people."
     )
 
 

@@ -1,1 +1,5 @@
-"""Attacks on mechanisms. `attack` draws outputs and counts; `curve_audit` integrates the laws of the outputs."""
+"""Attacks on mechanisms. `attack` draws outputs and counts; `curve_check` integrates the laws of the outputs."""
+
+from pymc_dirdp.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

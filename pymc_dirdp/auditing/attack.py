@@ -6,19 +6,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.auditing.events import Event, Scores, chosen, counted, parts
-from pymc_dirdp.auditing.likelihood import likelihood_ratio
 from pymc_dirdp.auditing.measures import Counts, Measure, measures
-from pymc_dirdp.auditing.neighbours import worst_pair
-from pymc_dirdp.auditing.outputs import BlackBox, releases, sampler_of
+from pymc_dirdp.auditing.outputs import BlackBox, Source
 from pymc_dirdp.auditing.power import family_of, rarest_event, refutable
 from pymc_dirdp.auditing.result import Audit, Bound
 from pymc_dirdp.auditing.seen import Seen, commonest_shape, seen
 from pymc_dirdp.auditing.statistics import Statistic, learned
-from pymc_dirdp.checks import fraction, integer
+from pymc_dirdp.checks import integer, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -26,9 +22,6 @@ from pymc_dirdp.sampling.entropy import Seed, generator
 __all__ = ["Audit", "Bound", "audit"]
 
 Array = NDArray[np.float64]
-
-# Draws, if none are asked for. An exact sampler of Dirichlet draws takes a thousand times as long as another.
-_DRAWS, _EXACT_DRAWS = 100_000, 10_000
 
 
 def audit(
@@ -93,7 +86,8 @@ def audit(
 
     Examples
     --------
-    >>> from pymc_dirdp import ApproxDP, DirichletMechanism
+    >>> from pymc_dirdp import ApproxDP
+    >>> from pymc_dirdp.mechanisms import DirichletMechanism
     >>> mechanism = DirichletMechanism([1, 1, 1], 0.5)
     >>> audit(mechanism, sampler="fast", n=20_000, random_seed=1).verdict
     'consistent'
@@ -101,12 +95,12 @@ def audit(
     >>> audit(mechanism, sampler="fast", claim=claim, n=20_000, random_seed=1).verdict
     'refuted'
     """
-    doubt = 1 - fraction(confidence=confidence)
+    doubt = 1 - open_unit_interval(confidence=confidence)
     x, y = _neighbours(mechanism, pair, claim)
     of_all = measures(mechanism if isinstance(mechanism, Mechanism) else None, claim, delta)
-    name, kind = _names(mechanism, sampler, steps)
-    size = integer(100, n=_default_draws(mechanism, kind) if n is None else n)
-    # Of which the likelihood is taken, and the alternatives.
+    source = Source(mechanism, sampler=sampler, steps=steps).checked()
+    size = integer(100, n=source.default_draws if n is None else n)
+    # The likelihood is that of the mechanism, or of what the box claims to be, and so are the alternatives.
     model = mechanism if isinstance(mechanism, Mechanism) else claim
     split = parts(size, likelihood=isinstance(model, Mechanism))
     rng = generator(random_seed)
@@ -114,7 +108,7 @@ def audit(
     of_x = int(rng.binomial(2 * split.counted, 0.5))
     set_aside = split.learned + split.chosen
     sizes = set_aside + of_x, set_aside + 2 * split.counted - of_x
-    drawn = [releases(mechanism, z, m, rng, sampler=kind, steps=steps) for z, m in zip((x, y), sizes, strict=True)]
+    drawn = [source.releases(z, m, rng) for z, m in zip((x, y), sizes, strict=True)]
     # The shape is learned as well.
     shape = commonest_shape(*(outputs[: split.learned] for outputs in drawn))
     from_x, from_y = (seen(outputs, shape) for outputs in drawn)
@@ -133,8 +127,7 @@ def audit(
         _bound(measure, event, counted(event, *found[event.which]), split.counted, level, (model, x, y))
         for measure, event in zip(of_all, events, strict=True)
     )
-    described = kind if steps is None else f"{kind}, steps={steps}"
-    return Audit(name, described, size, 1 - doubt, claim, last_bits, bounds)
+    return Audit(source.name, source.drawn_by, size, 1 - doubt, claim, last_bits, bounds)
 
 
 def _neighbours(
@@ -152,28 +145,12 @@ def _neighbours(
         return x, y
     for known in (mechanism, claim):
         if isinstance(known, Mechanism):
-            return worst_pair(known)
+            return known.worst_pair()
     raise ArgumentError(
         "A black box needs pair=(x, y), two neighbouring data sets: an audit sees what is lost between the two, and "
         "outputs alone do not tell which neighbours lose most. If the box should be a mechanism of this library, "
         "claim=mechanism takes that one's worst pair."
     )
-
-
-def _names(mechanism: Mechanism | BlackBox, sampler: str | None, steps: int | None) -> tuple[str, str]:
-    """Of the mechanism and of its sampler."""
-    if isinstance(mechanism, Mechanism):
-        kind = sampler_of(mechanism, sampler)
-        if steps is not None and not (isinstance(mechanism, DirichletMechanism) and kind == "exact"):
-            raise ArgumentError("steps is for a DirichletMechanism with sampler='exact'. Leave it out.")
-        return type(mechanism).__name__, kind
-    if sampler is not None or steps is not None:
-        raise ArgumentError("A black box brings its own sampler. Leave out sampler= and steps=.")
-    return "black box", "black box"
-
-
-def _default_draws(mechanism: Mechanism | BlackBox, kind: str) -> int:
-    return _EXACT_DRAWS if isinstance(mechanism, DirichletMechanism | SimplexMechanism) and kind == "exact" else _DRAWS
 
 
 def _statistics(model: object, of_x: Seen, of_y: Seen, x: Array, y: Array, last_bits: bool) -> list[Statistic]:
@@ -183,12 +160,17 @@ def _statistics(model: object, of_x: Seen, of_y: Seen, x: Array, y: Array, last_
         # On a grid the least number that is not zero is a step of it.
         positive = of_x.points[of_x.points > 0]
         floor = float(positive.min()) / 2 if positive.size and np.any(of_x.points == 0) else 0.0
-        exact = likelihood_ratio(model, x, y, floor)
+        exact = _likelihood_ratio(model, x, y, floor)
     prior = getattr(model, "prior", getattr(model, "alpha", None))
     others = learned(
         of_x, of_y, x, y, discriminants=exact is None, last_bits=last_bits, priors=[] if prior is None else [prior]
     )
     return others if exact is None else [exact, *others]
+
+
+def _likelihood_ratio(model: Mechanism, x: Array, y: Array, floor: float) -> Statistic:
+    """The most powerful statistic."""
+    return lambda outputs: model.log_likelihood_ratio(outputs.numbers.reshape(-1, *x.shape), x, y, floor=floor)
 
 
 def _bound(
@@ -205,7 +187,7 @@ def _bound(
     family = family_of(*subject, measure)
     return Bound(
         measure.name,
-        # Nobody loses less than nothing.
+        # A privacy loss is never negative.
         max(lower, 0.0),
         measure.stated,
         refutable(family, measure, trials, level),

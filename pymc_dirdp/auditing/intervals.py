@@ -1,15 +1,12 @@
 """What counting an event on two data sets proves about the privacy loss, with a stated confidence."""
 
-import math
-from typing import assert_never
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtrc, betainccinv, betaincinv
 
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-
-__all__ = ["allowed", "epsilon_from_shares", "epsilon_of", "loss_of", "lower_limit", "promised_orders", "upper_limit"]
+__all__ = ["EventLoss", "epsilon_from_shares", "epsilon_of", "lower_limit", "promised_orders", "upper_limit"]
 
 Array = NDArray[np.float64]
 
@@ -108,54 +105,44 @@ def _quantile_above(n: int, p: float, level: float) -> int:
     return high
 
 
-def loss_of(guarantee: Guarantee, p: ArrayLike, q: ArrayLike) -> Array:
-    """The loss, in the guarantee's own measure, that an event with probabilities `p` and `q` proves at least.
+@dataclass(frozen=True, eq=False)
+class EventLoss:
+    """The loss, in every measure, that an event with probabilities `p` and `q` proves at least.
 
-    By data processing: two laws are no closer than the two laws of "it happened". Grows with p and falls with q
-    where `p > q`; 0 or less elsewhere.
+    By data processing: two laws are no closer than the two laws of "it happened". Each measure grows with p and falls
+    with q where `p > q`; it is 0 or less elsewhere. `guarantee.loss` picks the one that a guarantee is about.
     """
-    p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
-    match guarantee:
-        case ApproxDP(epsilon=epsilon):
-            return np.asarray(p - np.exp(epsilon) * q)
-        case PureDP():
-            return epsilon_of(p, q, 0.0)
-        case RenyiDP(order=order):
-            return _renyi(p, q, order)
-        case TruncatedCDP(omega=omega):
-            return _rho(p, q, omega)
-        case ZeroCDP():
-            return _rho(p, q, math.inf)
-    assert_never(guarantee)
 
+    p: Array
+    q: Array
 
-def allowed(guarantee: Guarantee) -> float:
-    """What the guarantee allows in its own measure."""
-    match guarantee:
-        case ApproxDP(delta=delta):
-            return delta
-        case TruncatedCDP(rho=rho) | ZeroCDP(rho=rho):
-            return rho
-    return guarantee.epsilon
+    def renyi(self, order: float) -> Array:
+        """Rényi divergence of two laws on "it happened" and "it did not"; 0 where `p <= q`."""
+        p, q = self.p, self.q
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_p, log_q, not_p, not_q = np.log(p), np.log(q), np.log1p(-p), np.log1p(-q)
+            if order == 1:
+                # 0 log 0 is 0.
+                divergence = p * (log_p - log_q) + np.where(p < 1, (1 - p) * (not_p - not_q), 0.0)
+            else:
+                first, second = order * log_p + (1 - order) * log_q, order * not_p + (1 - order) * not_q
+                divergence = np.logaddexp(first, np.where(p < 1, second, -np.inf)) / (order - 1)
+        return np.asarray(np.where(p > q, divergence, 0.0))
+
+    def rho(self, omega: float) -> Array:
+        """The largest divergence over its order, of some orders in `(1, omega]`."""
+        return np.asarray(np.max([self.renyi(order) / order for order in promised_orders(omega).tolist()], axis=0))
+
+    def delta(self, epsilon: float) -> Array:
+        """Hockey-stick divergence of the two laws; below 0 where the event proves nothing."""
+        return np.asarray(self.p - np.exp(epsilon) * self.q)
+
+    @property
+    def pure_epsilon(self) -> Array:
+        """The loss that the event itself has."""
+        return epsilon_of(self.p, self.q, 0.0)
 
 
 def promised_orders(omega: float) -> Array:
     """Orders in `(1, omega]`, denser near 1. A divergence at any of them may refute the promise."""
     return 1 + np.geomspace(1e-3 * min(1.0, omega - 1), min(omega, _LARGEST_ORDER) - 1, _ORDERS)
-
-
-def _rho(p: Array, q: Array, omega: float) -> Array:
-    return np.asarray(np.max([_renyi(p, q, order) / order for order in promised_orders(omega).tolist()], axis=0))
-
-
-def _renyi(p: Array, q: Array, order: float) -> Array:
-    """Rényi divergence of two laws on "it happened" and "it did not"; 0 where `p <= q`."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_p, log_q, not_p, not_q = np.log(p), np.log(q), np.log1p(-p), np.log1p(-q)
-        if order == 1:
-            # 0 log 0 is 0.
-            divergence = p * (log_p - log_q) + np.where(p < 1, (1 - p) * (not_p - not_q), 0.0)
-        else:
-            first, second = order * log_p + (1 - order) * log_q, order * not_p + (1 - order) * not_q
-            divergence = np.logaddexp(first, np.where(p < 1, second, -np.inf)) / (order - 1)
-    return np.asarray(np.where(p > q, divergence, 0.0))

@@ -51,8 +51,7 @@ def bit_patterns(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Callable[[
     changed : array of int
         Entries in which the two data sets differ; they are looked at first.
     """
-    size = x.points.shape[1]
-    entries = np.concatenate([changed, np.setdiff1d(np.arange(size), changed)])[:_ENTRIES]
+    entries = x.entries(changed, _ENTRIES)
     of_x, of_y = _patterns(x, entries), _patterns(y, entries)
     return [
         partial(_scored, entries=entries, i=i, score=frequency_ratio(of_x[i], of_y[i]))

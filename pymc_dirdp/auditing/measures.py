@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.auditing.intervals import (
-    allowed,
+    EventLoss,
     epsilon_from_shares,
     epsilon_of,
-    loss_of,
     lower_limit,
     upper_limit,
 )
 from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
+from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["LIMITS", "SHARES", "Counts", "Measure", "measures"]
 
@@ -104,15 +103,17 @@ def measures(
 
 
 def _claimed(claim: Guarantee | PrivacyCurves | None) -> Iterator[Measure]:
-    match claim:
-        case None | PrivacyCurves():
-            return
-        case ApproxDP(epsilon=epsilon, delta=delta):
-            yield _epsilon_at(delta, f"claimed epsilon at delta {delta:g}", epsilon)
-        case _:
-            yield Measure(
-                f"loss, of {claim}", allowed(claim), None, partial(loss_of, claim), lambda c: c.loss(claim)[0]
-            )
+    if claim is None or isinstance(claim, PrivacyCurves):
+        return
+    if Guarantee.checked(claim=claim).adds_up:
+        yield Measure(f"loss, of {claim}", claim.allowed, None, partial(_of_event, claim), claim.loss)
+    else:
+        delta = claim.allowed
+        yield _epsilon_at(delta, f"claimed epsilon at delta {delta:g}", claim.budget)
+
+
+def _of_event(claim: Guarantee, p: ArrayLike, q: ArrayLike) -> Array:
+    return claim.loss(EventLoss(np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)))
 
 
 def _on_curves(curves: PrivacyCurves | None, delta: float | Sequence[float]) -> Iterator[Measure]:

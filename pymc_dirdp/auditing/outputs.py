@@ -1,118 +1,95 @@
-"""Many independent releases of the same counts."""
+"""What is audited, and many independent releases of it."""
 
-import dataclasses
-import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
-from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.simplex import SimplexMechanism
-from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 
-__all__ = ["BlackBox", "Outputs", "releases", "sampler_of"]
+__all__ = ["BlackBox", "Outputs", "Source"]
 
 Array = NDArray[np.float64]
 BlackBox = Callable[[Array], object]
 # Along the first axis. A list, where their shapes may differ.
 Outputs = Array | Sequence[Array]
 
-# Noise is drawn for so many tables at a time.
-_AT_ONCE = 20_000
+# Draws, if none are asked for. An urn takes a thousand times as long as another sampler.
+_DRAWS, _URN_DRAWS = 100_000, 10_000
 
 
-def sampler_of(mechanism: Mechanism, sampler: str | None) -> str:
-    """The name of the sampler that is audited: the one that is asked for, or the mechanism's own default.
-
-    Raises
-    ------
-    ArgumentError
-        If the mechanism has no such sampler.
-    """
-    default = _parameters(_door(mechanism)).get("sampler")
-    if sampler is None:
-        # Continuous noise has no exact sampler.
-        continuous = isinstance(mechanism, GaussianMechanism | LaplaceMechanism)
-        return "fast" if default is None or continuous else str(default.default)
-    if one_of(SAMPLERS, sampler=sampler) != "fast" and default is None:
-        raise ArgumentError(f"{type(mechanism).__name__} has no sampler={sampler!r}. Leave sampler out.")
-    return sampler
-
-
-def releases(
-    mechanism: Mechanism | BlackBox,
-    counts: Array,
-    n: int,
-    rng: np.random.Generator,
-    *,
-    sampler: str = "fast",
-    steps: int | None = None,
-) -> Outputs:
-    """`n` releases, each what the guarantee of the mechanism is about.
+@final
+@dataclass(frozen=True)
+class Source:
+    """A mechanism of this library with one of its samplers, or a function of the counts that has its own randomness.
 
     Parameters
     ----------
     mechanism : Mechanism or callable
-        A callable takes the counts, brings its own randomness and returns an array, of any shape.
-    counts : array
-        Made up.
-    n : int
-        How many.
-    rng : numpy.random.Generator
-        For mechanisms of this library.
-    sampler : str
-        From :func:`sampler_of`. Of no effect for a callable.
+        A callable takes the counts and returns an array, of any shape.
+    sampler : str, optional
+        None takes the one that the mechanism uses by default.
     steps : int, optional
-        Of the urn, for the exact sampler of a `DirichletMechanism`.
+        Of the urn, for the exact sampler of a mechanism that draws from one.
 
-    Returns
-    -------
-    outputs : array, shape (n, ...), or list of n arrays
+    Raises
+    ------
+    ArgumentError
+        If there is no such sampler, or it takes no steps.
     """
-    if not isinstance(mechanism, Mechanism):
-        return [np.asarray(mechanism(counts), dtype=np.float64) for _ in range(n)]
-    door = _door(mechanism)
-    options: dict[str, Any] = {"random_seed": rng}
-    if "sampler" in _parameters(door):
-        options["sampler"] = sampler
-    match mechanism:
-        case DirichletMechanism():
-            outputs: Array = door(counts, draws=n, steps=steps, **options)
-            return outputs
-        case SimplexMechanism():
-            released: Array = door(counts, protected=range(mechanism.domain.n_protected), draws=n, **options)
-            return released
-        case NoisyCounts():
-            sizes = [min(_AT_ONCE, n - start) for start in range(0, n, _AT_ONCE)]
-            return np.concatenate([_noisy(mechanism, counts, size, options) for size in sizes])
-    return np.array([door(counts, **options) for _ in range(n)], dtype=np.float64)
 
+    mechanism: Mechanism | BlackBox
+    sampler: str | None = None
+    steps: int | None = None
 
-def _door(mechanism: Mechanism) -> Callable[..., Any]:
-    """The method that releases what the guarantee is about: one draw, or the noisy counts that all draws come from."""
-    match mechanism:
-        case DirichletMechanism() | SimplexMechanism():
-            return mechanism.sample
-        case NoisyCounts() | WholePosterior():
-            return mechanism.release
-    raise ArgumentError(f"A {type(mechanism).__name__} releases nothing. Pass a function of the counts.")
+    def checked(self) -> Self:
+        """With the name of the sampler that is used."""
+        if not isinstance(self.mechanism, Mechanism):
+            if self.sampler is not None or self.steps is not None:
+                raise ArgumentError("A black box brings its own sampler. Leave out sampler= and steps=.")
+            return self
+        sampler = self.mechanism.checked_sampler(self.sampler)
+        if self.steps is not None and not (self.mechanism.has_urn and sampler == "exact"):
+            raise ArgumentError(
+                "steps is for the urn of sampler='exact', as a DirichletMechanism has it. Leave it out."
+            )
+        return replace(self, sampler=sampler)
 
+    @property
+    def name(self) -> str:
+        """The class of the mechanism."""
+        return type(self.mechanism).__name__ if isinstance(self.mechanism, Mechanism) else "black box"
 
-def _parameters(door: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(door).parameters)
+    @property
+    def drawn_by(self) -> str:
+        """The sampler in words."""
+        named = self.sampler or "black box"
+        return named if self.steps is None else f"{named}, steps={self.steps}"
 
+    @property
+    def default_draws(self) -> int:
+        """How many releases an audit makes of each data set, if it is not told."""
+        urn = isinstance(self.mechanism, Mechanism) and self.mechanism.has_urn and self.sampler == "exact"
+        return _URN_DRAWS if urn else _DRAWS
 
-def _noisy(mechanism: NoisyCounts, counts: Array, size: int, options: dict[str, Any]) -> Array:
-    """Noise is independent in every cell, so one table of many copies is as good as many tables, and faster."""
-    # What a person adds decides the curves, and not the noise, and may not fit to the shape of the tall table.
-    copies = np.broadcast_to(mechanism.prior, (size, *mechanism.prior.shape))
-    tall = dataclasses.replace(mechanism, prior=copies, contribution=1)  # type: ignore[type-var]
-    return tall.release(np.broadcast_to(counts, (size, *counts.shape)), **options)
+    def releases(self, counts: Array, n: int, rng: np.random.Generator) -> Outputs:
+        """`n` releases of made-up counts, each what the guarantee of the mechanism is about.
+
+        Parameters
+        ----------
+        counts : array
+        n : int
+        rng : numpy.random.Generator
+            For mechanisms of this library.
+
+        Returns
+        -------
+        outputs : array, shape (n, ...), or list of n arrays
+        """
+        if isinstance(self.mechanism, Mechanism):
+            sampler = self.mechanism.checked_sampler(self.sampler)
+            return self.mechanism.releases(counts, n, sampler=sampler, random_seed=rng, steps=self.steps)
+        return [np.asarray(self.mechanism(counts), dtype=np.float64) for _ in range(n)]

@@ -55,8 +55,7 @@ def parities(x: Seen, y: Seen, changed: NDArray[np.intp]) -> list[Callable[[Seen
     changed : array of int
         Entries in which the two data sets differ; they are looked at first.
     """
-    size = x.points.shape[1]
-    entries = np.concatenate([changed, np.setdiff1d(np.arange(size), changed)])[:_ENTRIES]
+    entries = x.entries(changed, _ENTRIES)
     reader = _Reader(entries, np.median(np.concatenate([x.numbers, y.numbers])[:, entries], axis=0))
     found: list[tuple[float, int, tuple[int, ...], float]] = []
     for kind, ((of_x, most), (of_y, _)) in enumerate(zip(reader.read(x), reader.read(y), strict=True)):

@@ -1,9 +1,9 @@
 """What an audit could have refuted: what a verdict of "consistent" is worth."""
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -12,19 +12,14 @@ from scipy.special import bdtr, bdtrik
 
 from pymc_dirdp.auditing.events import parts
 from pymc_dirdp.auditing.intervals import lower_limit
-from pymc_dirdp.auditing.laws import BinnedLaws, binned_laws, gaussian_laws, laplace_laws
 from pymc_dirdp.auditing.measures import Counts, Measure, measures
-from pymc_dirdp.auditing.neighbours import worst_pair
-from pymc_dirdp.checks import fraction, integer
+from pymc_dirdp.checks import integer, open_unit_interval
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.simplex import SimplexMechanism
-from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["CHANCE", "Family", "chance_to_refute", "family_of", "rarest_event", "refutable"]
@@ -42,8 +37,6 @@ _CELLS = 1_000
 _SPREAD, _STEPS = 9.0, 2_000
 # How far, in factors of two, alternatives are looked for, and how narrowly.
 _DOUBLINGS, _HALVINGS = 100, 7
-# Tables of a finite mechanism that are listed for each alternative.
-_MOST_LISTED = 20_000
 
 
 @final
@@ -60,7 +53,7 @@ class Family:
     """
 
     name: str
-    at: Callable[[float], tuple[PrivacyCurves, BinnedLaws]]
+    at: Callable[[float], tuple[PrivacyCurves, FiniteLaws]]
 
 
 def family_of(mechanism: object, x: Array, y: Array, measure: Measure) -> Family:
@@ -75,52 +68,26 @@ def family_of(mechanism: object, x: Array, y: Array, measure: Measure) -> Family
     measure : Measure
         What is stated.
     """
-    stronger = _stronger(mechanism)
-    if isinstance(mechanism, Mechanism) and stronger is not None:
-        name, scaled = stronger
-
-        def at(factor: float) -> tuple[PrivacyCurves, BinnedLaws]:
-            changed = scaled(factor)
-            return changed, binned_laws(changed, x, y, cells=_CELLS)
-
+    if isinstance(mechanism, Mechanism):
         try:
-            if math.isfinite(measure.of_curves(mechanism)):
-                at(1.0)
-                return Family(name, at)
+            if (named := mechanism.stronger(1.0)) is not None and math.isfinite(measure.of_curves(mechanism)):
+                own = Family(named[0], partial(_scaled, mechanism, x, y))
+                own.at(1.0)
+                return own
         except (ArgumentError, UnattainableError):
             # The law is not known for these data, or nothing is promised.
             pass
-    if _finite(measure, GaussianMechanism(np.ones(2), 1.0, adjacency="add-remove")):
-        return Family(
-            "normal noise, told apart by its likelihood ratio",
-            lambda t: (GaussianMechanism(np.ones(2), 1 / t, adjacency="add-remove"), gaussian_laws(t, _CELLS)),
-        )
-    return Family(
-        "Laplace noise, told apart by its likelihood ratio",
-        lambda t: (LaplaceMechanism(np.ones(2), 1 / t, adjacency="add-remove"), laplace_laws(t)),
-    )
+    one, none = np.array([1.0, 0.0]), np.zeros(2)
+    normal, laplace = (kind(np.ones(2), 1.0, adjacency="add-remove") for kind in (GaussianMechanism, LaplaceMechanism))
+    bounded = not math.isfinite(measure.of_curves(normal))
+    name, simple = ("Laplace", laplace) if bounded else ("normal", normal)
+    return Family(f"{name} noise, told apart by its likelihood ratio", partial(_scaled, simple, one, none))
 
 
-def _finite(measure: Measure, curves: PrivacyCurves) -> bool:
-    return math.isfinite(measure.of_curves(curves))
-
-
-def _stronger(mechanism: object) -> tuple[str, Callable[[float], Mechanism]] | None:
-    match mechanism:
-        case DirichletMechanism(r=r):
-            return "the same mechanism with a larger r", lambda t: dataclasses.replace(mechanism, r=r * t)
-        case SimplexMechanism(k=k):
-            return "the same mechanism with a larger k", lambda t: dataclasses.replace(mechanism, k=k * t)
-        case NoisyCounts(parameter=parameter) if dataclasses.is_dataclass(mechanism):
-            # The field after the prior: sigma, or the scale.
-            field = dataclasses.fields(mechanism)[1].name
-            return (
-                "the same mechanism with less noise",
-                lambda t: dataclasses.replace(mechanism, **{field: parameter / t}),
-            )
-        case TruncatedNoiseMechanism(scale=scale, n_records=n) if (n + 1) ** (len(mechanism.prior) - 1) < _MOST_LISTED:
-            return "the same mechanism with less noise", lambda t: dataclasses.replace(mechanism, scale=scale / t)
-    return None
+def _scaled(mechanism: Mechanism, x: Array, y: Array, factor: float) -> tuple[PrivacyCurves, FiniteLaws]:
+    stronger = mechanism.stronger(factor)
+    assert stronger is not None
+    return stronger[1], stronger[1].output_laws(x, y, _CELLS)
 
 
 def refutable(family: Family, measure: Measure, trials: int, level: float) -> float:
@@ -188,7 +155,7 @@ def _ceiling(measure: Measure, trials: int, level: float) -> float:
     return max(float(measure.lower(counts, method, level)[0]) for method in measure.methods)
 
 
-def _refutes(laws: BinnedLaws, measure: Measure, trials: int, level: float) -> bool:
+def _refutes(laws: FiniteLaws, measure: Measure, trials: int, level: float) -> bool:
     """Whether some event refutes the statement with probability CHANCE at least."""
     for p, q in _events(laws, trials):
         counts = Counts(_quantile(_TAIL, trials, p), trials, _quantile(1 - _TAIL, trials, q), trials)
@@ -197,7 +164,7 @@ def _refutes(laws: BinnedLaws, measure: Measure, trials: int, level: float) -> b
     return False
 
 
-def _events(laws: BinnedLaws, trials: int) -> list[tuple[Array, Array]]:
+def _events(laws: FiniteLaws, trials: int) -> list[tuple[Array, Array]]:
     """Probabilities of the events "the likelihood ratio is at least so large", for both directions."""
     found = []
     for log_p, log_q in ((laws.log_p, laws.log_q), (laws.log_q, laws.log_p)):
@@ -245,15 +212,16 @@ def chance_to_refute(
 
     Examples
     --------
-    >>> from pymc_dirdp import DirichletMechanism, PureDP
+    >>> from pymc_dirdp import PureDP
+    >>> from pymc_dirdp.mechanisms import DirichletMechanism
     >>> chance_to_refute(DirichletMechanism([1, 1, 1], 0.5), PureDP(epsilon=0.5), n=20_000)
     0.99...
     """
-    size, doubt = integer(100, n=n), 1 - fraction(confidence=confidence)
-    x, y = worst_pair(mechanism) if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
+    size, doubt = integer(100, n=n), 1 - open_unit_interval(confidence=confidence)
+    x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
     of_all = measures(mechanism, claim, 1e-5)
     trials, level = parts(size, likelihood=True).counted, doubt / len(of_all)
-    events = _events(binned_laws(mechanism, x, y), trials)
+    events = _events(mechanism.output_laws(x, y), trials)
     measure = of_all[0]
     return max(_chance(p, q, measure, method, trials, level) for p, q in events for method in measure.methods)
 

@@ -1,12 +1,11 @@
 """What an audit found, what it could have found, and what it cannot see."""
 
-import html
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from typing import Any, final
+from typing import Any, final, override
 
 from pymc_dirdp.auditing.power import CHANCE
+from pymc_dirdp.display import Tabular
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
@@ -63,7 +62,7 @@ class Bound:
 
 @final
 @dataclass(frozen=True)
-class Audit:
+class Audit(Tabular):
     """What an attack found. `print` it, or let a notebook show it.
 
     Attributes
@@ -91,6 +90,8 @@ class Audit:
     claim: Guarantee | PrivacyCurves | None
     last_bits: bool
     bounds: tuple[Bound, ...]
+
+    _columns = tuple(field.name for field in fields(Bound) if field.name != "alternative")
 
     @property
     def verdict(self) -> str:
@@ -122,30 +123,14 @@ class Audit:
             f"that none of its statistics looks at{bits}."
         )
 
-    def frame(self) -> Any:
-        """The bounds as a `pandas.DataFrame`, a row for each."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(bound) for bound in self.bounds]).set_index("measure")
-
-    def __str__(self) -> str:
-        rows = list(self._rows())
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([self._title, *lines, *self._meaning])
-
-    def _repr_html_(self) -> str:
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in self._rows())
-        text = "".join(f"<p>{html.escape(line)}</p>" for part in self._meaning for line in part.split("\n"))
-        return f"<h4>{html.escape(self._title)}</h4><table>{rows}</table>{text}"
-
-    @property
-    def _title(self) -> str:
+    @override
+    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         sampler = "" if self.sampler == self.mechanism else f", sampler {self.sampler}"
-        return (
+        title = (
             f"{self.mechanism}{sampler}: {self.verdict}; {self.n} draws from each data set, false alarm below "
             f"{1 - self.confidence:.2g}"
         )
+        return [title], [asdict(bound) for bound in self.bounds], self._meaning
 
     @property
     def _meaning(self) -> list[str]:
@@ -153,15 +138,8 @@ class Audit:
             case "refuted":
                 return ["More is lost than stated, between the data sets of this attack already."]
             case "consistent":
-                return ["Consistent is not a proof.", self.power, self.blind_spots]
+                return ["Consistent is not a proof.", *self.power.split("\n"), self.blind_spots]
         return ["At least `lower` is lost. Nothing was stated to hold against it.", self.blind_spots]
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        shown = [field.name for field in fields(Bound) if field.name != "alternative"]
-        yield tuple(shown)
-        for bound in self.bounds:
-            values = [getattr(bound, name) for name in shown]
-            yield tuple(f"{value:.4g}" if isinstance(value, float) else str(value) for value in values)
 
 
 def _would_have(bound: Bound) -> str:

@@ -48,6 +48,10 @@ class Seen:
     def __getitem__(self, part: slice | NDArray[np.bool_]) -> Self:
         return type(self)(self.points[part], self.shape, self.inside[part], self.kinds[part])
 
+    def entries(self, changed: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+        """The entries that an attack looks at: at most so many, those first in which the two data sets differ."""
+        return np.concatenate([changed, np.setdiff1d(np.arange(self.points.shape[1]), changed)])[:most]
+
     @cached_property
     def numbers(self) -> Array:
         """The entries, where what is not a number counts as 0: its place is part of `kinds`."""

@@ -23,7 +23,7 @@ from pymc_dirdp.counting.columns import (
 )
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError
 
-__all__ = ["Categories", "Frame", "checked_categories", "coded", "count", "table_shape", "tabulate"]
+__all__ = ["Categories", "Frame", "checked_categories", "count", "encode", "table_shape", "tabulate"]
 
 Counts = NDArray[np.int64]
 Categories = Mapping[str, Sequence[Any]]
@@ -91,7 +91,7 @@ def count(frame: Frame, variables: Sequence[str], *, categories: Categories) -> 
         raise ArgumentError(f"Expected each variable once, got {', '.join(map(repr, names))}.")
     labels = checked_categories(names, categories)
     shape = table_shape(names, labels)
-    columns = coded(frame, names, labels)
+    columns = encode(frame, names, labels)
     return tabulate([columns[name] for name in names], shape)
 
 
@@ -185,7 +185,7 @@ def _is_missing(label: Any) -> bool:
         return False
 
 
-def coded(frame: Frame, names: Sequence[str], labels: Categories) -> dict[str, Counts]:
+def encode(frame: Frame, names: Sequence[str], labels: Categories) -> dict[str, Counts]:
     """Each column as the positions of its values among the labels: shape ``(n,)``, of one length. **Secret**."""
     columns = {name: column_of(frame, name) for name in names}
     _refuse_other_indexes(columns)

@@ -18,7 +18,8 @@ from pymc_dirdp.curator.pointwise import observed
 from pymc_dirdp.curator.posterior_tree import posterior_groups
 from pymc_dirdp.curator.private_model import nuts as nuts_draws
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.base import TableMechanism, Tempered
+from pymc_dirdp.models.names import DIAGNOSIS_NAMES, dim_beside
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -28,9 +29,6 @@ from pymc_dirdp.stored.table import mechanism_of_table
 __all__ = ["diagnose"]
 
 Array = NDArray[np.float64]
-
-# Variables and dims of results by cell and by row, which may not have the names of a table's own dims.
-_RESULTS = ("draw", "elpd", "elpd_exact", "kl_posterior", "kl_release", "p", "pareto_k", "posterior", "records")
 
 
 def diagnose(
@@ -166,25 +164,26 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple
     own, private = [], []
     for table in found:
         group = groups[table.name]
-        mechanism = _mechanism(table, group)
+        mechanism, drawn = _tempered(table, group)
         _refuse_another_model(table, group, release, model)
         counts = read_counts(table, model).astype(np.float64)
         # The mechanism checks that the counts keep the promise of `min_count`.
-        mechanism.concentration(counts)
-        cells = group["alpha"].rename({dim: f"{dim}_labels" for dim in group["alpha"].dims if dim in _RESULTS})
+        mechanism.check(counts)
+        dims = {dim: dim_beside(str(dim), DIAGNOSIS_NAMES) for dim in group["alpha"].dims}
+        cells = group["alpha"].rename({dim: other for dim, other in dims.items() if other != dim})
         own.append(Law(table, cells, counts, table.prior, 1.0))
-        private.append(Law(table, cells, counts, mechanism.alpha, mechanism.r))
+        private.append(Law(table, cells, counts, drawn.alpha, drawn.r))
     return tuple(own), tuple(private)
 
 
-def _mechanism(table: Table, group: xr.Dataset) -> DirichletMechanism:
-    mechanism = mechanism_of_table(group) if group.attrs["mechanism"] == DirichletMechanism.__name__ else None
-    if not isinstance(mechanism, DirichletMechanism):
+def _tempered(table: Table, group: xr.Dataset) -> tuple[TableMechanism, Tempered]:
+    mechanism = mechanism_of_table(group)
+    if mechanism.tempered is None:
         raise UnsupportedModelError(
-            f"{table.name!r} was released by {group.attrs['mechanism']}: its draws come from a posterior of noisy "
+            f"{table.name!r} was released by {type(mechanism).__name__}: its draws come from a posterior of noisy "
             "counts, not from a tempered posterior of the data. Only the Dirichlet mechanism can be diagnosed."
         )
-    return mechanism
+    return mechanism, mechanism.tempered
 
 
 def _refuse_another_model(table: Table, group: xr.Dataset, release: xr.DataTree, model: pm.Model) -> None:

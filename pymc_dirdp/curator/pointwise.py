@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from pymc_dirdp.models.likelihoods import Kind, Likelihood, stored_observations
 from pymc_dirdp.models.names import dim_name
-from pymc_dirdp.models.observations import evaluated_input, followed, records_by_cell, rows_of, whole_numbers
+from pymc_dirdp.models.observations import evaluated_input, records_by_cell, resolve_likelihood, rows_of, whole_numbers
 from pymc_dirdp.models.tables import Table
 
 __all__ = ["Observed", "observed"]
@@ -99,7 +99,7 @@ class Observed:
 
 def observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed:
     """The observations that `read_counts` has counted and checked, one by one."""
-    rv, kind, batch = followed(likelihood, table, model)
+    rv, kind, batch = resolve_likelihood(likelihood, table, model)
     values = whole_numbers(evaluated_input(stored_observations(rv, model), rv), rv)
     axes = model.named_vars_to_dims.get(likelihood.name) or (None,) * values.ndim
     dims = tuple(dim_name(likelihood.name, axis, dim) for axis, dim in enumerate(axes))

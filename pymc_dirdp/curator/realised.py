@@ -11,10 +11,10 @@ from pymc_dirdp.curator.confidential import Confidential
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import checked_counts
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.utility.draw_loss import DrawLoss, expected_kl
+from pymc_dirdp.utility.draw_error import DrawError, expected_kl
 from pymc_dirdp.utility.expected_kl import dirichlet_kl
 
-__all__ = ["RealisedLoss", "realised_kl"]
+__all__ = ["RealisedError", "realised_kl"]
 
 Array = NDArray[np.float64]
 
@@ -46,11 +46,11 @@ def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> Confidential:
 
 
 @final
-class RealisedLoss:
+class RealisedError:
     """How far the draws of a Dirichlet mechanism are from these data: for the curator, never to be published.
 
-    Every number is a :class:`pymc_dirdp.Confidential`. What may be published is the a priori version,
-    :class:`pymc_dirdp.PriorExpectedKL`, or a :class:`pymc_dirdp.DrawLoss` of assumed frequencies.
+    Every number is a :class:`pymc_dirdp.curator.Confidential`. What may be published is the a priori version,
+    :class:`pymc_dirdp.PriorExpectedKL`, or a :class:`pymc_dirdp.utility.DrawError` of assumed frequencies.
 
     Parameters
     ----------
@@ -63,12 +63,13 @@ class RealisedLoss:
     Examples
     --------
     >>> mechanism = DirichletMechanism([1, 1, 1, 1], 0.1)
-    >>> RealisedLoss(mechanism, [108, 286, 71, 127], prior=[1, 1, 1, 1]).kl_posterior
+    >>> RealisedError(mechanism, [108, 286, 71, 127], prior=[1, 1, 1, 1]).kl_posterior
     2.04... (confidential: computed from the data)
     """
 
     def __init__(self, mechanism: DirichletMechanism, counts: ArrayLike, *, prior: ArrayLike) -> None:
-        if not isinstance(mechanism, DirichletMechanism):
+        drawn = getattr(mechanism, "tempered", None)
+        if drawn is None:
             raise ArgumentError(f"Expected a DirichletMechanism, got a {type(mechanism).__name__}.")
         x = checked_counts(counts, mechanism.alpha.shape)
         if not x.sum() > 0:
@@ -83,12 +84,12 @@ class RealisedLoss:
         self._frequencies = (x[some] / sizes[some]).reshape(len(self._weights), -1)
         self._some = some
         self._rows = [
-            DrawLoss(p, u)
+            DrawError(p, u)
             for p, u in zip(self._frequencies, self._private[some].reshape(self._frequencies.shape), strict=True)
         ]
 
     def __repr__(self) -> str:
-        return "RealisedLoss (confidential)"
+        return "RealisedError (confidential)"
 
     @property
     def kl_posterior(self) -> Confidential:

@@ -1,27 +1,308 @@
-"""What every mechanism is, and the check of the counts it is given."""
+"""What every mechanism says of itself: its curves, what it releases, how likely that is, and what a file holds of it.
 
-from typing import ClassVar
+A new mechanism is one file with a class that does so, and a line in :mod:`pymc_dirdp.mechanisms.known`. Nothing outside
+this room asks which mechanism it has.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import numbers_or_none
-from pymc_dirdp.errors import DataError
+from pymc_dirdp.checks import numbers_or_none, one_of
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.sampling.entropy import Seed
 
-__all__ = ["Mechanism", "checked_counts"]
+__all__ = ["SAMPLERS", "Fact", "Mechanism", "Released", "TableMechanism", "Tempered", "checked_counts"]
 
 Array = NDArray[np.float64]
 
+SAMPLERS = ("exact", "fast")
 # Above 2**53 a double no longer holds every whole number, and the sums that follow would be rounded.
 _LARGEST_COUNT = 2.0**53
 
 
 class Mechanism(PrivacyCurves):
-    """A randomised release of a table of counts, with exact or upper-bound privacy curves."""
+    """A randomised release of a table of counts, with exact or upper-bound privacy curves.
+
+    A subclass is a frozen dataclass with `eq=False`; its fields are public, and two mechanisms are equal if their class
+    and their fields are.
+    """
 
     covers_all_draws: ClassVar[bool] = False
     """Whether one release serves any number of draws; otherwise each draw is a release of its own."""
+    samplers: ClassVar[tuple[str, ...]] = SAMPLERS
+    """What it can be drawn with, a part of `("exact", "fast")`; the first is the default."""
+    has_urn: ClassVar[bool] = False
+    """Whether its exact sampler is an urn, which takes `steps` and a thousand times as long as another sampler."""
+
+    def __eq__(self, other: object) -> bool:
+        return self._public == other._public if isinstance(other, Mechanism) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._public)
+
+    @property
+    def _public(self) -> tuple[object, ...]:
+        """The class and all fields, as one hashable object."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        hashable = ((v.shape, v.tobytes()) if isinstance(v, np.ndarray) else v for v in values)
+        return type(self), *hashable
+
+    def checked_sampler(self, sampler: str | None) -> str:
+        """The same name if this mechanism can draw so; for None that of its own default."""
+        if sampler is None:
+            return self.samplers[0]
+        if one_of(SAMPLERS, sampler=sampler) not in self.samplers:
+            raise ArgumentError(self._no_such_sampler(sampler))
+        return sampler
+
+    def _no_such_sampler(self, sampler: str) -> str:
+        return f"{type(self).__name__} has no sampler={sampler!r}. Use sampler={self.samplers[0]!r}."
+
+    @property
+    @abc.abstractmethod
+    def in_short(self) -> str:
+        """Its public numbers in a few words, such as `"standard deviation 5.98"`."""
+
+    @abc.abstractmethod
+    def releases(
+        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+    ) -> Array:
+        """`n` independent releases of made-up counts, each what the guarantee is about. Shape ``(n, ...)``."""
+
+    @abc.abstractmethod
+    def worst_pair(self) -> tuple[Array, Array]:
+        """Made-up neighbours on which the loss is the largest, or close to it.
+
+        In each block of cells where a person's records may lie anywhere, all of them are in one cell in the first data
+        set, and in another cell, or nowhere, in the second (Theory, sections 2 and 6).
+        """
+
+    @abc.abstractmethod
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        """Logarithm of the probability, or of the density, of an output given counts.
+
+        Parameters
+        ----------
+        output, counts : array_like
+            A release, and a data set. Leading axes broadcast.
+        steps : int, optional
+            Of the urn that drew the output; None for the law that the urn approaches.
+
+        Returns
+        -------
+        log_likelihood : array
+            Over the leading axes. The curator's where the counts are.
+        """
+
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        """Logarithm of the likelihood of x over that of y: the most powerful statistic. Shape of the leading axes.
+
+        Parameters
+        ----------
+        outputs : array, shape (n, ...)
+            Any numbers: what claims to be a mechanism may put out anything.
+        x, y : array
+            The two data sets.
+        floor : float
+            Added to probabilities that a sampler on a grid may put out as 0: half a step of the grid.
+        """
+        with np.errstate(invalid="ignore"):
+            ratio = self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
+        return np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300)
+
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        """The laws of the output at two data sets, cut into about so many cells; None takes as many as are useful.
+
+        Raises
+        ------
+        ArgumentError
+            If the laws are not known, or not for such data sets.
+        """
+        raise ArgumentError(f"The law of a {type(self).__name__} is not known here. Use audit, which draws from it.")
+
+    def stronger(self, factor: float) -> "tuple[str, Self] | None":
+        """A mechanism of the same kind that loses more, the larger the factor, and what it is called; None if none."""
+        return None
+
+    @property
+    def tempered(self) -> "Tempered | None":
+        """The parameters of a draw that is itself the release; None if draws come from something released before."""
+        return None
+
+    def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """Parameters of the private Dirichlet posterior, one release for each of many made-up tables, in their shape.
+
+        Parameters
+        ----------
+        data : array of int, shape ``(simulations, ...)``
+        rng : numpy.random.Generator
+
+        Raises
+        ------
+        ArgumentError
+            If it does not lead to a posterior of counts.
+        """
+        raise ArgumentError(f"No private posterior of counts comes from a {type(self).__name__}.")
+
+
+@final
+@dataclass(frozen=True)
+class Tempered:
+    """A mechanism whose output is itself a draw from `Dirichlet(r * counts + alpha)`.
+
+    Attributes
+    ----------
+    alpha : array, shape (..., d)
+    r : float
+        How much one record counts.
+    """
+
+    alpha: Array
+    r: float
+
+
+@final
+@dataclass(frozen=True)
+class Fact:
+    """A public number or word of a mechanism, as the group of a table in a release holds it.
+
+    Attributes
+    ----------
+    name : str
+        In the release.
+    field : str
+        Of the mechanism: a field or a property.
+    kind : {"table", "scalar", "number", "text"}
+        A variable with the axes of the table, a variable without axes, or an attribute.
+    given : bool, default True
+        Whether the class takes it as an argument; otherwise it follows from the others, and is compared
+        when it is read.
+    """
+
+    name: str
+    field: str
+    kind: str
+    given: bool = True
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether it is a variable of the group, and not an attribute."""
+        return self.kind in ("table", "scalar")
+
+
+@final
+@dataclass(frozen=True)
+class Released:
+    """What one call of :meth:`TableMechanism.draw` publishes.
+
+    Attributes
+    ----------
+    values : array, shape ``(draws, *shape)``
+        Draws of the posterior.
+    published : dict of str to array
+        Tables that are published beside them, by name.
+    """
+
+    values: Array
+    published: dict[str, Array]
+
+
+class TableMechanism(Mechanism):
+    """A mechanism for a table of counts, which a release of a model may name.
+
+    Attributes
+    ----------
+    adjacency : {"replace-one", "add-remove"}
+        What one person can change.
+    contribution : Contribution
+        What one person adds to the table.
+    """
+
+    adjacency: str
+    contribution: Contribution | int
+
+    kind: ClassVar[str]
+    """Its name in `plan(mechanism=...)`."""
+    facts: ClassVar[tuple[Fact, ...]]
+    """What a release says of it, beside `adjacency` and `contribution`."""
+    publishes: ClassVar[str | None] = None
+    """The name of what is published beside the draws and decides them; None if the draws are the release."""
+    law: ClassVar[str]
+    """The law of a draw, as a formula for the report; braces hold fields."""
+    min_count: float | None = None
+    """What every cell is promised to hold; None if the guarantee does not rest on that."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the table."""
+
+    @property
+    def unit(self) -> Contribution:
+        """What one person adds to the table, with one entry for each of its row axes."""
+        return Contribution.of(self.contribution)
+
+    @abc.abstractmethod
+    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        """The factor of each cell in the likelihood of an output, as a logarithm. Shapes broadcast.
+
+        Given the table, a release is a product over its cells and rows: this, and :meth:`row_log_likelihood`.
+        """
+
+    def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
+        """The factor of each row's total number of records in the likelihood, as a logarithm. Shape of `totals`."""
+        return np.zeros(np.shape(totals))
+
+    @override
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        table = np.asarray(counts, dtype=np.float64)
+        cells = self.cell_log_likelihood(output, table, steps=steps).sum(axis=-1)
+        rows = cells + self.row_log_likelihood(table.sum(axis=-1), steps=steps)
+        return np.asarray(rows.sum(axis=tuple(range(rows.ndim - len(self.shape) + 1, rows.ndim))))
+
+    @abc.abstractmethod
+    def check(self, counts: ArrayLike) -> None:
+        """Raise every error that depends on the counts, before anything is drawn."""
+
+    @abc.abstractmethod
+    def draw(
+        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+    ) -> Released:
+        """Posterior draws, and what is published with them.
+
+        Parameters
+        ----------
+        counts : array_like of whole numbers
+            The secret.
+        draws : int
+            How many.
+        sampler : {"exact", "fast"}
+        random_seed : int, SeedSequence, Generator or None
+        n_records : int or None
+            The public or planned number of records.
+        """
+
+    def steps(self, sampler: str, n_records: int | None) -> int | None:
+        """Public number of steps of the urn that draws; None without one."""
+        return None
+
+    @abc.abstractmethod
+    def is_on_grid(self, output: Array, steps: int | None) -> bool:
+        """Whether an exact sampler can have made this output."""
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """The mechanism of which a file says these facts, by the names of its arguments."""
+        return cls(**facts)
 
 
 def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float = 0.0) -> Array:

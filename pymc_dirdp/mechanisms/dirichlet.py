@@ -1,37 +1,43 @@
 """The Dirichlet mechanism: one draw from a tempered and smoothed posterior."""
 
-from dataclasses import KW_ONLY, dataclass
+import math
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import ClassVar, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
+from pymc_dirdp.mechanisms.base import SAMPLERS, Fact, Released, TableMechanism, Tempered, checked_counts
+from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
+from pymc_dirdp.mechanisms.dirichlet_likelihood import cell_terms, log_ratio, row_terms
+from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import MOST_RECORDS, Contribution
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
-from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps
+from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, urn_counts
 from pymc_dirdp.sampling.fast import fast_dirichlet
 
-__all__ = ["SAMPLERS", "DirichletMechanism"]
+__all__ = ["DirichletMechanism"]
 
 Array = NDArray[np.float64]
 
-SAMPLERS = ("exact", "fast")
-
-# Of the exact sampler, for a table: more would take a minute. And where the number of records is private.
+# The steps of the exact sampler for a table: more would take a minute. And where the number of records is private.
 _MOST_STEPS, _UNKNOWN_STEPS = 100_000_000, 1_000_000
+# The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
+_CROWD = 1_000_000
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class DirichletMechanism(Mechanism):
+class DirichletMechanism(CurvesOf, TableMechanism):
     """Release `y ~ Dirichlet(r * counts + alpha)`, one draw for every row of a table.
 
     The privacy curves are exact: they are the suprema over all neighbouring data sets. Where a person has one record
@@ -85,6 +91,15 @@ class DirichletMechanism(Mechanism):
     min_count: float = 0.0
     contribution: Contribution | int = 1
 
+    kind: ClassVar[str] = "dirichlet"
+    law: ClassVar[str] = "Dirichlet(r x + alpha), x the counts"
+    facts: ClassVar[tuple[Fact, ...]] = (
+        Fact("alpha", "alpha", "table"),
+        Fact("r", "r", "scalar"),
+        Fact("min_count", "min_count", "number"),
+    )
+    has_urn: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", positive_array(alpha=self.alpha))
         object.__setattr__(self, "r", positive(r=self.r))
@@ -96,42 +111,27 @@ class DirichletMechanism(Mechanism):
             raise ArgumentError("Expected min_count to be at most 2**53, as counts are.")
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, DirichletMechanism):
-            return NotImplemented
-        return self._public == other._public
-
-    def __hash__(self) -> int:
-        return hash(self._public)
+    @property
+    @override
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.alpha.shape)
 
     @property
-    def _public(self) -> tuple[object, ...]:
-        return self.alpha.shape, self.alpha.tobytes(), self.r, self.adjacency, self.min_count, self.contribution
+    @override
+    def tempered(self) -> Tempered:
+        return Tempered(self.alpha, self.r)
+
+    @property
+    @override
+    def in_short(self) -> str:
+        least, most = float(self.alpha.min()), float(self.alpha.max())
+        return f"r {self.r:.4g}, alpha {least:.4g}" + ("" if least == most else f" to {most:.4g}")
 
     @cached_property
-    def _pair(self) -> PrivacyCurves:
-        return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution)
-
-    @property
-    def curve(self) -> PrivacyCurves:
+    @override
+    def _curves(self) -> PrivacyCurves:
         """The dominating pair of laws, or a composition of such pairs where a person has records in many blocks."""
-        return self._pair
-
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, for removing and for adding."""
-        return self._pair.hockey_sticks(step, points)
-
-    def _renyi(self, order: float) -> float:
-        return self._pair._renyi(order)
-
-    def _rho(self, omega: float) -> float:
-        return self._pair._rho(omega)
-
-    def _delta(self, epsilon: float) -> float:
-        return self._pair._delta(epsilon)
-
-    def _epsilon(self, delta: float) -> float:
-        return self._pair._epsilon(delta)
+        return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution)
 
     def concentration(self, counts: ArrayLike) -> Array:
         """Parameters `r * counts + alpha` of the law that :meth:`sample` draws from. **Secret**, as the counts are.
@@ -184,8 +184,11 @@ class DirichletMechanism(Mechanism):
         Theory, section 11, for the exact sampler.
         """
         draws = integer(1, draws=draws)
-        self.check(counts, sampler=sampler, steps=steps)
         table = checked_counts(counts, self.alpha.shape, self.min_count)
+        if one_of(SAMPLERS, sampler=sampler) == "fast" and steps is not None:
+            raise ArgumentError("steps is for sampler='exact'.")
+        if steps is not None:
+            integer(1, steps=steps)
         if sampler == "fast":
             return fast_dirichlet(self.concentration(counts), draws, generator(random_seed))
         if steps is None:
@@ -194,14 +197,6 @@ class DirichletMechanism(Mechanism):
             n_records = sum(map(int, table.ravel().tolist()))
             steps = self.default_steps(n_records if public else None)
         return exact_dirichlet(self.alpha, self.r, table, steps=steps, draws=draws, bits=Bits(random_seed))
-
-    def check(self, counts: ArrayLike, *, sampler: str = "exact", steps: int | None = None) -> None:
-        """Raise every error that :meth:`sample` would raise, before anything is paid for. Same arguments."""
-        checked_counts(counts, self.alpha.shape, self.min_count)
-        if one_of(SAMPLERS, sampler=sampler) == "fast" and steps is not None:
-            raise ArgumentError("steps is for sampler='exact'.")
-        if steps is not None:
-            integer(1, steps=steps)
 
     def default_steps(self, n_records: int | None) -> int:
         """Public number of steps of the exact sampler, so that its grid adds 1 % to the variance of a draw.
@@ -219,3 +214,99 @@ class DirichletMechanism(Mechanism):
         wanted = max(least, _UNKNOWN_STEPS) if n_records is None else default_steps(self.alpha, self.r, n_records)
         n_rows = int(self.alpha.size) // int(self.alpha.shape[-1])
         return min(wanted, max(least, _MOST_STEPS // n_rows))
+
+    @override
+    def steps(self, sampler: str, n_records: int | None) -> int | None:
+        return self.default_steps(n_records) if sampler == "exact" else None
+
+    @override
+    def check(self, counts: ArrayLike) -> None:
+        checked_counts(counts, self.alpha.shape, self.min_count)
+
+    @override
+    def draw(
+        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+    ) -> Released:
+        steps = self.steps(sampler, n_records)
+        return Released(self.sample(counts, draws=draws, sampler=sampler, random_seed=random_seed, steps=steps), {})
+
+    @override
+    def releases(
+        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+    ) -> Array:
+        return self.sample(counts, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
+
+    @override
+    def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        parameters: Array = self.r * data + self.alpha
+        return parameters
+
+    @override
+    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        return cell_terms(self.r * np.asarray(counts, dtype=np.float64) + self.alpha, output, steps)
+
+    @override
+    def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
+        return row_terms(self.r * np.asarray(totals, dtype=np.float64) + self.alpha.sum(axis=-1), steps)
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        return log_ratio(outputs, self.concentration(x), self.concentration(y), floor)
+
+    @override
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        return dirichlet_laws(self.concentration(x), self.concentration(y), cells or CELLS)
+
+    @override
+    def stronger(self, factor: float) -> tuple[str, "DirichletMechanism"]:
+        return "the same mechanism with a larger r", replace(self, r=self.r * factor)
+
+    @override
+    def is_on_grid(self, output: Array, steps: int | None) -> bool:
+        # A release without the number of its steps says nothing of a grid.
+        if steps is None:
+            return False
+        try:
+            urn_counts(output, steps)
+        except ArgumentError:
+            return False
+        return True
+
+    @override
+    def worst_pair(self) -> tuple[Array, Array]:
+        alpha, d = self.alpha, self.alpha.shape[-1]
+        records, replaced = self.unit.records, adjacency_named(self.adjacency).records_are_public
+        r = records * self.r
+
+        def weigh(least: float, second: float) -> float:
+            # The Kullback-Leibler divergence, which is always finite.
+            return renyi_remove(1.0, least, r) + (renyi_add(1.0, second, r) if replaced else 0.0)
+
+        base = np.full(alpha.shape, math.ceil(self.min_count), dtype=np.float64)
+        moves = []
+        for cells in blocks(alpha, self.unit, weigh):
+            a, b = _two_cells(alpha, cells, d)
+            moves.append((a, b))
+            if not replaced:
+                _fill(base, a, d)
+            elif a // d != b // d:
+                _fill(base, a, d)
+                _fill(base, b, d)
+        return moved(base, moves, records, self.adjacency)
+
+
+def _two_cells(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:
+    """The two smallest priors of a block. Equal ones leave a choice: two cells of one row attain the supremum."""
+    a, b = cells[np.argsort(alpha.flat[cells], kind="stable")[:2]].tolist()
+    # A block holds whole rows.
+    for row in cells.reshape(-1, d):
+        i, j = row[np.argsort(alpha.flat[row], kind="stable")[:2]].tolist()
+        if (alpha.flat[i], alpha.flat[j]) == (alpha.flat[a], alpha.flat[b]):
+            return i, j
+    return a, b
+
+
+def _fill(base: Array, cell: int, d: int) -> None:
+    """Records in the row of this cell, in another cell."""
+    row, column = divmod(cell, d)
+    base.flat[row * d + (column + 1) % d] += _CROWD

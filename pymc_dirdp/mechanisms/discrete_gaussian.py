@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, final, override
+from functools import cached_property, reduce
+from typing import Any, ClassVar, final, override
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,10 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import discrete_gaussian_curve as curve
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import gaussian_deviation, gaussian_noise
-from pymc_dirdp.numerics.roots import largest_safe, least_epsilon
+from pymc_dirdp.numerics.roots import largest_safe
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian
 from pymc_dirdp.sampling.rationals import dyadic_above
@@ -26,6 +27,10 @@ __all__ = ["DiscreteGaussianMechanism"]
 
 Array = NDArray[np.float64]
 
+# Up to this variance the normaliser is a sum of so many terms.
+_WIDE, _TERMS = 2.0, 80
+# What audits sum over: so many sigmas, and so many cells at most.
+_REACH, _MOST_CELLS = 13.0, 400_000
 # The variance has to be a double, with room for its square.
 _LEAST, _MOST = 2.0**-200, 2.0**200
 # The search for the least noise goes down by this factor until a promise breaks, and then bisects.
@@ -86,6 +91,8 @@ class DiscreteGaussianMechanism(NoisyCounts):
     postprocess: str = "clip-and-smooth"
     contribution: Contribution | int = 1
 
+    kind: ClassVar[str] = "gaussian"
+
     def __post_init__(self) -> None:
         self._check()
         object.__setattr__(self, "sigma", positive(sigma=self.sigma))
@@ -99,17 +106,17 @@ class DiscreteGaussianMechanism(NoisyCounts):
 
     @property
     @override
-    def noise(self) -> float:
+    def noise_sd(self) -> float:
         return gaussian_deviation(float(self.variance))
-
-    @property
-    @override
-    def parameter(self) -> float:
-        return self.sigma
 
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return gaussian_noise(float(self.variance), shape, rng)
+
+    @override
+    def log_noise(self, noise: Array) -> Array:
+        variance = float(self.variance)
+        return -(noise**2) / (2 * variance) - _log_normaliser(variance)
 
     @override
     def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> NDArray[Any]:
@@ -139,10 +146,6 @@ class DiscreteGaussianMechanism(NoisyCounts):
         spread = self._slope - (self._records - 1) / self.variance
         return max(together, curve.converted(not_below(spread), epsilon))
 
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
-
     @classmethod
     @override
     def _least(cls, excess: Callable[[float], float]) -> float:
@@ -166,3 +169,34 @@ class DiscreteGaussianMechanism(NoisyCounts):
             middle = (safe + unsafe) / 2
             safe, unsafe = (middle, unsafe) if at(middle) <= 0 else (safe, middle)
         return safe
+
+    @override
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        """The likelihood ratio depends on `(x - y) @ noise` alone, so the law of that is convolved."""
+        shifts = [round(float(shift)) for shift in (x - y)[x != y]]
+        if not shifts:
+            raise ArgumentError("Expected two data sets that differ.")
+        reach = math.ceil(_REACH * math.sqrt(self.variance)) + max(map(abs, shifts)) + 2
+        if 2 * reach * sum(map(abs, shifts)) > _MOST_CELLS:
+            raise ArgumentError(f"The law of noise with sigma={self.sigma:g} has too many cells to be summed over.")
+        g = np.arange(-reach, reach + 1, dtype=np.float64)
+
+        def cell(centre: int, shift: int) -> Array:
+            """Probabilities of `shift * (centre + noise)`, in rising order. No other multiples are possible."""
+            spread = np.zeros((len(g) - 1) * abs(shift) + 1)
+            spread[:: abs(shift)] = np.exp(self.log_noise(g - centre))
+            return spread if shift > 0 else spread[::-1]
+
+        def law(centres: list[int]) -> Array:
+            return reduce(np.convolve, [cell(c, s) for c, s in zip(centres, shifts, strict=True)])
+
+        with np.errstate(divide="ignore"):
+            return FiniteLaws(np.log(law(shifts)), np.log(law([0] * len(shifts))))
+
+
+def _log_normaliser(variance: float) -> float:
+    """Logarithm of the sum of `exp(-k**2 / (2 variance))` over all whole numbers k."""
+    if variance > _WIDE:
+        # By Poisson's summation; the next term is below 1e-60.
+        return math.log(2 * math.pi * variance) / 2 + math.log1p(2 * math.exp(-2 * math.pi**2 * variance))
+    return math.log1p(2 * math.fsum(math.exp(-(k**2) / (2 * variance)) for k in range(1, _TERMS)))

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from pymc_dirdp.checks import positive, within
+from pymc_dirdp.mechanisms.cut_densities import CELLS, normal_laws
 from pymc_dirdp.mechanisms.gaussian_excess import gaussian_excess
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.grid import on_grid
 
 __all__ = ["GaussianMechanism"]
@@ -72,6 +73,7 @@ class GaussianMechanism(NoisyCounts):
     postprocess: str = "clip-and-smooth"
     contribution: Contribution | int = 1
 
+    kind: ClassVar[str] = "continuous-gaussian"
     samplers: ClassVar[tuple[str, ...]] = ("fast",)
     exact_form: ClassVar[str] = "DiscreteGaussianMechanism"
 
@@ -82,17 +84,21 @@ class GaussianMechanism(NoisyCounts):
 
     @property
     @override
-    def noise(self) -> float:
-        return self.sigma
-
-    @property
-    @override
-    def parameter(self) -> float:
+    def noise_sd(self) -> float:
         return self.sigma
 
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        return on_grid(rng.normal(0.0, self.sigma, size=shape), self.noise)
+        return on_grid(rng.normal(0.0, self.sigma, size=shape), self.noise_sd)
+
+    @override
+    def log_noise(self, noise: Array) -> Array:
+        return -((noise / self.sigma) ** 2) / 2 - math.log(2 * math.pi) / 2 - math.log(self.sigma)
+
+    @override
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        """Only the direction from one data set to the other matters."""
+        return normal_laws(math.sqrt(float(np.sum((x - y) ** 2))) / self.sigma, cells or CELLS)
 
     @property
     def _ratio(self) -> float:
@@ -109,10 +115,6 @@ class GaussianMechanism(NoisyCounts):
     @override
     def _delta(self, epsilon: float) -> float:
         return _delta(self._ratio, epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
 
 
 def _delta(ratio: float, epsilon: float) -> float:

@@ -4,7 +4,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, final, override
+from typing import Any, ClassVar, final, override
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import CurvesOf
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
@@ -24,7 +26,7 @@ Array = NDArray[np.float64]
 
 @final
 @dataclass(frozen=True, eq=False)
-class GeometricMechanism(NoisyCounts):
+class GeometricMechanism(CurvesOf, NoisyCounts):
     """Release `counts + G`, with `P[G = g]` proportional to `exp(-|g| / scale)`, independent in every cell.
 
     Parameters
@@ -71,52 +73,44 @@ class GeometricMechanism(NoisyCounts):
     postprocess: str = "clip-and-smooth"
     contribution: Contribution | int = 1
 
+    kind: ClassVar[str] = "geometric"
+
     def __post_init__(self) -> None:
         self._check()
         object.__setattr__(self, "scale", used_scale(self.scale))
 
     @property
     @override
-    def noise(self) -> float:
+    def noise_sd(self) -> float:
         u = 1 / self.scale
         return math.sqrt(2) * math.exp(-u / 2) / -math.expm1(-u)
-
-    @property
-    @override
-    def parameter(self) -> float:
-        return self.scale
 
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return geometric_noise(self.scale, shape, rng)
 
     @override
+    def log_noise(self, noise: Array) -> Array:
+        u = 1 / self.scale
+        return math.log(-math.expm1(-u)) - math.log1p(math.exp(-u)) - np.abs(noise) * u
+
+    @override
     def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> NDArray[Any]:
         return discrete_laplace(Fraction(self.scale), shape, bits)
 
     @cached_property
-    def _response(self) -> RandomisedResponse:
-        """As many answers as groups of cells change. One over the scale is rounded up."""
-        return RandomisedResponse(not_below(self._records / Fraction(self.scale)), self._groups)
-
-    @property
     @override
-    def pure_epsilon(self) -> float:
-        """The records of one person over the scale, for each group of cells that they change."""
-        return not_below(self._groups * self._records / Fraction(self.scale))
+    def _curves(self) -> RandomisedResponse:
+        """As many answers as groups of cells change. One over the scale is rounded up, and so is the largest loss."""
+        each = self._records / Fraction(self.scale)
+        return RandomisedResponse(not_below(each), self._groups, not_below(self._groups * each))
 
     @override
-    def _renyi(self, order: float) -> float:
-        return min(self._response.renyi(order), self.pure_epsilon)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        return self._response.rho()
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return 0.0 if epsilon >= self.pure_epsilon else self._response.delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return min(self._response.epsilon(delta), self.pure_epsilon)
+    def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
+        """Whole numbers between the two counts, and all beyond in one cell each: there the loss is constant."""
+        u, between = 1 / self.scale, round(shift)
+        # P[G <= 0] = 1 / (1 + q), P[G = g] = (1 - q) / (1 + q) q^|g| and P[G >= g] = q^g / (1 + q), with q = exp(-u).
+        total = math.log1p(math.exp(-u))
+        g = np.arange(1, between)
+        law = np.concatenate([[-total], math.log(-math.expm1(-u)) - total - u * g, [-u * between - total]])
+        return FiniteLaws(law, law[::-1])

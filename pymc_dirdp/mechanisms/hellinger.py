@@ -4,22 +4,22 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import NoReturn, Self, final, override
+from typing import Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import one_of, positive, positive_array
-from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
-from pymc_dirdp.numerics.roots import largest_safe, least_epsilon, log_excess
-from pymc_dirdp.privacy.guarantees import Guarantee, PureDP
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.tcdp import rho_from_above
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = ["HellingerMechanism", "NonPrivateHellinger"]
+__all__ = ["HellingerMechanism"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -33,7 +33,7 @@ _PLANNED = 24
 
 @final
 @dataclass(frozen=True, eq=False)
-class HellingerMechanism(WholePosterior):
+class HellingerMechanism(CurvesOf, WholePosterior):
     """Release the posterior r with probability proportional to `exp(-exponent * H(post(x), r) / S(x))`.
 
     H is the Hellinger distance, S its sensitivity, and r runs over the posteriors of all data sets of `n_records`.
@@ -69,6 +69,7 @@ class HellingerMechanism(WholePosterior):
 
     Examples
     --------
+    >>> from pymc_dirdp import PureDP
     >>> printed = HellingerMechanism([1, 1], 300, 0.25)
     >>> printed.pure_epsilon
     0.42...
@@ -135,8 +136,8 @@ class HellingerMechanism(WholePosterior):
             if by == "proved":
                 return made(proved, gamma, by)
             start = made(proved, gamma, by)
-            if isinstance(guarantee, PureDP):
-                return made(start._laws.largest_exponent(guarantee.epsilon, start=proved), gamma, by)
+            if guarantee.is_pure:
+                return made(start._laws.largest_exponent(guarantee.budget, start=proved), gamma, by)
             return made(largest_safe(lambda x: log_excess(*made(x, gamma, by).loss(guarantee))), gamma, by)
 
         if smoothness is None and sensitivity == "smooth":
@@ -161,39 +162,24 @@ class HellingerMechanism(WholePosterior):
         return _laws(tuple(self.prior.tolist()), self.n_records, self.sensitivity, self.smoothness)
 
     @property
-    def _bound(self) -> RandomisedResponse | None:
-        return None if self.accounting == "exact" else RandomisedResponse(self.proved_epsilon)
+    @override
+    def _curves(self) -> PrivacyCurves:
+        if self.accounting == "proved":
+            return RandomisedResponse(self.proved_epsilon)
+        return _OfAllNeighbours(self._laws, self.exponent)
 
     @property
     @override
     def _public(self) -> tuple[object, ...]:
+        # The smoothness has no effect for the global sensitivity.
         kind = self.sensitivity, self.smoothness if self.sensitivity == "smooth" else None
         return type(self), tuple(self.prior.tolist()), self.n_records, self.exponent, kind, self.accounting
 
     @property
     @override
-    def pure_epsilon(self) -> float:
-        """The largest loss of any neighbours on any output."""
-        return self._renyi(math.inf)
-
-    @override
-    def _renyi(self, order: float) -> float:
-        bound = self._bound
-        return self._laws.renyi(self.exponent, order) if bound is None else bound.renyi(order)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        bound = self._bound
-        return rho_from_above(self._renyi, omega) if bound is None else bound.rho()
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        bound = self._bound
-        return self._laws.delta(self.exponent, epsilon) if bound is None else bound.delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
+    def in_short(self) -> str:
+        gamma = f", gamma {self.smoothness:.4g}" if self.sensitivity == "smooth" else ""
+        return f"exponent {self.exponent:.4g}{gamma}, {self.accounting}"
 
     @override
     def _law(self, counts: Integers) -> tuple[Integers, Array]:
@@ -201,86 +187,29 @@ class HellingerMechanism(WholePosterior):
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class NonPrivateHellinger(WholePosterior):
-    """P4's exponential mechanism with the *local* sensitivity, for teaching. It keeps no guarantee and states none.
+@dataclass(frozen=True)
+class _OfAllNeighbours(PrivacyCurves):
+    """The largest loss of any neighbours, on all outputs."""
 
-    The exponent depends on the data set, and with it the law of every output: a loss that is bounded for one number of
-    records is not for another (ERRATA P4.12).
-
-    Parameters
-    ----------
-    prior : array_like, shape (d,)
-        The model's own prior, positive.
-    n_records : int
-        Number of records, public, at least 1.
-    exponent : float
-        Positive; P4 sets it to `epsilon / 2`.
-
-    References
-    ----------
-    P4, section 4.2.2.
-
-    Examples
-    --------
-    >>> mechanism = NonPrivateHellinger([0.1, 0.1], 300, 0.5)
-    >>> mechanism.measured_loss()
-    1.036...
-    >>> mechanism.epsilon(1e-6)
-    Traceback (most recent call last):
-        ...
-    pymc_dirdp.errors.UnattainableError: NonPrivateHellinger keeps no guarantee. Use HellingerMechanism.
-    """
-
-    prior: Array
-    n_records: int
+    laws: HellingerLaws
     exponent: float
-
-    def __post_init__(self) -> None:
-        self._check()
-        object.__setattr__(self, "exponent", positive(exponent=self.exponent))
-
-    def measured_loss(self) -> float:
-        """The largest loss of any neighbours at this number of records and this prior: an observation, no promise."""
-        return self._laws.worst(self.exponent)[0]
-
-    @property
-    def _laws(self) -> HellingerLaws:
-        return _laws(tuple(self.prior.tolist()), self.n_records, "local", 1.0)
-
-    @property
-    @override
-    def _public(self) -> tuple[object, ...]:
-        return type(self), tuple(self.prior.tolist()), self.n_records, self.exponent
-
-    @override
-    def _law(self, counts: Integers) -> tuple[Integers, Array]:
-        return self._laws.candidates.counts, np.exp(self._laws.log_law(counts, self.exponent)[0])
-
-    def _refuse(self) -> NoReturn:
-        raise UnattainableError("NonPrivateHellinger keeps no guarantee. Use HellingerMechanism.")
 
     @property
     @override
     def pure_epsilon(self) -> float:
-        """Refused."""
-        self._refuse()
+        return self._renyi(math.inf)
 
     @override
     def _renyi(self, order: float) -> float:
-        self._refuse()
+        return self.laws.renyi(self.exponent, order)
 
     @override
     def _rho(self, omega: float) -> float:
-        self._refuse()
+        return rho_from_above(self._renyi, omega)
 
     @override
     def _delta(self, epsilon: float) -> float:
-        self._refuse()
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        self._refuse()
+        return self.laws.delta(self.exponent, epsilon)
 
 
 @functools.lru_cache(maxsize=8)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import positive, within
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.grid import on_grid
 
@@ -26,14 +26,19 @@ Array = NDArray[np.float64]
 # As for Gaussian noise.
 _LEAST, _MOST = 2.0**-200, 2.0**200
 
+# To so many decimals a likelihood ratio is the law's.
+_DECIMALS = 9
+# Cells between the centres of two Laplace laws.
+_BETWEEN = 300
+
 
 @final
 @dataclass(frozen=True, eq=False)
-class LaplaceMechanism(NoisyCounts):
+class LaplaceMechanism(CurvesOf, NoisyCounts):
     """Release `counts + Laplace(scale)`, independent in every cell, on a fine grid: the papers' baseline.
 
     Continuous noise cannot be drawn exactly, so a release takes `sampler="fast"`. For data use
-    :class:`pymc_dirdp.GeometricMechanism`, its discrete form, which is less noisy at the same promise.
+    :class:`pymc_dirdp.mechanisms.GeometricMechanism`, its discrete form, which is less noisy at the same promise.
 
     Parameters
     ----------
@@ -52,8 +57,8 @@ class LaplaceMechanism(NoisyCounts):
     -----
     All curves are exact for the ideal law; with one record in each of several blocks the hockey stick is that of a
     composition, on a grid that errs towards more loss, and with m records in a block all curves are those of
-    randomised response at `m / scale`, as for :class:`pymc_dirdp.GeometricMechanism`. The noise is rounded to a
-    grid that holds all whole numbers, so the last bits of a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`).
+    randomised response at `m / scale`, as for :class:`pymc_dirdp.mechanisms.GeometricMechanism`. The noise is rounded
+    to a grid that holds all whole numbers, so the last bits of a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`).
     Under replace-one the loss is the sum of the losses of two cells, so its Rényi divergence is twice the scalar
     one at sensitivity 1, not the scalar one at sensitivity 2 (ERRATA P1.11).
 
@@ -77,6 +82,7 @@ class LaplaceMechanism(NoisyCounts):
     postprocess: str = "clip-and-smooth"
     contribution: Contribution | int = 1
 
+    kind: ClassVar[str] = "laplace"
     samplers: ClassVar[tuple[str, ...]] = ("fast",)
     exact_form: ClassVar[str] = "GeometricMechanism"
 
@@ -87,24 +93,39 @@ class LaplaceMechanism(NoisyCounts):
 
     @property
     @override
-    def noise(self) -> float:
+    def noise_sd(self) -> float:
         return math.sqrt(2) * self.scale
-
-    @property
-    @override
-    def parameter(self) -> float:
-        return self.scale
 
     @override
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        return on_grid(rng.laplace(0.0, self.scale, size=shape), self.noise)
+        return on_grid(rng.laplace(0.0, self.scale, size=shape), self.noise_sd)
+
+    @override
+    def log_noise(self, noise: Array) -> Array:
+        return -np.abs(noise) / self.scale - math.log(2 * self.scale)
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        # Where it is constant, the last bits would tell how the noise was added, and not what the law says.
+        return np.round(super().log_likelihood_ratio(outputs, x, y), _DECIMALS)
+
+    @override
+    def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
+        """Beyond the two counts the loss is constant: one cell each."""
+        edges = np.linspace(0.0, shift / self.scale, _BETWEEN)
+        # P[a < Z < b] = exp(-a) (1 - exp(a - b)) / 2 for 0 <= a.
+        width = math.log(-math.expm1(-float(edges[1]))) - math.log(2)
+        last = -shift / self.scale - math.log(2)
+        falling = np.concatenate([[-math.log(2)], width - edges[:-1], [last]])
+        return FiniteLaws(falling, falling[::-1])
 
     @cached_property
-    def _curves(self) -> PrivacyCurves | RandomisedResponse:
-        if self._records > 1:
-            return RandomisedResponse(not_below(self._records / Fraction(self.scale)), self._groups)
+    @override
+    def _curves(self) -> PrivacyCurves:
         # One over the scale is rounded up: near the largest loss, delta is a difference from it.
-        u = not_below(1 / Fraction(self.scale))
+        u = not_below(self._records / Fraction(self.scale))
+        if self._records > 1:
+            return RandomisedResponse(u, self._groups)
         if self._groups <= 2:
             return _Block(u, self._groups)
         return Composition(((_Block(u, round(self._relation.delta_1)), self._blocks),))
@@ -114,23 +135,6 @@ class LaplaceMechanism(NoisyCounts):
     def pure_epsilon(self) -> float:
         """The records of one person over the scale, for each group of cells that they change."""
         return not_below(self._groups * self._records / Fraction(self.scale))
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return self._curves.renyi(order)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        # D_order / order falls with the order (Theory, Theorem 7).
-        return self._renyi(1.0)
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return self._curves.delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return self._curves.epsilon(delta)
 
 
 @final
@@ -157,10 +161,6 @@ class _Block(PrivacyCurves):
     @override
     def _delta(self, epsilon: float) -> float:
         return _delta(self.u, self.cells, epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return least_epsilon(self._delta, delta)
 
 
 def _renyi(u: float, order: float) -> float:

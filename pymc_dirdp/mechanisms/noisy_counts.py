@@ -1,8 +1,9 @@
 """What mechanisms that add noise to counts share: one noisy table, and draws and estimates from it."""
 
 import abc
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, override
 
 import numpy as np
@@ -10,12 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
+from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism, checked_counts
+from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.guarantees import Guarantee, PureDP
+from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
@@ -25,12 +28,19 @@ __all__ = ["NoisyCounts"]
 Array = NDArray[np.float64]
 Whole = NDArray[Any]
 
+# Whole noise is listed so many standard deviations far, and for so many cells at most.
+_REACH, _MOST_CELLS = 60.0, 400_000
+# Noise is drawn for so many tables at a time.
+_AT_ONCE = 20_000
 # A released number is at most this, which leaves room for sums of a table.
 _LARGEST = 2.0**1000
 
 
-class NoisyCounts(Mechanism):
+class NoisyCounts(TableMechanism):
     """Release counts plus noise; everything else is post-processing of it.
+
+    A subclass is a frozen dataclass with the fields `prior`, its one parameter, `adjacency`, `postprocess` and
+    `contribution`. It says its curves, the law of the noise in one cell, and how that is drawn.
 
     Attributes
     ----------
@@ -46,15 +56,19 @@ class NoisyCounts(Mechanism):
     """
 
     covers_all_draws = True
-    samplers: ClassVar[tuple[str, ...]] = ("exact", "fast")
-    """What :meth:`release` can draw with; the first is the best one."""
+    publishes = "noisy_counts"
+    law = "Dirichlet(z + prior), z the noisy counts, post-processed with {postprocess!r}"
+    facts = (
+        Fact("prior", "prior", "table"),
+        Fact("noise_parameter", "parameter", "scalar"),
+        Fact("noise_sd", "noise_sd", "scalar", given=False),
+        Fact("postprocess", "postprocess", "text"),
+    )
     exact_form: ClassVar[str] = ""
     """The mechanism to use in the place of one that cannot be drawn exactly."""
 
     prior: Array
-    adjacency: str
     postprocess: str
-    contribution: Contribution | int
 
     def _check(self) -> None:
         """To be called once the fields are set."""
@@ -100,7 +114,7 @@ class NoisyCounts(Mechanism):
         # The curves depend on the number of blocks and not on the table, so the search is made for a small one.
         whole: Self = made(1.0, prior, contribution)
         small, unit = np.ones((whole._blocks, 2)), Contribution(whole._records, ("each",))
-        if isinstance(guarantee, PureDP) and not math.isfinite(whole.pure_epsilon):
+        if Guarantee.checked(guarantee=guarantee).is_pure and not math.isfinite(whole.pure_epsilon):
             raise UnattainableError(
                 f"{cls.__name__} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
                 "ZeroCDP or TruncatedCDP, or use GeometricMechanism."
@@ -119,49 +133,59 @@ class NoisyCounts(Mechanism):
 
     @property
     @abc.abstractmethod
-    def noise(self) -> float:
+    def noise_sd(self) -> float:
         """Standard deviation of the noise in one cell."""
 
     @property
-    @abc.abstractmethod
     def parameter(self) -> float:
         """What calibration solves for and the class takes after `prior`: sigma, or the scale."""
+        value: float = getattr(self, self._parameter_name())
+        return value
+
+    @classmethod
+    def _parameter_name(cls) -> str:
+        return dataclasses.fields(cls)[1].name  # type: ignore[arg-type]  # each subclass is a dataclass
+
+    @classmethod
+    @override
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        return cls(**{cls._parameter_name() if name == "parameter" else name: value for name, value in facts.items()})
 
     @abc.abstractmethod
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         """Independent noise of this shape in floating point: for simulations, and for `sampler="fast"`."""
 
+    @abc.abstractmethod
+    def log_noise(self, noise: Array) -> Array:
+        """Logarithm of the probability, or of the density, of noise in one cell. Elementwise."""
+
     def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> Whole:
         """Independent noise of this shape as Python's whole numbers, with exactly the law that the curves are about."""
-        raise ArgumentError(self._no_exact_noise)
+        raise ArgumentError(self._no_such_sampler("exact"))
 
-    @property
-    def _no_exact_noise(self) -> str:
+    @override
+    def _no_such_sampler(self, sampler: str) -> str:
         return (
             f"{type(self).__name__} has continuous noise, which no computer draws exactly, so sampler='exact' is not "
             f"for it. Use {self.exact_form}, whose noise is whole and exact, or sampler='fast'."
         )
 
-    def mended(self, noisy: Array) -> Array:
+    def postprocessed(self, noisy: Array) -> Array:
         """Noisy counts made nonnegative by `postprocess`. Shape (..., *prior.shape)."""
-        return postprocessed(noisy, self.postprocess, noise=self.noise)
+        return postprocessed(noisy, self.postprocess, noise=self.noise_sd)
 
     @property
     def _relation(self) -> Adjacency:
         return adjacency_named(self.adjacency)
 
     @property
-    def _unit(self) -> Contribution:
-        return Contribution.of(self.contribution)
-
-    @property
     def _records(self) -> int:
         """How many records one person holds in a block, at most."""
-        return self._unit.records
+        return self.unit.records
 
     @property
     def _blocks(self) -> int:
-        return self._unit.blocks(self.prior.shape)
+        return self.unit.blocks(self.prior.shape)
 
     @property
     def _groups(self) -> int:
@@ -169,17 +193,14 @@ class NoisyCounts(Mechanism):
         return self._blocks * round(self._relation.delta_1)
 
     @property
-    def _public(self) -> tuple[object, ...]:
-        kind = type(self), self.parameter, self.adjacency, self.postprocess, self.contribution
-        return *kind, self.prior.shape, self.prior.tobytes()
-
     @override
-    def __eq__(self, other: object) -> bool:
-        return self._public == other._public if isinstance(other, NoisyCounts) else NotImplemented
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.prior.shape)
 
+    @property
     @override
-    def __hash__(self) -> int:
-        return hash(self._public)
+    def in_short(self) -> str:
+        return f"{type(self).__name__.removesuffix('Mechanism')} noise of standard deviation {self.noise_sd:.4g}"
 
     def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """The counts with noise: what the guarantee is about. Shape of `prior`; entries may be negative.
@@ -209,12 +230,6 @@ class NoisyCounts(Mechanism):
             for count, extra in zip(table.ravel().tolist(), noise.ravel().tolist(), strict=True)
         ]
         return np.array([float(value) for value in sums]).reshape(table.shape)
-
-    def checked_sampler(self, sampler: str) -> str:
-        """The same name, if this mechanism can draw so."""
-        if one_of(("exact", "fast"), sampler=sampler) not in self.samplers:
-            raise ArgumentError(self._no_exact_noise)
-        return sampler
 
     def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """Posterior draws given the noisy counts: `Dirichlet(noisy + prior)`.
@@ -259,13 +274,84 @@ class NoisyCounts(Mechanism):
         -------
         y : array, shape ``(draws, *prior.shape)``
         """
-        return dirichlet(self.mended(noisy) + self.prior, integer(1, draws=draws), generator(random_seed))
+        return dirichlet(self.postprocessed(noisy) + self.prior, integer(1, draws=draws), generator(random_seed))
 
     def estimate(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """Frequencies from the noisy counts, without the prior: shape of `prior`, rows add up to 1.
 
         A row of which nothing is left is uniform. Arguments as for :meth:`release`.
         """
-        noisy = self.mended(self.release(counts, sampler=sampler, random_seed=random_seed))
+        noisy = self.postprocessed(self.release(counts, sampler=sampler, random_seed=random_seed))
         total = noisy.sum(axis=-1, keepdims=True)
         return np.where(total > 0, noisy / np.where(total > 0, total, 1.0), 1.0 / noisy.shape[-1])
+
+    @override
+    def check(self, counts: ArrayLike) -> None:
+        checked_counts(counts, self.prior.shape)
+
+    @override
+    def draw(
+        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+    ) -> Released:
+        # The guarantee is about the noisy counts, so they are published, and every draw is made from them.
+        noisy = self.release(counts, sampler=sampler, random_seed=random_seed)
+        return Released(self.sample_from(noisy, draws=draws, random_seed=random_seed), {"noisy_counts": noisy})
+
+    @override
+    def releases(
+        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+    ) -> Array:
+        """Noise is independent in every cell, so one table of many copies is as good as many tables, and faster."""
+        rng = generator(random_seed)
+
+        def some(size: int) -> Array:
+            # What a person adds decides the curves, and not the noise, and may not fit to the shape of the tall table.
+            copies = np.broadcast_to(self.prior, (size, *self.prior.shape))
+            tall = dataclasses.replace(self, prior=copies, contribution=1)  # type: ignore[type-var]
+            return tall.release(np.broadcast_to(counts, (size, *counts.shape)), sampler=sampler, random_seed=rng)
+
+        return np.concatenate([some(min(_AT_ONCE, n - start)) for start in range(0, n, _AT_ONCE)])
+
+    @override
+    def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        return self.postprocessed(data + self.noise_for(data.shape, rng)) + self.prior
+
+    @override
+    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        return self.log_noise(np.asarray(output, dtype=np.float64) - np.asarray(counts, dtype=np.float64))
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        # Cells that do not change cancel exactly.
+        changed = x != y
+        seen = outputs[..., changed]
+        with np.errstate(invalid="ignore", over="ignore"):
+            ratio = self.log_noise(seen - x[changed]) - self.log_noise(seen - y[changed])
+        return np.asarray(np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300).sum(axis=-1))
+
+    @override
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        return product_of([self._cell_laws(abs(float(shift)), cells) for shift in (x - y)[x != y]])
+
+    def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
+        """The two laws of one cell whose counts differ by `shift`: whole noise, as far as it is not negligible."""
+        reach = math.ceil(_REACH * self.noise_sd) + 1
+        if 2 * reach + shift > _MOST_CELLS:
+            raise ArgumentError(f"The law of {self.in_short} has too many cells to be summed over.")
+        seen = np.arange(-reach, reach + round(shift) + 1, dtype=np.float64)
+        return FiniteLaws(self.log_noise(seen), self.log_noise(seen - shift))
+
+    @override
+    def stronger(self, factor: float) -> tuple[str, Self]:
+        changed: dict[str, Any] = {self._parameter_name(): self.parameter / factor}
+        return "the same mechanism with less noise", dataclasses.replace(self, **changed)  # type: ignore[type-var]
+
+    @override
+    def is_on_grid(self, output: Array, steps: int | None) -> bool:
+        return bool(np.array_equal(output, np.floor(output)))
+
+    @override
+    def worst_pair(self) -> tuple[Array, Array]:
+        # Noise is the same in all cells.
+        moves = [(int(cells[0]), int(cells[1])) for cells in blocks(self.prior, self.unit, lambda *_: 0.0)]
+        return moved(np.zeros(self.prior.shape), moves, self._records, self.adjacency)

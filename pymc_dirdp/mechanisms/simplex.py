@@ -2,20 +2,24 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self, final, override
+from typing import ClassVar, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import fraction, integer, numbers_or_none, one_of, positive
+from pymc_dirdp.checks import integer, numbers_or_none, one_of, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
+from pymc_dirdp.mechanisms.dirichlet_likelihood import cell_terms, log_ratio, row_terms
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
-from pymc_dirdp.numerics.roots import log_excess, safe_root, with_margin
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, RenyiDP, TruncatedCDP
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -30,18 +34,18 @@ Array = NDArray[np.float64]
 
 # A concentration above this is more exact than a double of the input.
 _MOST = 1e12
-# Of the urn: more would take minutes.
+# Steps of the urn: more would take minutes.
 _MOST_STEPS = 10_000_000
 
 
 @final
-@dataclass(frozen=True)
-class SimplexMechanism(Mechanism):
+@dataclass(frozen=True, eq=False)
+class SimplexMechanism(CurvesOf, Mechanism):
     """Release `x ~ Dirichlet(k p)` for a secret vector of probabilities `p`.
 
     The curves are exact: moving a step `t` between two protected entries is moving a record of weight `k t` between two
-    cells with prior `k eta`, so the dominating pair of the Dirichlet mechanism applies. P3's own statement, with its
-    corrections, is in :class:`pymc_dirdp.SimplexDomain`; it gives a larger epsilon.
+    cells with prior `k eta`, so the dominating pair of the Dirichlet mechanism applies. P3's own statement gives a
+    larger epsilon, also with its corrections: :func:`pymc_dirdp.published.p3_theorem_1_corrected`.
 
     Parameters
     ----------
@@ -65,6 +69,8 @@ class SimplexMechanism(Mechanism):
     k: float
     domain: SimplexDomain
 
+    has_urn: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", positive(k=self.k))
         if not isinstance(self.domain, SimplexDomain):
@@ -83,7 +89,7 @@ class SimplexMechanism(Mechanism):
             If no concentration keeps it: even the vaguest draw tells steps of this size apart. Widen the floors, or
             let one person count for less.
         """
-        if not isinstance(guarantee, ApproxDP | RenyiDP | TruncatedCDP):
+        if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order):
             raise UnattainableError(
                 f"No Dirichlet draw keeps {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP or "
                 "TruncatedCDP."
@@ -92,50 +98,21 @@ class SimplexMechanism(Mechanism):
         def excess(k: float) -> float:
             return log_excess(*cls(k, domain).loss(guarantee))
 
-        safe = unsafe = 1.0
-        while excess(unsafe) <= 0:
-            safe, unsafe = unsafe, 2 * unsafe
-            if unsafe > _MOST:
-                raise UnattainableError("The guarantee is so loose that every concentration keeps it.")
-        while excess(safe) > 0:
-            safe, unsafe = safe / 2, safe
-            if safe < 1 / _MOST:
-                raise UnattainableError(
-                    f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
-                    f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight."
-                )
-        return cls(with_margin(safe_root(excess, safe=safe, unsafe=unsafe), excess), domain)
-
-    @property
-    @override
-    def curve(self) -> DominatingPair:
-        """The dominating pair of laws."""
-        return self._pair
+        k = largest_safe(
+            excess,
+            least=1 / _MOST,
+            most=_MOST,
+            tight=f"No concentration keeps {guarantee}: a step of {domain.largest_step:g} from a floor of "
+            f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight.",
+            loose="The guarantee is so loose that every concentration keeps it.",
+        )
+        return cls(k, domain)
 
     @cached_property
-    def _pair(self) -> DominatingPair:
+    @override
+    def _curves(self) -> DominatingPair:
         floor = self.k * self.domain.eta
         return ReplaceOnePair(floor, floor, self.k * self.domain.largest_step)
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return self._pair._renyi(order)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        return self._pair._rho(omega)
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return self._pair._delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return self._pair._epsilon(delta)
-
-    @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        return self._pair.hockey_sticks(step, points)
 
     def sample(
         self,
@@ -188,7 +165,7 @@ class SimplexMechanism(Mechanism):
 
     def variance(self, p: float) -> float:
         """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""
-        return fraction(p=p) * (1 - p) / (self.k + 1)
+        return open_unit_interval(p=p) * (1 - p) / (self.k + 1)
 
     @staticmethod
     def concentration_for_accuracy(mu: float, theta: float, n: int) -> float:
@@ -196,7 +173,9 @@ class SimplexMechanism(Mechanism):
 
         `log(2 n / theta) / (2 mu**2) - 1`; P3's Theorem 4 lacks the `2 n` (ERRATA P3.4).
         """
-        return math.log(2 * integer(2, n=n) / fraction(theta=theta)) / (2 * fraction(mu=mu) ** 2) - 1
+        return (
+            math.log(2 * integer(2, n=n) / open_unit_interval(theta=theta)) / (2 * open_unit_interval(mu=mu) ** 2) - 1
+        )
 
     def _checked(self, p: ArrayLike, protected: Sequence[int]) -> Array:
         positions = sorted({integer(0, protected=position) for position in protected})
@@ -215,3 +194,45 @@ class SimplexMechanism(Mechanism):
         if float(vector[positions].sum()) > 1 - self.domain.etabar:
             raise DataError("The entries of p that are not protected are below the floor etabar that was promised.")
         return vector
+
+    @property
+    @override
+    def in_short(self) -> str:
+        return f"k {self.k:.4g}"
+
+    @override
+    def releases(
+        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+    ) -> Array:
+        """The protected entries come first, as in :meth:`worst_pair`."""
+        protected = range(self.domain.n_protected)
+        return self.sample(counts, protected=protected, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
+
+    @override
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        """The density at a vector of probabilities, in the place of counts; of the urn's counts where it has steps."""
+        u = self.k * np.asarray(counts, dtype=np.float64)
+        return cell_terms(u, output, steps).sum(axis=-1) + row_terms(u.sum(axis=-1), steps)
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        return log_ratio(outputs, self.k * x, self.k * y, floor)
+
+    @override
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        return dirichlet_laws(self.k * x, self.k * y, cells or CELLS)
+
+    @override
+    def stronger(self, factor: float) -> tuple[str, Self]:
+        return "the same mechanism with a larger k", replace(self, k=self.k * factor)
+
+    @override
+    def worst_pair(self) -> tuple[Array, Array]:
+        """All protected entries at the floor, and one step in the first or in the second; the last entry is free."""
+        vectors = []
+        for position in (0, 1):
+            p = np.full(self.domain.n_protected + 1, self.domain.eta)
+            p[position] += self.domain.largest_step
+            p[-1] = 1 - p[:-1].sum()
+            vectors.append(p)
+        return vectors[0], vectors[1]

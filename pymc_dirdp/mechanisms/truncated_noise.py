@@ -1,19 +1,20 @@
 """Noise on all cells but the last, whole numbers between 0 and n, and the last cell by subtraction."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol, Self, final, override
+from typing import Any, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import integer, one_of, positive
+from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
-from pymc_dirdp.numerics.roots import largest_safe, least_epsilon, log_excess
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.numerics.rounding import not_below
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.sampling.bits import Bits
@@ -28,11 +29,13 @@ _NOISES = ("geometric", "laplace")
 _TOTALS = ("kept", "printed")
 # The law of a table with more outcomes is not listed; releases need no list.
 _MOST_LISTED = 5_000_000
+# Nor for each alternative that an audit tries.
+_MOST_TABLES = 20_000
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class TruncatedNoiseMechanism(WholePosterior):
+class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     """Release counts plus whole noise, truncated to 0 and `n_records`; the last cell takes what is left.
 
     Parameters
@@ -44,7 +47,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     scale : float
         Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the number that is
         used.
-    noise : {"geometric", "laplace"}, default "geometric"
+    noise_kind : {"geometric", "laplace"}, default "geometric"
         `"geometric"`: `P[G = g]` proportional to `exp(-|g| / scale)`. `"laplace"`: Laplace noise rounded down (P4).
     total : {"kept", "printed"}, default "kept"
         `"kept"`: no cell takes more than the cells before it have left, so that the counts add up to `n_records`
@@ -58,12 +61,12 @@ class TruncatedNoiseMechanism(WholePosterior):
     sign: `floor(x)` is g or `-1 - g` with the same probability.
 
     With several records of one person the curves are those of randomised response at `contribution / scale`, as for
-    :class:`pymc_dirdp.GeometricMechanism`.
+    :class:`pymc_dirdp.mechanisms.GeometricMechanism`.
 
     With two categories one record changes one noisy cell, with more it changes two. So pure differential privacy needs
-    a scale of `1 / epsilon` or `2 / epsilon`: that is P4's `ilapMech`. Its `lapMech` takes the number of categories in
-    the place of both, which is more noise than it needs. The curves are those without truncation: exact as an upper
-    bound over all numbers of records.
+    a scale of `1 / epsilon` or `2 / epsilon`. The curves are those without truncation: exact as an upper bound over all
+    numbers of records. P4's two mechanisms are :func:`pymc_dirdp.published.p4_lap_mech` and
+    :func:`pymc_dirdp.published.p4_ilap_mech`.
 
     References
     ----------
@@ -73,7 +76,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     --------
     >>> TruncatedNoiseMechanism([1, 1], 15_000, 1.0).expected_distance([7500, 7500])
     0.00491...
-    >>> TruncatedNoiseMechanism.ilap_mech(1.0, [1, 1], 15_000).expected_distance([7500, 7500])
+    >>> TruncatedNoiseMechanism([1, 1], 15_000, 1.0, noise_kind="laplace").expected_distance([7500, 7500])
     0.00624...
     """
 
@@ -81,7 +84,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     n_records: int
     scale: float
     _: KW_ONLY
-    noise: str = "geometric"
+    noise_kind: str = "geometric"
     total: str = "kept"
     contribution: int = 1
 
@@ -89,19 +92,8 @@ class TruncatedNoiseMechanism(WholePosterior):
         self._check()
         object.__setattr__(self, "scale", used_scale(self.scale))
         object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
-        one_of(_NOISES, noise=self.noise)
+        one_of(_NOISES, noise_kind=self.noise_kind)
         one_of(_TOTALS, total=self.total)
-
-    @classmethod
-    def lap_mech(cls, epsilon: float, prior: ArrayLike, n_records: int) -> Self:
-        """P4's `lapMech`: scale `d / epsilon` (section 4.1.1)."""
-        return cls(prior, n_records, np.size(prior) / positive(epsilon=epsilon), noise="laplace", total="printed")  # type: ignore[arg-type]
-
-    @classmethod
-    def ilap_mech(cls, epsilon: float, prior: ArrayLike, n_records: int) -> Self:
-        """P4's `ilapMech`: scale `1 / epsilon` for two categories and `2 / epsilon` for more (section 4.1.2)."""
-        cells = 1 if np.size(prior) == 2 else 2
-        return cls(prior, n_records, cells / positive(epsilon=epsilon), noise="laplace", total="printed")  # type: ignore[arg-type]
 
     @classmethod
     def for_guarantee(
@@ -110,14 +102,14 @@ class TruncatedNoiseMechanism(WholePosterior):
         *,
         prior: ArrayLike,
         n_records: int,
-        noise: str = "geometric",
+        noise_kind: str = "geometric",
         total: str = "kept",
         contribution: int = 1,
     ) -> Self:
         """The mechanism with the least noise that keeps `guarantee`, of any kind. Arguments as for the mechanism."""
 
         def made(inverse: float) -> Self:
-            return cls(prior, n_records, 1 / inverse, noise=noise, total=total, contribution=contribution)  # type: ignore[arg-type]
+            return cls(prior, n_records, 1 / inverse, noise_kind=noise_kind, total=total, contribution=contribution)  # type: ignore[arg-type]
 
         return made(largest_safe(lambda inverse: log_excess(*made(inverse).loss(guarantee))))
 
@@ -127,44 +119,33 @@ class TruncatedNoiseMechanism(WholePosterior):
         return 1 if len(self.prior) == 2 else 2
 
     @property
-    def _curves(self) -> "_Curves":
-        u = not_below(self.contribution / Fraction(self.scale))
-        if self.noise == "geometric" or self.contribution > 1:
-            return RandomisedResponse(u, self._cells)
-        return _FlooredLaplace(u, self._cells)
+    @override
+    def _curves(self) -> PrivacyCurves:
+        each = self.contribution / Fraction(self.scale)
+        if self.noise_kind == "geometric" or self.contribution > 1:
+            return RandomisedResponse(not_below(each), self._cells, not_below(self._cells * each))
+        return _FlooredLaplace(not_below(each), self._cells)
 
     @property
     @override
-    def _public(self) -> tuple[object, ...]:
-        kind = self.noise, self.total, self.contribution
-        return type(self), tuple(self.prior.tolist()), self.n_records, self.scale, *kind
+    def records_of_a_person(self) -> int:
+        return self.contribution
 
     @property
     @override
-    def pure_epsilon(self) -> float:
-        """The records of one person over the scale for two categories, twice that for more."""
-        return not_below(self._cells * self.contribution / Fraction(self.scale))
+    def in_short(self) -> str:
+        return f"scale {self.scale:.4g}"
 
     @override
-    def _renyi(self, order: float) -> float:
-        return min(self._curves.renyi(order), self.pure_epsilon)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        return self._curves.rho()
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return 0.0 if epsilon >= self.pure_epsilon else self._curves.delta(epsilon)
-
-    @override
-    def _epsilon(self, delta: float) -> float:
-        return min(self._curves.epsilon(delta), self.pure_epsilon)
+    def stronger(self, factor: float) -> tuple[str, Self] | None:
+        if (self.n_records + 1) ** (len(self.prior) - 1) >= _MOST_TABLES:
+            return None
+        return "the same mechanism with less noise", replace(self, scale=self.scale / factor)
 
     @override
     def _draw(self, counts: Integers, rng: np.random.Generator) -> Integers:
         size = (len(counts) - 1,)
-        if self.noise == "geometric":
+        if self.noise_kind == "geometric":
             noise = geometric_noise(self.scale, size, rng)
         else:
             noise = np.floor(rng.laplace(0.0, self.scale, size=size))
@@ -173,7 +154,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     @override
     def _exact_draw(self, counts: Integers, bits: Bits) -> Integers:
         drawn = discrete_laplace(Fraction(self.scale), (len(counts) - 1,), bits).tolist()
-        if self.noise == "laplace":
+        if self.noise_kind == "laplace":
             # Of a two-sided geometric number x, x itself or -1 - x, whichever is not negative, is a one-sided one.
             sizes = [max(x, -1 - x) for x in drawn]
             drawn = [size if bits.uniform(2) else -1 - size for size in sizes]
@@ -201,7 +182,7 @@ class TruncatedNoiseMechanism(WholePosterior):
     def _cell(self, count: int) -> Array:
         """Law of a noisy and truncated count: geometric in both directions, and the ends take the tails."""
         q, distance = math.exp(-1 / self.scale), np.arange(self.n_records + 1) - count
-        if self.noise == "geometric":
+        if self.noise_kind == "geometric":
             law, below, above = (1 - q) / (1 + q) * q ** np.abs(distance), q**count / (1 + q), 1 / (1 + q)
         else:
             # Rounded down, as much lies below 0 as above: -1 is as likely as 0.
@@ -220,18 +201,9 @@ class TruncatedNoiseMechanism(WholePosterior):
         return np.column_stack([cells, np.maximum(n - cells.sum(axis=1), 0)])
 
 
-class _Curves(Protocol):
-    @property
-    def pure_epsilon(self) -> float: ...
-    def renyi(self, order: float) -> float: ...
-    def rho(self) -> float: ...
-    def delta(self, epsilon: float) -> float: ...
-    def epsilon(self, delta: float) -> float: ...
-
-
 @final
 @dataclass(frozen=True)
-class _FlooredLaplace:
+class _FlooredLaplace(PrivacyCurves):
     """Laplace noise of scale `1 / u` rounded down, and the same one step away, in one cell or in two.
 
     The loss of a cell is `u` with probability 1/2, 0 with `(1 - q) / 2`, and `-u` with `q / 2`, where `q = exp(-u)`.
@@ -241,10 +213,12 @@ class _FlooredLaplace:
     cells: int
 
     @property
+    @override
     def pure_epsilon(self) -> float:
         return self.cells * self.u
 
-    def renyi(self, order: float) -> float:
+    @override
+    def _renyi(self, order: float) -> float:
         if order == math.inf:
             return self.pure_epsilon
         if order == 1:
@@ -253,21 +227,25 @@ class _FlooredLaplace:
         if s > 1:
             # exp(s) / 2 taken out.
             rest = -math.expm1(-self.u) * math.exp(-s) + math.exp(-self.u - 2 * s)
-            return self.cells * (s + math.log1p(rest) - math.log(2)) / (order - 1)
-        return self.cells * math.log1p(-math.expm1(s) * math.expm1(-self.u - s) / 2) / (order - 1)
+            return min(self.cells * (s + math.log1p(rest) - math.log(2)) / (order - 1), self.pure_epsilon)
+        more = -math.expm1(s) * math.expm1(-self.u - s) / 2
+        return min(self.cells * math.log1p(more) / (order - 1), self.pure_epsilon)
 
-    def rho(self) -> float:
+    @override
+    def _rho(self, omega: float) -> float:
         """That of the noise before it is rounded, from above: its Kullback-Leibler divergence (Theory, Theorem 7)."""
         return self.cells * (self.u + math.expm1(-self.u))
 
-    def delta(self, epsilon: float) -> float:
+    @override
+    def _delta(self, epsilon: float) -> float:
         u = self.u
         if self.cells == 1:
             return _above(u - epsilon) / 2
         return _above(2 * u - epsilon) / 4 - math.expm1(-u) / 2 * _above(u - epsilon)
 
-    def epsilon(self, delta: float) -> float:
-        return least_epsilon(self.delta, delta)
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return min(super()._epsilon(delta), self.pure_epsilon)
 
 
 def _above(excess: float) -> float:

@@ -1,16 +1,20 @@
 """What mechanisms share that release the parameters of a whole posterior: counts of the public number of records."""
 
 import abc
-from typing import ClassVar, override
+import itertools
+import math
+from collections.abc import Iterator
+from typing import override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import integer, one_of, positive_array
+from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Mechanism, checked_counts
 from pymc_dirdp.mechanisms.finite_choice import drawn_from
 from pymc_dirdp.mechanisms.hellinger_distance import hellinger_distance
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.fast import dirichlet
@@ -19,6 +23,11 @@ __all__ = ["WholePosterior"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+# Up to so many data sets are all tried as neighbours; beyond, corners and the centre.
+_MOST_TRIED = 600
+# Its exponential is a double.
+_LARGEST_LOSS = 600.0
 
 
 class WholePosterior(Mechanism):
@@ -36,9 +45,6 @@ class WholePosterior(Mechanism):
 
     adjacency = "replace-one"
     covers_all_draws = True
-    samplers: ClassVar[tuple[str, ...]] = ("exact", "fast")
-    """What :meth:`release` can draw with; the first is the best one."""
-
     prior: Array
     n_records: int
 
@@ -51,6 +57,11 @@ class WholePosterior(Mechanism):
                 "each row of a larger table is not public. Use GeometricMechanism or DirichletMechanism there."
             )
         object.__setattr__(self, "n_records", integer(1, n_records=self.n_records))
+
+    @property
+    def records_of_a_person(self) -> int:
+        """How many records one person holds at most; all of them may move together."""
+        return 1
 
     @abc.abstractmethod
     def _law(self, counts: Integers) -> tuple[Integers, Array]: ...
@@ -98,10 +109,6 @@ class WholePosterior(Mechanism):
         if self.checked_sampler(sampler) == "exact":
             return self._exact_draw(whole, Bits(random_seed))
         return self._draw(whole, generator(random_seed))
-
-    def checked_sampler(self, sampler: str) -> str:
-        """The same name, if this mechanism can draw so."""
-        return one_of(self.samplers, sampler=sampler)
 
     def _draw(self, counts: Integers, rng: np.random.Generator) -> Integers:
         outcomes, probabilities = self._law(counts)
@@ -154,14 +161,68 @@ class WholePosterior(Mechanism):
             raise DataError(f"The counts do not add up to the public n_records={self.n_records}.")
         return whole
 
-    @property
-    @abc.abstractmethod
-    def _public(self) -> tuple[object, ...]: ...
+    @override
+    def releases(
+        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+    ) -> Array:
+        rng = generator(random_seed)
+        return np.array([self.release(counts, sampler=sampler, random_seed=rng) for _ in range(n)], dtype=np.float64)
 
     @override
-    def __eq__(self, other: object) -> bool:
-        return self._public == other._public if isinstance(other, WholePosterior) else NotImplemented
+    def posterior_parameters(self, data: Integers, rng: np.random.Generator) -> Array:
+        parameters: Array = np.array([self.release(counts, random_seed=rng) for counts in data]) + self.prior
+        return parameters
 
     @override
-    def __hash__(self) -> int:
-        return hash(self._public)
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        """By the list of all outcomes, for one data set and any number of outputs."""
+        outcomes, probabilities = self.law(counts)
+        known: dict[tuple[int, ...], float] = {}
+        for outcome, probability in zip(map(tuple, outcomes.tolist()), probabilities.tolist(), strict=True):
+            # The law may list an outcome more than once.
+            known[outcome] = known.get(outcome, 0.0) + probability
+        outputs = np.asarray(output, dtype=np.int64)
+        found = [known.get(tuple(one), 0.0) for one in outputs.reshape(-1, outputs.shape[-1]).tolist()]
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(np.array(found).reshape(outputs.shape[:-1])))
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        # What claims to be a mechanism may put out numbers that no machine integer holds.
+        return super().log_likelihood_ratio(np.clip(outputs, -1, self.n_records + 1), x, y)
+
+    @override
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        outcomes = np.unique(np.concatenate([self.law(counts)[0] for counts in (x, y)]), axis=0)
+        return FiniteLaws(self.log_likelihood(outcomes, x), self.log_likelihood(outcomes, y))
+
+    @override
+    def worst_pair(self) -> tuple[Array, Array]:
+        """The neighbours that are furthest apart at half of the largest loss seen on any."""
+        tried = [(x, y, self.output_laws(x, y)) for x, y in self._few_neighbours()]
+        largest = max(laws.pure_epsilon for *_, laws in tried)
+        x, y, _ = max(tried, key=lambda one: one[2].delta(min(largest, _LARGEST_LOSS) / 2))
+        return x, y
+
+    def _few_neighbours(self) -> Iterator[tuple[Array, Array]]:
+        d, n = len(self.prior), self.n_records
+        if math.comb(n + d - 1, d - 1) <= _MOST_TRIED:
+            data = _all_counts(n, d)
+        else:
+            centre = np.full(d, n // d)
+            centre[0] += n - centre.sum()
+            data = [*(n * np.eye(d, dtype=np.int64)), centre]
+        records = min(self.records_of_a_person, n)
+        for counts in data:
+            for a, b in itertools.permutations(range(d), 2):
+                if counts[a] >= records:
+                    moved = np.array(counts, dtype=np.float64)
+                    moved[a] -= records
+                    moved[b] += records
+                    yield np.array(counts, dtype=np.float64), moved
+
+
+def _all_counts(n: int, d: int) -> list[Integers]:
+    if d == 1:
+        return [np.array([n])]
+    return [np.concatenate([[first], rest]) for first in range(n + 1) for rest in _all_counts(n - first, d - 1)]

@@ -10,12 +10,26 @@ import xarray as xr
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.tables import Table
 
-__all__ = ["check_names", "dim_name", "is_one_line", "is_path_name", "is_variable_name", "outcome_dim"]
+__all__ = [
+    "DIAGNOSIS_NAMES",
+    "PYMC_NAMES",
+    "check_names",
+    "dim_beside",
+    "dim_name",
+    "is_one_line",
+    "is_path_name",
+    "is_variable_name",
+    "outcome_dim",
+]
 
 # Dims that a release uses itself, beside those that PyMC refuses.
 _TAKEN = ("table",)
 # Names of the coordinates of draws, which a variable of the same name would take the place of.
 _DRAWS = ("chain", "draw")
+PYMC_NAMES = (*_DRAWS, "__sample__")
+"""What PyMC calls its own dims."""
+DIAGNOSIS_NAMES = ("draw", "elpd", "elpd_exact", "kl_posterior", "kl_release", "p", "pareto_k", "posterior", "records")
+"""What the groups of a diagnosis hold."""
 
 
 def is_one_line(text: str) -> bool:
@@ -40,6 +54,11 @@ def is_variable_name(text: str) -> bool:
 def dim_name(name: str, axis: int, dim: str | None) -> str:
     """The dim of an axis; ArviZ's own name for one without."""
     return f"{name}_dim_{axis}" if dim is None else dim
+
+
+def dim_beside(dim: str, names: Iterable[str]) -> str:
+    """The dim, or another name for it where a group holds a variable of its name."""
+    return f"{dim}_labels" if dim in names else dim
 
 
 def outcome_dim(name: str) -> str:

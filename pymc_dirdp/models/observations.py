@@ -14,12 +14,13 @@ from pymc_dirdp.models.graph import evaluate, parameters, stored_shape
 from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, probability_of, stored_observations
 from pymc_dirdp.models.parents import indexing, stored_parent
 from pymc_dirdp.models.tables import Table, root_model
+from pymc_dirdp.privacy.contribution import MOST_RECORDS
 
 __all__ = [
     "evaluated_input",
-    "followed",
     "read_counts",
     "records_by_cell",
+    "resolve_likelihood",
     "rows_of",
     "total_records",
     "trials_of",
@@ -27,9 +28,6 @@ __all__ = [
 ]
 
 Counts = NDArray[np.int64]
-
-# Above 2**53 a double no longer holds every whole number, and the sums that follow would be rounded.
-_LARGEST_TOTAL = 2**53
 
 
 def total_records(table: Table, model: pm.Model | None = None) -> int:
@@ -57,7 +55,7 @@ def total_records(table: Table, model: pm.Model | None = None) -> int:
     model = root_model(model)
     total = 0
     for likelihood in table.likelihoods:
-        observed, kind, batch = followed(likelihood, table, model)
+        observed, kind, batch = resolve_likelihood(likelihood, table, model)
         total += math.prod(batch) if kind.trials is None else int(_trials(observed, kind, batch).sum())
     return total
 
@@ -92,7 +90,7 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     model = root_model(model)
     counts = np.zeros(table.shape, dtype=np.int64)
     for likelihood in table.likelihoods:
-        observed, kind, batch = followed(likelihood, table, model)
+        observed, kind, batch = resolve_likelihood(likelihood, table, model)
         values = whole_numbers(evaluated_input(stored_observations(observed, model), observed), observed)
         if _is_single_precision(model):
             # PyMC has cast an array of numbers to floatX and then to integers, so its dtype no longer says so.
@@ -107,7 +105,9 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     return counts
 
 
-def followed(likelihood: Likelihood, table: Table, model: pm.Model) -> tuple[Variable[Any, Any], Kind, tuple[int, ...]]:
+def resolve_likelihood(
+    likelihood: Likelihood, table: Table, model: pm.Model
+) -> tuple[Variable[Any, Any], Kind, tuple[int, ...]]:
     """The observed variable, its kind, and the batch shape of its observations, which has to fit the table."""
     observed = model.named_vars.get(likelihood.name)
     if observed is None:
@@ -239,7 +239,7 @@ def whole_numbers(values: NDArray[Any], observed: Variable[Any, Any], what: str 
         raise _wrong(observed, "are not all >= 0", what)
     if values.dtype.kind == "f" and np.any(values != np.floor(values)):
         raise _wrong(observed, "are not all whole numbers", what)
-    if np.any(values > _LARGEST_TOTAL):
+    if np.any(values > MOST_RECORDS):
         raise _wrong(observed, "are above 2**53", what)
     if values.dtype.kind == "f" and values.dtype.itemsize < 8:
         _check_precision(values, np.finfo(values.dtype), observed, what)
@@ -272,7 +272,7 @@ def _is_single_precision(model: pm.Model) -> bool:
 
 def _check_total(values: Counts, observed: Variable[Any, Any]) -> None:
     # In doubles first: the exact sum of many large numbers would wrap around.
-    if values.sum(dtype=np.float64) > _LARGEST_TOTAL or int(values.sum()) > _LARGEST_TOTAL:
+    if values.sum(dtype=np.float64) > MOST_RECORDS or int(values.sum()) > MOST_RECORDS:
         raise _wrong(observed, "count more than 2**53 records in all")
 
 

@@ -93,12 +93,12 @@ def _source(
     return None
 
 
-def _trials(observed: Observation, model: pm.Model) -> Variable:  # type: ignore[type-arg]
+def _trials(observed: Observation, model: pm.Model) -> Variable[Any, Any]:
     assert observed.kind.trials is not None
     return parameters(model.named_vars[observed.name])[1][observed.kind.trials]
 
 
-def _is_own_total(trials: Variable, observed: Observation) -> bool:  # type: ignore[type-arg]
+def _is_own_total(trials: Variable[Any, Any], observed: Observation) -> bool:
     """Whether the number of trials is `x.sum(axis=-1)` of the observed counts `x`."""
     total, _ = origin(trials, through_rounding=True)
     if not observed.kind.core or total.owner is None or not isinstance(total.owner.op, Sum):
@@ -112,7 +112,7 @@ def _is_own_total(trials: Variable, observed: Observation) -> bool:  # type: ign
     )
 
 
-def _holds(other: Observation, array: Variable, model: pm.Model) -> bool:  # type: ignore[type-arg]
+def _holds(other: Observation, array: Variable[Any, Any], model: pm.Model) -> bool:
     """Whether the array is the observations of a variable or its parents' codes, or counts of some of its categories.
 
     These are counts of one category or of all others, of the first few or of the last few, in each row of the table or
@@ -173,11 +173,11 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
             )
 
 
-def _is_array(variable: Variable) -> bool:  # type: ignore[type-arg]
+def _is_array(variable: Variable[Any, Any]) -> bool:
     return isinstance(variable, Constant | SharedVariable) and isinstance(variable.type, TensorType)
 
 
-def _is_complete(other: Observation, array: Variable) -> bool:  # type: ignore[type-arg]
+def _is_complete(other: Observation, array: Variable[Any, Any]) -> bool:
     """Whether the array is the counts of all categories of a variable."""
     return bool(other.kind.core) and _is_array(array) and same_data(array, other.stored)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from pymc_dirdp.display import aligned
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.shared_data import same_data
 from pymc_dirdp.models.stated import Stated, as_code
@@ -45,8 +46,8 @@ def question(
             for said, why in ((_completed(said, together, works), why) for said, why in answers)
             if said is not None
         ]
-        width = max((len(line) for line, _ in lines), default=0)
-        offered = "\n".join(f"    {line:<{width}}  # {why}" for line, why in dict(lines).items())
+        choices = aligned([(line, f"# {why}") for line, why in dict(lines).items()])
+        offered = "\n".join(f"    {choice}" for choice in choices)
         instead = "" if stated == Stated() else " in place of what was said"
         return f"Cannot say whom this release would protect: {opening} Say which{instead}, by one of\n{offered}"
     return None

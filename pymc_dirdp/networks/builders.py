@@ -10,16 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.counting.columns import column_of
-from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, coded, table_shape, tabulate
+from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, encode, table_shape, tabulate
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.names import is_one_line, is_path_name
+from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
 
 __all__ = ["bayesian_network", "naive_bayes"]
 
 Alpha = float | Mapping[str, ArrayLike]
 
-# PyMC refuses them as dims.
-_RESERVED = ("chain", "draw", "__sample__")
 _EXPECTED_STRUCTURE = (
     "Expected structure to map each variable to its parents, or to list (parent, child), or to be a directed graph"
 )
@@ -127,7 +125,7 @@ def bayesian_network(
     shapes = {name: table_shape([*given, name], labels) for name, given in parents.items()}
     priors = {name: _prior(name, alpha, shape) for name, shape in shapes.items()}
     # All that is public is checked by now. Each column is read once, however many tables it is in.
-    columns = coded(frame, list(parents), labels)
+    columns = encode(frame, list(parents), labels)
     with pm.Model(coords={name: tuple(values) for name, values in labels.items()}) as model:
         for name, given in parents.items():
             dims = (*given, name)
@@ -144,6 +142,7 @@ def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]])
     edges = getattr(structure, "edges", structure)
     if undirected or not isinstance(edges, Iterable):
         raise ArgumentError(f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}.")
+    parents: dict[str, tuple[str, ...]]
     if isinstance(structure, Mapping):
         parents = {name: _names(name, given) for name, given in structure.items()}
     else:
@@ -190,7 +189,7 @@ def _refuse_names(names: Iterable[str]) -> None:
                 "Expected names of variables to be texts without '/', '\\' and control characters, such as line "
                 f"breaks, got {name!r}. Rename the column."
             )
-        if name in _RESERVED:
+        if name in PYMC_NAMES:
             raise ArgumentError(f"{name!r} is a name that PyMC keeps for itself. Rename the column.")
         for own in (f"p_{name}", f"n_{name}"):
             if own in taken:

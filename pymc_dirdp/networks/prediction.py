@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from pymc_dirdp.counting.tables import Counts, Frame, coded
+from pymc_dirdp.counting.tables import Counts, Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.stored.draws import drawn_tables
 
@@ -64,7 +64,7 @@ def predict_log_proba(release: xr.DataTree, X: Frame, *, target: str | None = No
     # The other tables do not depend on the target, so they cancel.
     relevant = [node for node in nodes.values() if target in node.dims]
     others = sorted({dim for node in relevant for dim in node.dims} - {target})
-    columns = coded(X, others, labels)
+    columns = encode(X, others, labels)
     n = len(next(iter(columns.values()))) if columns else _length(X)
     classes = np.arange(len(labels[target]))
     draws = len(relevant[0].log_p)
@@ -104,7 +104,7 @@ def log_likelihood(release: xr.DataTree, frame: Frame) -> Array:
     P1 section 5.2, equation 11.
     """
     nodes = _network(release)
-    columns = coded(frame, list(nodes), _labels(release))
+    columns = encode(frame, list(nodes), _labels(release))
     first, *others = (_at(node, columns) for node in nodes.values())
     total = sum(others, start=first)
     return np.asarray(logsumexp(total, axis=0) - np.log(len(total)))

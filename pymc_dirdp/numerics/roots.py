@@ -2,8 +2,12 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
-__all__ = ["largest_safe", "least_epsilon", "log_excess", "safe_root", "with_margin"]
+from pymc_dirdp.errors import UnattainableError
+
+__all__ = ["bracket", "largest_safe", "last_safe", "least_epsilon", "log_excess", "safe_root", "with_margin"]
 
 # 6e-11, relative: far above the rounding of a curve, and far below what anybody could see.
 _MARGIN = 2.0**-34
@@ -64,14 +68,68 @@ def with_margin(x: float, excess: Callable[[float], float]) -> float:
     return lower if excess(lower) <= 0 else x
 
 
-def largest_safe(excess: Callable[[float], float]) -> float:
-    """The largest positive `x` at which a promise holds that breaks at some x, as :func:`safe_root` ends there."""
-    safe = unsafe = 1.0
-    while excess(unsafe) <= 0:
-        safe, unsafe = unsafe, 2 * unsafe
-    while excess(safe) > 0:
-        safe, unsafe = safe / 2, safe
-    return with_margin(safe_root(excess, safe=safe, unsafe=unsafe), excess)
+def bracket(
+    excess: Callable[[float], float],
+    *,
+    start: float = 1.0,
+    factor: float = 2.0,
+    least: float = 1e-300,
+    most: float = 1e300,
+) -> tuple[float, float]:
+    """Two points around the one at which a promise stops to hold, found by steps of a factor.
+
+    Parameters
+    ----------
+    excess : callable
+        At most 0 exactly where the promise holds.
+    start : float
+        Where the search starts, positive.
+    factor : float
+        In this direction the promise breaks: above 1 if it holds for small numbers, below 1 if for large ones.
+    least, most : float
+        The search ends here.
+
+    Returns
+    -------
+    safe, unsafe : float
+        Neighbours, a factor apart or less. The one that was not found is 0 or infinite.
+    """
+    holds = excess(start) <= 0
+    step, x = factor if holds else 1 / factor, start
+    while (further := min(max(x * step, least), most)) != x:
+        if (excess(further) <= 0) != holds:
+            return (x, further) if holds else (further, x)
+        x = further
+    beyond = math.inf if step > 1 else 0.0
+    return (x, beyond) if holds else (beyond, x)
+
+
+def last_safe(
+    excess: Callable[[float], float],
+    *,
+    rtol: float = 2e-12,
+    tight: str = "The guarantee is so tight that no setting keeps it; relax it.",
+    loose: str = "The guarantee is so loose that every setting keeps it; ask for a tighter one.",
+    **search: float,
+) -> float:
+    """The last point at which a promise holds: :func:`bracket` with its arguments, and then :func:`safe_root`.
+
+    Raises
+    ------
+    UnattainableError
+        If the promise holds nowhere, with the text `tight`, or everywhere, with the text `loose`.
+    """
+    safe, unsafe = bracket(excess, **search)
+    if not 0 < safe < math.inf:
+        raise UnattainableError(tight)
+    if not 0 < unsafe < math.inf:
+        raise UnattainableError(loose)
+    return safe_root(excess, safe=safe, unsafe=unsafe, rtol=rtol)
+
+
+def largest_safe(excess: Callable[[float], float], **search: Any) -> float:
+    """The largest `x` at which a promise holds, as :func:`last_safe`, less a little for rounding elsewhere."""
+    return with_margin(last_safe(excess, **search), excess)
 
 
 def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
@@ -82,6 +140,7 @@ def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
     if curve(0.0) <= delta:
         return 0.0
 
+    @cache
     def excess(epsilon: float) -> float:
         return log_excess(curve(epsilon), delta)
 
@@ -91,7 +150,5 @@ def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
         high *= 2.0 if high < 1e4 else 1e4
         if math.isinf(high):
             return math.inf
-    low = high / 2.0
-    while excess(low) <= 0 and low > 1e-300:
-        low /= 2.0
-    return safe_root(excess, safe=high, unsafe=low)
+    _, low = bracket(excess, start=high, factor=0.5)
+    return safe_root(excess, safe=high, unsafe=low) if low > 0 else high

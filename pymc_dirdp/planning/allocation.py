@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
-from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.numerics.roots import log_excess, safe_root
+from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
 
 __all__ = ["allocate", "composed", "shares", "whole_share"]
 
@@ -87,31 +88,16 @@ def allocate[M: Mechanism](
     if all(len(group) == 1 for group in groups) and set(releases.values()) == {1}:
         return {name: calibrate(name, guarantee) for name in weights}
     parts = {name: share * _DOWN / releases[name] for name, share in shares(weights, groups).items()}
-    match guarantee:
-        case RenyiDP() | TruncatedCDP() | ZeroCDP() | PureDP():
-            return {name: calibrate(name, _scaled(guarantee, part)) for name, part in parts.items()}
-        case ApproxDP(epsilon=epsilon, delta=delta):
-            order, start = _gaussian_budget(epsilon, delta)
-            while True:
-                found = _largest_budget(order, start, guarantee, calibrate, parts, groups, draws)
-                if found is not None:
-                    return found
-                # At a high order the divergence is infinite before the guarantee is used up. A lower one reaches on.
-                order = 1 + (order - 1) / 2 if order > 1.1 else 1.0
-    raise ArgumentError(f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(guarantee)}.")
-
-
-def _scaled(guarantee: RenyiDP | TruncatedCDP | ZeroCDP | PureDP, part: float) -> Guarantee:
-    """A part of a promise of which parts add up."""
-    match guarantee:
-        case RenyiDP(order=order, epsilon=epsilon):
-            return RenyiDP(order=order, epsilon=epsilon * part)
-        case TruncatedCDP(rho=rho, omega=omega):
-            return TruncatedCDP(rho=rho * part, omega=omega)
-        case ZeroCDP(rho=rho):
-            return ZeroCDP(rho=rho * part)
-        case PureDP(epsilon=epsilon):
-            return PureDP(epsilon=epsilon * part)
+    divergence = guarantee.as_divergence()
+    if divergence is None:
+        return {name: calibrate(name, guarantee.with_budget(guarantee.budget * part)) for name, part in parts.items()}
+    while True:
+        found = _largest_budget(divergence, guarantee, calibrate, parts, groups, draws)
+        if found is not None:
+            return found
+        # At a high order the divergence is infinite before the guarantee is used up. A lower one reaches on.
+        order = divergence.order
+        divergence = replace(divergence, order=1 + (order - 1) / 2 if order > 1.1 else 1.0)
 
 
 def whole_share(mechanism: Mechanism, guarantee: Guarantee, draws: int) -> Guarantee:
@@ -119,60 +105,35 @@ def whole_share(mechanism: Mechanism, guarantee: Guarantee, draws: int) -> Guara
 
     At the order of the guarantee, or for `ApproxDP` at one that suits it; so it compares mechanisms and proves nothing.
     """
-    if isinstance(guarantee, TruncatedCDP):
-        return TruncatedCDP(rho=draws * mechanism.rho(guarantee.omega), omega=guarantee.omega)
-    if isinstance(guarantee, RenyiDP):
-        order = guarantee.order
-    elif isinstance(guarantee, ApproxDP):
-        order = _gaussian_budget(guarantee.epsilon, guarantee.delta)[0]
-        while not math.isfinite(mechanism.renyi(order)):
-            order = 1 + (order - 1) / 2
-    else:
-        return guarantee
-    return RenyiDP(order=order, epsilon=draws * mechanism.renyi(order))
-
-
-def _gaussian_budget(epsilon: float, delta: float) -> tuple[float, float]:
-    """The order at which a Gaussian loss is converted best to this (epsilon, delta), and its divergence there."""
-    log = -math.log(delta)
-    root = epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))
-    if root == 0:
-        return 1.0, delta**2
-    order = 1 + math.sqrt(log) / root
-    return order, order * root**2
+    divergence = guarantee.as_divergence()
+    if divergence is None:
+        return guarantee.with_budget(draws * guarantee.loss(mechanism))
+    while not math.isfinite(mechanism.renyi(divergence.order)):
+        divergence = replace(divergence, order=1 + (divergence.order - 1) / 2)
+    return divergence.with_budget(draws * mechanism.renyi(divergence.order))
 
 
 def _largest_budget[M: Mechanism](
-    order: float,
-    start: float,
-    guarantee: ApproxDP,
+    start: RenyiDP,
+    guarantee: Guarantee,
     calibrate: Callable[[str, Guarantee], M],
     parts: Mapping[str, float],
     groups: Sequence[tuple[str, ...]],
     draws: int,
 ) -> dict[str, M] | None:
-    """Mechanisms for the largest divergence at this order that keeps the guarantee; None if every one does."""
+    """Mechanisms for the largest divergence, of the order of `start`, that keeps the guarantee; None if all do."""
 
     @lru_cache(maxsize=4)
     def mechanisms(budget: float) -> dict[str, M]:
-        return {name: calibrate(name, RenyiDP(order=order, epsilon=budget * part)) for name, part in parts.items()}
+        return {name: calibrate(name, start.with_budget(budget * part)) for name, part in parts.items()}
 
     def excess(budget: float) -> float:
-        delta = composed(mechanisms(budget), groups, draws)._delta(guarantee.epsilon)
-        return log_excess(delta, guarantee.delta)
+        return log_excess(*composed(mechanisms(budget), groups, draws).loss(guarantee))
 
-    safe = unsafe = start
-    if excess(start) <= 0:
-        while excess(unsafe) <= 0:
-            previous, safe, unsafe = mechanisms(safe), unsafe, 4 * unsafe
-            # A calibration that no longer follows its budget has given back the posterior itself.
-            if safe > start and mechanisms(safe) == previous:
-                return previous
-            if unsafe > 1e6 * start:
-                return None
-    else:
-        while excess(safe) > 0:
-            safe, unsafe = safe / 4, safe
-            if safe < 1e-100:
-                raise UnattainableError("The guarantee is so tight that no setting keeps it; relax it.")
+    safe, unsafe = bracket(excess, start=start.epsilon, factor=4, least=1e-100, most=1e6 * start.epsilon)
+    if safe == 0:
+        raise UnattainableError("The guarantee is so tight that no setting keeps it; relax it.")
+    if math.isinf(unsafe):
+        # A calibration that no longer follows its budget has given back the posterior itself.
+        return mechanisms(safe) if mechanisms(safe) == mechanisms(safe / 4) else None
     return mechanisms(safe_root(excess, safe=safe, unsafe=unsafe, rtol=_TIGHT))

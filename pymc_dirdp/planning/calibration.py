@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.numerics.roots import log_excess, safe_root, with_margin
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, personal_cells
 from pymc_dirdp.published.privacy import p1_theorem_1_concentration
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
@@ -93,6 +93,7 @@ def calibrate(
 
     Examples
     --------
+    >>> from pymc_dirdp import ApproxDP
     >>> mechanism = calibrate(ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1, 1], n_records=592)
     >>> mechanism.satisfies(ApproxDP(epsilon=1, delta=1e-6))
     True
@@ -132,20 +133,16 @@ def _refuse_unattainable(guarantee: Guarantee) -> None:
     way_out = (
         "Ask for ApproxDP(epsilon, delta), RenyiDP(order, epsilon) or TruncatedCDP(rho, omega) with a finite omega."
     )
-    match guarantee:
-        case PureDP():
-            raise UnattainableError(
-                "No Dirichlet mechanism keeps pure differential privacy: the density of its output vanishes where a "
-                f"category that one record can change is near 0, so the loss is unbounded (P1 Proposition 3). {way_out}"
-            )
-        case ZeroCDP() | TruncatedCDP(omega=math.inf):
-            raise UnattainableError(
-                "No Dirichlet mechanism bounds the Rényi divergence at every order: it is infinite from order "
-                f"1 + alpha / r on, so omega must be finite (P2, after Theorem 1). {way_out}"
-            )
-        case RenyiDP() | TruncatedCDP() | ApproxDP():
-            return
-    raise ArgumentError(f"Expected a guarantee, got a {type(guarantee).__name__}. {way_out}")
+    if Guarantee.checked(guarantee=guarantee).is_pure:
+        raise UnattainableError(
+            "No Dirichlet mechanism keeps pure differential privacy: the density of its output vanishes where a "
+            f"category that one record can change is near 0, so the loss is unbounded (P1 Proposition 3). {way_out}"
+        )
+    if math.isinf(guarantee.largest_order):
+        raise UnattainableError(
+            "No Dirichlet mechanism bounds the Rényi divergence at every order: it is infinite from order "
+            f"1 + alpha / r on, so omega must be finite (P2, after Theorem 1). {way_out}"
+        )
 
 
 def _verified(mechanism: DirichletMechanism, guarantee: Guarantee) -> DirichletMechanism:
@@ -196,7 +193,7 @@ class _Boundary:
     @property
     def composed(self) -> bool:
         """Whether every point of the boundary takes a composition."""
-        return isinstance(self.guarantee, ApproxDP) and isinstance(self.curves(1.0, 0.0), (Composition, Parallel))
+        return not self.guarantee.adds_up and isinstance(self.curves(1.0, 0.0), (Composition, Parallel))
 
     def curves(self, r: float, s: float) -> PrivacyCurves:
         """What a person loses at this point, or a little less."""
@@ -224,31 +221,14 @@ class _Boundary:
             start=1 / near,
             rtol=rtol,
             least=1 / _MOST_ADDED,
-            beyond=f" with s up to {_MOST_ADDED:g}",
+            tight=f"The guarantee is so tight that no setting keeps it with s up to {_MOST_ADDED:g}; relax it.",
         )
 
 
-def _outermost(
-    excess: Callable[[float], float],
-    *,
-    start: float,
-    rtol: float = 2e-12,
-    least: float = LEAST_PARAMETER,
-    beyond: str = "",
-) -> float:
-    """The largest x at which the promise holds, found by factors of 4 from `start` and then by its root."""
-    safe = unsafe = start
-    if excess(start) <= 0:
-        while excess(unsafe) <= 0:
-            safe, unsafe = unsafe, 4 * unsafe
-            if unsafe > MOST_PARAMETER:
-                raise UnattainableError("The guarantee is so loose that every setting keeps it; ask for a tighter one.")
-    else:
-        while excess(safe) > 0:
-            safe, unsafe = safe / 4, safe
-            if safe < least:
-                raise UnattainableError(f"The guarantee is so tight that no setting keeps it{beyond}; relax it.")
-    return with_margin(safe_root(excess, safe=safe, unsafe=unsafe, rtol=rtol), excess)
+def _outermost(excess: Callable[[float], float], **search: Any) -> float:
+    """The largest x at which the promise holds, less a little for rounding elsewhere."""
+    limits = {"least": LEAST_PARAMETER, "most": MOST_PARAMETER}
+    return largest_safe(excess, factor=4, **limits | search)
 
 
 def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:
@@ -300,10 +280,9 @@ def _optimal_of_blocks(
     r = boundary.largest_r(0.0)
     if cap_r and r >= 1:
         return 1.0, 0.0
-    assert isinstance(boundary.guarantee, ApproxDP)
-    curves = boundary.curves(r, 0.0)
-    order = curves.best_order(boundary.guarantee.delta)
-    _, s = _optimal(boundary.promising(RenyiDP(order=order, epsilon=curves.renyi(order))), loss, cap_r=cap_r)
+    divergence = boundary.guarantee.as_divergence(boundary.curves(r, 0.0))
+    assert divergence is not None
+    _, s = _optimal(boundary.promising(divergence), loss, cap_r=cap_r)
     r = boundary.largest_r(s, near=r)
     return (1.0, boundary.least_s(1.0, near=max(s, 1e-6))) if cap_r and r > 1 else (r, s)
 
@@ -311,19 +290,20 @@ def _optimal_of_blocks(
 def _algorithm_1(
     guarantee: Guarantee, shape: tuple[int, ...], adjacency: str, min_count: float, contribution: Contribution
 ) -> DirichletMechanism:
-    if not isinstance(guarantee, RenyiDP):
+    order = guarantee.fixed.get("order")
+    if order is None:
         raise UnattainableError(
             f"strategy='algorithm-1' is P1's calibration for RenyiDP targets, got {guarantee}. "
             "Use strategy='optimal', which knows the exact curves, or state a RenyiDP target."
         )
     relation, records = adjacency_named(adjacency), contribution.records
     r = p1_theorem_1_concentration(
-        order=guarantee.order,
-        epsilon=guarantee.epsilon,
+        order=order,
+        epsilon=guarantee.budget,
         delta_2_squared=contribution.blocks(shape) * records**2 * relation.delta_2_squared,
         delta_inf=records * relation.delta_inf,
         min_count=min_count,
     )
-    alpha = np.full(shape, 1 + 4 * (guarantee.order - 1) * r * records * relation.delta_inf)
+    alpha = np.full(shape, 1 + 4 * (order - 1) * r * records * relation.delta_inf)
     mechanism = DirichletMechanism(alpha, r, adjacency=adjacency, min_count=min_count, contribution=contribution)
     return _verified(mechanism, guarantee)

@@ -9,31 +9,14 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.utility.simulated import losses, predicted_data
+from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
-__all__ = ["BASELINES", "KINDS", "NOISES", "Choice", "noise", "rank"]
+__all__ = ["Choice", "rank"]
 
 Array = NDArray[np.float64]
-
-_Noise = DiscreteGaussianMechanism | GeometricMechanism | GaussianMechanism | LaplaceMechanism
-
-# Whole noise that is drawn exactly; `auto` chooses among these and the Dirichlet mechanism.
-NOISES: dict[str, type[_Noise]] = {
-    "gaussian": DiscreteGaussianMechanism,
-    "geometric": GeometricMechanism,
-}
-# The papers' continuous noise, for comparison; it is released with sampler="fast" alone, and never chosen.
-BASELINES: dict[str, type[_Noise]] = {
-    "continuous-gaussian": GaussianMechanism,
-    "laplace": LaplaceMechanism,
-}
-KINDS = ("dirichlet", *NOISES, *BASELINES, "auto")
 
 
 @final
@@ -45,28 +28,22 @@ class Choice:
     ----------
     objective : {"posterior", "estimate"}
         Which loss.
-    losses : tuple of (str, float)
+    expected_kl : tuple of (str, float)
         In nats, the least first.
     """
 
     objective: str
-    losses: tuple[tuple[str, float], ...]
+    expected_kl: tuple[tuple[str, float], ...]
 
     @property
     def best(self) -> str:
         """The mechanism that loses least."""
-        return self.losses[0][0]
+        return self.expected_kl[0][0]
 
     def margin(self, kind: str) -> float:
         """The loss of `kind` over that of the best; `inf` if it cannot keep the promise."""
-        found = dict(self.losses)
-        return found[kind] / max(self.losses[0][1], 1e-300) if kind in found else np.inf
-
-
-def noise(kind: str, share: Guarantee, prior: Array, adjacency: str, contribution: Contribution | int) -> _Noise:
-    """Counts with the least noise of a kind that keeps a promise."""
-    chosen = (NOISES | BASELINES)[kind]
-    return chosen.for_guarantee(share, prior=prior, adjacency=adjacency, contribution=contribution)
+        found = dict(self.expected_kl)
+        return found[kind] / max(self.expected_kl[0][1], 1e-300) if kind in found else np.inf
 
 
 def rank(
@@ -78,7 +55,7 @@ def rank(
     adjacency: str,
     objective: str,
     contribution: Contribution | int = 1,
-    cells: int = 200_000,
+    n_simulated_cells: int = 200_000,
 ) -> Choice:
     """Mechanisms for one table by their a priori loss, on the same simulated data sets.
 
@@ -93,10 +70,10 @@ def rank(
         The public number of records, or the size to plan for.
     adjacency : str
     objective : {"posterior", "estimate"}
-        Which loss decides, see :class:`pymc_dirdp.utility.simulated.Losses`.
+        Which loss decides, see :class:`pymc_dirdp.utility.simulated.ExpectedKL`.
     contribution : int or Contribution
         What one person adds to the table.
-    cells : int
+    n_simulated_cells : int
         How many counts to simulate.
     """
     if not n_records:
@@ -105,10 +82,11 @@ def rank(
         )
     made: dict[str, Mechanism] = {} if dirichlet is None else {"dirichlet": dirichlet}
     if share is not None:
-        for kind in NOISES:
+        # Continuous noise cannot be drawn exactly, and is never chosen.
+        for kind, noise in noises(exact=True).items():
             with suppress(UnattainableError):
-                made[kind] = noise(kind, share, prior, adjacency, contribution)
-    data = predicted_data(prior, n_records, max(100, min(5_000, cells // prior.size)))
-    scores = {kind: getattr(losses(mechanism, prior, data), objective) for kind, mechanism in made.items()}
-    # Of equal losses the first kind has the precedence: Dirichlet.
+                made[kind] = noise.for_guarantee(share, prior=prior, adjacency=adjacency, contribution=contribution)
+    data = predicted_data(prior, n_records, max(100, min(5_000, n_simulated_cells // prior.size)))
+    scores = {kind: getattr(simulated_kl(mechanism, prior, data), objective) for kind, mechanism in made.items()}
+    # On ties, keep the first kind, which is the Dirichlet mechanism.
     return Choice(objective, tuple(sorted(scores.items(), key=lambda item: item[1])))

@@ -1,31 +1,28 @@
 """The same promise, kept by every mechanism that can: how accurate would each be? No data is used."""
 
-import html
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer, positive_array
+from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import UnattainableError
+from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
-from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
-from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.guarantees import Guarantee, PureDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.fast import dirichlet
-from pymc_dirdp.utility.simulated import losses, predicted_data, private_parameters
+from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
 __all__ = ["Comparison", "Score", "compare"]
 
@@ -33,8 +30,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-_Any = DirichletMechanism | NoisyCounts | TruncatedNoiseMechanism | HellingerMechanism
-_Made = Callable[[], _Any]
+_Made = Callable[[], Mechanism]
 
 # Up to so many posteriors the Hellinger mechanism is calibrated exactly: about a second.
 _MOST_EXACT = 1_200
@@ -49,7 +45,7 @@ class Score:
     ----------
     mechanism : str
         Which, and how it was calibrated or post-processed.
-    noise : str
+    parameters : str
         Its public numbers.
     kl_posterior : float
         Expected divergence of the private posterior from the posterior, in nats, summed over rows.
@@ -64,7 +60,7 @@ class Score:
     """
 
     mechanism: str
-    noise: str
+    parameters: str
     kl_posterior: float
     kl_draw: float
     kl_estimate: float
@@ -75,8 +71,8 @@ class Score:
 
 @final
 @dataclass(frozen=True)
-class Comparison:
-    """Scores of all mechanisms that can keep one guarantee. `print` it, or let a notebook show it.
+class Comparison(Tabular):
+    """Scores of all mechanisms that can keep one guarantee. `print` it, let a notebook show it, or take `frame()`.
 
     Attributes
     ----------
@@ -85,7 +81,9 @@ class Comparison:
     adjacency : str
         Between which data sets.
     scores : tuple of Score
-        The last is the non-private posterior, for orientation.
+        Of each mechanism, in the order in which they were tried.
+    baseline : Score
+        The same for the posterior itself, which is not private.
     unattainable : tuple of str
         Those that cannot keep the guarantee.
     """
@@ -93,32 +91,14 @@ class Comparison:
     guarantee: Guarantee
     adjacency: str
     scores: tuple[Score, ...]
+    baseline: Score
     unattainable: tuple[str, ...]
 
-    def frame(self) -> Any:
-        """The scores as a `pandas.DataFrame`, a row for each mechanism."""
-        import pandas as pd
-
-        return pd.DataFrame([asdict(score) for score in self.scores]).set_index("mechanism")
-
-    def __str__(self) -> str:
-        rows = list(self._rows())
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    @override
+    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         notes = [f"not attainable: {', '.join(self.unattainable)}"] if self.unattainable else []
-        return "\n".join([f"{self.guarantee}, {self.adjacency}; a priori, without data", *lines, *notes])
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._rows()
-        )
-        return f"<h4>{html.escape(str(self.guarantee))}, {self.adjacency}</h4><table>{rows}</table>"
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        yield tuple(field.name for field in fields(Score))
-        for score in self.scores:
-            values = asdict(score).values()
-            yield tuple(f"{value:.4g}" if isinstance(value, float) else str(value) for value in values)
+        title = f"{self.guarantee}, {self.adjacency}; a priori, without data"
+        return [title], [asdict(score) for score in (*self.scores, self.baseline)], notes
 
 
 def compare(
@@ -165,8 +145,8 @@ def compare(
             scores.append(_score(name, made(), parameters, data))
         except UnattainableError:
             unattainable.append(name)
-    scores.append(_score("posterior, not private", DirichletMechanism(parameters, 1.0), parameters, data))
-    return Comparison(guarantee, relation.name, tuple(scores), tuple(unattainable))
+    baseline = _score("posterior, not private", DirichletMechanism(parameters, 1.0), parameters, data)
+    return Comparison(guarantee, relation.name, tuple(scores), baseline, tuple(unattainable))
 
 
 def _candidates(guarantee: Guarantee, prior: Array, n_records: int, adjacency: str) -> Iterator[tuple[str, _Made]]:
@@ -179,16 +159,10 @@ def _candidates(guarantee: Guarantee, prior: Array, n_records: int, adjacency: s
     }
     for name, options in dirichlets.items():
         yield name, partial(calibrate, guarantee, prior=prior, n_records=n_records, adjacency=adjacency, **options)
-    noises: dict[str, type[NoisyCounts]] = {
-        "Gaussian": DiscreteGaussianMechanism,
-        "Geometric": GeometricMechanism,
-        "Continuous Gaussian": GaussianMechanism,
-        "Continuous Laplace": LaplaceMechanism,
-    }
-    for kind, cls in noises.items():
+    for kind, noisy in noises().items():
         for how in POSTPROCESSES:
-            name = f"{kind}, {how}"
-            yield name, partial(cls.for_guarantee, guarantee, prior=prior, adjacency=adjacency, postprocess=how)
+            name = f"{kind.capitalize()}, {how}"
+            yield name, partial(noisy.for_guarantee, guarantee, prior=prior, adjacency=adjacency, postprocess=how)
     if adjacency == "replace-one" and prior.ndim == 1:
         # The number of records is public, and so are all posteriors there can be.
         for noise in ("geometric", "laplace"):
@@ -196,7 +170,7 @@ def _candidates(guarantee: Guarantee, prior: Array, n_records: int, adjacency: s
             yield (
                 name,
                 partial(
-                    TruncatedNoiseMechanism.for_guarantee, guarantee, prior=prior, n_records=n_records, noise=noise
+                    TruncatedNoiseMechanism.for_guarantee, guarantee, prior=prior, n_records=n_records, noise_kind=noise
                 ),
             )
         for sensitivity in ("smooth", "global"):
@@ -205,7 +179,7 @@ def _candidates(guarantee: Guarantee, prior: Array, n_records: int, adjacency: s
 
 def _hellinger(guarantee: Guarantee, prior: Array, n_records: int, sensitivity: str) -> HellingerMechanism:
     size = math.comb(n_records + len(prior) - 1, len(prior) - 1)
-    most = _MOST_EXACT if isinstance(guarantee, PureDP) else _MOST_EXACT // 10
+    most = _MOST_EXACT if guarantee.is_pure else _MOST_EXACT // 10
     return HellingerMechanism.for_guarantee(
         guarantee,
         prior=prior,
@@ -215,38 +189,26 @@ def _hellinger(guarantee: Guarantee, prior: Array, n_records: int, sensitivity: 
     )
 
 
-def _score(name: str, mechanism: _Any, prior: Array, data: Integers) -> Score:
-    expected = losses(mechanism, prior, data)
+def _score(name: str, mechanism: Mechanism, prior: Array, data: Integers) -> Score:
+    expected = simulated_kl(mechanism, prior, data)
     p = data / data.sum(axis=-1, keepdims=True)
     kl, l_inf, hellinger = _distances(p, _released(mechanism, prior, data))
-    kl_estimate = expected.estimate if isinstance(mechanism, DirichletMechanism) else kl
+    kl_estimate = kl if mechanism.covers_all_draws else expected.estimate
     pure = math.isfinite(mechanism.pure_epsilon)
-    return Score(name, _noise(mechanism), expected.posterior, expected.estimate, kl_estimate, l_inf, hellinger, pure)
+    return Score(name, mechanism.in_short, expected.posterior, expected.estimate, kl_estimate, l_inf, hellinger, pure)
 
 
-def _released(mechanism: _Any, prior: Array, data: Integers) -> Array:
-    """A draw of the Dirichlet mechanism, else the frequencies of the released counts, for each data set."""
+def _released(mechanism: Mechanism, prior: Array, data: Integers) -> Array:
+    """A draw where that is the release, else the frequencies of the released counts, for each data set."""
     rng = np.random.default_rng(20261122)
-    private = private_parameters(mechanism, prior, data, rng)
-    if isinstance(mechanism, DirichletMechanism):
+    private = mechanism.posterior_parameters(data, rng)
+    if not mechanism.covers_all_draws:
         draw: Array = dirichlet(private, 1, rng)[0]
         return draw
     released: Array = private - prior
     total = released.sum(axis=-1, keepdims=True)
     frequencies: Array = np.where(total > 0, released / np.where(total > 0, total, 1.0), 1.0 / released.shape[-1])
     return frequencies
-
-
-def _noise(mechanism: _Any) -> str:
-    match mechanism:
-        case DirichletMechanism():
-            return f"r {mechanism.r:.4g}, alpha from {mechanism.alpha.min():.4g}"
-        case NoisyCounts():
-            return f"standard deviation {mechanism.noise:.4g}"
-        case TruncatedNoiseMechanism():
-            return f"scale {mechanism.scale:.4g}"
-    gamma = f", gamma {mechanism.smoothness:.4g}" if mechanism.sensitivity == "smooth" else ""
-    return f"exponent {mechanism.exponent:.4g}{gamma}, {mechanism.accounting}"
 
 
 def _distances(p: Array, q: Array) -> tuple[float, float, float]:

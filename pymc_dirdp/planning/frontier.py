@@ -1,26 +1,25 @@
 """What accuracy costs in privacy, and what privacy costs in accuracy. No data is used."""
 
-import html
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, final
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Unpack, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import integer, one_of, positive, positive_array
+from pymc_dirdp.checks import integer, positive, positive_array
+from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.numerics.roots import safe_root
-from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES, calibrate
-from pymc_dirdp.planning.choosing import KINDS, NOISES, noise
-from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL
-from pymc_dirdp.utility.simulated import losses, predicted_data
+from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.numerics.roots import last_safe
+from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.utility.simulated import a_priori_kl
 
-__all__ = ["Frontier", "expected_loss", "least_guarantee", "least_records", "privacy_utility"]
+__all__ = ["Frontier", "expected_error", "least_guarantee", "least_records", "privacy_utility"]
 
 Array = NDArray[np.float64]
 
@@ -32,15 +31,12 @@ _MOST_RECORDS = 2**40
 _RTOL = 1e-6
 
 
-def expected_loss(
+def expected_error(
     guarantee: Guarantee,
     *,
     prior: ArrayLike,
     n_records: int,
-    adjacency: str = "replace-one",
-    mechanism: str = "dirichlet",
-    strategy: str = "optimal",
-    objective: str = "posterior",
+    **options: Unpack[MechanismPlanning],
 ) -> float:
     """The a priori loss at a guarantee, in nats.
 
@@ -52,14 +48,11 @@ def expected_loss(
         The model's own prior, positive.
     n_records : int
         Number of records in all, at least 1.
-    adjacency : {"replace-one", "add-remove"}, default "replace-one"
-    mechanism : {"dirichlet", "gaussian", "geometric", "continuous-gaussian", "laplace", "auto"}, default "dirichlet"
-        Which mechanism; `"auto"` is the least of all.
-    strategy : str, default "optimal"
-        Of the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
-    objective : {"posterior", "estimate"}, default "posterior"
-        Divergence of the private posterior from the posterior, summed over rows, or of one draw from the frequencies,
-        averaged over rows.
+    **options
+        `adjacency`, `mechanism`, `strategy` and `objective`, see
+        :class:`pymc_dirdp.planning.options.MechanismOptions`. `mechanism="auto"` is the least of all. The objective
+        `"posterior"` is the divergence of the private posterior from the posterior, summed over rows, `"estimate"` that
+        of one draw from the frequencies, averaged over rows.
 
     Returns
     -------
@@ -70,7 +63,7 @@ def expected_loss(
     ----------
     Theory, section 8.
     """
-    return _loss_function(prior, n_records, adjacency, mechanism, strategy, objective)(guarantee)
+    return _expected_kl(prior, n_records, MechanismOptions(**options))(guarantee)
 
 
 def least_guarantee(
@@ -79,10 +72,7 @@ def least_guarantee(
     *,
     prior: ArrayLike,
     n_records: int,
-    adjacency: str = "replace-one",
-    mechanism: str = "dirichlet",
-    strategy: str = "optimal",
-    objective: str = "posterior",
+    **options: Unpack[MechanismPlanning],
 ) -> Guarantee:
     """The tightest guarantee at which the expected loss is at most `kl`.
 
@@ -92,8 +82,8 @@ def least_guarantee(
         Target in nats, positive.
     like : Guarantee
         Says the kind of guarantee and what stays as it is: delta, the order, or omega. Its epsilon or rho is replaced.
-    prior, n_records, adjacency, mechanism, strategy, objective
-        As for :func:`expected_loss`.
+    prior, n_records, **options
+        As for :func:`expected_error`.
 
     Returns
     -------
@@ -107,30 +97,29 @@ def least_guarantee(
 
     Examples
     --------
+    >>> from pymc_dirdp import ApproxDP
     >>> least_guarantee(0.01, ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1, 1], n_records=592, objective="estimate")
     ApproxDP(epsilon=1.25..., delta=1e-06)
     """
-    kl, name = positive(kl=kl), _varied(like)
-    loss = _loss_function(prior, n_records, adjacency, mechanism, strategy, objective)
+    kl, name = positive(kl=kl), Guarantee.checked(guarantee=like).budget_name
+    chosen = MechanismOptions(**options)
+    loss = _expected_kl(prior, n_records, chosen)
 
     def excess(amount: float) -> float:
-        found = loss(_with(like, amount))
+        found = loss(like.with_budget(amount))
         return math.log(found / kl) if found > 0 else -math.inf
 
-    safe = unsafe = 1.0
-    while excess(safe) > 0:
-        unsafe, safe = safe, 2 * safe
-        if safe > _LARGEST_LOSS:
-            raise UnattainableError(
-                f"An expected loss of {kl:g} nats is out of reach with mechanism={mechanism!r} and "
-                f"n_records={n_records}, whatever {name} is. Raise kl or n_records, or take another mechanism or "
-                "objective."
-            )
-    while excess(unsafe) <= 0:
-        safe, unsafe = unsafe, unsafe / 2
-        if unsafe < _LEAST_LOSS:
-            raise UnattainableError(f"A loss of {kl:g} nats needs next to no information: every {name} reaches it.")
-    return _with(like, safe_root(excess, safe=safe, unsafe=unsafe, rtol=_RTOL))
+    amount = last_safe(
+        excess,
+        factor=0.5,
+        least=_LEAST_LOSS,
+        most=_LARGEST_LOSS,
+        rtol=_RTOL,
+        tight=f"An expected loss of {kl:g} nats is out of reach with mechanism={chosen.mechanism!r} and "
+        f"n_records={n_records}, whatever {name} is. Raise kl or n_records, or take another mechanism or objective.",
+        loose=f"A loss of {kl:g} nats needs next to no information: every {name} reaches it.",
+    )
+    return like.with_budget(amount)
 
 
 def least_records(
@@ -138,10 +127,7 @@ def least_records(
     guarantee: Guarantee,
     *,
     prior: ArrayLike,
-    adjacency: str = "replace-one",
-    mechanism: str = "dirichlet",
-    strategy: str = "optimal",
-    objective: str = "posterior",
+    **options: Unpack[MechanismPlanning],
 ) -> int:
     """How many records it takes until the expected loss at a guarantee is at most `kl`.
 
@@ -151,8 +137,8 @@ def least_records(
         Target in nats, positive.
     guarantee : Guarantee
         For one table and one draw.
-    prior, adjacency, mechanism, strategy, objective
-        As for :func:`expected_loss`.
+    prior, **options
+        As for :func:`expected_error`.
 
     Returns
     -------
@@ -166,8 +152,10 @@ def least_records(
     """
     kl, rows = positive(kl=kl), math.prod(positive_array(prior=prior).shape[:-1])
 
+    chosen = MechanismOptions(**options)
+
     def loss(n: int) -> float:
-        return _loss_function(prior, n, adjacency, mechanism, strategy, objective)(guarantee)
+        return _expected_kl(prior, n, chosen)(guarantee)
 
     def reached(n: int) -> bool:
         return loss(n) <= kl
@@ -179,8 +167,8 @@ def least_records(
         high *= 2
         if high > _MOST_RECORDS or not kept:
             raise UnattainableError(
-                f"An expected loss of {kl:g} nats is out of reach at {guarantee} with mechanism={mechanism!r}, for any "
-                "number of records. Raise kl or loosen the guarantee."
+                f"An expected loss of {kl:g} nats is out of reach at {guarantee} with "
+                f"mechanism={chosen.mechanism!r}, for any number of records. Raise kl or loosen the guarantee."
             )
     low = high // 2
     while high - low > max(rows, high // 100):
@@ -191,48 +179,35 @@ def least_records(
 
 @final
 @dataclass(frozen=True)
-class Frontier:
-    """Expected losses of several mechanisms over a grid of guarantees. `print` it, or let a notebook show it.
+class Frontier(Tabular):
+    """Expected losses of several mechanisms over a grid of guarantees.
+
+    `print` it, let a notebook show it, or take `frame()`.
 
     Attributes
     ----------
     guarantees : tuple of Guarantee
-    losses : dict of str to tuple of float
+    expected_kl : dict of str to tuple of float
         For each mechanism the loss at each guarantee, in nats; `inf` where it cannot keep it.
     objective : str
     n_records : int
     """
 
     guarantees: tuple[Guarantee, ...]
-    losses: dict[str, tuple[float, ...]]
+    expected_kl: dict[str, tuple[float, ...]]
     objective: str
     n_records: int
 
     @property
     def amounts(self) -> tuple[float, ...]:
         """The epsilon or rho of each guarantee."""
-        return tuple(float(getattr(guarantee, _varied(guarantee))) for guarantee in self.guarantees)
+        return tuple(guarantee.budget for guarantee in self.guarantees)
 
-    def frame(self) -> Any:
-        """A `pandas.DataFrame`: a row for each guarantee, a column for each mechanism."""
-        import pandas as pd
-
-        return pd.DataFrame(self.losses, index=pd.Index(map(str, self.guarantees), name="guarantee"))
-
-    def __str__(self) -> str:
-        rows = list(self._rows())
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([f"expected KL of the {self.objective}, {self.n_records} records; a priori", *lines])
-
-    def _repr_html_(self) -> str:
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in self._rows())
-        return f"<h4>expected KL of the {self.objective}, {self.n_records} records</h4><table>{rows}</table>"
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        yield ("guarantee", *self.losses)
-        for guarantee, *values in zip(self.guarantees, *self.losses.values(), strict=True):
-            yield (str(guarantee), *(f"{value:.4g}" for value in values))
+    @override
+    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+        columns = {"guarantee": map(str, self.guarantees)} | self.expected_kl
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return [f"expected KL of the {self.objective}, {self.n_records} records; a priori"], rows, []
 
 
 def privacy_utility(
@@ -240,10 +215,8 @@ def privacy_utility(
     *,
     prior: ArrayLike,
     n_records: int,
-    adjacency: str = "replace-one",
     mechanisms: Iterable[str] = ("dirichlet", "gaussian", "laplace", "geometric"),
-    strategy: str = "optimal",
-    objective: str = "posterior",
+    **options: Unpack[MechanismPlanning],
 ) -> Frontier:
     """Expected losses over a grid of guarantees: the price list, before anything is bought.
 
@@ -252,9 +225,9 @@ def privacy_utility(
     guarantees : iterable of Guarantee
         At least one; of one kind if they are to be plotted.
     mechanisms : iterable of str
-        Names as for :func:`expected_loss`.
-    prior, n_records, adjacency, strategy, objective
-        As for :func:`expected_loss`.
+        Names as for :func:`expected_error`.
+    prior, n_records, **options
+        As for :func:`expected_error`, without `mechanism`.
 
     Returns
     -------
@@ -264,57 +237,37 @@ def privacy_utility(
     grid = tuple(guarantees)
     if not grid:
         raise ArgumentError("Expected at least one guarantee.")
+    if "mechanism" in options:
+        raise ArgumentError("Expected mechanisms=, a sequence of names, in place of mechanism=.")
+    chosen = MechanismOptions(**options)
     columns = {}
     for mechanism in mechanisms:
-        loss = _loss_function(prior, n_records, adjacency, mechanism, strategy, objective)
+        loss = _expected_kl(prior, n_records, replace(chosen, mechanism=mechanism))
         columns[mechanism] = tuple(loss(guarantee) for guarantee in grid)
-    return Frontier(grid, columns, objective, int(n_records))
+    return Frontier(grid, columns, chosen.objective, int(n_records))
 
 
-def _varied(guarantee: Guarantee) -> str:
-    match guarantee:
-        case ApproxDP() | RenyiDP() | PureDP():
-            return "epsilon"
-        case TruncatedCDP() | ZeroCDP():
-            return "rho"
-    raise ArgumentError(f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(guarantee)}.")
-
-
-def _with(like: Guarantee, amount: float) -> Guarantee:
-    """The same promise with another epsilon or rho."""
-    facts: dict[str, Any] = asdict(like) | {_varied(like): amount}
-    return type(like)(**facts)
-
-
-def _loss_function(
-    prior: ArrayLike, n_records: int, adjacency: str, mechanism: str, strategy: str, objective: str
-) -> Callable[[Guarantee], float]:
+def _expected_kl(prior: ArrayLike, n_records: int, chosen: MechanismOptions) -> Callable[[Guarantee], float]:
     """The a priori loss as a function of the guarantee; `inf` where it cannot be kept."""
     parameters, n_records = positive_array(prior=prior), integer(1, n_records=n_records)
-    relation = adjacency_named(adjacency).name
-    one_of(KINDS, mechanism=mechanism)
-    one_of(STRATEGIES, strategy=strategy)
-    one_of(OBJECTIVES, objective=objective)
-    expected = PriorExpectedKL(parameters, n_records)
-    # The same data sets at every guarantee, so that a curve is smooth.
-    data = None if mechanism == "dirichlet" else predicted_data(parameters, n_records)
-
-    def of_dirichlet(guarantee: Guarantee) -> float:
-        made = calibrate(
-            guarantee, prior=parameters, n_records=n_records, adjacency=relation, strategy=strategy, objective=objective
-        )
-        keep = 0.0 if strategy == "algorithm-1" else 1.0
-        s = float((made.alpha - keep * parameters).flat[0])
-        return float(getattr(expected, objective)(made.r, s, keep=keep))
 
     def of(kind: str, guarantee: Guarantee) -> float:
         try:
-            if kind == "dirichlet":
-                return of_dirichlet(guarantee)
-            made: Mechanism = noise(kind, guarantee, parameters, relation, 1)
+            if kind in noises():
+                noise = noises()[kind]
+                made: Mechanism = noise.for_guarantee(guarantee, prior=parameters, adjacency=chosen.adjacency)
+            else:
+                made = calibrate(
+                    guarantee,
+                    prior=parameters,
+                    n_records=n_records,
+                    adjacency=chosen.adjacency,
+                    strategy=chosen.strategy,
+                    objective=chosen.objective,
+                )
         except UnattainableError:
             return math.inf
-        return float(getattr(losses(made, parameters, data), objective))  # type: ignore[arg-type]
+        return float(getattr(a_priori_kl(made, parameters, n_records), chosen.objective))
 
-    kinds = ("dirichlet", *NOISES) if mechanism == "auto" else (mechanism,)
-    return lambda guarantee: min(of(kind, guarantee) for kind in kinds)
+    tried = ("dirichlet", *noises(exact=True)) if chosen.mechanism == "auto" else (chosen.mechanism,)
+    return lambda guarantee: min(of(kind, guarantee) for kind in tried)

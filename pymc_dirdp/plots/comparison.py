@@ -19,7 +19,7 @@ _LABELS = {
     "l_inf": "expected largest error of a frequency",
     "hellinger": "expected Hellinger distance of frequencies",
 }
-_KINDS = ("Dirichlet", "Gaussian", "Continuous Laplace", "Geometric")
+_KINDS = ("Dirichlet", "Gaussian", "Laplace", "Geometric")
 
 
 def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: "Axes | None" = None) -> "Axes":
@@ -39,7 +39,7 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     ax : matplotlib Axes
     """
     one_of(_LABELS, column=column)
-    scores = sorted(comparison.scores[:-1], key=lambda score: getattr(score, column))
+    scores = sorted(comparison.scores, key=lambda score: getattr(score, column))
     ax = axes_or_new(ax, figsize=(7.5, 1.2 + 0.27 * len(scores)))
     finite = [getattr(score, column) for score in scores if math.isfinite(getattr(score, column))]
     names = []
@@ -51,7 +51,7 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
             ax.hlines(place, min(finite) / 1.5, value, color="0.85", linewidth=1, zorder=1)
             ax.plot(value, place, MARKERS[kind], color=COLOURS[kind], markersize=6)
         names.append(score.mechanism if math.isfinite(value) else f"{score.mechanism} (infinite)")
-    reference = getattr(comparison.scores[-1], column)
+    reference = getattr(comparison.baseline, column)
     if reference > 0:
         ax.axvline(reference, color="0.4", linestyle=":", linewidth=1)
         ax.annotate(

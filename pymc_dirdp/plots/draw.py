@@ -6,12 +6,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import fraction, one_of
+from pymc_dirdp.checks import one_of, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.axes import COLOURS, axes_or_new, tidy
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.stored.table import mechanism_of_table
-from pymc_dirdp.utility.simulated import predicted_data, private_parameters
+from pymc_dirdp.utility.simulated import predicted_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,7 @@ def plot_draw(
     if prior.size > _MOST_CELLS:
         raise ArgumentError(f"{name!r} has {prior.size} cells; at most {_MOST_CELLS} can be read in one picture.")
     errors = _errors(table, prior, int(n_records))
-    low, high = np.quantile(errors, [(1 - fraction(prob=prob)) / 2, (1 + prob) / 2], axis=0)
+    low, high = np.quantile(errors, [(1 - open_unit_interval(prob=prob)) / 2, (1 + prob) / 2], axis=0)
     draw = release.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     value = np.asarray(draw.values, dtype=np.float64)
     if table.attrs["family"] == "beta":
@@ -81,7 +81,7 @@ def _errors(table: xr.Dataset, prior: Array, n_records: int) -> Array:
     """Errors of a draw as an estimate of the frequencies, on simulated data sets. Shape (simulations, *prior.shape)."""
     data = predicted_data(prior, n_records)
     rng = np.random.default_rng(20261123)
-    private = private_parameters(mechanism_of_table(table), prior, data, rng)
+    private = mechanism_of_table(table).posterior_parameters(data, rng)
     sizes = data.sum(axis=-1, keepdims=True)
     errors: Array = dirichlet(private, 1, rng)[0] - data / np.where(sizes > 0, sizes, 1)
     return errors

@@ -28,7 +28,7 @@ def plot_frontier(frontier: Frontier, *, ax: "Axes | None" = None) -> "Axes":
     """
     ax = axes_or_new(ax, figsize=(5.5, 3.6))
     amounts = frontier.amounts
-    for place, (mechanism, losses) in enumerate(frontier.losses.items()):
+    for place, (mechanism, losses) in enumerate(frontier.expected_kl.items()):
         kept = [(x, y) for x, y in zip(amounts, losses, strict=True) if math.isfinite(y) and y > 0]
         style = place % len(COLOURS)
         # The choice of the best lies upon other lines: draw it broad and pale below them.
@@ -42,12 +42,11 @@ def plot_frontier(frontier: Frontier, *, ax: "Axes | None" = None) -> "Axes":
             markersize=4,
             **look,
         )
-    kind = type(frontier.guarantees[0]).__name__
-    name = "rho" if kind in ("TruncatedCDP", "ZeroCDP") else "epsilon"
+    first = frontier.guarantees[0]
     ax.set(
         xscale="log",
         yscale="log",
-        xlabel=f"{name} of {kind}",
+        xlabel=f"{first.budget_name} of {type(first).__name__}",
         ylabel=f"expected KL, {frontier.objective} (nats)",
         title=f"{frontier.n_records} records",
     )

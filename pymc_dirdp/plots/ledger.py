@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from pymc_dirdp.accounting.entries import visible
 from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.display import visible
 from pymc_dirdp.plots.axes import COLOURS, axes_or_new, tidy
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from scipy.special import gammaln
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.plots.axes import COLOURS, DASHES, axes_or_new, tidy
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.published.privacy import p1_theorem_1, p2_theorem_2
 from pymc_dirdp.releases.interop import as_mechanism
@@ -56,7 +55,7 @@ def plot_privacy(
     """
     one_of(("delta", "renyi"), curve=curve)
     mechanism = as_mechanism(source)
-    dirichlet = mechanism if isinstance(mechanism, DirichletMechanism) else None
+    dirichlet = mechanism if isinstance(mechanism, TableMechanism) and mechanism.tempered is not None else None
     neighbours = list(pairs)
     if neighbours and (dirichlet is None or curve != "renyi"):
         raise ArgumentError("pairs= is for curve='renyi' of a DirichletMechanism.")
@@ -66,7 +65,7 @@ def plot_privacy(
     return _divergences(mechanism, dirichlet, neighbours, ax)
 
 
-def _deltas(mechanism: PrivacyCurves, dirichlet: DirichletMechanism | None, ax: "Axes") -> "Axes":
+def _deltas(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax: "Axes") -> "Axes":
     last = min(mechanism.epsilon(1e-10), 60.0)
     epsilons = np.linspace(0, last, _POINTS)
     deltas = np.asarray(mechanism.delta(epsilons))
@@ -74,14 +73,10 @@ def _deltas(mechanism: PrivacyCurves, dirichlet: DirichletMechanism | None, ax: 
     ax.plot(epsilons[shown], deltas[shown], DASHES[0], color=COLOURS[0], label="exact")
     if dirichlet is not None and _one_record(dirichlet):
         grid = np.geomspace(1e-10, 0.5, 30).tolist()
-        relation = adjacency_named(dirichlet.adjacency)
         bound = [
             p2_theorem_2(
                 delta=delta,
-                alpha_min=float(dirichlet.alpha.min()) + dirichlet.r * dirichlet.min_count,
-                r=dirichlet.r,
-                delta_2_squared=relation.delta_2_squared,
-                delta_inf=relation.delta_inf,
+                **_parameters(dirichlet),
             ).epsilon
             for delta in grid
         ]
@@ -93,7 +88,7 @@ def _deltas(mechanism: PrivacyCurves, dirichlet: DirichletMechanism | None, ax: 
 
 
 def _divergences(
-    mechanism: PrivacyCurves, dirichlet: DirichletMechanism | None, pairs: list[tuple[ArrayLike, ArrayLike]], ax: "Axes"
+    mechanism: PrivacyCurves, dirichlet: TableMechanism | None, pairs: list[tuple[ArrayLike, ArrayLike]], ax: "Axes"
 ) -> "Axes":
     orders = np.geomspace(1.01, 256, _POINTS)
     exact = np.asarray(mechanism.renyi(orders))
@@ -108,9 +103,10 @@ def _divergences(
             known = [(order, value) for order, value in known if value < 30 * exact[-1]]
             ax.plot(*zip(*known, strict=True), DASHES[1], color=COLOURS[1], label="P1 Theorem 1")
     ax.plot(orders[finite], exact[finite], DASHES[0], color=COLOURS[0], label="exact")
+    drawn = None if dirichlet is None else dirichlet.tempered
     for number, (x, y) in enumerate(pairs):
-        assert dirichlet is not None
-        u, v = dirichlet.concentration(x), dirichlet.concentration(y)
+        assert drawn is not None
+        u, v = (drawn.r * np.asarray(counts) + drawn.alpha for counts in (x, y))
         values = np.array([_of_pair(order, u, v) for order in orders.tolist()])
         shown = np.isfinite(values) & (values > 0)
         label = "these neighbours" if not number else None
@@ -120,21 +116,26 @@ def _divergences(
     return tidy(ax)
 
 
-def _one_record(mechanism: DirichletMechanism) -> bool:
+def _one_record(mechanism: TableMechanism) -> bool:
     """Whether the published bounds, which are drawn for one record of a person, are about this mechanism."""
-    return Contribution.of(mechanism.contribution).total(mechanism.alpha.shape) == 1
+    return mechanism.unit.total(mechanism.shape) == 1
 
 
-def _published(mechanism: DirichletMechanism, order: float) -> float:
-    relation = adjacency_named(mechanism.adjacency)
+def _parameters(mechanism: TableMechanism) -> dict[str, float]:
+    """What the published bounds take."""
+    drawn, relation = mechanism.tempered, adjacency_named(mechanism.adjacency)
+    assert drawn is not None
+    return {
+        "r": drawn.r,
+        "alpha_min": float(drawn.alpha.min()) + drawn.r * (mechanism.min_count or 0.0),
+        "delta_2_squared": relation.delta_2_squared,
+        "delta_inf": relation.delta_inf,
+    }
+
+
+def _published(mechanism: TableMechanism, order: float) -> float:
     try:
-        return p1_theorem_1(
-            order=order,
-            r=mechanism.r,
-            alpha_min=float(mechanism.alpha.min()) + mechanism.r * mechanism.min_count,
-            delta_2_squared=relation.delta_2_squared,
-            delta_inf=relation.delta_inf,
-        ).epsilon
+        return p1_theorem_1(order=order, **_parameters(mechanism)).epsilon
     except ArgumentError:
         return math.inf
 

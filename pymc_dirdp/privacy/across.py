@@ -67,7 +67,7 @@ class AcrossGroups(PrivacyCurves):
         """Two groups of each kind at most: more of them lose nothing more."""
         kept: list[PrivacyCurves] = []
         for group in self.groups:
-            if sum(group.curve == other.curve for other in kept) < 2:
+            if sum(group.curve_key == other.curve_key for other in kept) < 2:
                 kept.append(group)
         return tuple(kept)
 
@@ -143,7 +143,7 @@ def adding(curves: PrivacyCurves) -> PrivacyCurves:
         Under add-remove: of a Dirichlet table, or of a composition of such tables. Whatever loses the same in both
         directions, such as noise, is its own answer.
     """
-    match curves.curve:
+    match curves.curve_key:
         case AddRemovePair(a=a, r=r):
             return AddingPair(a, r)
         case SpreadRecords() as spread:

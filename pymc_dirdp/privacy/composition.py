@@ -53,8 +53,8 @@ class Composition(PrivacyCurves):
         times: Counter[Hashable] = Counter()
         representative: dict[Hashable, PrivacyCurves] = {}
         for mechanism, count in _flat(self.parts):
-            times[mechanism.curve] += count
-            representative.setdefault(mechanism.curve, mechanism)
+            times[mechanism.curve_key] += count
+            representative.setdefault(mechanism.curve_key, mechanism)
         return tuple((representative[curve], count) for curve, count in times.items())
 
     @property
@@ -102,7 +102,7 @@ class Composition(PrivacyCurves):
 
     @cached_property
     def _from_divergences(self) -> bool:
-        return any(getattr(mechanism.curve, "from_divergences", False) for mechanism, _ in self._distinct)
+        return any(getattr(mechanism.curve_key, "from_divergences", False) for mechanism, _ in self._distinct)
 
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
@@ -125,12 +125,14 @@ class Composition(PrivacyCurves):
 
         Empty where the losses are too small or too large for a grid.
         """
-        spreads = {mechanism.curve: _spread(mechanism) for mechanism, _ in self._distinct}
-        together = math.hypot(*(math.sqrt(times) * spreads[mechanism.curve] for mechanism, times in self._distinct))
+        spreads = {mechanism.curve_key: _spread(mechanism) for mechanism, _ in self._distinct}
+        together = math.hypot(*(math.sqrt(times) * spreads[mechanism.curve_key] for mechanism, times in self._distinct))
         if not _GRID_SPREADS[0] <= together <= _GRID_SPREADS[1]:
             return ()
-        step = _grid_step([(spreads[mechanism.curve], times) for mechanism, times in self._distinct])
-        pairs = [(_on_grid(mechanism, step, spreads[mechanism.curve]), times) for mechanism, times in self._distinct]
+        step = _grid_step([(spreads[mechanism.curve_key], times) for mechanism, times in self._distinct])
+        pairs = [
+            (_on_grid(mechanism, step, spreads[mechanism.curve_key]), times) for mechanism, times in self._distinct
+        ]
         forward = ComposedLoss(tuple((there, times) for (there, _), times in pairs))
         if all(there is back for (there, back), _ in pairs):
             return (forward,)
@@ -159,7 +161,7 @@ def _spread(mechanism: PrivacyCurves) -> float:
 def _flat(parts: Iterable[tuple[PrivacyCurves, int]]) -> Iterator[tuple[PrivacyCurves, int]]:
     """The parts, with those of a part that is itself a composition."""
     for mechanism, count in parts:
-        inner = mechanism.curve
+        inner = mechanism.curve_key
         if isinstance(inner, Composition):
             yield from _flat((part, times * count) for part, times in inner.parts)
         else:

@@ -11,7 +11,7 @@ from pymc_dirdp.errors import ArgumentError
 
 __all__ = ["AXES", "MOST_RECORDS", "Contribution"]
 
-# Above it, doubles do not hold every count.
+# Above it a double no longer holds every whole number, and the sums of counts that follow would be rounded.
 MOST_RECORDS = 2**53
 
 # How the records of one person lie along a row axis of a table.

@@ -1,11 +1,15 @@
-"""From Rényi divergences to (epsilon, delta), at one order and at the best one (P1 Lemma 3)."""
+"""What one promise implies about another, and the lemma that leads from Rényi divergences to (epsilon, delta)."""
 
 import math
 from collections.abc import Callable
+from dataclasses import fields
 
 import numpy as np
 
-__all__ = ["best_order", "epsilon_at", "log_delta_at"]
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+
+__all__ = ["best_order", "convert", "epsilon_at", "log_delta_at"]
 
 # Orders from 1 + exp(-30) on; above 1 + exp(30) no curve of use is left.
 _LOG_EXCESS = 30.0
@@ -41,3 +45,124 @@ def best_order(bound: Callable[[float], float], *, largest: float = math.inf) ->
     found = minimize_scalar(lambda x: min(at(x), 1e300), bounds=around, method="bounded", options={"xatol": 1e-9})
     log_excess = float(found.x) if found.fun < values[best] else float(grid[best])
     return min(1 + math.exp(log_excess), largest)
+
+
+def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float) -> Kind:
+    """What `guarantee` implies, stated as another kind of promise.
+
+    Only implications are converted: every mechanism that keeps `guarantee` keeps the result. A kind that does not
+    follow, such as pure from approximate differential privacy, is refused. The result is usually weaker than what
+    the mechanism's own curve gives; ask the mechanism where there is one.
+
+    Parameters
+    ----------
+    guarantee : RenyiDP, TruncatedCDP, ApproxDP, ZeroCDP or PureDP
+        What is known to hold.
+    kind : type
+        The class of the promise that is wanted.
+    **at : float
+        Where: `delta` for `ApproxDP`, `order` for `RenyiDP`, `omega` for `TruncatedCDP`; nothing for `ZeroCDP`.
+
+    Returns
+    -------
+    guarantee : instance of `kind`
+
+    Raises
+    ------
+    ArgumentError
+        If the promise does not follow, or if `at` does not fit `kind`.
+
+    References
+    ----------
+    Rényi to approximate: P1 Lemma 3 (Canonne, Kamath and Steinke 2020). Truncated to approximate: P2 Lemma 1. Pure to
+    zero-concentrated: Bun and Steinke (2016), Proposition 1.4.
+
+    Examples
+    --------
+    >>> convert(RenyiDP(order=8, epsilon=0.5), ApproxDP, delta=1e-6)
+    ApproxDP(epsilon=2.04..., delta=1e-06)
+    """
+    where = {field.name for field in fields(kind)} - {kind.budget_name}
+    if set(at) != where:
+        wanted = f"{next(iter(where))}=..." if where else "no further argument"
+        raise ArgumentError(f"Conversion to {kind.__name__} takes {wanted}.")
+    # The budget of 1 stands for the one that is implied.
+    wanted_at = kind(**{kind.budget_name: 1.0, **at})
+    return wanted_at.with_budget(_implied(guarantee, kind, *wanted_at.fixed.values()))
+
+
+def _implied(guarantee: Guarantee, kind: type[Guarantee], at: float = math.inf) -> float:
+    """The budget of the promise of a kind that follows from a guarantee."""
+    if kind is ApproxDP:
+        return _approx_epsilon(guarantee, at)
+    if kind is RenyiDP:
+        return _renyi_epsilon(guarantee, at)
+    if kind in (TruncatedCDP, ZeroCDP):
+        return _rho(guarantee, at)
+    if kind is PureDP and guarantee.is_pure:
+        return guarantee.budget
+    raise _does_not_follow(guarantee, kind.__name__)
+
+
+def _does_not_follow(guarantee: Guarantee, wanted: str) -> ArgumentError:
+    return ArgumentError(
+        f"{wanted} does not follow from {guarantee}. Ask the mechanism for its own curve, or calibrate for {wanted}."
+    )
+
+
+def _half_square(epsilon: float) -> float:
+    """Half of `epsilon**2`: never 0, which would be no bound, and infinite where it is no double."""
+    return max(epsilon * epsilon / 2, 5e-324)
+
+
+def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
+    match guarantee:
+        # The divergence grows with the order, so a bound at a higher order serves.
+        case RenyiDP(order=known, epsilon=epsilon) if order <= known:
+            return epsilon
+        # Orders up to omega inclusive: the divergence is continuous from the left where it is bounded.
+        case TruncatedCDP(rho=rho, omega=omega) if order <= omega:
+            return order * rho
+        case ZeroCDP(rho=rho):
+            return order * rho
+        case PureDP(epsilon=epsilon):
+            return min(epsilon, order * _half_square(epsilon))
+    raise _does_not_follow(guarantee, f"Rényi differential privacy at order {order:g}")
+
+
+def _rho(guarantee: Guarantee, omega: float) -> float:
+    match guarantee:
+        case TruncatedCDP(rho=rho, omega=known) if omega <= known:
+            return rho
+        case ZeroCDP(rho=rho):
+            return rho
+        case PureDP(epsilon=epsilon):
+            return _half_square(epsilon)
+        # D_lam <= D_order for lam <= order, and lam > 1; so D_lam <= lam * epsilon on (1, order).
+        case RenyiDP(order=order, epsilon=epsilon) if omega <= order:
+            return epsilon
+    raise _does_not_follow(guarantee, f"truncated concentrated differential privacy at omega {omega:g}")
+
+
+def _approx_epsilon(guarantee: Guarantee, delta: float) -> float:
+    match guarantee:
+        case ApproxDP(epsilon=epsilon, delta=known) if known <= delta:
+            return epsilon
+        case PureDP(epsilon=epsilon):
+            return epsilon
+        case RenyiDP(order=order, epsilon=epsilon) if order > 1:
+            return epsilon_at(order, epsilon, delta)
+        case TruncatedCDP(rho=rho, omega=omega):
+            return _best_epsilon(rho, omega, delta)
+        case ZeroCDP(rho=rho):
+            return _best_epsilon(rho, math.inf, delta)
+    raise _does_not_follow(guarantee, f"approximate differential privacy at delta {delta:g}")
+
+
+def _best_epsilon(rho: float, omega: float, delta: float) -> float:
+    """Never above P2 Lemma 1, which uses a looser lemma at one order. Order omega itself is covered, as above."""
+
+    def bound(order: float) -> float:
+        return epsilon_at(order, order * rho, delta)
+
+    return bound(best_order(bound, largest=omega))

@@ -3,18 +3,17 @@
 import abc
 import math
 from collections.abc import Callable, Hashable
-from typing import overload
+from typing import overload, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import at_least, fraction
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.checks import at_least, open_unit_interval
 from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.conversion import best_order, epsilon_at
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
 
-__all__ = ["PrivacyCurves"]
+__all__ = ["CurvesOf", "PrivacyCurves"]
 
 Array = NDArray[np.float64]
 
@@ -43,7 +42,7 @@ class PrivacyCurves(abc.ABC):
         return self._renyi(order)
 
     @property
-    def curve(self) -> Hashable:
+    def curve_key(self) -> Hashable:
         """What decides the privacy curves: objects for which it is equal have equal curves."""
         return self
 
@@ -90,11 +89,11 @@ class PrivacyCurves(abc.ABC):
     def epsilon(self, delta: ArrayLike) -> float | Array: ...
     def epsilon(self, delta: ArrayLike) -> float | Array:
         """Least `epsilon` of `(epsilon, delta)`-differential privacy, for `delta` in (0, 1); from above."""
-        return _elementwise(lambda value: self._epsilon(fraction(delta=value)), delta)
+        return _elementwise(lambda value: self._epsilon(open_unit_interval(delta=value)), delta)
 
     def best_order(self, delta: float) -> float:
         """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
-        return best_order(lambda order: epsilon_at(order, self._renyi(order), fraction(delta=delta)))
+        return best_order(lambda order: epsilon_at(order, self._renyi(order), open_unit_interval(delta=delta)))
 
     def satisfies(self, guarantee: Guarantee) -> bool:
         """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
@@ -103,18 +102,46 @@ class PrivacyCurves(abc.ABC):
 
     def loss(self, guarantee: Guarantee) -> tuple[float, float]:
         """What is lost in the guarantee's own measure, and what it allows."""
-        match guarantee:
-            case RenyiDP(order=order, epsilon=epsilon):
-                return self._renyi(order), epsilon
-            case TruncatedCDP(rho=rho, omega=omega):
-                return self._rho(omega), rho
-            case ZeroCDP(rho=rho):
-                return self._rho(math.inf), rho
-            case ApproxDP(epsilon=epsilon, delta=delta):
-                return self._delta(epsilon), delta
-            case PureDP(epsilon=epsilon):
-                return self.pure_epsilon, epsilon
-        raise ArgumentError(f"Expected a guarantee such as ApproxDP(epsilon=1, delta=1e-6), got {type(guarantee)}.")
+        guarantee = Guarantee.checked(guarantee=guarantee)
+        return guarantee.loss(self), guarantee.allowed
+
+
+class CurvesOf(PrivacyCurves):
+    """Something whose curves are those of something else, its `_curves`."""
+
+    @property
+    @abc.abstractmethod
+    def _curves(self) -> PrivacyCurves: ...
+
+    @property
+    @override
+    def curve_key(self) -> Hashable:
+        return self._curves.curve_key
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        return self._curves.pure_epsilon
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return self._curves._renyi(order)
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return self._curves._rho(omega)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self._curves._delta(epsilon)
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        return self._curves._epsilon(delta)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        return self._curves.hockey_sticks(step, points)
 
 
 def _elementwise(f: Callable[[float], float], values: ArrayLike) -> float | Array:

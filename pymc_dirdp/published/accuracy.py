@@ -1,6 +1,6 @@
 """The published bounds on how accurate a Dirichlet draw is, by paper and theorem.
 
-They are there to compare and to teach: :mod:`pymc_dirdp.utility.draw_loss` has exact expectations and tighter tails.
+They are there to compare and to teach: :mod:`pymc_dirdp.utility.draw_error` has exact expectations and tighter tails.
 """
 
 import math
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import lambertw
 
-from pymc_dirdp.checks import at_least, fraction, integer, positive, positive_array
+from pymc_dirdp.checks import at_least, integer, open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 
 __all__ = ["p1_equation_22", "p1_theorem_2", "p2_theorem_3", "p2_theorem_4"]
@@ -115,5 +115,5 @@ def p2_theorem_4(*, probability: float, effective_records: float, alpha: ArrayLi
         Prior parameters of the mechanism.
     """
     n, total = positive(effective_records=effective_records), float(positive_array(alpha=alpha).sum())
-    spread = math.log(2 * np.size(alpha) / fraction(probability=probability)) / (2 * (n + total + 1))
+    spread = math.log(2 * np.size(alpha) / open_unit_interval(probability=probability)) / (2 * (n + total + 1))
     return math.sqrt(spread) + total / (n + total)

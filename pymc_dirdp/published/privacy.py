@@ -9,9 +9,9 @@ import math
 
 from scipy.special import polygamma
 
-from pymc_dirdp.checks import at_least, fraction, integer, positive
+from pymc_dirdp.checks import at_least, integer, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.roots import safe_root
+from pymc_dirdp.numerics.roots import last_safe
 from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP, TruncatedCDP
 
 __all__ = [
@@ -104,10 +104,7 @@ def p1_theorem_1_concentration(
 
     # psi' <= psi'(1) gives a safe start, and the bound rises with r from 0 to infinity.
     safe = math.sqrt(2 * epsilon / (order * delta_2_squared * _trigamma(1.0))) * (1 - 1e-12)
-    unsafe = 2 * safe
-    while excess(unsafe) <= 0:
-        safe, unsafe = unsafe, 2 * unsafe
-    return safe_root(excess, safe=safe, unsafe=unsafe)
+    return last_safe(excess, start=safe)
 
 
 def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: float, d: int) -> int:
@@ -126,7 +123,7 @@ def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: flo
     d : int
         Number of categories, at least 2.
     """
-    eta, probability, d = positive(eta=eta), fraction(probability=probability), integer(2, d=d)
+    eta, probability, d = positive(eta=eta), open_unit_interval(probability=probability), integer(2, d=d)
     r = p1_theorem_1_concentration(order=order, epsilon=epsilon)
     alpha = 1 + 4 * (order - 1) * r
     beta = max(d * alpha / math.expm1(eta / 2), -math.log(probability) * 2 * (2 + eta) * (4 + 3 * eta) / eta**2)
@@ -186,7 +183,7 @@ def p2_theorem_2(
     """
     from scipy.optimize import brentq, minimize_scalar  # Here, because it takes most of a second to import.
 
-    delta, alpha_min, r = fraction(delta=delta), positive(alpha_min=alpha_min), positive(r=r)
+    delta, alpha_min, r = open_unit_interval(delta=delta), positive(alpha_min=alpha_min), positive(r=r)
     scaled_2, scaled_inf = r**2 * positive(delta_2_squared=delta_2_squared), r * positive(delta_inf=delta_inf)
     log_inverse = -math.log(delta)
 

@@ -2,12 +2,10 @@
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
-from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.sampling.entropy import SOURCES
-from pymc_dirdp.sampling.exact import urn_counts
 from pymc_dirdp.stored.draws import Drawn, drawn_tables
 from pymc_dirdp.stored.release import Stored
 from pymc_dirdp.stored.table import StoredTable
@@ -40,23 +38,17 @@ def _of_table(table: StoredTable, drawn: Drawn) -> str | None:
         return f"its words about arithmetic are not those of the sampler {sampler!r}"
     if group.text("randomness") not in (*SOURCES[sampler], "seed"):
         return f"its words about randomness are not those of the sampler {sampler!r}"
-    if isinstance(mechanism, NoisyCounts) and sampler not in mechanism.samplers:
+    if sampler not in mechanism.samplers:
         return f"{type(mechanism).__name__} has no exact sampler"
     if sampler != "exact":
         return None
-    if isinstance(mechanism, DirichletMechanism):
-        return None if _on_grid(table, drawn) else "its draws are not on the grid of an exact sampler"
-    noisy = group.array("noisy_counts")
-    return None if np.array_equal(noisy, np.floor(noisy)) else "its noisy counts are no whole numbers"
+    steps = int(group.number("steps")) if "steps" in group else None
+    what = mechanism.publishes
+    output = _probabilities(drawn) if what is None else group.array(what)
+    called = "draws" if what is None else what.replace("_", " ")
+    return None if mechanism.is_on_grid(output, steps) else f"its {called} are not on the grid of an exact sampler"
 
 
-def _on_grid(table: StoredTable, drawn: Drawn) -> bool:
-    # A release without the number of its steps says nothing of a grid.
-    if "steps" not in table.group:
-        return False
-    y = np.stack([drawn.values, 1 - drawn.values], axis=-1) if drawn.family == "beta" else drawn.values
-    try:
-        urn_counts(y, int(table.group.number("steps")))
-    except ArgumentError:
-        return False
-    return True
+def _probabilities(drawn: Drawn) -> NDArray[np.float64]:
+    """All components of each draw."""
+    return np.stack([drawn.values, 1 - drawn.values], axis=-1) if drawn.family == "beta" else drawn.values

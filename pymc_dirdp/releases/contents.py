@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import xarray as xr
 
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.stored.release import A_PRIORI, CURVES, Stored
 from pymc_dirdp.stored.untrusted import Group
 
@@ -40,8 +40,6 @@ _MECHANISM = {
     "randomness",
     "contribution",
 }
-# Of a Dirichlet mechanism, and of noise.
-_DIRICHLET, _NOISE = {"alpha", "prior", "r"}, {"prior", "noise_parameter", "noise_sd", "noisy_counts"}
 
 
 def beyond_a_release(stored: Stored, release: xr.DataTree) -> Iterator[str]:
@@ -62,12 +60,18 @@ def beyond_a_release(stored: Stored, release: xr.DataTree) -> Iterator[str]:
             case "/utility":
                 yield from _more(found, set(A_PRIORI), {"table"}, {"records", "note"})
             case _ if path in tables:
-                drawn = isinstance(tables[path].mechanism, DirichletMechanism)
-                more = {"min_count", "steps"} if drawn else {"postprocess"}
-                attributes = _MECHANISM | {"chosen_from"} | more
-                yield from _more(found, _DIRICHLET if drawn else _NOISE, _labelled(dataset), attributes)
+                variables, attributes = _of_mechanism(tables[path].mechanism)
+                yield from _more(found, variables, _labelled(dataset), attributes)
             case _:
                 yield path
+
+
+def _of_mechanism(mechanism: TableMechanism) -> tuple[set[str], set[str]]:
+    """Names of the variables and of the attributes of its group."""
+    variables = {"prior"} | {fact.name for fact in mechanism.facts if fact.is_variable}
+    variables |= {mechanism.publishes} if mechanism.publishes else set()
+    attributes = _MECHANISM | {fact.name for fact in mechanism.facts if not fact.is_variable} | {"chosen_from"}
+    return variables, attributes | ({"steps"} if mechanism.has_urn else set())
 
 
 def _labelled(dataset: xr.Dataset) -> set[str]:

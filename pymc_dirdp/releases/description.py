@@ -7,29 +7,26 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
-from pymc_dirdp.models.names import dim_name, outcome_dim
+from pymc_dirdp.mechanisms.base import SAMPLERS
+from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.releases.arithmetic import ARITHMETIC
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import people_of
 from pymc_dirdp.sampling.entropy import Seed, randomness
 from pymc_dirdp.sampling.exact import grid_share
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL, effective_records
-from pymc_dirdp.utility.simulated import losses, predicted_data
+from pymc_dirdp.utility.expected_kl import effective_records
+from pymc_dirdp.utility.simulated import a_priori_kl
 
-__all__ = ["cell_dims", "described", "exact_steps", "labels"]
+__all__ = ["cell_dims", "described", "labels"]
 
 # Where the curves of a release are written down. Anybody can compute more points from r and alpha.
 _ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
 _EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
 _DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
-# What the group of a mechanism holds.
-_FACTS = ("alpha", "prior", "r", "noise_parameter", "noise_sd", "noisy_counts")
 
 
 def described(
@@ -45,26 +42,24 @@ def labels(table: Table) -> dict[str, list[Any]]:
     return {dim: list(values) for dim, values in table.coords.items() if values is not None}
 
 
-def exact_steps(part: PlannedTable) -> int:
-    """Public number of steps of the exact sampler: from the public or planned number of records."""
-    if not isinstance(part.mechanism, DirichletMechanism):
-        raise ArgumentError("The exact sampler is for the Dirichlet mechanism.")
-    return part.mechanism.default_steps(part.n_records)
-
-
 def cell_dims(table: Table) -> list[str]:
     """Dims of the table of counts: those of the variable, and for a Beta one of its two outcomes."""
     axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-    dims = [dim_name(table.name, axis, dim) for axis, dim in enumerate(axes)]
     # A variable of the group may not have the name of a dim.
-    dims = [f"{dim}_labels" if dim in _FACTS else dim for dim in dims]
+    dims = [_renamed(dim_name(table.name, axis, dim)) for axis, dim in enumerate(axes)]
     return [*dims, outcome_dim(table.name)] if table.family == "beta" else dims
+
+
+def _renamed(dim: str) -> str:
+    taken = {fact.name for kind in by_class_name().values() for fact in kind.facts if fact.is_variable}
+    taken |= {kind.publishes for kind in by_class_name().values() if kind.publishes}
+    return dim_beside(dim, taken)
 
 
 def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed) -> xr.Dataset:
     table, mechanism = part.table, part.mechanism
     dims = cell_dims(table)
-    coords = {f"{dim}_labels" if dim in _FACTS else dim: values for dim, values in labels(table).items()} | (
+    coords = {_renamed(dim): values for dim, values in labels(table).items()} | (
         {dims[-1]: ["success", "failure"]} if table.family == "beta" else {}
     )
     attrs: dict[str, str | float] = {
@@ -78,20 +73,19 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
         "sampler": sampler,
         "arithmetic": ARITHMETIC.get(sampler, ""),
         "randomness": randomness(random_seed, sampler=sampler) if sampler in SAMPLERS else "",
-        "contribution": Contribution.of(mechanism.contribution).to_json(),
+        "contribution": mechanism.unit.to_json(),
     }
     variables: dict[str, Any] = {"prior": (dims, table.prior)}
-    if isinstance(mechanism, DirichletMechanism):
-        variables |= {"alpha": (dims, mechanism.alpha), "r": ((), mechanism.r)}
-        attrs |= {"min_count": mechanism.min_count}
-        if sampler == "exact":
-            attrs |= {"steps": exact_steps(part)}
-    else:
-        variables |= {"noise_parameter": ((), mechanism.parameter), "noise_sd": ((), mechanism.noise)}
-        contribution = Contribution.of(mechanism.contribution).to_json()
-        attrs |= {"postprocess": mechanism.postprocess, "contribution": contribution}
+    for fact in mechanism.facts:
+        value = getattr(mechanism, fact.field)
+        if fact.is_variable:
+            variables[fact.name] = (dims if fact.kind == "table" else (), value)
+        else:
+            attrs[fact.name] = value
+    if (steps := mechanism.steps(sampler, part.n_records)) is not None:
+        attrs["steps"] = steps
     if part.choice is not None:
-        attrs |= {"chosen_from": json.dumps(part.choice.losses)}
+        attrs |= {"chosen_from": json.dumps(part.choice.expected_kl)}
     return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)
 
 
@@ -125,7 +119,7 @@ def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
 
 def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
     """A priori numbers only: they use the prior, the mechanism and the number of records that was planned for."""
-    rows = {part.table.name: _expected(part, chosen.strategy) | _grid(part, sampler) for part in chosen.parts}
+    rows = {part.table.name: _expected(part) | _grid(part, sampler) for part in chosen.parts}
     names = list(next(iter(rows.values())))
     dataset = xr.Dataset(
         {name: ("table", np.array([row[name] for row in rows.values()])) for name in names},
@@ -139,33 +133,23 @@ def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
 
 def _grid(part: PlannedTable, sampler: str) -> dict[str, float]:
     """What the grid of an exact draw adds to its error: the weight of the middle, and the share of the variance."""
-    if sampler != "exact" or part.n_records is None or not isinstance(part.mechanism, DirichletMechanism):
+    drawn, steps = part.mechanism.tempered, part.mechanism.steps(sampler, part.n_records)
+    if drawn is None or steps is None or part.n_records is None:
         return {"grid_weight": np.nan, "grid_variance": np.nan}
-    share = grid_share(part.mechanism.alpha, part.mechanism.r, part.n_records, steps=exact_steps(part))
+    share = grid_share(drawn.alpha, drawn.r, part.n_records, steps=steps)
     return {"grid_weight": share.weight, "grid_variance": share.variance}
 
 
-def _expected(part: PlannedTable, strategy: str) -> dict[str, float]:
+def _expected(part: PlannedTable) -> dict[str, float]:
     mechanism, n_records = part.mechanism, part.n_records
     if n_records is None:
         missing = ("n_records", "effective_records", "expected_kl_posterior", "expected_kl_estimate")
         return dict.fromkeys(missing, np.nan)
-    if isinstance(mechanism, DirichletMechanism):
-        # alpha = prior + s for every strategy but algorithm-1, whose alpha is flat.
-        keep = 0.0 if strategy == "algorithm-1" else 1.0
-        s = float((mechanism.alpha - keep * part.table.prior).flat[0])
-        expected = PriorExpectedKL(part.table.prior, n_records)
-        posterior = expected.posterior(mechanism.r, s, keep=keep)
-        # Frequencies are undefined without records.
-        estimate = expected.estimate(mechanism.r, s, keep=keep) if n_records else np.nan
-    else:
-        simulated = losses(mechanism, part.table.prior, predicted_data(part.table.prior, n_records))
-        posterior, estimate = simulated.posterior, simulated.estimate if n_records else np.nan
-    effective = effective_records(mechanism.r, n_records) if isinstance(mechanism, DirichletMechanism) else np.nan
+    expected, drawn = a_priori_kl(mechanism, part.table.prior, n_records), mechanism.tempered
     return {
         "n_records": float(n_records),
         # Noise leaves every record its weight.
-        "effective_records": effective,
-        "expected_kl_posterior": posterior,
-        "expected_kl_estimate": estimate,
+        "effective_records": np.nan if drawn is None else effective_records(drawn.r, n_records),
+        "expected_kl_posterior": expected.posterior,
+        "expected_kl_estimate": expected.estimate,
     }

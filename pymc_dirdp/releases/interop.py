@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.stored.curves import trusted
@@ -104,18 +104,19 @@ def _points(mechanism: PrivacyCurves, step: float) -> int:
     return min(math.ceil(top / step), _MOST_POINTS) + 2
 
 
-def to_opendp(mechanism: DirichletMechanism) -> Any:
-    """A user measurement of OpenDP, which maps counts to one draw, under Rényi divergence.
+def to_opendp(mechanism: TableMechanism) -> Any:
+    """A user measurement of OpenDP, which maps counts to one release, under Rényi divergence.
 
     Parameters
     ----------
-    mechanism : DirichletMechanism
+    mechanism : TableMechanism
+        Such as a :class:`pymc_dirdp.mechanisms.DirichletMechanism`, whose release is one draw, or noise on counts.
         Its adjacency is the input metric: `d_in` is 1 for neighbours.
 
     Returns
     -------
     measurement : opendp.mod.Measurement
-        `measurement(counts)` draws; `measurement.map(1)(order)` is the Rényi divergence in nats.
+        `measurement(counts)` releases; `measurement.map(1)(order)` is the Rényi divergence in nats.
 
     Raises
     ------
@@ -131,10 +132,14 @@ def to_opendp(mechanism: DirichletMechanism) -> Any:
         import opendp.prelude as dp
     except ImportError as error:
         raise ImportError("This needs OpenDP: pip install 'pymc-dirdp[opendp]'") from error
-    if not isinstance(mechanism, DirichletMechanism):
-        raise ArgumentError(f"Expected a DirichletMechanism, got a {type(mechanism).__name__}.")
+    if not isinstance(mechanism, TableMechanism):
+        raise ArgumentError(
+            "Expected a mechanism for a table of counts, such as a DirichletMechanism, got a "
+            f"{type(mechanism).__name__}."
+        )
+    default = mechanism.checked_sampler(None)
     dp.enable_features("contrib", "honest-but-curious")
-    shape = mechanism.alpha.shape
+    shape = mechanism.shape
 
     def privacy_map(d_in: Any) -> Any:
         if d_in not in (0, 1):
@@ -145,6 +150,6 @@ def to_opendp(mechanism: DirichletMechanism) -> Any:
         dp.user_domain(f"counts of shape {shape}", lambda counts: np.shape(counts) == shape),
         dp.user_distance(f"{mechanism.adjacency}, in neighbours"),
         dp.renyi_divergence(),
-        function=lambda counts: mechanism.sample(counts)[0],
+        function=lambda counts: mechanism.releases(np.asarray(counts, dtype=np.float64), 1, sampler=default)[0],
         privacy_map=privacy_map,
     )

@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.models.reading import Reading
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.wording import assumed
@@ -32,7 +32,7 @@ class PlannedTable:
     ----------
     table : Table
         Its public facts.
-    mechanism : DirichletMechanism or NoisyCounts
+    mechanism : TableMechanism
         How it is released.
     n_records : int or None
         The public number of records; where it is private, the planning size, if one was given.
@@ -41,7 +41,7 @@ class PlannedTable:
     """
 
     table: Table
-    mechanism: DirichletMechanism | NoisyCounts
+    mechanism: TableMechanism
     n_records: int | None
     choice: Choice | None = None
 
@@ -139,7 +139,7 @@ def made_again(plan: Plan) -> Plan:
         replace(part, mechanism=replace(part.mechanism))  # type: ignore[type-var]  # each is a dataclass
         for part in plan.parts
     )
-    used = {part.mechanism.min_count for part in parts if isinstance(part.mechanism, DirichletMechanism)}
+    used = {part.mechanism.min_count for part in parts} - {None}
     needed = assumed(
         [adds for _, adds in plan.reading.contributions], len(plan.groups), relation, plan.reading.stated.public_n
     )
@@ -153,10 +153,7 @@ def made_again(plan: Plan) -> Plan:
 
 def _facts(part: PlannedTable) -> dict[str, Any]:
     table, mechanism = part.table, part.mechanism
-    if isinstance(mechanism, DirichletMechanism):
-        parameters: list[Any] = [mechanism.alpha.tolist(), mechanism.r]
-    else:
-        parameters = [mechanism.parameter, mechanism.postprocess]
+    given = {fact.name: np.asarray(getattr(mechanism, fact.field)).tolist() for fact in mechanism.facts if fact.given}
     return {
         "name": table.name,
         "prior": table.prior.tolist(),
@@ -165,6 +162,6 @@ def _facts(part: PlannedTable) -> dict[str, Any]:
         "likelihoods": [repr(likelihood) for likelihood in table.likelihoods],
         "n_records": part.n_records,
         "mechanism": type(mechanism).__name__,
-        "parameters": parameters,
-        "contribution": Contribution.of(mechanism.contribution).to_json(),
+        "parameters": given,
+        "contribution": mechanism.unit.to_json(),
     }

@@ -10,7 +10,6 @@ import xarray as xr
 from numpy import float64, int64
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import (
     ArgumentError,
     DataError,
@@ -19,17 +18,15 @@ from pymc_dirdp.errors import (
     UnattainableError,
     UnsupportedModelError,
 )
-from pymc_dirdp.mechanisms.dirichlet import SAMPLERS, DirichletMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.reading import check_people, read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.description import cell_dims, described, exact_steps
+from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
-from pymc_dirdp.releases.plan import Planning, plan
+from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
+from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, made_again
 from pymc_dirdp.releases.posterior import posterior_group, refuse_dims
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -43,6 +40,7 @@ Array = NDArray[float64]
 Counts = NDArray[int64]
 
 
+@with_options
 def sample(
     guarantee: Guarantee | Plan,
     model: pm.Model | None = None,
@@ -58,14 +56,15 @@ def sample(
     Parameters
     ----------
     guarantee : RenyiDP, TruncatedCDP, ApproxDP or Plan
-        What the whole release promises, or a :class:`Plan` for this very model.
+        What the whole release promises, or a :class:`Plan` for this very model, which has
+        decided all options from `adjacency` on: none may be given beside it.
     model : pymc.Model, optional
         The model on the context stack by default.
     sampler : {"exact", "fast"}, default "exact"
         `"exact"` draws whole numbers with bits of the operating system, from a Pólya urn or as discrete noise: what is
         proved of the law holds for the release. `"fast"` draws in floating point and rounds the draw to a public grid;
         nothing is proved of its last bits, and the release says so. Continuous noise is drawn by `"fast"` only. See
-        :meth:`pymc_dirdp.DirichletMechanism.sample`.
+        :meth:`pymc_dirdp.mechanisms.DirichletMechanism.sample`.
     var_names : collection of str, optional
         Deterministics that come along with the released variables. By default all of them that depend on released
         variables and single numbers alone. One that holds an array, such as scores to be multiplied with, comes along
@@ -78,8 +77,6 @@ def sample(
         Where the release is recorded before any observation is read. If it does not fit into what is left, nothing is
         drawn. An error that depends on the data comes after the charge, so that errors are no free answers.
     **planning
-        The options of :func:`pymc_dirdp.plan`: `adjacency`, `unit`, `contribution` and all others. A plan has decided
-        them, so none may be given beside it.
 
     Returns
     -------
@@ -119,7 +116,8 @@ def sample(
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
     if not composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
-    _check_sampler(sampler, chosen)
+    for part in chosen.parts:
+        part.mechanism.checked_sampler(sampler)
     # All that can fail without the data comes before the ledger.
     frame = described(chosen, composition, sampler=sampler, random_seed=random_seed)
     released = tuple(part.table for part in chosen.parts)
@@ -140,7 +138,7 @@ def sample(
             groups=chosen.groups if len(chosen.groups) > 1 else None,
             digest=chosen.digest,
         )
-    counts = _read(chosen, model, sampler, charged=ledger is not None)
+    counts = _read(chosen, model, charged=ledger is not None)
     drawn = _drawn(chosen, counts, frame, sampler, random_seed)
     values, left_out = _with_derived(model, drawn, derived, tried)
     marks = _marks(chosen, left_out, seeded=random_seed is not None)
@@ -149,7 +147,7 @@ def sample(
     return tree
 
 
-def _read(chosen: Plan, model: pm.Model, sampler: str, *, charged: bool) -> dict[str, Counts]:
+def _read(chosen: Plan, model: pm.Model, *, charged: bool) -> dict[str, Counts]:
     """The counts of all tables, once everything that they have to be is checked.
 
     What is wrong with data tells something about them. So where a ledger is kept, it has been charged by now: errors
@@ -159,9 +157,7 @@ def _read(chosen: Plan, model: pm.Model, sampler: str, *, charged: bool) -> dict
         counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
         check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
         for part in chosen.parts:
-            if isinstance(part.mechanism, DirichletMechanism):
-                steps = exact_steps(part) if sampler == "exact" else None
-                part.mechanism.check(counts[part.table.name], sampler=sampler, steps=steps)
+            part.mechanism.check(counts[part.table.name])
     except DataError as error:
         if not charged:
             raise
@@ -181,17 +177,12 @@ def _drawn(
     drawn: dict[str, Array] = {}
     for part in chosen.parts:
         name = part.table.name
-        if isinstance(part.mechanism, DirichletMechanism):
-            steps = exact_steps(part) if sampler == "exact" else None
-            values = part.mechanism.sample(
-                counts[name], draws=chosen.draws, sampler=sampler, random_seed=source, steps=steps
-            )
-        else:
-            # The guarantee is about the noisy counts, so they are published, and every draw is made from them.
-            noisy = part.mechanism.release(counts[name], sampler=sampler, random_seed=source)
-            frame[f"/mechanism/{name}"]["noisy_counts"] = (cell_dims(part.table), noisy)
-            values = part.mechanism.sample_from(noisy, draws=chosen.draws, random_seed=source)
-        drawn[name] = _released(part.table, values)
+        released = part.mechanism.draw(
+            counts[name], chosen.draws, sampler=sampler, random_seed=source, n_records=part.n_records
+        )
+        for published, values in released.published.items():
+            frame[f"/mechanism/{name}"][published] = (cell_dims(part.table), values)
+        drawn[name] = _released(part.table, released.values)
     return drawn
 
 
@@ -242,18 +233,9 @@ def _warn(chosen: Plan, *, seeded: bool, ledger: "Ledger | None") -> None:
         )
 
 
-def _check_sampler(sampler: str, chosen: Plan) -> None:
-    one_of(SAMPLERS, sampler=sampler)
-    for part in chosen.parts:
-        if isinstance(part.mechanism, NoisyCounts):
-            part.mechanism.checked_sampler(sampler)
-
-
 def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
     """Also an option that equals its default: the plan may have decided another value."""
-    unknown = sorted(set(planning) - set(Planning.__annotations__))
-    if unknown:
-        raise TypeError(f"sample() got an unexpected keyword argument {unknown[0]!r}")
+    refuse_unknown("sample", planning)
     if (asked := planning.get("unit")) is not None:
         raise ArgumentError(
             f"This plan protects {chosen.reading.stated.unit_text}; sample was asked for unit={asked!r}. Pass unit= to "
@@ -271,7 +253,7 @@ def _refuse_edited_model(chosen: Plan, model: pm.Model) -> None:
     # A plan may come from a file, so what its mechanisms protect is compared with what was read.
     same = same and chosen.groups == chosen.reading.groups
     for part in chosen.parts if same else ():
-        adds = Contribution.of(getattr(part.mechanism, "contribution", 1)).fitted(part.table.shape)
+        adds = part.mechanism.unit.fitted(part.table.shape)
         same = same and adds == chosen.reading.contribution(part.table.name)
         same = same and part.mechanism.adjacency == chosen.adjacency
     public = chosen.reading.sizes_are_public

@@ -1,32 +1,28 @@
 """What a release promises and what it is worth, in words: text in a terminal, HTML in a notebook."""
 
-import html
 import json
 import math
-import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, override
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pymc_dirdp.display import visible
+from pymc_dirdp.display import Labelled, Sections
+from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.allocation import whole_share
 from pymc_dirdp.planning.choosing import rank
-from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.planned import Plan
 from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.stored.release import Stored, read
+from pymc_dirdp.stored.table import StoredTable
 
 __all__ = ["Report", "report"]
 
-# Of the text, in characters.
-_WIDTH = 80
 # How many counts are simulated in all to compare mechanisms.
 _CELLS = 100_000
 # Smaller differences are not worth a word: they are within the error of the simulation or a matter of taste.
@@ -36,7 +32,7 @@ _LARGEST_EXPONENT = 700.0
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Labelled):
     """Sections of labelled lines. `print` it, or let a notebook show it.
 
     Attributes
@@ -50,31 +46,9 @@ class Report:
     title: str
     sections: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 
-    def __str__(self) -> str:
-        # Names and texts may come from a file, and a terminal obeys control characters.
-        title = visible(self.title)
-        width = max(len(visible(label)) for _, lines in self.sections for label, _ in lines)
-        parts = [title, "=" * len(title)]
-        for heading, lines in self.sections:
-            parts += ["", visible(heading)]
-            for label, text in lines:
-                first, *rest = textwrap.wrap(visible(text), max(40, _WIDTH - width - 4)) or [""]
-                parts += [f"  {visible(label):<{width}}  {first}", *(f"{'':<{width + 4}}{line}" for line in rest)]
-        return "\n".join(parts)
-
-    def _repr_html_(self) -> str:
-        def shown(text: str) -> str:
-            return html.escape(visible(text))
-
-        def row(label: str, text: str) -> str:
-            return f"<tr><th style='text-align:left'>{shown(label)}</th><td>{shown(text)}</td></tr>"
-
-        body = "".join(
-            f"<tr><td colspan=2><strong>{shown(heading)}</strong></td></tr>"
-            + "".join(row(label, text) for label, text in lines)
-            for heading, lines in self.sections
-        )
-        return f"<h4>{shown(self.title)}</h4><table>{body}</table>"
+    @override
+    def _told(self) -> tuple[str, Sections]:
+        return self.title, self.sections
 
 
 def report(release: xr.DataTree | Plan) -> Report:
@@ -105,17 +79,16 @@ def report(release: xr.DataTree | Plan) -> Report:
     stored = read(release, drawn=not planned)
     verification = verified(stored, release, drawn=not planned)
     privacy, utility = release.children["privacy"].to_dataset(), release.children["utility"].to_dataset()
-    mechanisms = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
     sections = (
         *_promised(privacy, stored, verification),
-        ("Mechanism", _mechanism(mechanisms.values())),
-        ("Tables", tuple((name, _table(mechanism)) for name, mechanism in mechanisms.items())),
+        ("Mechanism", _mechanism(stored)),
+        ("Tables", tuple((name, _table(table)) for name, table in stored.tables.items())),
         ("A priori, without the data", _utility(utility)),
     )
-    title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {', '.join(mechanisms)}"
+    title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {', '.join(stored.tables)}"
     notes = _notes(release)
     if verification.follows:
-        notes = (*notes, *_advice(stored, utility, mechanisms))
+        notes = (*notes, *_advice(stored, utility))
     else:
         title = verification.headline
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
@@ -160,13 +133,12 @@ def _assumptions(attrs: dict[str, Any]) -> str:
 
 def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
     pure = stored.curves.pure_epsilon
-    if isinstance(stored.guarantee, ApproxDP):
-        epsilon, delta = stored.guarantee.epsilon, stored.guarantee.delta
-    else:
+    epsilon, delta = stored.guarantee.budget, stored.guarantee.stated_delta
+    if delta is None:
         at = privacy["epsilon_at"].sel(delta_at=1e-6, method="nearest")
         epsilon, delta = float(at), float(at["delta_at"])
     otherwise = "a different answer" if stored.adjacency == "replace-one" else "no record in the data at all"
-    if isinstance(stored.guarantee, PureDP) or pure <= epsilon or _factor(pure) == _factor(epsilon):
+    if stored.guarantee.is_pure or pure <= epsilon or _factor(pure) == _factor(epsilon):
         # A bounded loss leaves no event out.
         epsilon, exception = pure, ""
     elif math.isfinite(pure):
@@ -198,60 +170,50 @@ def _equivalents(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _mechanism(mechanisms: Iterable[xr.Dataset]) -> tuple[tuple[str, str], ...]:
-    mechanisms = tuple(mechanisms)
-    laws = dict.fromkeys(_law(mechanism) for mechanism in mechanisms)
+def _mechanism(stored: Stored) -> tuple[tuple[str, str], ...]:
+    tables = tuple(stored.tables.values())
+    laws = dict.fromkeys(_law(table.mechanism) for table in tables)
     lines = [("law", "; ".join(laws))]
-    for attrs in (mechanism.attrs for mechanism in mechanisms if "r" in mechanism):
+    for attrs in (table.group.dataset.attrs for table in tables if table.mechanism.tempered is not None):
         # Noise has no strategy: there is one setting of it.
         optimal = attrs["strategy"] == "optimal"
         lines.append(
             ("strategy", f"{attrs['strategy']}, for the {attrs['objective']}" if optimal else attrs["strategy"])
         )
         break
-    samplers = dict.fromkeys(f"{mechanism.attrs['sampler']}{_arithmetic(mechanism.attrs)}" for mechanism in mechanisms)
-    sources = dict.fromkeys(str(mechanism.attrs.get("randomness", "")) for mechanism in mechanisms)
+    every = [table.group.dataset.attrs for table in tables]
+    samplers = dict.fromkeys(f"{attrs['sampler']}{_arithmetic(attrs)}" for attrs in every)
+    sources = dict.fromkeys(str(attrs.get("randomness", "")) for attrs in every)
     lines.append(("sampler", "; ".join(samplers)))
     if any(sources):
         lines.append(("randomness", "; ".join(filter(None, sources))))
     return tuple(lines)
 
 
-def _arithmetic(attrs: dict[str, Any]) -> str:
+def _arithmetic(attrs: dict[Any, Any]) -> str:
     if not attrs.get("arithmetic"):
         return ""
     grid = f"; on a grid of {attrs['steps']} steps" if "steps" in attrs else ""
     return f"; {attrs['arithmetic']}{grid}"
 
 
-def _law(mechanism: xr.Dataset) -> str:
-    kind = str(mechanism.attrs["mechanism"])
-    if "r" in mechanism:
-        return f"{kind}: Dirichlet(r x + alpha), x the counts"
-    how = mechanism.attrs["postprocess"]
-    return f"{kind}: Dirichlet(z + prior), z the noisy counts, post-processed with {how!r}"
+def _law(mechanism: TableMechanism) -> str:
+    return f"{type(mechanism).__name__}: {mechanism.law.format(**vars(mechanism))}"
 
 
-def _table(mechanism: xr.Dataset) -> str:
-    observed = ", ".join(json.loads(mechanism.attrs["observed"]))
-    return f"{_numbers(mechanism)}, shape {mechanism['prior'].shape}, from {observed}{_chosen(mechanism)}"
+def _table(table: StoredTable) -> str:
+    drawn, attrs = table.mechanism.tempered, table.group.dataset.attrs
+    above = "; with r above 1 the draw is more concentrated than the posterior" * (drawn is not None and drawn.r > 1)
+    return (
+        f"{table.mechanism.in_short}, shape {table.prior.shape}, from {', '.join(table.group.names('observed'))}"
+        f"{_chosen(attrs)}{above}"
+    )
 
 
-def _numbers(mechanism: xr.Dataset) -> str:
-    if "r" not in mechanism:
-        kind = str(mechanism.attrs["mechanism"]).removesuffix("Mechanism")
-        return f"{kind} noise of standard deviation {float(mechanism['noise_sd']):.4g}"
-    alpha, r = mechanism["alpha"].values, float(mechanism["r"])
-    low, high = float(alpha.min()), float(alpha.max())
-    flat = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-    above = " (above 1, so the draw is more concentrated than the posterior)" if r > 1 else ""
-    return f"r {r:.4g}{above}, alpha {flat}"
-
-
-def _chosen(mechanism: xr.Dataset) -> str:
-    if "chosen_from" not in mechanism.attrs:
+def _chosen(attrs: dict[Any, Any]) -> str:
+    if "chosen_from" not in attrs:
         return ""
-    (best, least), *others = json.loads(mechanism.attrs["chosen_from"])
+    (best, least), *others = json.loads(attrs["chosen_from"])
     if not others:
         return f"; {best} by auto, nothing else can keep the promise"
     return f"; {best} by auto: next is {others[0][0]} with {_times(others[0][1], least)} its loss"
@@ -318,24 +280,24 @@ def _left_out(text: str) -> Iterator[tuple[str, str]]:
         yield "some Deterministics", text
 
 
-def _advice(stored: Stored, utility: xr.Dataset, mechanisms: dict[str, xr.Dataset]) -> Iterator[tuple[str, str]]:
+def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     """Which tables noise on counts would serve clearly better, for the same promise; by public numbers."""
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     guarantee = stored.guarantee
-    for name, table in mechanisms.items():
-        if "r" not in table or "chosen_from" in table.attrs or not sizes[name] > 0:
+    for name, table in stored.tables.items():
+        made, attrs = table.mechanism, table.group.dataset.attrs
+        if made.tempered is None or "chosen_from" in attrs or not sizes[name] > 0:
             continue
-        made = stored.tables[name].mechanism
-        whole = guarantee if len(mechanisms) == 1 else whole_share(made, guarantee, stored.draws)
+        whole = guarantee if len(stored.tables) == 1 else whole_share(made, guarantee, stored.draws)
         choice = rank(
             made,
             whole,
-            prior=table["prior"].values,
+            prior=table.prior,
             n_records=int(sizes[name]),
-            adjacency=str(table.attrs["adjacency"]),
-            objective=str(table.attrs["objective"]),
-            contribution=Contribution.from_json(str(table.attrs["contribution"])),
-            cells=_CELLS // len(mechanisms),
+            adjacency=made.adjacency,
+            objective=str(attrs["objective"]),
+            contribution=table.contribution,
+            n_simulated_cells=_CELLS // len(stored.tables),
         )
         if choice.margin("dirichlet") > _CLEARLY:
             yield (

@@ -1,22 +1,18 @@
 """Does the guarantee that a release states follow from what is in its file? Anybody can ask, without the data."""
 
-import html
-import math
-import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import final
+from typing import final, override
 
 import xarray as xr
 
-from pymc_dirdp.display import visible
-from pymc_dirdp.errors import ReleaseError
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.display import Labelled, Sections
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import contradiction
 from pymc_dirdp.releases.contents import beyond_a_release
 from pymc_dirdp.releases.wording import Words, words_of
@@ -26,8 +22,6 @@ from pymc_dirdp.stored.untrusted import computable, shown
 
 __all__ = ["Check", "Verification", "verified", "verify"]
 
-# Of the text, in characters.
-_WIDTH = 110
 # Digits of the guarantee that follows.
 _DIGITS = 4
 
@@ -53,7 +47,7 @@ class Check:
 
 @final
 @dataclass(frozen=True)
-class Verification:
+class Verification(Labelled):
     """What was found out about a release. `print` it, let a notebook show it, or use it as a truth value.
 
     Attributes
@@ -100,27 +94,12 @@ class Verification:
             return "No guarantee of the stated kind follows from what the file says."
         return f"What the mechanism, the groups and the draws of the file keep is {self.kept}."
 
-    def _lines(self) -> list[tuple[str, str]]:
+    @override
+    def _told(self) -> tuple[str, Sections]:
         lines = [(check.name, f"{'ok' if check.passed else 'FAILED'}: {check.sentence}") for check in self.checks]
         if not self.follows:
             lines.append(("instead", self.alternative))
-        return lines + [("to believe", sentence) for sentence in self.believed]
-
-    def __str__(self) -> str:
-        lines = self._lines()
-        width = max(len(label) for label, _ in lines)
-        parts = textwrap.wrap(visible(self.headline), _WIDTH)
-        for label, text in lines:
-            first, *rest = textwrap.wrap(visible(text), _WIDTH - width - 4)
-            parts += [f"  {label:<{width}}  {first}", *(f"{'':<{width + 4}}{line}" for line in rest)]
-        return "\n".join(parts)
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th><td>{html.escape(visible(text))}</td></tr>"
-            for label, text in self._lines()
-        )
-        return f"<h4>{html.escape(visible(self.headline))}</h4><table>{rows}</table>"
+        return self.headline, [("", lines + [("to believe", sentence) for sentence in self.believed])]
 
 
 def verify(release: xr.DataTree) -> Verification:
@@ -180,20 +159,9 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
 
 def _kept(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
     """The least guarantee of the kind of another that the curves keep, rounded up to a few digits."""
-    found = up(curves.epsilon(stated.delta) if isinstance(stated, ApproxDP) else curves.loss(stated)[0], _DIGITS)
-    if not found < math.inf or (found <= 0 and not isinstance(stated, ApproxDP)):
-        return None
-    match stated:
-        case ApproxDP(delta=delta):
-            return ApproxDP(epsilon=found, delta=delta)
-        case RenyiDP(order=order):
-            return RenyiDP(order=order, epsilon=found)
-        case TruncatedCDP(omega=omega):
-            return TruncatedCDP(rho=found, omega=omega)
-        case ZeroCDP():
-            return ZeroCDP(rho=found)
-        case PureDP():
-            return PureDP(epsilon=found)
+    with suppress(ArgumentError):
+        return stated.with_budget(up(stated.least_budget(curves), _DIGITS))
+    return None  # Nothing can be promised at an infinite budget, and for most kinds nothing at 0.
 
 
 def _randomness(stored: Stored) -> Check:
@@ -250,7 +218,7 @@ def _assumptions(stored: Stored, words: Words) -> Check:
         return Check(
             "assumptions", False, f"The promise needs these assumptions: {'; '.join(words.assumptions) or 'none'}."
         )
-    used = {table.min_count for table in stored.tables.values() if isinstance(table.mechanism, DirichletMechanism)}
+    used = {table.mechanism.min_count for table in stored.tables.values()} - {None}
     if used - {stored.min_count}:
         return Check("assumptions", False, "The tables need a min_count that the promise does not name.")
     return Check("assumptions", True, "The promise names what the tables assume of a person and of every cell.")

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import at_least, integer, numbers_or_none, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.privacy.contribution import MOST_RECORDS
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.rationals import over_one_power
 from pymc_dirdp.sampling.urn import urn
@@ -239,7 +240,7 @@ def _records(counts: ArrayLike, shape: tuple[int, ...]) -> list[int]:
     if array.shape != shape:
         raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
     # Written so that a missing value fails.
-    if not np.all((array >= 0) & (array == np.floor(array)) & (array <= 2.0**53)):
+    if not np.all((array >= 0) & (array == np.floor(array)) & (array <= MOST_RECORDS)):
         raise DataError("Expected counts to be whole numbers from 0 to 2**53.")
     whole: list[int] = array.astype(np.int64).ravel().tolist()
     return whole

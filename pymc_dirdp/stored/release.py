@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.planning.allocation import composed
+from pymc_dirdp.privacy.contribution import MOST_RECORDS
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.stored.draws import drawn_tables, stored_labels
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
@@ -27,10 +28,8 @@ __all__ = ["A_PRIORI", "CURVES", "Stored", "read"]
 Array = NDArray[np.float64]
 
 _GROUPS = ("posterior", "mechanism", "privacy", "utility")
-_GUARANTEES = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}
 # More draws than these are in no release; a curve of so many could take for ever.
 _MOST_DRAWS = 10**6
-_MOST_RECORDS = 2**53
 # The curves that a release holds, each with its arguments, and how many of these there may be.
 CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_at", "best_order_at": "delta_at"}
 _MOST_POINTS = 1000
@@ -123,7 +122,7 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     stored = Stored(
         guarantee=_guarantee(privacy),
         adjacency=stored_adjacency(privacy),
-        contribution=privacy.whole("contribution", 1, _MOST_RECORDS),
+        contribution=privacy.whole("contribution", 1, MOST_RECORDS),
         min_count=privacy.number("min_count"),
         groups=_people(privacy, tuple(tables)),
         draws=privacy.whole("draws", 1, _MOST_DRAWS),
@@ -144,9 +143,9 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
 
 def _guarantee(privacy: Group) -> Guarantee:
     name = privacy.text("guarantee")
-    if name not in _GUARANTEES:
+    if name not in KINDS:
         raise privacy.damaged(f"the guarantee {shown(name)} is unknown")
-    kind = _GUARANTEES[name]
+    kind = KINDS[name]
     stated = {field.name: privacy.number(field.name) for field in fields(kind)}
     try:
         return kind(**stated)
@@ -197,7 +196,7 @@ def _check_utility(utility: Group, tables: tuple[str, ...]) -> None:
         if utility.any_array(name).shape != (len(tables),):
             raise utility.damaged(f"{name!r} is not one number for each table")
     records = utility.any_array("n_records")
-    if not np.all(np.isnan(records) | ((records >= 0) & (records <= _MOST_RECORDS) & (records == np.floor(records)))):
+    if not np.all(np.isnan(records) | ((records >= 0) & (records <= MOST_RECORDS) & (records == np.floor(records)))):
         raise utility.damaged("a number of records is not whole, or is too large")
 
 

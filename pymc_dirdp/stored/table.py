@@ -1,7 +1,6 @@
-"""How one table of a release was made, as plain, checked facts. The names of mechanisms in files are known here."""
+"""How one table of a release was made, as plain, checked facts."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -9,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.base import Fact, TableMechanism
+from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
-from pymc_dirdp.planning.choosing import BASELINES, NOISES
 from pymc_dirdp.privacy.adjacency import ADJACENCIES
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.stored.untrusted import Group, shown
@@ -23,10 +20,6 @@ __all__ = ["StoredTable", "mechanism_of_table", "stored_adjacency", "stored_tabl
 Array = NDArray[np.float64]
 
 _MOST_STEPS = 2**53
-# Every mechanism that a release may name, by the name of its class.
-_MECHANISMS: dict[str, Callable[..., Mechanism]] = {
-    kind.__name__: kind for kind in (DirichletMechanism, *NOISES.values(), *BASELINES.values())
-}
 
 
 @final
@@ -38,24 +31,21 @@ class StoredTable:
     ----------
     group : Group
         Its group of the file, for texts that no curve depends on.
-    mechanism : Mechanism
+    mechanism : TableMechanism
         Made from the numbers of the file.
     contribution : Contribution
         What one person adds to the table.
-    min_count : float
-        What every cell is promised to hold; the mechanism uses it if it is a Dirichlet mechanism.
     prior : array, shape (..., d)
         The model's own prior.
     """
 
     group: Group
-    mechanism: Mechanism
+    mechanism: TableMechanism
     contribution: Contribution
-    min_count: float
     prior: Array
 
 
-def mechanism_of_table(group: Any) -> Mechanism:
+def mechanism_of_table(group: Any) -> TableMechanism:
     """How one table was released, from its group of a release: a node of the tree, or its data set."""
     return _mechanism(Group("mechanism", group))
 
@@ -83,44 +73,36 @@ def stored_table(group: Group) -> StoredTable:
         raise group.damaged("some entry of the prior is not positive or not finite")
     if group.text("family") not in ("dirichlet", "beta") or (group.text("family") == "beta" and prior.shape[-1] != 2):
         raise group.damaged(f"a prior of shape {prior.shape} is of the family {shown(group.text('family'))}")
-    if isinstance(mechanism, DirichletMechanism):
-        if mechanism.alpha.shape != prior.shape:
-            raise group.damaged(f"alpha has shape {mechanism.alpha.shape} and the prior {prior.shape}")
-    elif isinstance(mechanism, NoisyCounts) and not math.isclose(
-        group.scalar("noise_sd"), mechanism.noise, rel_tol=1e-9
-    ):
-        raise group.damaged("noise_sd is not the standard deviation that follows from noise_parameter")
+    if mechanism.shape != prior.shape:
+        raise group.damaged(f"it is for a table of shape {mechanism.shape}, and the prior has shape {prior.shape}")
+    for fact in mechanism.facts:
+        if not fact.given and not math.isclose(_read(group, fact), getattr(mechanism, fact.field), rel_tol=1e-9):
+            raise group.damaged(f"{fact.name} does not follow from the other numbers")
     if "steps" in group:
         group.whole("steps", 1, _MOST_STEPS)
     if "chosen_from" in group:
         _check_choice(group)
-    return StoredTable(
-        group, mechanism, _contribution(group), group.number("min_count") if "min_count" in group else 0.0, prior
-    )
+    return StoredTable(group, mechanism, _contribution(group), prior)
 
 
-def _mechanism(group: Group) -> Mechanism:
-    kind = group.text("mechanism")
-    if kind not in _MECHANISMS:
-        raise group.damaged(f"the mechanism {shown(kind)} is unknown")
+def _mechanism(group: Group) -> TableMechanism:
+    name, known = group.text("mechanism"), by_class_name()
+    if name not in known:
+        raise group.damaged(f"the mechanism {shown(name)} is unknown")
+    kind = known[name]
     contribution = _contribution(group)
     # One number where the records may lie anywhere.
     plain = contribution.records if set(contribution.axes) <= {"any"} else contribution
-    options: dict[str, Any] = {"adjacency": stored_adjacency(group)}
-    if kind == DirichletMechanism.__name__:
-        table, amount = "alpha", "r"
-        options |= {"min_count": group.number("min_count")}
-    else:
-        table, amount = "prior", "noise_parameter"
-        options |= {"postprocess": group.text("postprocess")}
-    # One record is what every mechanism is for unless it is told otherwise.
-    if plain != 1:
-        options |= {"contribution": plain}
-    numbers = group.array(table), group.scalar(amount)
+    given = {fact.field: _read(group, fact) for fact in kind.facts if fact.given}
     try:
-        return _MECHANISMS[kind](*numbers, **options)
+        return kind.from_facts({**given, "adjacency": stored_adjacency(group), "contribution": plain})
     except (ArgumentError, ArithmeticError) as error:
         raise group.damaged(f"there is no such mechanism ({error})") from error
+
+
+def _read(group: Group, fact: Fact) -> Any:
+    readers = {"table": group.array, "scalar": group.scalar, "number": group.number, "text": group.text}
+    return readers[fact.kind](fact.name)
 
 
 def _contribution(group: Group) -> Contribution:

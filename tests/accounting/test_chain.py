@@ -14,7 +14,7 @@ from contextlib import closing
 
 import pytest
 
-from pymc_dirdp.accounting.amounts import exact
+from pymc_dirdp.accounting.amounts import as_decimal
 from pymc_dirdp.accounting.chain import Position
 from pymc_dirdp.accounting.entries import chained
 from pymc_dirdp.accounting.ledger import Ledger
@@ -352,12 +352,12 @@ def test_what_a_rewriter_of_the_whole_file_can_still_do(ledger, path):
             use()
 
 
-@pytest.mark.parametrize("way", [None, "epsilons", "divergences", 5])
+@pytest.mark.parametrize("composition_rule", [None, "epsilons", "divergences", 5])
 @pytest.mark.parametrize("cost", [{"hair": 0.1}, {"divergence": 0.1}, {"epsilon": 0.0, "delta": 0.0}])
-def test_entries_that_do_not_add_up_are_damage_and_no_lack_of_budget(ledger, path, way, cost):
+def test_entries_that_do_not_add_up_are_damage_and_no_lack_of_budget(ledger, path, composition_rule, cost):
     from dataclasses import replace
 
-    rewritten(path, lambda entries: [replace(entries[0], cost=cost, way=way), *entries[1:]])
+    rewritten(path, lambda entries: [replace(entries[0], cost=cost, composition_rule=composition_rule), *entries[1:]])
     with pytest.raises(LedgerError):
         Ledger(LIMIT, path).spend(TENTH, what="hair")
 
@@ -423,6 +423,7 @@ def test_threads_and_processes_see_each_other(ledger, path):
     assert ledger.verify() == other.verify()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_release_costs_the_same_after_ten_and_after_ten_thousand(adaptive):
     """In memory, so that the disk does not decide; the median time of 30 releases, of the processor."""
@@ -438,7 +439,7 @@ def test_a_release_costs_the_same_after_ten_and_after_ten_thousand(adaptive):
     assert statistics.median(times[-30:]) < 3 * statistics.median(times[10:40])
     if adaptive:
         cost = ledger.entries()[0].cost
-        summed = [float((many + 30) * exact(cost[name])) for name in ("divergence", "divergence leak")]
+        summed = [float((many + 30) * as_decimal(cost[name])) for name in ("divergence", "divergence leak")]
         assert list(ledger.spent.values()) == summed
 
 

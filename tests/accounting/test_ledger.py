@@ -63,26 +63,26 @@ def test_rows_say_what_when_and_which_guarantee(ledger):
 
 
 def test_the_way_is_fixed_by_the_first_release(tmp_path):
-    mechanism = dirdp.DirichletMechanism([1.0, 1.0], 0.02)
+    mechanism = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.02)
     promise = dirdp.ApproxDP(epsilon=mechanism.epsilon(1e-8), delta=1e-8)
     ledger = Ledger(LIMIT, tmp_path / "budget.db")
-    assert ledger.way is None
+    assert ledger.composition_rule is None
     ledger.spend(promise, what="a draw", mechanism=mechanism)
-    assert ledger.way == "divergences"
-    assert Ledger(LIMIT, tmp_path / "budget.db").way == "divergences"
+    assert ledger.composition_rule == "divergences"
+    assert Ledger(LIMIT, tmp_path / "budget.db").composition_rule == "divergences"
     # A promise alone leaks its delta, of which this way has half.
     with pytest.raises(dirdp.BudgetError, match="'divergences'"):
         ledger.spend(dirdp.ApproxDP(epsilon=0.01, delta=6e-7), what="another")
     basic = Ledger(LIMIT)
     basic.spend(TENTH, what="a promise")
-    assert basic.way == "basic"
+    assert basic.composition_rule == "basic"
     basic.spend(promise, what="a draw", mechanism=mechanism)
     assert basic.spent["epsilon"] == pytest.approx(0.1 + promise.epsilon)
 
 
 def test_a_mechanism_has_to_keep_its_promise(ledger):
     with pytest.raises(dirdp.ArgumentError, match="does not keep"):
-        ledger.spend(TENTH, what="p", mechanism=dirdp.DirichletMechanism([1.0, 1.0], 1.0))
+        ledger.spend(TENTH, what="p", mechanism=dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 1.0))
     assert ledger.entries() == ()
 
 
@@ -132,7 +132,7 @@ def test_what_depends_on_data_is_refused_after_the_charge(ledger):
 def test_nothing_is_released_when_nothing_is_recorded(tmp_path, monkeypatch):
     ledger = Ledger(LIMIT, tmp_path / "budget.db")
     drawn = []
-    monkeypatch.setattr(dirdp.DirichletMechanism, "sample", lambda *args, **kwargs: drawn.append(1))
+    monkeypatch.setattr(dirdp.mechanisms.DirichletMechanism, "sample", lambda *args, **kwargs: drawn.append(1))
     (tmp_path / "budget.db").unlink()
     with pytest.raises(dirdp.LedgerError, match="missing"):
         dirdp.sample(TENTH, model(), ledger=ledger)
@@ -282,6 +282,7 @@ def start(path, out, limit):
     return subprocess.Popen([sys.executable, "-c", SPENDER, str(path), str(out), str(limit)])
 
 
+@pytest.mark.thorough
 def test_eight_processes_never_pass_the_limit(tmp_path):
     path = tmp_path / "budget.db"
     # None exists at first: they race to make the file, too.

@@ -9,24 +9,39 @@ FLAT = np.ones(4)
 
 # Laws of finite mechanisms are drawn from one by one.
 MECHANISMS = {
-    "Dirichlet": (lambda: dirdp.DirichletMechanism(FLAT, 0.3), 40_000),
-    "Dirichlet, unequal": (lambda: dirdp.DirichletMechanism([0.4, 2.0, 0.9], 0.2), 40_000),
-    "Dirichlet, two rows": (lambda: dirdp.DirichletMechanism([[1.0, 4.0, 5.0], [4.0, 1.2, 4.0]], 0.3), 40_000),
-    "Dirichlet, floor": (lambda: dirdp.DirichletMechanism(FLAT, 0.5, min_count=3), 40_000),
-    "Dirichlet, three records": (lambda: dirdp.DirichletMechanism(FLAT, 0.2, contribution=3), 40_000),
-    "Dirichlet, add-remove": (lambda: dirdp.DirichletMechanism([1.0, 2.0], 0.4, adjacency="add-remove"), 40_000),
-    "Gaussian": (lambda: dirdp.GaussianMechanism(FLAT, 2.0), 40_000),
-    "Gaussian, add-remove": (lambda: dirdp.GaussianMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
-    "Laplace": (lambda: dirdp.LaplaceMechanism(FLAT, 2.0), 40_000),
-    "Laplace, add-remove": (lambda: dirdp.LaplaceMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
-    "Geometric": (lambda: dirdp.GeometricMechanism(FLAT, 2.0), 40_000),
-    "Geometric, add-remove": (lambda: dirdp.GeometricMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
-    "Hellinger": (lambda: dirdp.HellingerMechanism([1.0, 1.0], 12, 2.0), 2_500),
-    "Hellinger, three": (lambda: dirdp.HellingerMechanism([1.0, 1.0, 2.0], 4, 1.5, sensitivity="global"), 2_500),
-    "Truncated": (lambda: dirdp.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0), 10_000),
-    "Truncated, three": (lambda: dirdp.TruncatedNoiseMechanism([1.0, 1.0, 1.0], 8, 2.0), 10_000),
-    "Truncated, Laplace": (lambda: dirdp.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0, noise="laplace"), 10_000),
-    "Simplex": (lambda: dirdp.SimplexMechanism(10.0, dirdp.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1)), 40_000),
+    "Dirichlet": (lambda: dirdp.mechanisms.DirichletMechanism(FLAT, 0.3), 40_000),
+    "Dirichlet, unequal": (lambda: dirdp.mechanisms.DirichletMechanism([0.4, 2.0, 0.9], 0.2), 40_000),
+    "Dirichlet, two rows": (
+        lambda: dirdp.mechanisms.DirichletMechanism([[1.0, 4.0, 5.0], [4.0, 1.2, 4.0]], 0.3),
+        40_000,
+    ),
+    "Dirichlet, floor": (lambda: dirdp.mechanisms.DirichletMechanism(FLAT, 0.5, min_count=3), 40_000),
+    "Dirichlet, three records": (lambda: dirdp.mechanisms.DirichletMechanism(FLAT, 0.2, contribution=3), 40_000),
+    "Dirichlet, add-remove": (
+        lambda: dirdp.mechanisms.DirichletMechanism([1.0, 2.0], 0.4, adjacency="add-remove"),
+        40_000,
+    ),
+    "Gaussian": (lambda: dirdp.mechanisms.GaussianMechanism(FLAT, 2.0), 40_000),
+    "Gaussian, add-remove": (lambda: dirdp.mechanisms.GaussianMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
+    "Laplace": (lambda: dirdp.mechanisms.LaplaceMechanism(FLAT, 2.0), 40_000),
+    "Laplace, add-remove": (lambda: dirdp.mechanisms.LaplaceMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
+    "Geometric": (lambda: dirdp.mechanisms.GeometricMechanism(FLAT, 2.0), 40_000),
+    "Geometric, add-remove": (lambda: dirdp.mechanisms.GeometricMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
+    "Hellinger": (lambda: dirdp.mechanisms.HellingerMechanism([1.0, 1.0], 12, 2.0), 2_500),
+    "Hellinger, three": (
+        lambda: dirdp.mechanisms.HellingerMechanism([1.0, 1.0, 2.0], 4, 1.5, sensitivity="global"),
+        2_500,
+    ),
+    "Truncated": (lambda: dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0), 10_000),
+    "Truncated, three": (lambda: dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0, 1.0], 8, 2.0), 10_000),
+    "Truncated, Laplace": (
+        lambda: dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0], 20, 1.0, noise_kind="laplace"),
+        10_000,
+    ),
+    "Simplex": (
+        lambda: dirdp.mechanisms.SimplexMechanism(10.0, dirdp.mechanisms.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1)),
+        40_000,
+    ),
 }
 SLOW = {
     "Hellinger",

@@ -8,9 +8,9 @@ from scipy.stats import beta, binom
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.intervals import (
+    EventLoss,
     epsilon_from_shares,
     epsilon_of,
-    loss_of,
     lower_limit,
     promised_orders,
     upper_limit,
@@ -31,21 +31,25 @@ def test_limits_are_those_of_clopper_and_pearson(n, level):
     np.testing.assert_allclose(high, beta.isf(level, hits + 1, np.maximum(n - hits, 1e-300)), rtol=1e-6)
 
 
+def event(p, q):
+    return EventLoss(np.asarray(p), np.asarray(q))
+
+
 def test_events_prove_no_more_than_their_two_probabilities():
     """Oracle: the definitions, for laws on two outcomes."""
     p, q = 0.3, 0.1
-    assert loss_of(dirdp.ApproxDP(epsilon=0.5, delta=0.1), p, q) == pytest.approx(p - math.exp(0.5) * q)
-    assert loss_of(dirdp.PureDP(epsilon=1), p, q) == pytest.approx(math.log(3))
+    assert dirdp.ApproxDP(epsilon=0.5, delta=0.1).loss(event(p, q)) == pytest.approx(p - math.exp(0.5) * q)
+    assert dirdp.PureDP(epsilon=1).loss(event(p, q)) == pytest.approx(math.log(3))
     square = math.log(p**2 / q + (1 - p) ** 2 / (1 - q))
-    assert loss_of(dirdp.RenyiDP(order=2, epsilon=1), p, q) == pytest.approx(square)
+    assert dirdp.RenyiDP(order=2, epsilon=1).loss(event(p, q)) == pytest.approx(square)
     kl = p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
-    assert loss_of(dirdp.RenyiDP(order=1, epsilon=1), p, q) == pytest.approx(kl)
-    assert loss_of(dirdp.RenyiDP(order=1, epsilon=1), 1.0, q) == pytest.approx(math.log(10))
-    assert loss_of(dirdp.RenyiDP(order=3, epsilon=1), 1.0, q) == pytest.approx(math.log(10))
-    assert loss_of(dirdp.RenyiDP(order=3, epsilon=1), 0.1, 0.3) == 0
+    assert dirdp.RenyiDP(order=1, epsilon=1).loss(event(p, q)) == pytest.approx(kl)
+    assert dirdp.RenyiDP(order=1, epsilon=1).loss(event(1.0, q)) == pytest.approx(math.log(10))
+    assert dirdp.RenyiDP(order=3, epsilon=1).loss(event(1.0, q)) == pytest.approx(math.log(10))
+    assert dirdp.RenyiDP(order=3, epsilon=1).loss(event(0.1, 0.3)) == 0
     for kind in (dirdp.TruncatedCDP(rho=1, omega=3), dirdp.ZeroCDP(rho=1)):
         # Over the order it falls here, so the largest slope is that near 1: the divergence itself.
-        assert kl * 0.99 < loss_of(kind, p, q) <= square / 2 * 1.5
+        assert kl * 0.99 < kind.loss(event(p, q)) <= square / 2 * 1.5
     assert epsilon_of(p, q, 0.1) == pytest.approx(math.log(2))
     assert epsilon_of(0.05, q, 0.1) == -math.inf
     orders = promised_orders(1.0005)

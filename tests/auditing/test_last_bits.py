@@ -66,7 +66,7 @@ def attacked(sampler, case, **options):
 def test_the_sampler_of_0_1_0_is_refuted_by_its_last_bits(case):
     alpha, r, _ = case
     # What it stands for is private.
-    assert dirdp.DirichletMechanism(alpha, r).satisfies(GOAL)
+    assert dirdp.mechanisms.DirichletMechanism(alpha, r).satisfies(GOAL)
     assert attacked(of_two_branches, case).verdict == "consistent"
     assert attacked(of_two_branches, case, last_bits=True).verdict == "refuted"
 
@@ -77,7 +77,7 @@ def test_one_formula_on_a_grid_is_not_refuted(case):
 
 def test_the_exact_sampler_is_not_refuted(case):
     alpha, r, n = case
-    mechanism = dirdp.DirichletMechanism(alpha, r)
+    mechanism = dirdp.mechanisms.DirichletMechanism(alpha, r)
     options = {"sampler": "exact", "steps": 200, "claim": GOAL, "last_bits": True, "random_seed": 1}
     assert audit(mechanism, pair=crossing(alpha, r), n=min(n, 1_000), **options).verdict == "consistent"
 
@@ -86,7 +86,7 @@ def test_the_exact_sampler_is_not_refuted(case):
 @pytest.mark.parametrize("name", ["one row", "two categories", "uneven"])
 def test_a_hundred_thousand_releases_of_the_exact_sampler_show_nothing(name):
     alpha, r, _ = CROSSING[name]
-    mechanism = dirdp.DirichletMechanism(alpha, r)
+    mechanism = dirdp.mechanisms.DirichletMechanism(alpha, r)
     found = audit(
         mechanism,
         pair=crossing(alpha, r),
@@ -124,5 +124,8 @@ def test_floating_point_noise_is_told_by_its_last_bits(name):
 
 
 def test_noise_of_whole_numbers_and_noise_on_a_grid_survive():
-    for mechanism in (dirdp.GeometricMechanism(np.ones(2), 1.0), dirdp.LaplaceMechanism(np.ones(2), 3.0)):
+    for mechanism in (
+        dirdp.mechanisms.GeometricMechanism(np.ones(2), 1.0),
+        dirdp.mechanisms.LaplaceMechanism(np.ones(2), 3.0),
+    ):
         assert audit(mechanism, n=10_000, last_bits=True, random_seed=1).verdict == "consistent"

@@ -9,7 +9,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.intervals import epsilon_from_shares, epsilon_of, lower_limit, upper_limit
 from pymc_dirdp.auditing.measures import LIMITS, SHARES, Counts, measures
 
-MECHANISM = dirdp.DirichletMechanism([1.0, 1.0], 0.3)
+MECHANISM = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.3)
 
 
 def test_the_claim_comes_first_and_the_curve_after_it():
@@ -22,7 +22,7 @@ def test_the_claim_comes_first_and_the_curve_after_it():
 
 
 def test_curves_as_a_claim_stand_in_the_place_of_the_own_ones():
-    other = dirdp.DirichletMechanism([1.0, 1.0], 0.1)
+    other = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.1)
     assert [m.stated for m in measures(MECHANISM, other, 1e-5)] == [other.epsilon(1e-5), other.delta(0.0)]
     assert [m.stated for m in measures(None, other, 1e-5)] == [other.epsilon(1e-5), other.delta(0.0)]
     (only,) = measures(None, None, 1e-5)

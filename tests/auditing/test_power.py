@@ -11,13 +11,13 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
 from pymc_dirdp.auditing.events import parts
 from pymc_dirdp.auditing.measures import Counts, measures
-from pymc_dirdp.auditing.neighbours import worst_pair
 from pymc_dirdp.auditing.power import chance_to_refute, family_of, rarest_event, refutable
 
 
+@pytest.mark.thorough
 def test_chances_are_those_of_repeating():
     """A claim that is refuted about every second time; 40 repeats, at thresholds of 1e-6."""
-    mechanism, claim, n = dirdp.GaussianMechanism(np.ones(2), 2.0), dirdp.PureDP(epsilon=0.7), 4_000
+    mechanism, claim, n = dirdp.mechanisms.GaussianMechanism(np.ones(2), 2.0), dirdp.PureDP(epsilon=0.7), 4_000
     chance = chance_to_refute(mechanism, claim, n=n)
     assert 0.1 < chance < 0.9
     hits = sum(audit(mechanism, claim=claim, n=n, random_seed=seed).bounds[0].exceeded for seed in range(40))
@@ -27,10 +27,10 @@ def test_chances_are_those_of_repeating():
 
 
 SUBJECTS = {
-    "Dirichlet": (dirdp.DirichletMechanism(np.ones(3), 0.3), "r", 1.0),
-    "Geometric": (dirdp.GeometricMechanism(np.ones(3), 2.0), "scale", -1.0),
-    "Laplace": (dirdp.LaplaceMechanism(np.ones(3), 2.0), "scale", -1.0),
-    "Gaussian": (dirdp.GaussianMechanism(np.ones(3), 2.0), "sigma", -1.0),
+    "Dirichlet": (dirdp.mechanisms.DirichletMechanism(np.ones(3), 0.3), "r", 1.0),
+    "Geometric": (dirdp.mechanisms.GeometricMechanism(np.ones(3), 2.0), "scale", -1.0),
+    "Laplace": (dirdp.mechanisms.LaplaceMechanism(np.ones(3), 2.0), "scale", -1.0),
+    "Gaussian": (dirdp.mechanisms.GaussianMechanism(np.ones(3), 2.0), "sigma", -1.0),
 }
 
 
@@ -71,8 +71,8 @@ def test_the_true_value_that_is_named_is_refuted_nine_times_in_ten(name):
 
 
 def test_more_draws_and_less_confidence_refute_more():
-    mechanism = dirdp.DirichletMechanism(np.ones(3), 0.3)
-    pair = worst_pair(mechanism)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(3), 0.3)
+    pair = mechanism.worst_pair()
     measure = measures(mechanism, None, 1e-3)[0]
     family = family_of(mechanism, *pair, measure)
     assert family.name == "the same mechanism with a larger r"
@@ -89,8 +89,8 @@ def test_what_has_no_law_here_is_held_against_simple_noise():
     pure = measures(None, dirdp.PureDP(epsilon=1), 1e-3)[0]
     assert family_of(None, np.zeros(2), np.ones(2), pure).name.startswith("Laplace noise")
     # A Dirichlet law promises no pure epsilon, so its own family says nothing about one.
-    mechanism = dirdp.DirichletMechanism(np.ones(2), 0.3)
-    assert family_of(mechanism, *worst_pair(mechanism), pure).name.startswith("Laplace noise")
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.3)
+    assert family_of(mechanism, *mechanism.worst_pair(), pure).name.startswith("Laplace noise")
 
 
 @pytest.mark.parametrize("trials", [1_000, 100_000])

@@ -11,7 +11,7 @@ TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-3)
 
 @pytest.fixture(scope="module")
 def found():
-    mechanism = dirdp.DirichletMechanism(np.ones(4), 0.1)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.1)
     return audit(mechanism, sampler="fast", claim=TARGET, delta=[1e-5, 1e-3], n=4_000, random_seed=1)
 
 
@@ -26,7 +26,7 @@ def test_results_are_text_html_and_a_frame(found):
         "epsilon at delta 0.001",
         "delta at epsilon 0",
     ]
-    mechanism = dirdp.DirichletMechanism(np.ones(4), 0.1)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.1)
     assert audit(mechanism, sampler="fast", claim=TARGET, delta=[1e-5, 1e-3], n=4_000, random_seed=1) == found
 
 
@@ -49,12 +49,14 @@ def test_blind_spots_are_named(found):
         "(pass last_bits=True)."
     )
     assert found.blind_spots in str(found)
-    with_bits = audit(dirdp.DirichletMechanism(np.ones(4), 0.1), sampler="fast", last_bits=True, n=1_000, random_seed=1)
+    with_bits = audit(
+        dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.1), sampler="fast", last_bits=True, n=1_000, random_seed=1
+    )
     assert "last bits" not in with_bits.blind_spots
 
 
 def test_refuted_does_not_speak_of_power():
-    mechanism = dirdp.DirichletMechanism(np.ones(4), 3.0)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 3.0)
     refuted = audit(mechanism, sampler="fast", claim=dirdp.PureDP(epsilon=0.1), n=2_000, random_seed=1)
     assert refuted.verdict == "refuted"
     assert "More is lost than stated" in str(refuted)
@@ -65,6 +67,6 @@ def test_a_black_box_says_that_it_needs_a_pair_and_why():
     with pytest.raises(dirdp.ArgumentError, match="outputs alone do not tell which neighbours lose most"):
         audit(lambda counts: counts, n=100)
     # The way out that the error names.
-    mechanism, rng = dirdp.DirichletMechanism(np.ones(2), 0.1), np.random.default_rng(1)
+    mechanism, rng = dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.1), np.random.default_rng(1)
     release = lambda counts: mechanism.sample(counts, sampler="fast", random_seed=rng)[0]  # noqa: E731
     assert audit(release, claim=mechanism, n=200, random_seed=1).verdict == "consistent"

@@ -24,7 +24,7 @@ def saturating(scale):
 
 @pytest.mark.parametrize(("scale", "verdict"), [(1e20, "refuted"), (5.0, "consistent")])
 def test_noise_that_saturates_is_refuted(scale, verdict):
-    claim = dirdp.GeometricMechanism(np.ones(3), scale)
+    claim = dirdp.mechanisms.GeometricMechanism(np.ones(3), scale)
     assert audit(saturating(scale), pair=PAIR, claim=claim, n=2_000, random_seed=1).verdict == verdict
 
 
@@ -41,7 +41,7 @@ def test_no_noise_is_refuted_wherever_the_claim_is_below_the_ceiling():
 
 def published(how, probability, n, seed):
     """A private draw, but sometimes the data: a pool for each of the two data sets."""
-    mechanism, rng = dirdp.DirichletMechanism(np.ones(3), 0.08), np.random.default_rng(seed)
+    mechanism, rng = dirdp.mechanisms.DirichletMechanism(np.ones(3), 0.08), np.random.default_rng(seed)
     pools = {}
     for z in PAIR:
         pool = mechanism.sample(z, draws=n, sampler="fast", random_seed=rng)

@@ -4,10 +4,10 @@ import time
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.auditing.attack import audit
-from pymc_dirdp.auditing.curve_audit import audit_curve
+from pymc_dirdp.auditing.curve_check import check_curve
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-3)
-DOMAIN = dirdp.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)
+DOMAIN = dirdp.mechanisms.SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1, weight=0.1)
 SUBJECTS = {
     "Dirichlet, replace-one": (dirdp.calibrate(TARGET, prior=[1, 1, 1, 1], strategy="temper"), 400_000),
     "Dirichlet, add-remove": (
@@ -15,23 +15,28 @@ SUBJECTS = {
         400_000,
     ),
     "Dirichlet, two rows": (dirdp.calibrate(TARGET, prior=[[1, 4, 4], [4, 1.2, 4]], strategy="temper"), 400_000),
-    "Gaussian": (dirdp.GaussianMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
-    "Laplace": (dirdp.LaplaceMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
-    "Geometric": (dirdp.GeometricMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
-    "Hellinger, smooth": (dirdp.HellingerMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60), 20_000),
+    "Gaussian": (dirdp.mechanisms.GaussianMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Laplace": (dirdp.mechanisms.LaplaceMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Geometric": (dirdp.mechanisms.GeometricMechanism.for_guarantee(TARGET, prior=[1, 1, 1, 1]), 400_000),
+    "Hellinger, smooth": (
+        dirdp.mechanisms.HellingerMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
+        20_000,
+    ),
     "Truncated geometric, d = 2": (
-        dirdp.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
+        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60),
         40_000,
     ),
     "Truncated geometric, d = 3": (
-        dirdp.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1, 1], n_records=20),
+        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1, 1], n_records=20),
         40_000,
     ),
     "Truncated Laplace, d = 2": (
-        dirdp.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=[1, 1], n_records=60, noise="laplace"),
+        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(
+            TARGET, prior=[1, 1], n_records=60, noise_kind="laplace"
+        ),
         40_000,
     ),
-    "Simplex": (dirdp.SimplexMechanism.for_guarantee(TARGET, DOMAIN), 400_000),
+    "Simplex": (dirdp.mechanisms.SimplexMechanism.for_guarantee(TARGET, DOMAIN), 400_000),
 }
 
 
@@ -45,7 +50,7 @@ def table():
         start = time.perf_counter()
         result = audit(mechanism, sampler="fast", claim=TARGET, delta=TARGET.delta, n=n, random_seed=20)
         bound = result.bounds[1]
-        law = audit_curve(mechanism, claim=TARGET)
+        law = check_curve(mechanism, claim=TARGET)
         yield (
             f"{name:<28}{TARGET.epsilon:>9.4f}{bound.stated:>9.4f}{bound.lower:>9.4f}{bound.refutable:>11.3f}{bound.ceiling:>9.2f}{n:>9}"
             f"  {result.verdict:<12}{law.shortfall:>19.1e}{time.perf_counter() - start:>9.1f}"

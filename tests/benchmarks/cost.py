@@ -1,46 +1,101 @@
-"""What the library costs, as ratios and times of one run: `uv run tests/benchmarks/cost.py`."""
+"""What the library costs: `uv run tests/benchmarks/cost.py` appends a row for each benchmark to `cost.csv` beside it.
 
+Each number is a ratio to a reference computation of the same run, because seconds of different machines say nothing.
+Both are the least of several times, taken in turn. No test asserts any of them. `load` is how many processes wanted a
+core just before, for each core: above 0.5 the machine was busy, and the ratios are no more than a hint.
+"""
+
+import csv
+import os
+import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import pymc as pm
 
 import pymc_dirdp as dirdp
 
-
-def best(f, repeats=15):
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        f()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def imports(code):
-    return best(lambda: subprocess.run([sys.executable, "-c", code], check=True), repeats=5)
-
-
+TABLE = Path(__file__).with_suffix(".csv")
+COLUMNS = ("date", "version", "commit", "python", "load", "benchmark", "reference", "ratio")
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-with pm.Model() as model:
-    p = pm.Dirichlet("p", a=np.ones(4))
-    pm.Multinomial("x", n=592, p=p, observed=[108, 286, 71, 127])
 
-print(f"sample, 4 categories            {1e3 * best(lambda: dirdp.sample(TARGET, model)):8.1f} ms  (goal 50)")
-for strategy, target in (("temper", TARGET), ("inflate", TARGET), ("algorithm-1", dirdp.RenyiDP(order=8, epsilon=0.5))):
-    cost = best(lambda strategy=strategy, target=target: dirdp.calibrate(target, prior=np.ones(4), strategy=strategy))
-    print(f"calibrate, {strategy:<20} {1e3 * cost:8.1f} ms  (goal 10)")
 
-rng = np.random.default_rng()
-counts = rng.integers(0, 50, 10**6)
-mechanism = dirdp.DirichletMechanism(np.ones(10**6), 0.3)
-fill = best(lambda: rng.standard_gamma(0.3 * counts + 1.0))
-drawn = best(lambda: mechanism.sample(counts, sampler="fast"))
-print(f"draw of 1e6 over gamma fill     {drawn / fill:8.2f}     (goal 1.5)")
-alone = imports("import pymc")
-print(f"import beyond pymc's            {1e3 * (imports('import pymc, pymc_dirdp') - alone):8.0f} ms  (goal 150)")
-print(
-    f"and with the model verbs        {1e3 * (imports('import pymc, pymc_dirdp; pymc_dirdp.sample') - alone):8.0f} ms"
-)
+def ratio(measured: Callable[[], object], reference: Callable[[], object], repeats: int) -> float:
+    """The least time of one call over the least time of the other; a busy machine slows both."""
+    least = [float("inf"), float("inf")]
+    for _ in range(repeats):
+        for i, call in enumerate((measured, reference)):
+            start = time.perf_counter()
+            call()
+            least[i] = min(least[i], time.perf_counter() - start)
+    return least[0] / least[1]
+
+
+def importing(code: str) -> Callable[[], object]:
+    return lambda: subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def measurements() -> Iterator[tuple[str, str, float]]:
+    """The name of each benchmark, its reference, and the ratio."""
+    rng = np.random.default_rng(1)
+    counts = rng.integers(0, 50, 10**6)
+    shapes = 0.3 * counts + 1.0
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones(4))
+        pm.Multinomial("x", n=592, p=p, observed=[108, 286, 71, 127])
+
+    def gammas() -> object:
+        return rng.standard_gamma(shapes)
+
+    fill = "fill of 1e6 gamma variables"
+    yield "sample, 4 categories", fill, ratio(lambda: dirdp.sample(TARGET, model), gammas, 15)
+    renyi = dirdp.RenyiDP(order=8, epsilon=0.5)
+    for strategy, target in (("temper", TARGET), ("inflate", TARGET), ("algorithm-1", renyi)):
+        cost = ratio(
+            lambda strategy=strategy, target=target: dirdp.calibrate(target, prior=np.ones(4), strategy=strategy),
+            gammas,
+            15,
+        )
+        yield f"calibrate, {strategy}", fill, cost
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(10**6), 0.3)
+    yield "draw of 1e6 cells", fill, ratio(lambda: mechanism.sample(counts, sampler="fast"), gammas, 15)
+    alone = importing("import pymc")
+    yield "import of both", "import of pymc", ratio(importing("import pymc, pymc_dirdp"), alone, 5)
+    verbs = importing("import pymc, pymc_dirdp; pymc_dirdp.sample")
+    yield "import with the model verbs", "import of pymc", ratio(verbs, alone, 5)
+
+
+def commit() -> str:
+    """The short name of the commit, marked where files differ from it."""
+    answer = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude=*"],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=TABLE.parent,
+    )
+    return answer.stdout.strip()
+
+
+def main() -> None:
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    date = f"{datetime.now(UTC):%Y-%m-%d}"
+    where = (date, version("pymc-dirdp"), commit(), platform.python_version(), f"{load:.1f}")
+    with TABLE.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if file.tell() == 0:
+            writer.writerow(COLUMNS)
+        for benchmark, reference, value in measurements():
+            writer.writerow((*where, benchmark, reference, f"{value:.3g}"))
+            file.flush()
+            print(f"{benchmark:<30}{value:10.3g}  of a {reference}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

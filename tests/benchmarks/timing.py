@@ -106,10 +106,10 @@ if __name__ == "__main__":
     print("Median time over that of the flat table, with a 99 % interval; the share of right guesses from one look.")
     for d, n in ((4, 592), (1000, 100_000)):
         for alpha in (1.0, 0.05):
-            mechanism = dirdp.DirichletMechanism(np.full(d, alpha), 0.1)
+            mechanism = dirdp.mechanisms.DirichletMechanism(np.full(d, alpha), 0.1)
             draws(f"fast, {d} cells, alpha {alpha:g}, r 0.1", mechanism, d, n, sampler="fast", repeats=repeats)
     for alpha in (1.0, 0.05):
-        mechanism = dirdp.DirichletMechanism(np.full(4, alpha), 0.1)
+        mechanism = dirdp.mechanisms.DirichletMechanism(np.full(4, alpha), 0.1)
         title = f"exact, 4 cells, alpha {alpha:g}, r 0.1, 10,000 steps"
         draws(title, mechanism, 4, 592, sampler="exact", repeats=repeats, steps=10_000)
     # A loose promise leaves a prior of 0.05 as it is; a tight one adds to it, and no cell is small any more.

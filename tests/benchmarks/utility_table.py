@@ -10,10 +10,11 @@ import math
 import numpy as np
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.planning.choosing import NOISES, noise, rank
+from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.planning.choosing import rank
 from pymc_dirdp.privacy.conversion import epsilon_at
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
-from pymc_dirdp.utility.simulated import losses, predicted_data
+from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
 DELTA = 1e-6
 RECORDS = (10**2, 10**3, 10**4, 10**5, 10**6)
@@ -47,8 +48,8 @@ def row(kind, d, n, epsilon, objective):
         "Algorithm 1": algorithm_1(epsilon, prior, expected, objective),
         "optimal": of_dirichlet(expected, optimal, prior, objective),
     }
-    for name in NOISES:
-        scores[name] = getattr(losses(noise(name, target, prior, "replace-one", 1), prior, data), objective)
+    for name, noise in noises(exact=True).items():
+        scores[name] = getattr(simulated_kl(noise.for_guarantee(target, prior=prior), prior, data), objective)
     choice = rank(
         optimal, target, prior=prior, n_records=n, adjacency="replace-one", objective=objective, cells=200_000
     )
@@ -69,7 +70,7 @@ def main():
             for n in RECORDS:
                 for epsilon in EPSILONS:
                     scores = row(kind, d, n, epsilon, objective)
-                    others = [scores[name] for name in ("Algorithm 1", "optimal", *NOISES)]
+                    others = [scores[name] for name in ("Algorithm 1", "optimal", *noises(exact=True))]
                     worst = max(worst, scores["auto"] / max(min(others), 1e-300) - 1)
                     cells = " | ".join(f"{scores[name]:.3g}" for name in COLUMNS)
                     print(f"| {kind} | {d} | 1e{round(math.log10(n))} | {epsilon:g} | {cells} |", flush=True)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_dirdp import ApproxDP, ArgumentError, DataError, DirichletMechanism, RenyiDP, TruncatedCDP
+from pymc_dirdp import ApproxDP, ArgumentError, DataError, RenyiDP, TruncatedCDP
+from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.sampling.fast import dirichlet
 
 COUNTS = np.array([12, 0, 40, 3])

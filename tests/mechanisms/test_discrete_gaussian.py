@@ -320,7 +320,7 @@ def test_releases_have_exactly_the_law_of_the_curves(sigma, wrong):
 
     assert p_value(sigma) > 1e-6
     assert p_value(wrong) < 1e-6
-    assert noise.std() == pytest.approx(mechanism.noise, rel=0.02)
+    assert noise.std() == pytest.approx(mechanism.noise_sd, rel=0.02)
 
 
 def test_simulated_noise_has_the_same_law():
@@ -328,7 +328,7 @@ def test_simulated_noise_has_the_same_law():
         mechanism = DiscreteGaussianMechanism([1, 1], sigma)
         noise = mechanism.noise_for((200, 1000), np.random.default_rng(5))
         assert np.all(noise == np.round(noise))
-        assert noise.std() == pytest.approx(mechanism.noise, rel=0.01)
+        assert noise.std() == pytest.approx(mechanism.noise_sd, rel=0.01)
 
 
 def test_noise_of_any_size_is_added_to_whole_counts_and_rounded_once():

@@ -110,8 +110,8 @@ FINITE = {
     "hellinger steep": HellingerMechanism([1.0, 1.0], 5, 400.0),
     "truncated geometric": TruncatedNoiseMechanism([1.0, 1.0], 5, 1.5),
     "truncated geometric of three": TruncatedNoiseMechanism([1.0, 1.0, 1.0], 4, 1.2),
-    "truncated laplace": TruncatedNoiseMechanism([1.0, 1.0], 5, 1.5, noise="laplace"),
-    "truncated laplace of three": TruncatedNoiseMechanism([1.0, 1.0, 1.0], 4, 1.2, noise="laplace"),
+    "truncated laplace": TruncatedNoiseMechanism([1.0, 1.0], 5, 1.5, noise_kind="laplace"),
+    "truncated laplace of three": TruncatedNoiseMechanism([1.0, 1.0, 1.0], 4, 1.2, noise_kind="laplace"),
 }
 
 

@@ -45,7 +45,7 @@ def test_it_loses_no_more_than_laplace_noise_of_its_scale():
     geometric, laplace = GeometricMechanism(np.ones(3), 2.0), LaplaceMechanism(np.ones(3), 2.0)
     assert geometric.pure_epsilon == laplace.pure_epsilon
     # It uses the promise whole, and is less noisy.
-    assert geometric.noise < laplace.noise
+    assert geometric.noise_sd < laplace.noise_sd
 
 
 @pytest.mark.parametrize("scale", [0.5, 3.0])
@@ -53,7 +53,7 @@ def test_noise_has_the_stated_law(scale):
     """Chi-square with thresholds of 1e-6; a scale that is 30 % off is rejected."""
     noise = GeometricMechanism(np.ones((300, 300)), scale).release(np.zeros((300, 300), dtype=int), random_seed=5)
     assert np.all(noise == np.round(noise))
-    assert noise.std() == pytest.approx(GeometricMechanism(np.ones(2), scale).noise, rel=0.02)
+    assert noise.std() == pytest.approx(GeometricMechanism(np.ones(2), scale).noise_sd, rel=0.02)
     reach = 3 + round(3 * scale)
     seen = np.bincount(np.clip(noise.ravel().astype(int), -reach, reach) + reach, minlength=2 * reach + 1)
 

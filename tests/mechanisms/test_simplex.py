@@ -1,130 +1,22 @@
-"""P3's simplex mechanism: its printed statements, their corrections, and the exact curve."""
+"""P3's simplex mechanism: its exact curve, calibration and draws."""
 
-import json
 import math
 import pickle
 from fractions import Fraction
-from pathlib import Path
 
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy.special import betainc, betaln, gammaln
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP
+from pymc_dirdp.published import p3_problem_14, p3_theorem_1_corrected
 
 
 def domain(m=2, eta=0.05, etabar=0.05, b=0.4, **options):
     return SimplexDomain(m, eta=eta, etabar=etabar, b=b, **options)
-
-
-GAMMA = {k: domain().gamma(k, 0.05) for k in (3, 10, 24)}
-
-# Values of 30 digits and more, from papers.json of the reference; the comment says what P3 prints.
-REFERENCE = {
-    "G01": (lambda: domain().delta(24, 0.002), 0.04336593975320487),
-    "G03": (lambda: domain().delta(3, 1e-11), 0.054117022864683803),
-    "G05": (lambda: domain(5).delta(24, 0.002), 0.10511764093825955),
-    "G07": (lambda: domain(4, 0.1).delta(100, 0.05), 0.10324658249513985),
-    "G09": (lambda: domain(5, 0.028).delta(171.87, 1e-3), 9.5853271896766145e-6),
-    "G11": (lambda: domain(5, 0.028).delta(171.87, 1e-6), 4.0186283899955103e-20),
-    "G20": (lambda: GAMMA[3], 5.8591697263055327e-12),
-    "G21": (lambda: domain().epsilon(3, GAMMA[3]), 17.531723564275852),  # printed 2.30
-    "G24": (lambda: GAMMA[10], 5.4395368131688025e-5),
-    "G25": (lambda: domain().epsilon(10, GAMMA[10]), 23.951388074222654),  # printed 4.40
-    "G28": (lambda: GAMMA[24], 0.0022607306785700363),
-    "G29": (lambda: domain().epsilon(24, GAMMA[24]), 38.402444086238575),  # printed 8.53
-    "G32": (lambda: domain().epsilon_corollary(24, GAMMA[24]), 71.831058810533331),
-    "G33": (lambda: domain(b=1, weight=0.01).epsilon_printed(24, GAMMA[24], theorem=2), 1.1223179133143422),
-    "G34": (lambda: domain(b=1).epsilon_printed(24, GAMMA[24], theorem=3, alpha=0.01), 13.129682913085593),
-    "G36": (lambda: domain(3).gamma(24, 0.05), 0.0016075059278105724),
-    "G38": (lambda: domain(3, b=0.1).epsilon(24, 0.0016075059278105724), 10.965655119045653),
-    "G40": (lambda: domain(2, 0.3, 0.1999, 1.0).epsilon(4, 0.01), 3.6779339280477258),
-    "G42": (
-        lambda: domain(2, 0.3, 0.1999, 1.0).epsilon_printed(4, 0.01, theorem=3, alpha=0.1),
-        -6.9523569335979534,
-    ),
-    "G46": (lambda: domain(5, 0.028).gamma(171.87, 1e-5), 0.0010091008985721756),
-}
-
-
-@pytest.mark.parametrize("name", REFERENCE)
-def test_reference_values(name):
-    value, expected = REFERENCE[name]
-    assert value() == pytest.approx(expected, rel=1e-10)
-
-
-def test_the_values_typed_here_are_those_of_the_reference():
-    path = Path(__file__).parents[1] / "reference" / "papers.json"
-    stored = {value["id"]: float(value["value"]) for value in json.loads(path.read_text())["values"]}
-    for name, (_, typed) in REFERENCE.items():
-        assert stored[name] == typed
-
-
-@pytest.mark.parametrize("m", [2, 3, 10, 50])
-@pytest.mark.parametrize("k", [3.0, 24.0, 900.0])
-@pytest.mark.parametrize("share", [1e-6, 0.01, 0.3])
-def test_delta_lies_between_its_elementary_bounds(m, k, share):
-    """`1 - prod(1 - I) <= delta <= sum I`, I the probability of one entry."""
-    eta = 0.9 / m * 0.5
-    gamma = share * eta
-    one = float(betainc(k * eta, k - k * eta, gamma))
-    if one < 1e-20:
-        return  # Below what the contour resolves.
-    delta = domain(m, eta).delta(k, gamma)
-    assert -math.expm1(m * math.log1p(-one)) * (1 - 1e-9) <= delta <= m * one * (1 + 1e-9)
-
-
-def test_delta_has_a_closed_form_for_exponential_entries():
-    """With k eta = 1 it is 1 - (1 - m gamma)**(k - 1)."""
-    for m, k in ((2, 20.0), (7, 40.0)):
-        for gamma in (1e-8, 0.001, 0.5 / m):
-            exact = -math.expm1((k - 1) * math.log1p(-m * gamma))
-            assert domain(m, 1 / k).delta(k, gamma) == pytest.approx(exact, rel=1e-10)
-
-
-def test_the_worst_input_has_all_protected_entries_at_their_floor():
-    """ERRATA P3.5, by simulation: other inputs fall below gamma less often."""
-    rng = np.random.default_rng(0)
-    exact = domain(3).delta(24, 0.01)
-    for p in ([0.05, 0.05, 0.05, 0.85], [0.05, 0.05, 0.3, 0.6], [0.2, 0.2, 0.2, 0.4]):
-        missed = np.mean(np.any(rng.dirichlet(24 * np.array(p), 200_000)[:, :3] < 0.01, axis=1))
-        assert missed <= exact + 5 * math.sqrt(exact / 200_000)
-        if p[2] == 0.05:
-            assert missed == pytest.approx(exact, abs=5 * math.sqrt(exact / 200_000))
-
-
-def test_theorem_1_is_too_small_for_large_steps():
-    """ERRATA P3.2: printed .3958, true 3.6779, by brute force over pairs of inputs and the corners of outputs."""
-    there = domain(2, 0.3, 0.1999, 1.0)
-    assert there.epsilon_printed(4, 0.01) == pytest.approx(0.3958, abs=5e-5)
-    grid = np.linspace(0.3, 1 - 0.1999 - 0.3, 60)
-    worst = 0.0
-    for c in np.linspace(0.6, 1 - 0.1999, 25):
-        for p in grid[grid <= c - 0.3]:
-            q = grid[grid <= c - 0.3]
-            ratio = gammaln(4 * q) + gammaln(4 * (c - q)) - gammaln(4 * p) - gammaln(4 * (c - p))
-            worst = max(worst, float(np.max(ratio + 4 * np.abs(p - q) * math.log(0.99 / 0.01))))
-    assert worst <= there.epsilon(4, 0.01) * (1 + 1e-12)
-    assert worst == pytest.approx(there.epsilon(4, 0.01), rel=1e-3)
-
-
-def test_the_largest_loss_may_come_before_the_largest_step():
-    """With gamma near 1 / m the loss of large steps falls again. Oracle: a grid of steps."""
-    there = domain(2, 0.05, 0.05, 1.0)
-    steps = np.linspace(0, there.largest_step, 20_001)
-    inside = 0
-    for k, gamma in ((30.0, 0.3), (30.0, 0.45), (5.0, 0.4), (24.0, 0.002)):
-        ratio = math.log((1 - gamma) / gamma)
-        start = betaln(k * 0.05, k * 0.9)
-        losses = start - betaln(k * (0.05 + steps), k * (0.9 - steps)) + k * steps * ratio
-        assert there.epsilon(k, gamma) == pytest.approx(losses.max(), rel=1e-6)
-        assert there.epsilon(k, gamma) >= losses.max() * (1 - 1e-12)
-        inside += losses.argmax() < len(steps) - 1
-    assert inside >= 1
 
 
 @pytest.mark.parametrize(("k", "printed", "exact"), [(3, 2.30, 10.8200), (10, 4.40, 13.2035), (24, 8.53, 19.1335)])
@@ -141,7 +33,7 @@ def test_the_exact_epsilon_of_p3s_identity_query(k, printed, exact):
     loss = k * (p - q)[0] * np.log(x[:, 0] / x[:, 1])
     sampled = np.mean(np.maximum(-np.expm1(printed - loss), 0))
     assert mechanism.delta(printed) == pytest.approx(sampled, abs=0.005)
-    assert mechanism.epsilon(0.05) < domain().epsilon(k, domain().gamma(k, 0.05))
+    assert mechanism.epsilon(0.05) < p3_theorem_1_corrected(domain(), k, p3_problem_14(domain(), k, 0.05))
 
 
 def test_the_exact_epsilon_of_the_average_query():
@@ -208,17 +100,11 @@ def test_inputs_outside_of_the_promise(p, protected, error, message):
     assert "0.36" not in str(caught.value)
 
 
-def test_empty_domains_and_wrong_gammas():
+def test_domains_that_hold_nothing():
     with pytest.raises(ArgumentError, match="leave nothing to move"):
         domain(5, 0.19, 0.05)
-    with pytest.raises(ArgumentError, match="gamma < 1 / n_protected"):
-        domain().delta(24, 0.5)
     with pytest.raises(ArgumentError, match="at most 1"):
         domain(b=1.5)
-    with pytest.raises(ArgumentError, match="1, 2 and 3"):
-        domain().epsilon_printed(24, 0.01, theorem=4)
-    with pytest.raises(ArgumentError, match="alpha"):
-        domain().epsilon_printed(24, 0.01, theorem=3)
 
 
 def test_objects_are_frozen_and_pickle():

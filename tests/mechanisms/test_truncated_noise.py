@@ -9,6 +9,9 @@ from scipy.stats import chi2, laplace
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
+from pymc_dirdp.published import p4_ilap_mech, p4_lap_mech
+
+FORMS = {"lap": p4_lap_mech, "ilap": p4_ilap_mech}
 
 
 def steps(mechanism, n=1000):
@@ -27,7 +30,7 @@ PRINTED = {
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_tables_1_and_2_of_p4(name):
-    mechanism = getattr(TruncatedNoiseMechanism, f"{name}_mech")(1.0, [1, 1], 1000)
+    mechanism = FORMS[name](epsilon=1.0, prior=[1, 1], n_records=1000)
     one_way, both_ways = steps(mechanism)
     np.testing.assert_allclose(one_way, PRINTED[name][0], rtol=0, atol=1.01e-11)
     np.testing.assert_allclose(both_ways, PRINTED[name][1], rtol=0, atol=1.01e-11)
@@ -50,7 +53,7 @@ REFERENCE = {
 @pytest.mark.parametrize("name", REFERENCE)
 def test_reference(name):
     form, d, n, value = REFERENCE[name]
-    mechanism = getattr(TruncatedNoiseMechanism, f"{form}_mech")(1.0, np.ones(d), n)
+    mechanism = FORMS[form](epsilon=1.0, prior=np.ones(d), n_records=n)
     counts = np.full(d, n // d)
     assert mechanism.expected_distance(counts) == pytest.approx(value, rel=1e-12)
 
@@ -58,8 +61,8 @@ def test_reference(name):
 @pytest.mark.parametrize(("d", "epsilon"), [(2, 1 / 2), (3, 2 / 3)])
 def test_the_improved_form_spends_the_whole_budget_and_the_baseline_does_not(d, epsilon):
     """ERRATA P4.2 and L113: the baseline is an unfair one."""
-    assert TruncatedNoiseMechanism.ilap_mech(1.0, np.ones(d), 9).pure_epsilon == 1.0
-    assert TruncatedNoiseMechanism.lap_mech(1.0, np.ones(d), 9).pure_epsilon == pytest.approx(epsilon)
+    assert p4_ilap_mech(epsilon=1.0, prior=np.ones(d), n_records=9).pure_epsilon == 1.0
+    assert p4_lap_mech(epsilon=1.0, prior=np.ones(d), n_records=9).pure_epsilon == pytest.approx(epsilon)
 
 
 def test_the_geometric_form_is_the_most_accurate_for_two_categories():
@@ -122,7 +125,7 @@ def test_laws_add_up_and_stay_inside(noise, total, counts):
 
 
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
-@pytest.mark.parametrize("counts", [[1, 6], [4, 2, 1]])
+@pytest.mark.parametrize("counts", [[1, 6], pytest.param([4, 2, 1], marks=pytest.mark.thorough)])
 def test_releases_follow_the_law(noise, counts):
     mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0, noise=noise)
     times, rng = 4000, np.random.default_rng(3)

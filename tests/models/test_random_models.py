@@ -14,8 +14,8 @@ import pymc as pm
 import pytest
 from scipy.special import gammaln
 
-from pymc_dirdp import DirichletMechanism
 from pymc_dirdp.errors import DirdpError
+from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.stated import stated
@@ -202,6 +202,7 @@ def worst(world, relation):
     return closest
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("relation", ["replace-one", "add-remove"])
 def test_no_person_changes_more_than_was_read(relation):
     found = [worst(World(seed), relation) for seed in range(120)]

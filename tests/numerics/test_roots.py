@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from pymc_dirdp.numerics.roots import largest_safe, least_epsilon, log_excess, safe_root
+from pymc_dirdp.errors import UnattainableError
+from pymc_dirdp.numerics.roots import bracket, largest_safe, last_safe, least_epsilon, log_excess, safe_root
 
 
 @pytest.mark.parametrize(("safe", "unsafe"), [(1e-3, 10.0), (10.0, 1e-3)])
@@ -99,3 +100,33 @@ def test_excess_is_the_log_of_the_ratio():
     assert log_excess(1e-300, 1e300) == pytest.approx(math.log(1e-300) - math.log(1e300))
     assert log_excess(0.0, 1.0) == -math.inf
     assert log_excess(math.inf, 1.0) == math.inf
+
+
+@pytest.mark.parametrize("factor", [2.0, 4.0, 0.5, 0.25])
+@pytest.mark.parametrize("root", [3e-7, 0.3, 0.9999, 1.0, 1.0001, 5.5, 7e8])
+def test_a_bracket_holds_the_root_from_either_side(root, factor):
+    """The promise holds below the root where the factor is above 1, and above it otherwise."""
+    sign = 1 if factor > 1 else -1
+    safe, unsafe = bracket(lambda x: sign * (x - root), factor=factor)
+    assert sign * (safe - root) <= 0 < sign * (unsafe - root)
+    assert max(safe, unsafe) / min(safe, unsafe) == max(factor, 1 / factor)
+    found = last_safe(lambda x: sign * (x - root), factor=factor)
+    assert sign * (found - root) <= 0
+    assert found == pytest.approx(root, rel=1e-10)
+
+
+@pytest.mark.parametrize(("factor", "beyond", "opposite"), [(4.0, math.inf, 0.0), (0.25, 0.0, math.inf)])
+def test_a_search_without_a_root_says_on_which_side(factor, beyond, opposite):
+    ends = {math.inf: 50.0, 0.0: 0.01}
+    limits = {"factor": factor, "least": 0.01, "most": 50.0}
+    assert bracket(lambda x: -1.0, **limits) == (ends[beyond], beyond)
+    assert bracket(lambda x: 1.0, **limits) == (opposite, ends[opposite])
+    with pytest.raises(UnattainableError, match="all too easy"):
+        last_safe(lambda x: -1.0, **limits, loose="all too easy")
+    with pytest.raises(UnattainableError, match="all too hard"):
+        last_safe(lambda x: 1.0, **limits, tight="all too hard")
+
+
+def test_the_limits_of_a_search_are_tried_themselves():
+    assert bracket(lambda x: -1.0 if x <= 0.02 else 1.0, factor=4.0, least=0.02) == (0.02, 0.0625)
+    assert bracket(lambda x: -1.0 if x < 40.0 else 1.0, factor=4.0, most=40.0) == (16.0, 40.0)

@@ -11,7 +11,6 @@ from pymc_dirdp import (
     ApproxDP,
     ArgumentError,
     DirdpError,
-    DirichletMechanism,
     PureDP,
     RenyiDP,
     TruncatedCDP,
@@ -19,6 +18,7 @@ from pymc_dirdp import (
     ZeroCDP,
     calibrate,
 )
+from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
 TARGETS = [

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pymc_dirdp import ApproxDP, DirdpError, DirichletMechanism, RenyiDP, TruncatedCDP, calibrate
+from pymc_dirdp import ApproxDP, DirdpError, RenyiDP, TruncatedCDP, calibrate
+from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
 few = settings(max_examples=20, deadline=None, derandomize=True)

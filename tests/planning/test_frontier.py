@@ -7,7 +7,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.planning.frontier import expected_loss, least_guarantee, least_records, privacy_utility
+from pymc_dirdp.planning.frontier import expected_error, least_guarantee, least_records, privacy_utility
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
 LIKE = [
@@ -25,7 +25,7 @@ def test_the_expected_loss_is_that_of_the_calibrated_mechanism():
     for objective in ("posterior", "estimate"):
         made = dirdp.calibrate(guarantee, **TABLE, objective=objective)
         by_hand = getattr(PriorExpectedKL(np.ones(4), 592), objective)(made.r, float(made.alpha[0]) - 1)
-        assert expected_loss(guarantee, **TABLE, objective=objective) == by_hand
+        assert expected_error(guarantee, **TABLE, objective=objective) == by_hand
 
 
 IMPOSSIBLE = {dirdp.ZeroCDP: {"dirichlet"}, dirdp.PureDP: {"dirichlet", "gaussian"}}
@@ -48,9 +48,9 @@ def test_the_least_guarantee_reaches_the_target_and_a_tighter_one_does_not(like,
     name = "rho" if isinstance(like, dirdp.TruncatedCDP | dirdp.ZeroCDP) else "epsilon"
     kept = {field: value for field, value in vars(like).items() if field != name}
     assert {field: value for field, value in vars(found).items() if field != name} == kept
-    assert expected_loss(found, **options) <= kl
+    assert expected_error(found, **options) <= kl
     tighter = type(found)(**kept, **{name: getattr(found, name) * 0.98})
-    assert expected_loss(tighter, **options) > kl
+    assert expected_error(tighter, **options) > kl
 
 
 def test_targets_that_nothing_reaches_are_refused():
@@ -70,8 +70,8 @@ def test_targets_that_nothing_reaches_are_refused():
 def test_least_records(prior):
     guarantee, kl = LIKE[0], 0.02
     n = least_records(kl, guarantee, prior=prior, objective="estimate")
-    assert expected_loss(guarantee, prior=prior, n_records=n, objective="estimate") <= kl
-    assert expected_loss(guarantee, prior=prior, n_records=int(0.95 * n), objective="estimate") > kl
+    assert expected_error(guarantee, prior=prior, n_records=n, objective="estimate") <= kl
+    assert expected_error(guarantee, prior=prior, n_records=int(0.95 * n), objective="estimate") > kl
 
 
 def test_the_frontier_falls_and_auto_is_below_all():
@@ -85,11 +85,12 @@ def test_the_frontier_falls_and_auto_is_below_all():
     assert str(frontier).startswith("expected KL of the posterior, 592 records")
     assert "<table>" in frontier._repr_html_()
     none = privacy_utility([dirdp.PureDP(epsilon=1)], **TABLE)
-    assert none.losses["dirichlet"] == (math.inf,)
+    assert none.expected_kl["dirichlet"] == (math.inf,)
     with pytest.raises(ArgumentError, match="at least one"):
         privacy_utility([], **TABLE)
 
 
+@pytest.mark.thorough
 def test_auto_needs_the_least():
     options = {**TABLE, "objective": "estimate"}
     every = [

@@ -14,7 +14,7 @@ from pymc_dirdp.errors import ArgumentError
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 VOTES = np.array([60, 40, 20])
-MECHANISM = dirdp.DirichletMechanism(np.full(4, 2.7), 0.2)
+MECHANISM = dirdp.mechanisms.DirichletMechanism(np.full(4, 2.7), 0.2)
 
 
 def votes():
@@ -48,20 +48,20 @@ def test_the_frontier_shows_every_loss():
     grid = [dirdp.ApproxDP(epsilon=e, delta=1e-6) for e in (0.1, 1, 10)]
     frontier = dirdp.privacy_utility(grid, prior=np.ones(3), n_records=100, mechanisms=("dirichlet", "laplace", "auto"))
     _, ax = plt.subplots()
-    assert dirdp.plot_frontier(frontier, ax=ax) is ax
-    for name, losses in frontier.losses.items():
+    assert dirdp.plots.plot_frontier(frontier, ax=ax) is ax
+    for name, losses in frontier.expected_kl.items():
         np.testing.assert_allclose(line(ax, name).get_xydata(), np.column_stack([frontier.amounts, losses]))
     pure = dirdp.privacy_utility([dirdp.PureDP(epsilon=1)], prior=np.ones(3), n_records=100)
-    assert line(dirdp.plot_frontier(pure), "dirichlet").get_xydata().size == 0
+    assert line(dirdp.plots.plot_frontier(pure), "dirichlet").get_xydata().size == 0
 
 
 def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
-    ax = dirdp.plot_privacy(MECHANISM)
+    ax = dirdp.plots.plot_privacy(MECHANISM)
     exact, bound = line(ax, "exact").get_xydata(), line(ax, "P2 Theorem 2").get_xydata()
     np.testing.assert_allclose(MECHANISM.delta(exact[:, 0]), exact[:, 1])
     assert np.all(MECHANISM.delta(bound[:, 0]) <= bound[:, 1])
     pairs = [([0, 1, 3, 3], [1, 0, 3, 3]), ([10, 5, 2, 2], [9, 6, 2, 2])]
-    ax = dirdp.plot_privacy(MECHANISM, curve="renyi", pairs=pairs)
+    ax = dirdp.plots.plot_privacy(MECHANISM, curve="renyi", pairs=pairs)
     exact = line(ax, "exact").get_xydata()
     bound = line(ax, "P1 Theorem 1").get_xydata()
     np.testing.assert_allclose(MECHANISM.renyi(exact[:, 0]), exact[:, 1])
@@ -70,12 +70,12 @@ def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
     assert brute[0][:, 1] == pytest.approx(exact[:, 1], rel=1e-6)  # the worst pair
     assert np.all(brute[1][:, 1] < exact[:, 1])
     with pytest.raises(ArgumentError, match="pairs"):
-        dirdp.plot_privacy(MECHANISM, pairs=pairs)
+        dirdp.plots.plot_privacy(MECHANISM, pairs=pairs)
 
 
 def test_privacy_of_a_release_and_of_noise(release):
-    assert line(dirdp.plot_privacy(release), "exact").get_xydata()[0, 0] == 0
-    ax = dirdp.plot_privacy(dirdp.GaussianMechanism([1, 1], 3.0), curve="renyi")
+    assert line(dirdp.plots.plot_privacy(release), "exact").get_xydata()[0, 0] == 0
+    ax = dirdp.plots.plot_privacy(dirdp.mechanisms.GaussianMechanism([1, 1], 3.0), curve="renyi")
     assert [curve.get_label() for curve in ax.lines] == ["exact"]
 
 
@@ -84,7 +84,7 @@ def test_the_band_of_a_draw_is_public_and_covers_the_frequencies(mechanism):
     covered = []
     for _ in range(25):
         release = dirdp.sample(TARGET, votes(), mechanism=mechanism)
-        ax = dirdp.plot_draw(release, prob=0.9)
+        ax = dirdp.plots.plot_draw(release, prob=0.9)
         (bands,) = ax.collections
         ends = np.array([segment[:, 0] for segment in bands.get_segments()])
         covered += ((ends[:, 0] <= VOTES / 120) & (ends[:, 1] >= VOTES / 120)).tolist()
@@ -98,15 +98,15 @@ def test_the_band_of_a_draw_is_public_and_covers_the_frequencies(mechanism):
 def test_bands_need_a_size_and_some_room(release):
     private = dirdp.sample(TARGET, votes(), adjacency="add-remove", strategy="temper")
     with pytest.raises(ArgumentError, match="n_records"):
-        dirdp.plot_draw(private)
+        dirdp.plots.plot_draw(private)
     with pytest.raises(ArgumentError, match="var_name"):
-        dirdp.plot_draw(release, var_name="q")
+        dirdp.plots.plot_draw(release, var_name="q")
 
 
 def test_the_ledger_shows_what_is_left():
     ledger = dirdp.Ledger(dirdp.RenyiDP(order=4, epsilon=1.0))
     dirdp.sample(dirdp.RenyiDP(order=4, epsilon=0.25), votes(), ledger=ledger)
-    ax = dirdp.plot_ledger(ledger)
+    ax = dirdp.plots.plot_ledger(ledger)
     full, spent = ax.patches
     assert full.get_width() == 1
     assert spent.get_width() == pytest.approx(0.25, rel=1e-6)
@@ -116,7 +116,7 @@ def test_the_ledger_shows_what_is_left():
 
 def test_posteriors_go_into_given_axes(diagnosis, release):
     _, axes = plt.subplots(1, 3)
-    found = dirdp.plot_posteriors(diagnosis, axes=axes)
+    found = dirdp.plots.plot_posteriors(diagnosis, axes=axes)
     assert list(found) == list(axes)
     assert [ax.get_title() for ax in found] == ["yes", "no", "abstain"]
     for ax, value in zip(found, release["posterior"]["p"].values[0, 0], strict=True):
@@ -128,13 +128,13 @@ def test_posteriors_go_into_given_axes(diagnosis, release):
 
 
 def test_posteriors_make_their_own_axes(diagnosis):
-    assert dirdp.plot_posteriors(diagnosis).shape == (3,)
+    assert dirdp.plots.plot_posteriors(diagnosis).shape == (3,)
     with pytest.raises(ArgumentError, match="diagnosis"):
-        dirdp.plot_posteriors(diagnosis["private"])
+        dirdp.plots.plot_posteriors(diagnosis["private"])
 
 
 def test_the_triangle_holds_all_draws(diagnosis):
-    ax = dirdp.plot_ternary(diagnosis)
+    ax = dirdp.plots.plot_ternary(diagnosis)
     for label in ("posterior", "private posterior", "released draw"):
         x, y = line(ax, label).get_xydata().T
         assert np.all((y >= 0) & (y <= np.sqrt(3) * np.minimum(x, 1 - x) + 1e-12))
@@ -160,10 +160,10 @@ def test_pictures_of_the_curator_say_that_they_are_confidential(diagnosis):
     """In every one of the axes and not in a margin, upon what is drawn: at 0.1.0 nothing said so."""
     _, given = plt.subplots(1, 3, figsize=(6, 2))
     pictures = [
-        *dirdp.plot_posteriors(diagnosis),
-        *dirdp.plot_posteriors(diagnosis, axes=given),
-        dirdp.plot_ternary(diagnosis),
-        dirdp.plot_ternary(diagnosis, ax=plt.subplots()[1]),
+        *dirdp.plots.plot_posteriors(diagnosis),
+        *dirdp.plots.plot_posteriors(diagnosis, axes=given),
+        dirdp.plots.plot_ternary(diagnosis),
+        dirdp.plots.plot_ternary(diagnosis, ax=plt.subplots()[1]),
     ]
     for ax in pictures:
         (mark,) = [text for text in ax.texts if text.get_text() == "confidential"]
@@ -172,7 +172,7 @@ def test_pictures_of_the_curator_say_that_they_are_confidential(diagnosis):
 
 def test_public_pictures_do_not(release):
     ledger = dirdp.Ledger(TARGET)
-    for ax in (dirdp.plot_draw(release), dirdp.plot_privacy(release), dirdp.plot_ledger(ledger)):
+    for ax in (dirdp.plots.plot_draw(release), dirdp.plots.plot_privacy(release), dirdp.plots.plot_ledger(ledger)):
         assert "confidential" not in [text.get_text() for text in ax.texts]
 
 
@@ -182,11 +182,10 @@ def test_triangles_are_for_three():
         pm.Multinomial("y", n=10, p=p, observed=[1, 2, 3, 4])
     four = dirdp.diagnose(dirdp.sample(TARGET, model), model, nuts=False, draws=100)
     with pytest.raises(ArgumentError, match="three categories"):
-        dirdp.plot_ternary(four)
+        dirdp.plots.plot_ternary(four)
 
 
 def test_every_picture_has_axes_in_and_out():
-    names = [name for name in dirdp.__all__ if name.startswith("plot_")]
-    assert len(names) == 7
-    for name in names:
-        assert {"ax", "axes"} & set(getattr(dirdp, name).__kwdefaults__)
+    assert len(dirdp.plots.__all__) == 7
+    for name in dirdp.plots.__all__:
+        assert {"ax", "axes"} & set(getattr(dirdp.plots, name).__kwdefaults__)

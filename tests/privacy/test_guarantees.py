@@ -4,20 +4,10 @@ import math
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
-from pymc_dirdp import (
-    ApproxDP,
-    ArgumentError,
-    DirichletMechanism,
-    PureDP,
-    RenyiDP,
-    TruncatedCDP,
-    ZeroCDP,
-    convert,
-    published,
-)
+from pymc_dirdp import ApproxDP, ArgumentError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, published
+from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition
 
 
@@ -48,75 +38,6 @@ def test_arguments_are_keywords():
         ApproxDP(1, 1e-6)
 
 
-MECHANISM = DirichletMechanism([5, 5], 0.3)
-
-
-def test_what_is_implied_holds_on_the_exact_curve():
-    renyi = RenyiDP(order=8, epsilon=MECHANISM.renyi(8))
-    truncated = TruncatedCDP(rho=MECHANISM.rho(10), omega=10)
-    for known in (renyi, truncated):
-        assert MECHANISM.satisfies(convert(known, RenyiDP, order=4))
-        assert MECHANISM.satisfies(convert(known, TruncatedCDP, omega=6))
-        for delta in (1e-2, 1e-5, 1e-9):
-            assert MECHANISM.satisfies(convert(known, ApproxDP, delta=delta))
-
-
-def test_pure_implies_everything():
-    pure = PureDP(epsilon=0.5)
-    assert convert(pure, ZeroCDP).rho == 0.125
-    assert convert(pure, RenyiDP, order=100).epsilon == 0.5
-    assert convert(pure, ApproxDP, delta=1e-9).epsilon == 0.5
-
-
-@pytest.mark.parametrize(
-    ("known", "kind", "at"),
-    [
-        (ApproxDP(epsilon=1, delta=1e-6), PureDP, {}),
-        (ApproxDP(epsilon=1, delta=1e-6), ApproxDP, {"delta": 1e-7}),
-        (ApproxDP(epsilon=1, delta=1e-6), RenyiDP, {"order": 2}),
-        (RenyiDP(order=2, epsilon=1), RenyiDP, {"order": 3}),
-        (RenyiDP(order=2, epsilon=1), ZeroCDP, {}),
-        (TruncatedCDP(rho=1, omega=3), ZeroCDP, {}),
-        (TruncatedCDP(rho=1, omega=3), RenyiDP, {"order": 4}),
-        (ZeroCDP(rho=1), PureDP, {}),
-    ],
-)
-def test_what_does_not_follow_is_refused(known, kind, at):
-    with pytest.raises(ArgumentError, match="does not follow"):
-        convert(known, kind, **at)
-
-
-def test_renyi_conversion_is_p1_lemma_3():
-    order, epsilon, delta = 8.0, 0.5, 1e-6
-    implied = convert(RenyiDP(order=order, epsilon=epsilon), ApproxDP, delta=delta).epsilon
-    # Equation 13, solved for delta at the epsilon that came out.
-    back = math.exp((order - 1) * (epsilon - implied)) / (order - 1) * (1 - 1 / order) ** order
-    assert back == pytest.approx(delta, rel=1e-12)
-
-
-def test_truncated_conversion_is_never_above_p2_lemma_1():
-    for rho, omega, delta in [(0.5, 3, 1e-6), (0.01, 50, 1e-3), (2, 100, 1e-9)]:
-        log = math.log(1 / delta)
-        lemma = rho + 2 * math.sqrt(rho * log) if log <= (omega - 1) ** 2 * rho else rho * omega + log / (omega - 1)
-        assert convert(TruncatedCDP(rho=rho, omega=omega), ApproxDP, delta=delta).epsilon <= lemma
-
-
-def test_the_example_of_the_errata():
-    """ERRATA, P2.5: three epsilons of one mechanism at delta = 1e-5, each larger than the next."""
-    grid = np.linspace(1.01, 1 + 4.99 / 0.3, 4000)
-    bound = min(
-        convert(published.p1_theorem_1(order=order, r=0.3, alpha_min=5), ApproxDP, delta=1e-5).epsilon for order in grid
-    )
-    assert bound == pytest.approx(1.405, abs=1e-3)
-    renyi = min(
-        convert(RenyiDP(order=order, epsilon=MECHANISM.renyi(order)), ApproxDP, delta=1e-5).epsilon
-        for order in grid[:-9]
-    )
-    assert renyi == pytest.approx(0.9185, abs=1e-4)
-    assert MECHANISM.epsilon(1e-5) == pytest.approx(0.79205, abs=1e-5)
-    assert published.p2_theorem_2(delta=1e-5, alpha_min=5, r=0.3).epsilon > bound
-
-
 def test_published_bounds_hold_on_the_exact_curves():
     for alpha, r in [(1.0, 0.05), (5.0, 0.3), (50.0, 2.0)]:
         mechanism = DirichletMechanism([alpha, alpha], r)
@@ -129,10 +50,11 @@ def test_published_bounds_hold_on_the_exact_curves():
 
 
 def test_draws_compose():
-    three = Composition(((MECHANISM, 3),))
-    assert three.renyi(4) == pytest.approx(3 * MECHANISM.renyi(4), rel=1e-15)
-    assert three.rho(5) == pytest.approx(3 * MECHANISM.rho(5), rel=1e-15)
-    assert three.epsilon(1e-6) > Composition(((MECHANISM, 1),)).epsilon(1e-6) == MECHANISM.epsilon(1e-6)
+    mechanism = DirichletMechanism([5, 5], 0.3)
+    three = Composition(((mechanism, 3),))
+    assert three.renyi(4) == pytest.approx(3 * mechanism.renyi(4), rel=1e-15)
+    assert three.rho(5) == pytest.approx(3 * mechanism.rho(5), rel=1e-15)
+    assert three.epsilon(1e-6) > Composition(((mechanism, 1),)).epsilon(1e-6) == mechanism.epsilon(1e-6)
     assert three.delta(three.epsilon(1e-6)) <= 1e-6 * (1 + 1e-6)
 
 

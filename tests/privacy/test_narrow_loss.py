@@ -64,11 +64,11 @@ def test_a_composition_counts_both_orders_in_its_far_tail(epsilon):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: dirdp.DirichletMechanism([1e-300, 1.0], 1.0),
-        lambda: dirdp.DirichletMechanism([1.0, 1.0], 1e300),
-        lambda: dirdp.DirichletMechanism([1.0, 1.0], 1.0, contribution=2**60),
-        lambda: dirdp.GaussianMechanism([1, 1], 1e300),
-        lambda: dirdp.LaplaceMechanism([1, 1], 1e-300),
+        lambda: dirdp.mechanisms.DirichletMechanism([1e-300, 1.0], 1.0),
+        lambda: dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 1e300),
+        lambda: dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 1.0, contribution=2**60),
+        lambda: dirdp.mechanisms.GaussianMechanism([1, 1], 1e300),
+        lambda: dirdp.mechanisms.LaplaceMechanism([1, 1], 1e-300),
     ],
 )
 def test_parameters_whose_loss_is_no_double_are_refused(make):

@@ -9,7 +9,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import digamma, gammaln
 
-from pymc_dirdp import ApproxDP, DirichletMechanism, RenyiDP, TruncatedCDP, calibrate
+from pymc_dirdp import ApproxDP, RenyiDP, TruncatedCDP, calibrate
+from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.across import AcrossGroups
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln
 
-from pymc_dirdp import DirichletMechanism
+from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 

@@ -185,6 +185,7 @@ def test_what_fails_at_the_draw_alone_does_not_lose_the_release():
     assert "cannot be computed at this draw" in left_out(release)["bad"]
 
 
+@pytest.mark.thorough
 def test_nothing_is_compiled(tmp_path):
     """A softmax would call the C compiler, for seconds, also in Python mode."""
     code = """

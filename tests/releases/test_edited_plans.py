@@ -85,7 +85,7 @@ def test_a_release_names_the_version_that_drew_it(model, plan):
 def test_a_ledger_records_no_loss_below_zero():
     """Found by attack: it was written, and made the ledger unreadable."""
 
-    class Strange(dirdp.DirichletMechanism):
+    class Strange(dirdp.mechanisms.DirichletMechanism):
         def _renyi(self, order):
             return -0.5
 

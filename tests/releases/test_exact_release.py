@@ -41,7 +41,7 @@ def test_the_fast_sampler_states_its_position_too():
     assert "nothing is proved of the last bits" in release["mechanism/p"].attrs["arithmetic"]
     assert "nothing is proved of the last bits" in " ".join(str(dirdp.report(release)).split())
     assert "PCG64" in release["mechanism/p"].attrs["randomness"] or "AES" in release["mechanism/p"].attrs["randomness"]
-    assert "floating point" in dirdp.DirichletMechanism.sample.__doc__
+    assert "floating point" in dirdp.mechanisms.DirichletMechanism.sample.__doc__
 
 
 def test_bits_come_from_the_operating_system_unless_there_is_a_seed(monkeypatch):
@@ -73,7 +73,7 @@ def test_two_tables_do_not_share_their_bits():
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_the_law_of_a_cell_is_beta_binomial_and_the_test_has_power(adjacency):
-    mechanism = dirdp.DirichletMechanism([1.0, 0.5, 2.0], 0.3, adjacency=adjacency)
+    mechanism = dirdp.mechanisms.DirichletMechanism([1.0, 0.5, 2.0], 0.3, adjacency=adjacency)
     counts, steps, draws = np.array([6, 1, 9]), 12, 40_000
     y = mechanism.sample(counts, draws=draws, sampler="exact", steps=steps, random_seed=3)
     seen = np.bincount(urn_counts(y, steps)[:, 0], minlength=steps + 1)
@@ -90,12 +90,12 @@ def test_the_law_of_a_cell_is_beta_binomial_and_the_test_has_power(adjacency):
 
 
 def test_the_grid_adds_one_per_cent_of_variance_and_uses_public_numbers_only():
-    mechanism = dirdp.DirichletMechanism(np.full((2, 3), 1.5), 0.5)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.full((2, 3), 1.5), 0.5)
     assert mechanism.default_steps(1000) == math.ceil(100 * (500 + 4.5))
     assert mechanism.default_steps(10**9) == 10_000_000
     assert mechanism.default_steps(3) == 10_000
-    assert dirdp.DirichletMechanism(np.ones((500, 3)), 1.0).default_steps(10**7) == 100_000_000 // 500
-    private = dirdp.DirichletMechanism(np.ones(3), 1.0, adjacency="add-remove")
+    assert dirdp.mechanisms.DirichletMechanism(np.ones((500, 3)), 1.0).default_steps(10**7) == 100_000_000 // 500
+    private = dirdp.mechanisms.DirichletMechanism(np.ones(3), 1.0, adjacency="add-remove")
     assert private.default_steps(None) == 1_000_000
     # With rows of very different sizes, which are secret, every row has as many steps.
     for counts in ([[1000, 0, 0], [0, 0, 0]], [[500, 0, 0], [300, 100, 100]]):
@@ -125,10 +125,10 @@ def test_exact_is_for_whole_numbers_and_steps_for_exact():
     assert ledger.entries() == ()
     with pytest.raises(ArgumentError, match="sampler"):
         dirdp.sample(TARGET, hair(), sampler="exakt")
-    mechanism = dirdp.DirichletMechanism(np.ones(4), 0.2)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.2)
     with pytest.raises(ArgumentError, match="steps"):
         mechanism.sample(COUNTS, sampler="fast", steps=100)
     with pytest.raises(ArgumentError, match="steps"):
         mechanism.sample(COUNTS, sampler="exact", steps=0)
     # No pair of numbers is too far apart for it.
-    assert dirdp.DirichletMechanism([1e-9, 1e12], 1e-9).sample([5, 5], steps=100).shape == (1, 2)
+    assert dirdp.mechanisms.DirichletMechanism([1e-9, 1e12], 1e-9).sample([5, 5], steps=100).shape == (1, 2)

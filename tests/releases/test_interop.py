@@ -10,9 +10,9 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism, to_dp_accounting, to_opendp
 
-FLAT = dirdp.DirichletMechanism([1.0, 1.0, 1.0], 0.05)
-UNEVEN = dirdp.DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
-REMOVE = dirdp.DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-remove")
+FLAT = dirdp.mechanisms.DirichletMechanism([1.0, 1.0, 1.0], 0.05)
+UNEVEN = dirdp.mechanisms.DirichletMechanism([[0.4, 2.0], [3.0, 1.0]], 0.02)
+REMOVE = dirdp.mechanisms.DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-remove")
 
 
 @pytest.mark.parametrize("mechanism", [FLAT, UNEVEN, REMOVE])

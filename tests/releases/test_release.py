@@ -1,6 +1,7 @@
 """Plan, release, report and synthetic data: what is promised, and that nothing else comes out."""
 
 import dataclasses
+import inspect
 import pickle
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import xarray as xr
 from scipy import stats
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.releases.plan import Planning
+from pymc_dirdp.releases.options import Options, Planning
 
 HAIR = [108, 286, 71, 127]  # Snee (1974)
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -52,7 +53,7 @@ def test_a_release_looks_like_what_pm_sample_returns():
 def test_the_curves_of_the_release_are_those_of_its_mechanism():
     release = dirdp.sample(TARGET, hair_model())
     group = release["mechanism/p"]
-    mechanism = dirdp.DirichletMechanism(group["alpha"].values, float(group["r"]))
+    mechanism = dirdp.mechanisms.DirichletMechanism(group["alpha"].values, float(group["r"]))
     privacy = release["privacy"]
     np.testing.assert_array_equal(privacy["renyi_divergence"], mechanism.renyi(privacy["order"].values))
     np.testing.assert_array_equal(privacy["delta"], mechanism.delta(privacy["epsilon"].values))
@@ -76,11 +77,15 @@ def test_a_loose_guarantee_gives_back_the_posterior():
     np.testing.assert_array_equal(part.mechanism.alpha, [1, 1, 1, 1])
 
 
+@pytest.fixture(scope="module")
+def many_draws():
+    return seeded(dirdp.RenyiDP(order=8, epsilon=20_000.0), hair_model(), draws=20_000)
+
+
 @pytest.mark.parametrize("scale", [1.0, 0.7, 1.3])
-def test_sample_draws_from_the_law_that_it_states(scale):
+def test_sample_draws_from_the_law_that_it_states(many_draws, scale):
     """The p-value threshold is 1e-6; r off by 30 per cent must be rejected at the same threshold."""
-    model, target = hair_model(), dirdp.RenyiDP(order=8, epsilon=20_000.0)
-    release = seeded(target, model, draws=20_000)
+    release = many_draws
     group = release["mechanism/p"]
     u = scale * float(group["r"]) * np.array(HAIR) + group["alpha"].values
     p_value = stats.kstest(release["posterior"]["p"].values[0, :, 0], stats.beta(u[0], u.sum() - u[0]).cdf).pvalue
@@ -219,13 +224,19 @@ def test_a_forged_plan_is_caught_at_release():
 
 
 def test_sample_takes_the_options_of_plan():
-    assert set(Planning.__annotations__) == set(dirdp.plan.__kwdefaults__)
+    options = {field.name for field in dataclasses.fields(Options)}
+    assert set(Planning.__annotations__) == options
+    for function in (dirdp.plan, dirdp.sample):
+        assert options < set(inspect.signature(function).parameters)
+        assert all(f"\n{name} : " in function.__doc__ for name in options)
+        assert "**planning" not in function.__doc__
 
 
 def test_a_plan_beside_any_option_is_an_error_also_if_it_equals_the_default():
     """Finding 12: an add-remove plan with `adjacency="replace-one"` beside it was released without a word."""
     plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", n_records=500)
-    for name, value in dirdp.plan.__kwdefaults__.items():
+    for field in dataclasses.fields(Options):
+        name, value = field.name, field.default
         with pytest.raises(dirdp.ArgumentError, match=f"already decides {name}"):
             dirdp.sample(plan, hair_model(), **{name: value})
     with pytest.raises(TypeError, match="unexpected keyword argument 'adjacancy'"):
@@ -385,6 +396,7 @@ def test_an_entry_holds_the_unit_the_assumptions_and_the_plan():
         dirdp.sample(TARGET, hair_model(), ledger=ledger)
 
 
+@pytest.mark.thorough
 def test_the_digest_of_a_plan_is_the_same_in_another_process():
     code = (
         "import pymc as pm, pymc_dirdp as dirdp\n"
@@ -431,6 +443,8 @@ def test_data_in_the_place_of_another_argument_are_not_printed():
 
 def test_a_tiny_limit_of_a_ledger_ends():
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12))
-    mechanism = dirdp.GaussianMechanism.for_guarantee(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12), prior=[1, 1])
+    mechanism = dirdp.mechanisms.GaussianMechanism.for_guarantee(
+        dirdp.ApproxDP(epsilon=1e-7, delta=1e-12), prior=[1, 1]
+    )
     ledger.spend(dirdp.ApproxDP(epsilon=1e-7, delta=1e-12), what="x", mechanism=mechanism)
     assert len(ledger.entries()) == 1

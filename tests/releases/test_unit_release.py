@@ -52,11 +52,11 @@ def test_a_survey_matrix_is_as_private_as_its_columns(target, adjacency):
     for part in columns.parts:
         assert part.mechanism.r == pytest.approx(matrix.mechanism.r, rel=0.02)
     # By hand: four pairs of one record.
-    one = dirdp.DirichletMechanism(np.ones(3), matrix.mechanism.r, adjacency=adjacency)
+    one = dirdp.mechanisms.DirichletMechanism(np.ones(3), matrix.mechanism.r, adjacency=adjacency)
     assert Composition(((one, 4),)).satisfies(target)
-    assert not Composition(((dirdp.DirichletMechanism(np.ones(3), 1.05 * one.r, adjacency=adjacency), 4),)).satisfies(
-        target
-    )
+    assert not Composition(
+        ((dirdp.mechanisms.DirichletMechanism(np.ones(3), 1.05 * one.r, adjacency=adjacency), 4),)
+    ).satisfies(target)
 
 
 def test_records_anywhere_cost_more_than_one_in_each_row():
@@ -116,7 +116,7 @@ def test_a_plan_that_protects_less_than_its_reading_is_refused():
 
     plan = dirdp.plan(RENYI, survey(), unit="person", strategy="temper")
     (part,) = plan.parts
-    weaker = dirdp.DirichletMechanism(part.mechanism.alpha, part.mechanism.r)
+    weaker = dirdp.mechanisms.DirichletMechanism(part.mechanism.alpha, part.mechanism.r)
     forged = dataclasses.replace(plan, parts=(dataclasses.replace(part, mechanism=weaker),))
     with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(forged, survey())

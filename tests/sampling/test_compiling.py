@@ -38,6 +38,7 @@ def run(root, **variables):
     return answer.stdout.rsplit(maxsplit=2)
 
 
+@pytest.mark.thorough
 def test_the_second_process_finds_what_the_first_compiled(copy):
     first = run(copy, NUMBA_CACHE_DIR=str(copy / "cache"))
     second = run(copy, NUMBA_CACHE_DIR=str(copy / "cache"))
@@ -45,6 +46,7 @@ def test_the_second_process_finds_what_the_first_compiled(copy):
     assert (first[1], second[1]) == ("0", "1")
 
 
+@pytest.mark.thorough
 def test_no_place_to_write(copy):
     """Files stand where the directories would be made, which stops the superuser too."""
     (copy / "pymc_dirdp" / "sampling" / "__pycache__").write_text("")

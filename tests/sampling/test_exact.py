@@ -128,19 +128,19 @@ def test_the_grid_weighs_less_than_one_per_cent(d, alpha, r, n_records):
 
 
 def test_steps_of_a_table():
-    mechanism = dirdp.DirichletMechanism(np.full((2, 3), 1.5), 0.5)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.full((2, 3), 1.5), 0.5)
     assert mechanism.default_steps(1000) == math.ceil(100 * (500 + 4.5))
     assert mechanism.default_steps(10**9) == 10_000_000
     assert mechanism.default_steps(3) == 10_000
-    assert dirdp.DirichletMechanism(np.ones((500, 3)), 1.0).default_steps(10**7) == 100_000_000 // 500
-    assert dirdp.DirichletMechanism(np.ones((5000, 3)), 1.0).default_steps(10**7) == 100_000_000 // 5000
-    assert dirdp.DirichletMechanism(np.ones((25, 100_000)), 1.0).default_steps(10**7) == 5_000_000
-    private = dirdp.DirichletMechanism(np.ones(3), 1.0, adjacency="add-remove")
+    assert dirdp.mechanisms.DirichletMechanism(np.ones((500, 3)), 1.0).default_steps(10**7) == 100_000_000 // 500
+    assert dirdp.mechanisms.DirichletMechanism(np.ones((5000, 3)), 1.0).default_steps(10**7) == 100_000_000 // 5000
+    assert dirdp.mechanisms.DirichletMechanism(np.ones((25, 100_000)), 1.0).default_steps(10**7) == 5_000_000
+    private = dirdp.mechanisms.DirichletMechanism(np.ones(3), 1.0, adjacency="add-remove")
     assert private.default_steps(None) == 1_000_000
 
 
 def test_many_records_are_no_error_under_add_remove():
     """A bound on them would tell about the data."""
-    mechanism = dirdp.DirichletMechanism([1.0, 1.0], 0.1, adjacency="add-remove")
+    mechanism = dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.1, adjacency="add-remove")
     y = mechanism.sample([2**53, 2**53], steps=100)
     assert np.all(np.abs(y - 0.5) < 0.25)

@@ -7,10 +7,10 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.sampling.grid import on_grid
 
 MECHANISMS = {
-    "gaussian": dirdp.GaussianMechanism.for_guarantee(dirdp.ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1]),
-    "laplace": dirdp.LaplaceMechanism.for_guarantee(dirdp.PureDP(epsilon=1.0), prior=[1, 1]),
-    "small scale": dirdp.LaplaceMechanism([1, 1], 0.01),
-    "large scale": dirdp.GaussianMechanism([1, 1], 1e9),
+    "gaussian": dirdp.mechanisms.GaussianMechanism.for_guarantee(dirdp.ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1]),
+    "laplace": dirdp.mechanisms.LaplaceMechanism.for_guarantee(dirdp.PureDP(epsilon=1.0), prior=[1, 1]),
+    "small scale": dirdp.mechanisms.LaplaceMechanism([1, 1], 0.01),
+    "large scale": dirdp.mechanisms.GaussianMechanism([1, 1], 1e9),
 }
 
 

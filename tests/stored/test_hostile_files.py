@@ -138,13 +138,16 @@ def check(release, stated, uses=USES):
     assert max(lengths) < 1000
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.thorough] * (kind != "exact")) for kind in KINDS]
+)
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_one_thing_is_missing_or_strange(releases, kind, data):
     check(mutated(releases[kind].copy(deep=True), data), KINDS[kind][0])
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_two_things_are(releases, data):

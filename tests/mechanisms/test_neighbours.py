@@ -1,65 +1,60 @@
 """The worst pairs are neighbours, and no others that were tried lose more."""
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.auditing.laws import binned_laws
-from pymc_dirdp.auditing.neighbours import _blocks, _dirichlet, _noisy, worst_pair
+from pymc_dirdp.mechanisms.neighbours import blocks
 from pymc_dirdp.privacy.contribution import Contribution
 
 SURVEY = np.array([[1.0, 3.0, 2.0], [0.5, 5.0, 4.0], [2.0, 2.0, 2.0]])
 
 
-def with_contribution(alpha, contribution, adjacency="replace-one", r=0.2, min_count=0.0):
-    """What the pair is made of, also where a mechanism does not take such a contribution."""
-    return SimpleNamespace(
-        alpha=np.asarray(alpha), r=r, adjacency=adjacency, min_count=min_count, contribution=contribution
-    )
+def dirichlet_pair(alpha, contribution, **options):
+    return dirdp.mechanisms.DirichletMechanism(alpha, 0.2, contribution=contribution, **options).worst_pair()
 
 
 def test_one_record_moves_between_the_two_smallest_priors():
-    x, y = worst_pair(dirdp.DirichletMechanism([0.4, 2.0, 0.9], 0.2))
+    x, y = dirdp.mechanisms.DirichletMechanism([0.4, 2.0, 0.9], 0.2).worst_pair()
     np.testing.assert_array_equal(x - y, [1, 0, -1])
 
 
 @pytest.mark.parametrize("records", [1, 3])
 def test_each_row_has_records_that_move_in_it(records):
-    x, y = _dirichlet(with_contribution(SURVEY, Contribution(records, ("each",))))
+    x, y = dirichlet_pair(SURVEY, Contribution(records, ("each",)))
     np.testing.assert_array_equal(x - y, records * np.array([[1, 0, -1], [1, 0, -1], [1, -1, 0]]))
     np.testing.assert_array_equal(x.sum(axis=1), y.sum(axis=1))
 
 
 def test_without_axes_all_records_move_between_two_cells_of_the_table():
-    x, y = _dirichlet(with_contribution(SURVEY, Contribution(2)))
+    x, y = dirichlet_pair(SURVEY, Contribution(2))
     # The two smallest priors lie in two rows, and both are filled: the curve is approached there.
     np.testing.assert_array_equal(x - y, [[-2, 0, 0], [2, 0, 0], [0, 0, 0]])
     assert np.all(np.minimum(x, y)[:2].sum(axis=1) >= 1_000_000)
 
 
 def test_a_person_with_a_row_of_their_own_is_the_one_whose_row_shows_most():
-    x, y = _dirichlet(with_contribution(SURVEY, Contribution(2, ("own",))))
+    x, y = dirichlet_pair(SURVEY, Contribution(2, ("own",)))
     np.testing.assert_array_equal(x - y, [[0, 0, 0], [2, 0, -2], [0, 0, 0]])
     # By brute force: no other row has a larger divergence.
-    mechanism = dirdp.DirichletMechanism(SURVEY, 0.2)
+    mechanism = dirdp.mechanisms.DirichletMechanism(SURVEY, 0.2)
     losses = []
     for row in range(3):
         a, b = np.argsort(SURVEY[row], kind="stable")[:2]
         z, w = np.zeros((2, 3, 3))
         z[row, a], w[row, b] = 2, 2
-        losses.append(binned_laws(mechanism, z, w).renyi(1.0))
+        losses.append(mechanism.output_laws(z, w).renyi(1.0))
     assert np.argmax(losses) == 1
-    assert binned_laws(mechanism, x, y).renyi(1.0) == pytest.approx(max(losses), rel=1e-12)
+    assert mechanism.output_laws(x, y).renyi(1.0) == pytest.approx(max(losses), rel=1e-12)
 
 
 def test_axes_of_all_three_kinds():
     """Shape (2, 3, 2, d): a hospital of one's own, three visits, and any of two wards."""
     alpha = np.arange(1, 2 * 3 * 2 * 2 + 1, dtype=float).reshape(2, 3, 2, 2)
     contribution = Contribution(1, ("own", "each", "any"))
-    x, y = _dirichlet(with_contribution(alpha, contribution))
+    x, y = dirichlet_pair(alpha, contribution)
     moved = x != y
     assert contribution.blocks(alpha.shape) == 3
     # One hospital, and in each visit one record leaves a cell and enters another.
@@ -72,9 +67,9 @@ def test_blocks_are_all_cells_once():
     """Oracle: enumeration of the cells, for every assignment of kinds to two row axes."""
     prior = np.ones((2, 3, 4))
     for axes in itertools.product(("any", "each", "own"), repeat=2):
-        blocks = _blocks(prior, Contribution(1, axes), lambda *_: 1.0)
-        assert len(blocks) == Contribution(1, axes).blocks(prior.shape)
-        cells = np.concatenate(blocks)
+        found = blocks(prior, Contribution(1, axes), lambda *_: 1.0)
+        assert len(found) == Contribution(1, axes).blocks(prior.shape)
+        cells = np.concatenate(found)
         assert len(np.unique(cells)) == len(cells)
         share = np.prod([n for axis, n in zip(axes, (2, 3), strict=True) if axis == "own"], initial=1)
         assert len(cells) == prior.size / share
@@ -82,7 +77,7 @@ def test_blocks_are_all_cells_once():
 
 @pytest.mark.parametrize("axes", [("each",), ("own",), ("any",), ()])
 def test_under_add_remove_the_records_are_nowhere_in_the_other_data_set(axes):
-    x, y = _dirichlet(with_contribution(SURVEY, Contribution(2, axes), adjacency="add-remove", min_count=3))
+    x, y = dirichlet_pair(SURVEY, Contribution(2, axes), adjacency="add-remove", min_count=3)
     assert np.all(y >= 3)
     assert np.all(x >= y)
     assert (x - y).sum() == Contribution(2, axes).total(SURVEY.shape)
@@ -91,28 +86,24 @@ def test_under_add_remove_the_records_are_nowhere_in_the_other_data_set(axes):
 
 
 def test_noise_moves_the_records_of_each_block():
-    table = SimpleNamespace(prior=np.ones((2, 3)), adjacency="replace-one", contribution=Contribution(2, ("each",)))
-    x, y = _noisy(table)
+    x, y = dirdp.mechanisms.GeometricMechanism(
+        np.ones((2, 3)), 1.0, contribution=Contribution(2, ("each",))
+    ).worst_pair()
     np.testing.assert_array_equal(x - y, [[2, -2, 0], [2, -2, 0]])
-    x, y = worst_pair(dirdp.GeometricMechanism(np.ones(3), 1.0, adjacency="add-remove"))
+    x, y = dirdp.mechanisms.GeometricMechanism(np.ones(3), 1.0, adjacency="add-remove").worst_pair()
     np.testing.assert_array_equal(x - y, [1, 0, 0])
 
 
 def test_no_pair_of_a_small_table_loses_more():
     """Brute force over all neighbours of up to three records, in two divergences."""
-    mechanism = dirdp.DirichletMechanism([0.7, 1.5, 3.0], 0.4)
-    worst = binned_laws(mechanism, *worst_pair(mechanism))
+    mechanism = dirdp.mechanisms.DirichletMechanism([0.7, 1.5, 3.0], 0.4)
+    worst = mechanism.output_laws(*mechanism.worst_pair())
     for counts in itertools.product(range(3), repeat=3):
         for a, b in itertools.permutations(range(3), 2):
             x = np.array(counts, dtype=float)
             y = x.copy()
             x[a] += 1
             y[b] += 1
-            laws = binned_laws(mechanism, x, y)
+            laws = mechanism.output_laws(x, y)
             assert laws.renyi(2.0) <= worst.renyi(2.0) * (1 + 1e-6)
             assert laws.delta(0.3) <= worst.delta(0.3) * (1 + 1e-6)
-
-
-def test_what_releases_nothing_has_no_pair():
-    with pytest.raises(dirdp.ArgumentError, match="No pair of data sets is known"):
-        worst_pair(object())

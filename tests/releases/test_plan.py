@@ -148,7 +148,7 @@ def test_several_records_of_a_person_never_exceed_the_curve():
 
     order, r = 3.0, 0.25
     alpha = np.array([0.5, 0.6, 2.0])
-    mechanism = dirdp.DirichletMechanism(alpha, r, contribution=2)
+    mechanism = dirdp.mechanisms.DirichletMechanism(alpha, r, contribution=2)
 
     def log_beta(x):
         return gammaln(x).sum() - gammaln(x.sum())
@@ -165,8 +165,8 @@ def test_several_records_of_a_person_never_exceed_the_curve():
                         worst, (log_beta(mixed) - order * log_beta(u) - (1 - order) * log_beta(v)) / (order - 1)
                     )
     assert np.isinf(mechanism.renyi(order)) or worst <= mechanism.renyi(order)
-    small = dirdp.DirichletMechanism(alpha, 0.1, contribution=2)
-    assert small.renyi(order) == dirdp.DirichletMechanism(alpha, 0.2).renyi(order)
+    small = dirdp.mechanisms.DirichletMechanism(alpha, 0.1, contribution=2)
+    assert small.renyi(order) == dirdp.mechanisms.DirichletMechanism(alpha, 0.2).renyi(order)
 
 
 def test_small_priors_are_no_obstacle_to_several_records():
@@ -179,6 +179,7 @@ def test_small_priors_are_no_obstacle_to_several_records():
     np.testing.assert_array_equal(tempered.alpha, [0.3, 0.7])
 
 
+@pytest.mark.thorough
 def test_each_table_has_its_own_randomness():
     """The first implementation of P1 drew every feature with one seed; the noise was correlated (ERRATA P1.8)."""
     with pm.Model() as model:

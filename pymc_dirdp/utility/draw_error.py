@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincc, digamma, gammaln, polygamma, xlogy
 
-from pymc_dirdp.checks import fraction, positive, positive_array
+from pymc_dirdp.checks import open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.numerics.roots import last_safe, log_excess
 
-__all__ = ["DrawLoss", "expected_kl"]
+__all__ = ["DrawError", "expected_kl"]
 
 Array = NDArray[np.float64]
 
@@ -24,11 +25,11 @@ def expected_kl(p: Array, u: Array) -> Array:
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class DrawLoss:
+class DrawError:
     """Errors of one draw `y ~ Dirichlet(u)` as an estimate of the frequencies p.
 
     For frequencies that are assumed, to plan. If `p` or `u` come from the data, so does every number of this object:
-    then use :class:`pymc_dirdp.RealisedLoss`, whose numbers say so.
+    then use :class:`pymc_dirdp.curator.RealisedError`, whose numbers say so.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class DrawLoss:
 
     Examples
     --------
-    >>> loss = DrawLoss([0.5, 0.3, 0.2], [54.0, 34.0, 24.0])
+    >>> loss = DrawError([0.5, 0.3, 0.2], [54.0, 34.0, 24.0])
     >>> loss.mean
     0.0096...
     >>> loss.tail(0.05)
@@ -64,7 +65,7 @@ class DrawLoss:
         object.__setattr__(self, "p", p)
 
     def __repr__(self) -> str:
-        return f"DrawLoss of {len(self.p)} categories"
+        return f"DrawError of {len(self.p)} categories"
 
     @cached_property
     def _total(self) -> float:
@@ -136,14 +137,11 @@ class DrawLoss:
 
     def quantile(self, probability: float) -> float:
         """An eta that `KL(p || y)` exceeds with at most this probability, by :meth:`tail`; within 1e-6 relative."""
-        probability = fraction(probability=probability)
-        low = high = max(self.mean, 1e-12)
-        while self.tail(high) > probability:
-            low, high = high, 2 * high
-        while high - low > 1e-6 * high:
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.tail(middle) > probability else (low, middle)
-        return high
+        probability = open_unit_interval(probability=probability)
+        least = max(self.mean, 1e-12)
+        if self.tail(least) <= probability:
+            return least
+        return last_safe(lambda eta: log_excess(self.tail(eta), probability), start=least, factor=0.5, rtol=1e-8)
 
     def largest_error_tail(self, t: float) -> float:
         """Bound of `P[max |y_i - p_i| > t]`: the sum over cells of their exact Beta tails.
@@ -155,7 +153,7 @@ class DrawLoss:
         t : float
             In (0, 1).
         """
-        t = fraction(t=t)
+        t = open_unit_interval(t=t)
         rest = self._total - self.u
         above, below = self.p + t, self.p - t
         tails = np.where(above < 1, betaincc(self.u, rest, np.minimum(above, 1)), 0.0)
@@ -163,7 +161,7 @@ class DrawLoss:
         return min(1.0, float(tails.sum()))
 
     @classmethod
-    def of_mechanism(cls, frequencies: ArrayLike, n_records: float, alpha: ArrayLike, r: float) -> "DrawLoss":
+    def of_mechanism(cls, frequencies: ArrayLike, n_records: float, alpha: ArrayLike, r: float) -> "DrawError":
         """Of the Dirichlet mechanism, for `n_records` records with these frequencies."""
         p = np.asarray(frequencies, dtype=np.float64)
         return cls(p, positive(r=r) * n_records * p + np.asarray(alpha, dtype=np.float64))

@@ -1,23 +1,22 @@
 """Does a privacy curve hold what it says? The laws of the output are integrated and held against it."""
 
-import html
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.auditing.intervals import allowed, promised_orders
-from pymc_dirdp.auditing.laws import BinnedLaws, binned_laws
-from pymc_dirdp.auditing.neighbours import worst_pair
+from pymc_dirdp.auditing.intervals import promised_orders
 from pymc_dirdp.checks import at_least
+from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["CurveAudit", "CurvePoint", "audit_curve"]
+__all__ = ["CurveCheck", "CurvePoint", "check_curve"]
 
 # What summing thousands of probabilities in floating point may add, relative and absolute. It is the error of the
 # audit, which the curve is not blamed for.
@@ -59,7 +58,7 @@ class CurvePoint:
 
 @final
 @dataclass(frozen=True)
-class CurveAudit:
+class CurveCheck(Tabular):
     """A curve, and a claim, against the laws of the output at two neighbours. There is no chance in it.
 
     Attributes
@@ -83,42 +82,20 @@ class CurveAudit:
         """The largest relative shortfall. Close to 0 from below: the curve is exact, and this pair attains it."""
         return max(point.shortfall for point in self.points)
 
-    def frame(self) -> Any:
-        """The points as a `pandas.DataFrame`."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            [(point.measure, point.stated, point.lost, point.shortfall) for point in self.points],
-            columns=["measure", "stated", "lost", "shortfall"],
-        ).set_index("measure")
-
-    def __str__(self) -> str:
-        lines = [f"{self.mechanism}: {self.verdict}; largest shortfall {self.shortfall:.3g}"]
-        return "\n".join([*lines, *("  ".join(row) for row in self._rows())])
-
-    def _repr_html_(self) -> str:
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in self._rows())
-        return f"<h4>{html.escape(self.mechanism)}: {self.verdict}</h4><table>{rows}</table>"
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        yield f"{'measure':<34}", f"{'stated':>12}", f"{'lost':>12}", f"{'shortfall':>10}"
-        for point in self.points:
-            yield (
-                f"{point.measure:<34}",
-                f"{point.stated:12.6g}",
-                f"{point.lost:12.6g}",
-                f"{point.shortfall:10.2g}",
-            )
+    @override
+    def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
+        title = f"{self.mechanism}: {self.verdict}; largest shortfall {self.shortfall:.3g}"
+        return [title], [asdict(point) | {"shortfall": point.shortfall} for point in self.points], []
 
 
-def audit_curve(
+def check_curve(
     mechanism: Mechanism,
     *,
     pair: tuple[ArrayLike, ArrayLike] | None = None,
     claim: Guarantee | None = None,
     epsilons: Sequence[float] | None = None,
     orders: Sequence[float] = (1.0, 1.25, 2.0, 4.0, 8.0, 16.0),
-) -> CurveAudit:
+) -> CurveCheck:
     """Compare a mechanism's curve, and a claim, with the laws of its output at two neighbours.
 
     The laws are cut into cells and summed over. That loses a little, never too much: what is found is a lower bound
@@ -139,7 +116,7 @@ def audit_curve(
 
     Returns
     -------
-    result : CurveAudit
+    result : CurveCheck
 
     References
     ----------
@@ -147,14 +124,17 @@ def audit_curve(
 
     Examples
     --------
-    >>> from pymc_dirdp import DirichletMechanism
-    >>> result = audit_curve(DirichletMechanism([1, 1, 1], 0.2))
+    >>> from pymc_dirdp.mechanisms import DirichletMechanism
+    >>> result = check_curve(DirichletMechanism([1, 1, 1], 0.2))
     >>> result.verdict
     'consistent'
     """
-    x, y = worst_pair(mechanism) if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
-    laws = binned_laws(mechanism, x, y)
-    points = [] if claim is None else [CurvePoint(str(claim), allowed(claim), lost(laws, claim))]
+    x, y = mechanism.worst_pair() if pair is None else (np.asarray(data, dtype=np.float64) for data in pair)
+    laws = mechanism.output_laws(x, y)
+    points = []
+    if claim is not None:
+        allowed = Guarantee.checked(claim=claim).allowed
+        points.append(CurvePoint(str(claim), allowed, claim.loss(_Lost(laws))))
     try:
         if epsilons is None:
             epsilons = np.linspace(0.0, mechanism.epsilon(1e-8), 9).tolist()
@@ -167,29 +147,30 @@ def audit_curve(
             if math.isfinite(stated):
                 points.append(CurvePoint(f"Rényi divergence of order {order:g}", stated, laws.renyi(order)))
         if math.isfinite(mechanism.pure_epsilon):
-            points.append(CurvePoint("largest loss", mechanism.pure_epsilon, laws.largest_loss))
+            points.append(CurvePoint("largest loss", mechanism.pure_epsilon, laws.pure_epsilon))
     except UnattainableError:
         # A mechanism that states nothing is held against the claim alone.
         if claim is None:
             raise
-    return CurveAudit(type(mechanism).__name__, tuple(points))
+    return CurveCheck(type(mechanism).__name__, tuple(points))
 
 
-def lost(laws: BinnedLaws, guarantee: Guarantee) -> float:
-    """What two laws lose at least, in the guarantee's own measure."""
-    match guarantee:
-        case ApproxDP(epsilon=epsilon):
-            return laws.delta(epsilon)
-        case RenyiDP(order=order):
-            return laws.renyi(order)
-        case PureDP():
-            return laws.largest_loss
-        case TruncatedCDP(omega=omega):
-            return _lost_slope(laws, omega)
-        case ZeroCDP():
-            return _lost_slope(laws, math.inf)
+@dataclass(frozen=True)
+class _Lost:
+    """What two laws lose at least, in every measure."""
 
+    laws: FiniteLaws
 
-def _lost_slope(laws: BinnedLaws, omega: float) -> float:
-    orders: list[float] = promised_orders(omega).tolist()
-    return max(laws.renyi(order) / order for order in orders)
+    def renyi(self, order: float) -> float:
+        return self.laws.renyi(order)
+
+    def rho(self, omega: float) -> float:
+        orders: list[float] = promised_orders(omega).tolist()
+        return max(self.laws.renyi(order) / order for order in orders)
+
+    def delta(self, epsilon: float) -> float:
+        return self.laws.delta(epsilon)
+
+    @property
+    def pure_epsilon(self) -> float:
+        return self.laws.pure_epsilon

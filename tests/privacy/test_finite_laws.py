@@ -7,12 +7,13 @@ import pytest
 from scipy.stats import norm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.auditing.laws import BinnedLaws, _discrete_gaussian, binned_laws, gaussian_laws, laplace_laws
+from pymc_dirdp.mechanisms.cut_densities import normal_laws
 from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 
 
 def test_merging_cells_loses_little_and_gains_nothing():
-    laws = gaussian_laws(0.5)
+    laws = normal_laws(0.5)
     product = laws.merged(600).times(laws.merged(600))
     merged = product.merged(800)
     assert len(merged.log_p) <= 800
@@ -26,17 +27,17 @@ def test_merging_cells_loses_little_and_gains_nothing():
 
 
 def test_impossible_cells_stay_impossible_when_cells_are_merged():
-    laws = BinnedLaws(np.log([0.5, 0.25, 0.25]), np.array([-math.inf, math.log(0.5), math.log(0.5)]))
+    laws = FiniteLaws(np.log([0.5, 0.25, 0.25]), np.array([-math.inf, math.log(0.5), math.log(0.5)]))
     assert laws.merged(2).delta(5.0) == pytest.approx(0.5)
 
 
 def test_a_record_in_each_of_many_rows_is_a_composition():
     """Oracle: the composition of as many mechanisms of one row, by its own convolution."""
-    row, rows = dirdp.DirichletMechanism([1.0, 1.0, 1.0], 0.2), 4
-    table = dirdp.DirichletMechanism(np.ones((rows, 3)), 0.2)
+    row, rows = dirdp.mechanisms.DirichletMechanism([1.0, 1.0, 1.0], 0.2), 4
+    table = dirdp.mechanisms.DirichletMechanism(np.ones((rows, 3)), 0.2)
     x, y = np.zeros((2, rows, 3))
     x[:, 0], y[:, 1] = 1, 1
-    laws, whole = binned_laws(table, x, y, cells=3_000), Composition(((row, rows),))
+    laws, whole = table.output_laws(x, y, cells=3_000), Composition(((row, rows),))
     for order in (1.0, 2.0):
         assert laws.renyi(order) <= whole.renyi(order) * (1 + 1e-9)
         assert laws.renyi(order) == pytest.approx(rows * row.renyi(order), rel=5e-3)
@@ -47,9 +48,11 @@ def test_a_record_in_each_of_many_rows_is_a_composition():
 @pytest.mark.parametrize("scale", [0.3, 2.0, 1e20])
 def test_geometric_laws_are_summed_from_their_masses(scale):
     """Oracle: the masses themselves where they can be listed, and the limit of small losses."""
-    laws = binned_laws(dirdp.GeometricMechanism([1.0, 1.0], scale), np.array([3.0, 0.0]), np.array([0.0, 0.0]))
+    laws = dirdp.mechanisms.GeometricMechanism([1.0, 1.0], scale).output_laws(
+        np.array([3.0, 0.0]), np.array([0.0, 0.0])
+    )
     assert np.exp(laws.log_p).sum() == pytest.approx(1, rel=1e-12)
-    assert laws.largest_loss == pytest.approx(3 / scale, rel=1e-12, abs=1e-15)
+    assert laws.pure_epsilon == pytest.approx(3 / scale, rel=1e-12, abs=1e-15)
     if scale < 10:
         g = np.arange(-200, 201)
         masses = np.exp(-np.abs(g) / scale)
@@ -65,27 +68,31 @@ def test_discrete_normal_laws_are_those_of_the_masses(shifts):
     q = np.exp(-sum(c**2 for c in cells) / (2 * sigma**2))
     p = np.exp(-sum((c - s) ** 2 for c, s in zip(cells, shifts, strict=True)) / (2 * sigma**2))
     p, q = p / p.sum(), q / q.sum()
-    laws = _discrete_gaussian(np.array(shifts), sigma)
+    x = np.array([*shifts, 0.0])
+    laws = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(len(x)), sigma).output_laws(x, 0 * x)
     for epsilon in (0.0, 0.5, 1.5):
         expected = np.maximum(p - math.exp(epsilon) * q, 0).sum()
         assert laws.delta(epsilon) == pytest.approx(expected, rel=1e-9)
     # Wide noise is nearly normal.
-    wide = _discrete_gaussian(np.array(shifts), 20.0)
+    wide = dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(len(x)), 20.0).output_laws(x, 0 * x)
     ratio = math.sqrt(sum(s**2 for s in shifts)) / 20.0
     assert wide.renyi(2.0) == pytest.approx(ratio**2, rel=1e-6)
 
 
 def test_simple_noise_has_its_closed_forms():
-    assert gaussian_laws(1.0).delta(0.0) == pytest.approx(2 * norm.cdf(0.5) - 1, rel=1e-4)
-    assert laplace_laws(1.0).delta(0.0) == pytest.approx(-math.expm1(-0.5), rel=1e-4)
-    assert laplace_laws(1.0).largest_loss == pytest.approx(1.0)
+    laplace = dirdp.mechanisms.LaplaceMechanism([1.0, 1.0], 1.0).output_laws(np.array([1.0, 0.0]), np.zeros(2))
+    assert normal_laws(1.0).delta(0.0) == pytest.approx(2 * norm.cdf(0.5) - 1, rel=1e-4)
+    assert laplace.delta(0.0) == pytest.approx(-math.expm1(-0.5), rel=1e-4)
+    assert laplace.pure_epsilon == pytest.approx(1.0)
 
 
 def test_what_is_not_known_is_refused():
-    mechanism = dirdp.DirichletMechanism(np.ones(4), 0.3)
+    mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.3)
     with pytest.raises(dirdp.ArgumentError, match="moves in it"):
-        binned_laws(mechanism, np.array([3.0, 0, 0, 0]), np.array([0.0, 1, 0, 0]))
+        mechanism.output_laws(np.array([3.0, 0, 0, 0]), np.array([0.0, 1, 0, 0]))
     with pytest.raises(dirdp.ArgumentError, match="two data sets that differ"):
-        binned_laws(mechanism, np.ones(4), np.ones(4))
+        mechanism.output_laws(np.ones(4), np.ones(4))
     with pytest.raises(dirdp.ArgumentError, match="too many cells"):
-        _discrete_gaussian(np.array([1.0, -1.0]), 1e20)
+        dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(2), 1e20).output_laws(
+            np.array([1.0, 0.0]), np.array([0.0, 1.0])
+        )

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.curator.confidential import Confidential
-from pymc_dirdp.curator.realised import RealisedLoss, realised_kl
+from pymc_dirdp.curator.realised import RealisedError, realised_kl
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.published import accuracy
-from pymc_dirdp.utility.draw_loss import DrawLoss
+from pymc_dirdp.utility.draw_error import DrawError
 from pymc_dirdp.utility.expected_kl import dirichlet_kl
 
 CASES = {
@@ -38,7 +38,7 @@ def divergences(p, y):
 @pytest.fixture(params=CASES)
 def case(request):
     p, u = CASES[request.param]
-    return np.array(p), np.array(u), DrawLoss(p, u)
+    return np.array(p), np.array(u), DrawError(p, u)
 
 
 def test_moments_against_simulation(case):
@@ -129,7 +129,7 @@ def test_the_largest_error(case):
 )
 def test_the_tails_are_in_order(eta, beta, weights, alpha):
     p = np.array(weights) / np.sum(weights)
-    exact = DrawLoss(p, beta * p + alpha).tail(eta)
+    exact = DrawError(p, beta * p + alpha).tail(eta)
     lambert = dirdp.published.p1_equation_22(eta=eta, beta=beta, total_alpha=len(p) * alpha, least_alpha=alpha)
     assert exact <= lambert * (1 + 1e-9)
     try:
@@ -174,7 +174,7 @@ def test_sample_size_is_where_theorem_2_begins_to_promise():
     assert with_fewer > 0.05 or fewer < 6 * alpha / math.expm1(0.05)
     # The exact tail needs far fewer.
     p = np.full(6, 1 / 6)
-    assert DrawLoss.of_mechanism(p, n // 4, np.full(6, alpha), r).tail(0.1) < 0.05
+    assert DrawError.of_mechanism(p, n // 4, np.full(6, alpha), r).tail(0.1) < 0.05
 
 
 @pytest.mark.parametrize("p", [[0.5, 0.3, 0.2], [0.96, 0.02, 0.02], [0.25] * 4])
@@ -200,7 +200,7 @@ def test_p2_theorem_4_bounds_the_largest_error_and_exact_tails_are_tighter(x):
     for probability in (0.2, 0.01):
         t = dirdp.published.p2_theorem_4(probability=probability, effective_records=sum(x), alpha=alpha)
         if t < 1:
-            loss = DrawLoss(p, np.array(x) + alpha)
+            loss = DrawError(p, np.array(x) + alpha)
             assert (np.abs(draws(loss.u) - p).max(axis=1) > t).mean() <= probability
             assert loss.largest_error_tail(t) <= probability
 
@@ -212,12 +212,12 @@ MECHANISM = DirichletMechanism(np.full((3, 4), 2.0), 0.2)
 
 
 def test_realised_losses_are_confidential_and_the_closed_forms():
-    loss = RealisedLoss(MECHANISM, COUNTS, prior=np.ones((3, 4)))
+    loss = RealisedError(MECHANISM, COUNTS, prior=np.ones((3, 4)))
     for number in (loss.mean, loss.variance, loss.kl_posterior, loss.squared_hellinger, loss.tail(0.5)):
         assert isinstance(number, Confidential)
         assert "confidential" in repr(number)
         assert "confidential" in f"{number}"
-    assert repr(loss) == "RealisedLoss (confidential)"
+    assert repr(loss) == "RealisedError (confidential)"
     assert loss.mean.value == pytest.approx(realised_kl(COUNTS, MECHANISM.alpha, MECHANISM.r).value, rel=1e-12)
     assert loss.kl_posterior.value == pytest.approx(dirichlet_kl(COUNTS + 1.0, 0.2 * COUNTS + 2.0))
     y = MECHANISM.sample(COUNTS, draws=20_000, sampler="fast", random_seed=1)
@@ -232,17 +232,17 @@ def test_realised_losses_are_confidential_and_the_closed_forms():
 
 def test_realised_losses_refuse_nonsense():
     with pytest.raises(DataError, match="no record"):
-        RealisedLoss(MECHANISM, 0 * COUNTS, prior=np.ones((3, 4)))
+        RealisedError(MECHANISM, 0 * COUNTS, prior=np.ones((3, 4)))
     with pytest.raises(ArgumentError, match="DirichletMechanism"):
-        RealisedLoss(dirdp.LaplaceMechanism([1, 1], 1.0), [1, 2], prior=[1, 1])
+        RealisedError(dirdp.mechanisms.LaplaceMechanism([1, 1], 1.0), [1, 2], prior=[1, 1])
     with pytest.raises(ArgumentError, match="one draw"):
-        RealisedLoss(MECHANISM, COUNTS, prior=np.ones((3, 4))).of_draw([0.5, 0.5])
+        RealisedError(MECHANISM, COUNTS, prior=np.ones((3, 4))).of_draw([0.5, 0.5])
 
 
 def test_arguments_of_a_draw_loss():
     with pytest.raises(DataError, match="frequencies"):
-        DrawLoss([0.5, 0.6], [1, 1])
+        DrawError([0.5, 0.6], [1, 1])
     with pytest.raises(ArgumentError, match="one shape"):
-        DrawLoss([0.5, 0.5], [1, 1, 1])
-    assert "0.5" not in repr(DrawLoss([0.5, 0.5], [1, 1]))
+        DrawError([0.5, 0.5], [1, 1, 1])
+    assert "0.5" not in repr(DrawError([0.5, 0.5], [1, 1]))
     assert set(accuracy.__all__) <= set(dirdp.published.__all__)

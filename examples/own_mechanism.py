@@ -1,0 +1,78 @@
+"""A mechanism of your own in one class: binomial noise on counts. `uv run examples/own_mechanism.py`."""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+import pymc as pm
+from scipy.special import gammaln
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.known import registered
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
+
+
+@dataclass(frozen=True, eq=False)
+class BinomialMechanism(NoisyCounts):
+    """Release `counts + B - coins / 2`, with B the heads of an even number of fair coins, for one record of a person.
+
+    The law is listed, so the curve is exact. The ends of the noise are possible for one data set alone: Rényi
+    divergences are infinite, and (epsilon, delta) is all that it can promise.
+    """
+
+    prior: np.ndarray
+    coins: float
+    _: KW_ONLY
+    adjacency: str = "replace-one"
+    postprocess: str = "clip-and-smooth"
+    contribution: int = 1
+
+    kind = "binomial"
+
+    def __post_init__(self) -> None:
+        self._check()
+        object.__setattr__(self, "coins", 2.0 * math.ceil(self.coins / 2))
+        if self.coins > 1400 or self.unit.total(self.shape) > 1:
+            raise dirdp.UnattainableError("Expected 1400 coins at most, and one record of a person.")
+
+    @property
+    def noise_sd(self) -> float:
+        return math.sqrt(self.coins) / 2
+
+    def log_noise(self, noise):
+        heads = np.asarray(noise) + self.coins / 2
+        inside = (heads >= 0) & (heads <= self.coins)
+        k = np.where(inside, heads, 0.0)
+        law = gammaln(self.coins + 1) - gammaln(k + 1) - gammaln(self.coins - k + 1) - self.coins * math.log(2)
+        return np.where(inside, law, -np.inf)
+
+    def noise_for(self, shape, rng):
+        return rng.binomial(int(self.coins), 0.5, shape) - self.coins / 2
+
+    def exact_noise(self, shape, bits):
+        n = int(self.coins)
+        heads = [bits.uniform(1 << n).bit_count() - n // 2 for _ in range(math.prod(shape))]
+        return np.array(heads, dtype=object).reshape(shape)
+
+    @property
+    def _laws(self) -> FiniteLaws:
+        """Two counts move by 1, or one under add-remove."""
+        return self.output_laws(*self.worst_pair())
+
+    def _renyi(self, order):
+        return self._laws.renyi(order)
+
+    def _rho(self, omega):
+        return self._laws.rho(omega)
+
+    def _delta(self, epsilon):
+        return self._laws.delta(epsilon)
+
+
+if __name__ == "__main__":
+    with registered(BinomialMechanism), pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}):
+        p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+        pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+        release = dirdp.sample(dirdp.ApproxDP(epsilon=1, delta=1e-6), mechanism="binomial")
+        print(dirdp.report(release))

@@ -1,0 +1,51 @@
+"""Names of a package that are imported when they are first asked for."""
+
+import ast
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ["attach"]
+
+
+def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The functions `__getattr__` and `__dir__` and the list `__all__` of a package that imports nothing itself.
+
+    The public names stand once, as imports in the stub beside the package's `__init__.py`. Type checkers read the stub
+    as it is, and here it says where a name lives.
+
+    Parameters
+    ----------
+    package : str
+        Its `__name__`.
+    file : str
+        Its `__file__`.
+
+    Returns
+    -------
+    functions and names : tuple
+        What `__getattr__, __dir__, __all__ = attach(__name__, __file__)` needs.
+
+    Examples
+    --------
+    >>> from pymc_dirdp import plots
+    >>> "plot_privacy" in dir(plots)
+    True
+    """
+    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    homes = {name.name: line.module for line in stub.body if isinstance(line, ast.ImportFrom) for name in line.names}
+
+    def look_up(name: str) -> Any:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if home == package:
+            return import_module(f"{package}.{name}")
+        # As `from home import name` does it: the name may be a module that nobody has imported yet.
+        found = getattr(__import__(home, fromlist=[name]), name)
+        setattr(sys.modules[package], name, found)  # The next look-up is a plain one.
+        return found
+
+    return look_up, lambda: sorted(homes), sorted(homes)

@@ -1,0 +1,10 @@
+from pymc_dirdp.mechanisms.base import Mechanism as Mechanism
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism as DirichletMechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism as DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism as GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism as GeometricMechanism
+from pymc_dirdp.mechanisms.hellinger import HellingerMechanism as HellingerMechanism
+from pymc_dirdp.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
+from pymc_dirdp.mechanisms.simplex import SimplexMechanism as SimplexMechanism
+from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain as SimplexDomain
+from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism as TruncatedNoiseMechanism

@@ -1,0 +1,53 @@
+"""Which mechanism, and for what it is set: options that all of planning takes, each with its one default."""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.mechanisms.known import kinds
+from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
+from pymc_dirdp.privacy.adjacency import adjacency_named
+
+__all__ = ["MechanismOptions", "MechanismPlanning"]
+
+
+class MechanismPlanning(TypedDict, total=False):
+    """The names of :class:`MechanismOptions`, for functions that pass them on."""
+
+    adjacency: str
+    mechanism: str
+    strategy: str
+    objective: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismOptions:
+    """Checked options.
+
+    Parameters
+    ----------
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one person can change. Under replace-one the total number of records is public.
+    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "continuous-gaussian", "laplace"}, default "dirichlet"
+        `"dirichlet"` draws from a tempered and smoothed posterior. `"gaussian"` (discrete Gaussian) and `"geometric"`
+        (discrete Laplace) add whole noise to the counts and draw from the posterior given the noisy counts, which are
+        published too: one release serves any number of draws, and other guarantees than a Dirichlet draw has can be
+        kept. `"auto"` takes, for each table, the one of these with the least a priori loss for `objective`; no data
+        decides. `"continuous-gaussian"` and `"laplace"` are the papers' baselines, which `sampler="fast"` alone can
+        draw.
+    strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
+        Where the room for privacy comes from in the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
+    objective : {"posterior", "estimate"}, default "posterior"
+        What `"optimal"` keeps small, see :func:`pymc_dirdp.calibrate`.
+    """
+
+    adjacency: str = "replace-one"
+    mechanism: str = "dirichlet"
+    strategy: str = "optimal"
+    objective: str = "posterior"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        one_of((*kinds(), "auto"), mechanism=self.mechanism)
+        one_of(STRATEGIES, strategy=self.strategy)
+        one_of(OBJECTIVES, objective=self.objective)

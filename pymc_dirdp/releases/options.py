@@ -1,0 +1,110 @@
+"""The options of a plan, each with its one default: `plan` and `sample` take them alike."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from pymc_dirdp.checks import at_least, integer
+from pymc_dirdp.models.stated import Stated, Unit, stated
+from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
+
+__all__ = ["Options", "Planning", "refuse_unknown", "with_options"]
+
+
+class Planning(MechanismPlanning, total=False):
+    """The names of :class:`Options`, for functions that pass them on."""
+
+    draws: int
+    n_records: int | Mapping[str, int] | None
+    min_count: float
+    unit: Unit | None
+    contribution: int | None
+    public_n: Iterable[str]
+    max_records_per_person: int | None
+    weights: Mapping[str, float] | None
+    disjoint: Iterable[Iterable[str]] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(MechanismOptions):
+    """Checked options.
+
+    Parameters
+    ----------
+    draws : int, default 1
+        Number of posterior draws. They compose: more draws from the same data lose more.
+    n_records : int or mapping of str to int, optional
+        Planning size where the number of records is private: under add-remove, and with `max_records_per_person`. One
+        for all tables, or by table. Refused elsewhere, because the model says it.
+    min_count : float, default 0.0
+        The public promise that every cell of every data set that could occur holds at least so many records.
+    unit : str, int or tuple of these, optional
+        Where the people are: a dim of the observed variables, or the number of an axis of theirs, whose entries are the
+        people; a tuple for people in groups, as `("hospital", "person")`. What a person can change in each table
+        follows from the other axes. Without it one record is one person, unless the model leaves that open: then it is
+        asked for.
+    contribution : int, optional
+        In place of `unit`: how many records of each table a person holds at most, anywhere.
+    public_n : iterable of str, default ()
+        Observed variables whose number of trials anybody may know, although it comes from data or differs between
+        people.
+    max_records_per_person : int, optional
+        With `unit`: how many records of each observed variable a person holds at most. How many, and the number of
+        records, are private then, so sizes come from `n_records`. A person with more is an error of `sample`.
+    weights : mapping of str to float, optional
+        Relative budgets of the tables, by name; 1 for those that are not named. Budgets are shares of the Rényi
+        divergence, at the order of the guarantee or, for ApproxDP, at one that suits it.
+    disjoint : iterable of iterables of str, optional
+        Groups of tables or observed variables that are fed by different people: nobody has records in two groups.
+        Variables in no group may hold anybody's records. Without it, every person may have a record in every table.
+    """
+
+    draws: int = 1
+    n_records: int | Mapping[str, int] | None = None
+    min_count: float = 0.0
+    unit: Unit | None = None
+    contribution: int | None = None
+    public_n: Iterable[str] = ()
+    max_records_per_person: int | None = None
+    weights: Mapping[str, float] | None = None
+    disjoint: Iterable[Iterable[str]] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "draws", integer(1, draws=self.draws))
+        object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
+        _ = self.stated  # What contradicts itself is an error at once.
+
+    @cached_property
+    def stated(self) -> Stated:
+        """What is said of people."""
+        return stated(
+            unit=self.unit,
+            contribution=self.contribution,
+            public_n=self.public_n,
+            max_records_per_person=self.max_records_per_person,
+            disjoint=self.disjoint,
+        )
+
+
+def refuse_unknown(function: str, planning: Mapping[str, object]) -> None:
+    """Python's own error for an argument that a function does not have."""
+    if unknown := sorted(set(planning) - {field.name for field in fields(Options)}):
+        raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}")
+
+
+def with_options[F: Callable[..., Any]](function: F) -> F:
+    """Name every option, with its default and its meaning, in the help of a function that takes `**planning`."""
+    own = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    options = inspect.signature(Options).parameters.values()
+    vars(function)["__signature__"] = inspect.signature(function).replace(parameters=[*own, *options])
+    helps = [inspect.cleandoc(kind.__doc__ or "") for kind in (MechanismOptions, Options)]
+    texts = "".join(f"{text.partition('----------')[2].strip()}\n" for text in helps)
+    function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("**planning\n", texts, 1)
+    return function

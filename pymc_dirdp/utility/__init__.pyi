@@ -1,0 +1,2 @@
+from pymc_dirdp.utility.draw_error import DrawError as DrawError
+from pymc_dirdp.utility.expected_kl import PriorExpectedKL as PriorExpectedKL

@@ -1,0 +1,183 @@
+"""What a mechanism says of itself holds: its likelihood adds up to 1, and its samplers have that law."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import chi2, kstest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.base import Fact, Mechanism
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
+from pymc_dirdp.mechanisms.known import by_class_name, kinds, noises, registered
+from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.mechanisms.simplex import SimplexMechanism
+from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
+from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+
+DRAWS, LEVEL, STEPS = 20_000, 1e-6, 5
+WHOLE = [GeometricMechanism(np.ones(2), 1.3), DiscreteGaussianMechanism(np.ones(2), 1.2)]
+CONTINUOUS = [LaplaceMechanism(np.ones(2), 1.3), GaussianMechanism(np.ones(2), 2.0)]
+FINITE = [HellingerMechanism([1.0, 0.4], 6, 0.8), TruncatedNoiseMechanism([1.0, 1.0, 2.0], 5, 1.5)]
+URNS = [DirichletMechanism([0.7, 1.0, 2.0], 0.4), DirichletMechanism([[0.7, 1.0], [2.0, 0.5]], 0.6)]
+
+
+def name_of(value):
+    return type(value).__name__ if isinstance(value, Mechanism) else None
+
+
+def p_value(seen, law):
+    """Chi-square, with rare outcomes as one."""
+    rare = law * seen.sum() < 10
+    observed = np.append(seen[~rare], seen[rare].sum())
+    expected = np.append(law[~rare], law[rare].sum()) * seen.sum()
+    kept = expected > 0
+    return chi2.sf(np.sum((observed - expected)[kept] ** 2 / expected[kept]), kept.sum() - 1)
+
+
+def counted(drawn, outputs):
+    places = {output.tobytes(): i for i, output in enumerate(outputs)}
+    return np.bincount([places[output.tobytes()] for output in drawn], minlength=len(outputs))
+
+
+def compositions(n, d):
+    """All whole numbers that add up to n."""
+    return [c for c in itertools.product(range(n + 1), repeat=d) if sum(c) == n]
+
+
+def urn_outputs(mechanism):
+    """All tables on the grid of an urn of a few steps."""
+    rows = [
+        [(2 * np.array(c) + 1) / (2 * STEPS + mechanism.shape[-1]) for c in compositions(STEPS, mechanism.shape[-1])]
+        for _ in range(math.prod(mechanism.shape[:-1]))
+    ]
+    return np.array([np.array(table).reshape(mechanism.shape) for table in itertools.product(*rows)])
+
+
+@pytest.mark.parametrize("sampler", ["exact", "fast"])
+@pytest.mark.parametrize("mechanism", WHOLE, ids=name_of)
+def test_whole_noise_has_the_law_of_its_likelihood(mechanism, sampler):
+    x = np.array([3.0, 1.0])
+    outputs = np.array(list(itertools.product(range(-57, 64), range(-59, 62))), dtype=float)
+    law, other = (np.exp(mechanism.log_likelihood(outputs, data)) for data in (x, x + [1, 0]))
+    assert law.sum() == pytest.approx(1, rel=1e-12)
+    seen = counted(mechanism.releases(x, DRAWS, sampler=sampler, random_seed=1), outputs)
+    assert p_value(seen, law) > LEVEL
+    assert p_value(seen, other) < LEVEL
+
+
+@pytest.mark.parametrize("mechanism", CONTINUOUS, ids=name_of)
+def test_continuous_noise_has_the_law_of_its_likelihood(mechanism):
+    grid = np.linspace(-60, 60, 200_001)
+    density = np.exp(mechanism.log_noise(grid))
+    below = np.append(0, np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(grid)))
+    assert below[-1] == pytest.approx(1, rel=1e-7)
+    noise = (mechanism.releases(np.array([3.0, 1.0]), DRAWS, random_seed=2) - [3.0, 1.0]).ravel()
+    assert kstest(noise, lambda z: np.interp(z, grid, below)).pvalue > LEVEL
+    assert kstest(1.1 * noise, lambda z: np.interp(z, grid, below)).pvalue < LEVEL
+
+
+@pytest.mark.parametrize("mechanism", URNS, ids=name_of)
+def test_the_urn_has_the_law_of_its_likelihood(mechanism):
+    x = np.arange(math.prod(mechanism.shape), dtype=float).reshape(mechanism.shape)
+    outputs = urn_outputs(mechanism)
+    other = x.copy()
+    other.flat[0] += 3
+    law, wrong = (np.exp(mechanism.log_likelihood(outputs, data, steps=STEPS)) for data in (x, other))
+    assert law.sum() == pytest.approx(1, rel=1e-12)
+    seen = counted(mechanism.releases(x, DRAWS // 4, sampler="exact", random_seed=3, steps=STEPS), outputs)
+    assert p_value(seen, law) > LEVEL
+    assert p_value(seen, wrong) < LEVEL
+
+
+@pytest.mark.parametrize("mechanism", FINITE, ids=name_of)
+def test_finite_mechanisms_have_the_law_of_their_likelihood(mechanism):
+    n, d = mechanism.n_records, len(mechanism.prior)
+    x = np.array(compositions(n, d)[n], dtype=float)
+    outputs = np.array(compositions(n, d), dtype=float)
+    law = np.exp(mechanism.log_likelihood(outputs, x))
+    assert law.sum() == pytest.approx(1, rel=1e-12)
+    seen = counted(mechanism.releases(x, DRAWS // 10, sampler="exact", random_seed=4), outputs)
+    assert p_value(seen, law) > LEVEL
+    assert p_value(seen, np.roll(law, 1)) < LEVEL
+
+
+def test_the_density_of_a_draw_integrates_to_1_and_the_simplex_has_the_same():
+    beta = DirichletMechanism([0.9, 1.5], 0.4)
+    total = quad(lambda p: math.exp(beta.log_likelihood([p, 1 - p], [2.0, 5.0])), 0, 1)[0]
+    assert total == pytest.approx(1, rel=1e-8)
+    # A vector of probabilities in the place of counts, and k in the place of r and alpha.
+    simplex, p = SimplexMechanism(7.0, SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)), np.array([0.2, 0.3, 0.5])
+    y = np.array([[0.1, 0.6, 0.3], [0.5, 0.2, 0.3]])
+    dirichlet = DirichletMechanism(7.0 * p, 1.0)
+    np.testing.assert_allclose(simplex.log_likelihood(y, p), dirichlet.log_likelihood(y, np.zeros(3)), rtol=1e-12)
+    grid = urn_outputs(dirichlet)
+    urn = np.exp(simplex.log_likelihood(grid, p, steps=STEPS))
+    assert urn.sum() == pytest.approx(1, rel=1e-12)
+
+
+@pytest.mark.parametrize("mechanism", [*WHOLE, *CONTINUOUS, *URNS], ids=name_of)
+def test_a_likelihood_is_a_product_over_cells_and_rows(mechanism):
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 9, (6, *mechanism.shape)).astype(float)
+    output = mechanism.releases(x[0], 1, random_seed=6)[0]
+    cells = mechanism.cell_log_likelihood(output, x)
+    rows = mechanism.row_log_likelihood(x.sum(axis=-1))
+    assert cells.shape == x.shape
+    assert rows.shape == x.shape[:-1]
+    whole = (cells.sum(axis=-1) + rows).reshape(6, -1).sum(axis=1)
+    np.testing.assert_allclose(mechanism.log_likelihood(output, x), whole, rtol=1e-12)
+    # The ratio, which leaves out what is the same for both, is the difference.
+    ratio = mechanism.log_likelihood_ratio(output[None], x[0], x[1])
+    np.testing.assert_allclose(ratio, whole[0] - whole[1], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("mechanism", [*WHOLE, *URNS, *FINITE], ids=name_of)
+def test_the_laws_for_audits_lose_no_more_than_the_curves(mechanism):
+    laws = mechanism.output_laws(*mechanism.worst_pair())
+    assert 0.9 * mechanism.delta(0.2) < laws.delta(0.2) <= mechanism.delta(0.2) * (1 + 1e-9)
+    if (stronger := mechanism.stronger(1.5)) is not None:
+        assert "same mechanism" in stronger[0]
+        assert stronger[1].delta(0.2) > mechanism.delta(0.2)
+
+
+def test_mechanisms_are_equal_if_their_class_and_fields_are():
+    for mechanism in (*WHOLE, *CONTINUOUS, *URNS, *FINITE):
+        facts = {field.name: getattr(mechanism, field.name) for field in dataclasses.fields(mechanism)}
+        assert type(mechanism)(**facts) == mechanism
+        assert hash(type(mechanism)(**facts)) == hash(mechanism)
+        assert mechanism.in_short
+    assert len({*WHOLE, *CONTINUOUS, *URNS, *FINITE}) == 8
+    assert WHOLE[0] != WHOLE[1]
+    assert WHOLE[0] != "a mechanism"
+
+
+@pytest.mark.parametrize("mechanism", [*WHOLE, *CONTINUOUS, *URNS], ids=name_of)
+def test_facts_make_the_mechanism_again(mechanism):
+    given = {fact.field: getattr(mechanism, fact.field) for fact in mechanism.facts if fact.given}
+    assert type(mechanism).from_facts({**given, "adjacency": "replace-one", "contribution": 1}) == mechanism
+    assert all(isinstance(fact, Fact) and hasattr(mechanism, fact.field) for fact in mechanism.facts)
+    assert len({fact.name for fact in mechanism.facts}) == len(mechanism.facts)
+
+
+def test_what_is_known_has_a_name():
+    assert kinds()[0] == "dirichlet"
+    assert set(noises(exact=True)) == {"gaussian", "geometric"}
+    assert by_class_name()["DirichletMechanism"] is DirichletMechanism
+    with registered(GeometricMechanism):
+        assert "geometric" in kinds()
+    with pytest.raises(dirdp.ArgumentError, match="GeometricMechanism"):
+        CONTINUOUS[0].checked_sampler("exact")
+    with pytest.raises(dirdp.ArgumentError, match="quick"):
+        URNS[0].checked_sampler("quick")
+    with pytest.raises(dirdp.ArgumentError, match="The law of a"):
+        Mechanism.output_laws(URNS[0], np.ones(3), np.ones(3))
+    with pytest.raises(dirdp.ArgumentError, match="No private posterior"):
+        Mechanism.posterior_parameters(URNS[0], np.ones((1, 3), dtype=int), np.random.default_rng(1))

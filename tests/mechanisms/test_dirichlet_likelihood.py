@@ -1,0 +1,49 @@
+"""The likelihood ratio is that of the densities."""
+
+import numpy as np
+from scipy.stats import dirichlet, laplace, norm
+
+import pymc_dirdp as dirdp
+
+X, Y = np.array([2.0, 1.0, 4.0]), np.array([1.0, 2.0, 4.0])
+
+
+def test_dirichlet_ratios_are_those_of_the_densities():
+    mechanism = dirdp.mechanisms.DirichletMechanism([0.5, 1.0, 2.0], 0.3)
+    draws = mechanism.sample(X, draws=20, sampler="fast", random_seed=1)
+    expected = [
+        dirichlet.logpdf(p / p.sum(), mechanism.concentration(X))
+        - dirichlet.logpdf(p / p.sum(), mechanism.concentration(Y))
+        for p in draws
+    ]
+    np.testing.assert_allclose(mechanism.log_likelihood_ratio(draws, X, Y), expected, rtol=1e-7, atol=1e-9)
+    # A component that is zero on a grid counts as half a step.
+    on_grid = np.array([[0.0, 0.25, 0.75]])
+    assert np.isfinite(mechanism.log_likelihood_ratio(on_grid, X, Y, floor=0.125)).all()
+
+
+def test_noise_ratios_are_those_of_the_densities_up_to_a_constant():
+    outputs = np.random.default_rng(1).normal(size=(20, 3)) * 3 + X
+    for mechanism, law in (
+        (dirdp.mechanisms.GaussianMechanism(np.ones(3), 2.0), norm(scale=2.0)),
+        (dirdp.mechanisms.LaplaceMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
+        (dirdp.mechanisms.GeometricMechanism(np.ones(3), 2.0), laplace(scale=2.0)),
+    ):
+        expected = (law.logpdf(outputs - X) - law.logpdf(outputs - Y)).sum(axis=1)
+        found = mechanism.log_likelihood_ratio(outputs, X, Y)
+        np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+def test_ratios_of_finite_mechanisms_are_those_of_their_laws():
+    mechanism = dirdp.mechanisms.TruncatedNoiseMechanism([1.0, 1.0], 5, 1.0)
+    x, y = mechanism.worst_pair()
+    outcomes, p = mechanism.law(x)
+    _, q = mechanism.law(y)
+    found = mechanism.log_likelihood_ratio(outcomes.astype(float), x, y)
+    np.testing.assert_allclose(found, np.log(p) - np.log(q), rtol=1e-9)
+
+
+def test_outputs_that_no_mechanism_gives_do_no_harm():
+    mechanism = dirdp.mechanisms.DirichletMechanism([0.5, 1.0, 2.0], 0.3)
+    strange = np.array([[-1.0, 0.0, 1e100], [0.0, 0.0, 0.0]])
+    assert np.isfinite(mechanism.log_likelihood_ratio(strange, X, Y)).all()

@@ -1,0 +1,111 @@
+"""What Gaussian and Laplace noise on counts share: calibration, the law of draws, several records."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+
+COUNTS = [108, 286, 71, 127]
+BOTH = [GaussianMechanism(np.ones(4), 5.0), LaplaceMechanism(np.ones(4), 3.0)]
+TARGETS = [
+    ApproxDP(epsilon=1, delta=1e-6),
+    ApproxDP(epsilon=0.01, delta=1e-9),
+    ApproxDP(epsilon=0, delta=1e-3),
+    RenyiDP(order=1, epsilon=0.1),
+    RenyiDP(order=8, epsilon=0.5),
+    TruncatedCDP(rho=0.1, omega=5),
+    ZeroCDP(rho=0.02),
+    PureDP(epsilon=0.7),
+]
+
+
+@pytest.mark.parametrize("cls", [GaussianMechanism, LaplaceMechanism])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_calibration_is_safe_and_tight(cls, target, adjacency):
+    if cls is GaussianMechanism and isinstance(target, PureDP):
+        with pytest.raises(UnattainableError, match="GeometricMechanism"):
+            cls.for_guarantee(target, prior=np.ones(4), adjacency=adjacency)
+        return
+    mechanism = cls.for_guarantee(target, prior=np.ones(4), adjacency=adjacency)
+    assert mechanism.satisfies(target)
+    weaker = cls(np.ones(4), (mechanism.noise_sd / cls(np.ones(4), 1.0).noise_sd) * (1 - 1e-8), adjacency=adjacency)
+    assert not weaker.satisfies(target)
+
+
+@pytest.mark.parametrize("mechanism", BOTH)
+def test_noise_has_the_stated_law(mechanism):
+    """The threshold is 1e-6, and noise that is 30 % off is rejected at it."""
+    table = type(mechanism)(np.ones((200, 200)), mechanism.noise_sd / type(mechanism)(np.ones(2), 1.0).noise_sd)
+    noise = table.release(np.zeros((200, 200), dtype=int), sampler="fast", random_seed=3).ravel()
+    law = stats.norm if isinstance(mechanism, GaussianMechanism) else stats.laplace
+    scale = table.sigma if isinstance(mechanism, GaussianMechanism) else table.scale
+    assert stats.kstest(noise, law(0, scale).cdf).pvalue > 1e-6
+    for wrong in (0.7, 1.3):
+        assert stats.kstest(noise, law(0, wrong * scale).cdf).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("mechanism", BOTH)
+def test_draws_come_from_one_noisy_table(mechanism):
+    draws = mechanism.sample(COUNTS, draws=20_000, sampler="fast", random_seed=4)
+    assert draws.shape == (20_000, 4)
+    noisy = np.maximum(mechanism.release(COUNTS, sampler="fast", random_seed=4), 0) + mechanism.noise_sd / 4 + 1
+    law = stats.beta(noisy[0], noisy[1:].sum())
+    assert stats.kstest(draws[:, 0], law.cdf).pvalue > 1e-6
+    assert stats.kstest(draws[:, 0], stats.beta(108 + 1, 484 + 3).cdf).pvalue < 1e-6
+
+
+def test_objects_are_frozen_comparable_and_public():
+    for mechanism in BOTH:
+        mechanism.sample([7654321, 1, 1, 1], sampler="fast")
+        assert "7654321" not in repr(mechanism)
+        assert pickle.loads(pickle.dumps(mechanism)) == mechanism
+        assert hash(mechanism) == hash(pickle.loads(pickle.dumps(mechanism)))
+    assert BOTH[0] != BOTH[1]
+    assert BOTH[0] != GaussianMechanism(np.ones(4), 5.1)
+    with pytest.raises(ArgumentError, match="Did you mean 'clip-and-smooth'"):
+        GaussianMechanism(np.ones(2), 1.0, postprocess="clip-and-smoothe")
+    with pytest.raises(ArgumentError, match="sigma > 0"):
+        GaussianMechanism(np.ones(2), 0.0)
+    with pytest.raises(ArgumentError, match="scale > 0"):
+        LaplaceMechanism(np.ones(2), math.inf)
+    with pytest.raises(DataError, match="whole numbers"):
+        BOTH[0].sample([1.5, 1, 1, 1], sampler="fast")
+
+
+@pytest.mark.parametrize("mechanism", BOTH)
+def test_continuous_noise_is_not_exact_and_says_what_is(mechanism):
+    with pytest.raises(ArgumentError, match=mechanism.exact_form):
+        mechanism.release(COUNTS)
+    with pytest.raises(ArgumentError, match="sampler='fast'"):
+        mechanism.sample(COUNTS, sampler="exact")
+    with pytest.raises(ArgumentError, match="Did you mean 'fast'"):
+        mechanism.sample(COUNTS, sampler="fats")
+
+
+def test_continuous_noise_for_several_records():
+    """The l2 distance of m records in each of R rows is m sqrt(2 R); for Laplace noise rows compose."""
+    each = Contribution(3, ("each",))
+    wide = GaussianMechanism(np.ones((5, 2)), 30.0, contribution=each)
+    assert wide.rho(math.inf) == pytest.approx(2 * 5 * 9 / (2 * 30.0**2), rel=1e-14)
+    assert wide.delta(0.7) == GaussianMechanism(np.ones(2), 30 / (3 * math.sqrt(5))).delta(0.7)
+    rows = LaplaceMechanism(np.ones((5, 2)), 8.0, contribution=Contribution(1, ("each",)))
+    one = LaplaceMechanism(np.ones(2), 8.0)
+    assert rows.renyi(3.0) == pytest.approx(5 * one.renyi(3.0), rel=1e-14)
+    assert rows.pure_epsilon == pytest.approx(5 * one.pure_epsilon)
+    assert rows.delta(0.5) == pytest.approx(Composition(((one, 5),)).delta(0.5), rel=1e-12)
+    several = LaplaceMechanism(np.ones(2), 8.0, contribution=3)
+    assert several.pure_epsilon == pytest.approx(6 / 8, rel=1e-15)
+    # Where all records lie in one cell, the noise of a third of the scale would lose as much.
+    alone = LaplaceMechanism(np.ones(2), 8 / 3)
+    for order in (1.0, 2.0, 10.0):
+        assert alone.renyi(order) <= several.renyi(order) <= 1.2 * alone.renyi(order)

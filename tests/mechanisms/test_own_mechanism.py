@@ -1,0 +1,96 @@
+"""A mechanism of one's own is one class: it is planned, released, reported, audited, compared and read back."""
+
+import itertools
+import math
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.stats import binom
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.known import registered
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_mechanism.py"
+BinomialMechanism = runpy.run_path(str(EXAMPLE))["BinomialMechanism"]
+
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+COUNTS = np.array([108, 286, 71, 127])
+
+
+def model():
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as hair:
+        p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+        pm.Multinomial("students", n=592, p=p, observed=COUNTS)
+    return hair
+
+
+@pytest.fixture(autouse=True)
+def known():
+    with registered(BinomialMechanism):
+        yield
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    return BinomialMechanism.for_guarantee(TARGET, prior=np.ones(4))
+
+
+def test_it_is_one_file_of_less_than_80_lines():
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) < 80
+
+
+def test_its_curve_is_that_of_all_neighbours(calibrated):
+    """Oracle: the masses of SciPy, over both cells that a record changes, in both directions."""
+    n = int(calibrated.coins)
+    mass = binom.pmf(np.arange(-1, n + 2), n, 0.5)
+    p, q = np.outer(mass[1:], mass[:-1]), np.outer(mass[:-1], mass[1:])
+    for epsilon in (0.0, 0.5, 1.0):
+        expected = np.maximum(p - math.exp(epsilon) * q, 0).sum()
+        assert calibrated.delta(epsilon) == pytest.approx(expected, rel=1e-9)
+    assert calibrated.satisfies(TARGET)
+    assert not BinomialMechanism(np.ones(4), n - 2).satisfies(TARGET)
+    assert calibrated.pure_epsilon == math.inf
+
+
+def test_its_sampler_has_the_law_of_its_likelihood():
+    mechanism, x = BinomialMechanism(np.ones(2), 4), np.array([3.0, 1.0])
+    outputs = np.array(list(itertools.product(range(1, 6), range(-1, 4))), dtype=float)
+    law = np.exp(mechanism.log_likelihood(outputs, x))
+    assert law.sum() == pytest.approx(1, rel=1e-12)
+    for sampler in ("exact", "fast"):
+        drawn = mechanism.releases(x, 20_000, sampler=sampler, random_seed=5)
+        seen = np.array([np.all(drawn == output, axis=1).sum() for output in outputs])
+        assert seen.sum() == 20_000
+        assert np.all(np.abs(seen - 20_000 * law) < 6 * np.sqrt(20_000 * law))
+
+
+def test_a_model_is_planned_released_reported_and_read_back(tmp_path):
+    release = dirdp.sample(TARGET, model(), mechanism="binomial", draws=3)
+    assert release.posterior["p"].shape == (1, 3, 4)
+    assert "Binomial noise of standard deviation" in str(dirdp.report(release))
+    assert dirdp.verify(release).follows
+    release.to_netcdf(tmp_path / "release.nc")
+    again = xr.open_datatree(tmp_path / "release.nc")
+    assert dirdp.verify(again).follows
+    assert dirdp.report(again) == dirdp.report(release)
+    plan = dirdp.plan(TARGET, model(), mechanism="binomial")
+    assert plan.parts[0].mechanism == BinomialMechanism.for_guarantee(TARGET, prior=np.ones(4))
+
+
+def test_an_audit_refutes_what_is_false_and_nothing_else(calibrated):
+    options = {"n": 20_000, "random_seed": 1}
+    assert dirdp.audit(calibrated, **options).verdict == "consistent"
+    weaker = BinomialMechanism(np.ones(4), calibrated.coins / 16)
+    assert dirdp.audit(weaker, claim=dirdp.ApproxDP(epsilon=1, delta=1e-6), **options).verdict == "refuted"
+    assert dirdp.auditing.check_curve(calibrated).verdict == "consistent"
+
+
+def test_it_is_compared_with_the_others_and_may_be_chosen():
+    comparison = dirdp.compare(TARGET, prior=np.ones(4), n_records=592, simulations=50)
+    assert {"Binomial, clip", "Geometric, clip"} <= {score.mechanism for score in comparison.scores}
+    plan = dirdp.plan(TARGET, model(), mechanism="auto")
+    assert "binomial" in dict(plan.parts[0].choice.expected_kl)

@@ -1,0 +1,106 @@
+"""Rules of the house that no type checker knows: who may ask for the kind of a thing, and how long a signature is."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import pymc_dirdp
+from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.privacy.guarantees import KINDS
+
+PACKAGE = Path(pymc_dirdp.__file__).parent
+FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+
+# The classes that only their own room tells apart. Everybody else asks the object.
+SWITCHES = {
+    "privacy": set(KINDS),
+    "mechanisms": {*by_class_name(), "NoisyCounts", "WholePosterior", "SimplexMechanism", "HellingerMechanism"},
+}
+
+MOST_PARAMETERS = 8
+# A function that is compiled takes arrays and no object that holds them.
+LONG = {"sampling/urn.py": {"_walk"}}
+
+
+def names_in(node):
+    """Every name, attribute and text in a piece of code."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
+        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+def asked_kinds(tree):
+    """The names that decide a branch: `match`, `isinstance`, a comparison, or the keys and values of a table."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.MatchClass():
+                yield from names_in(node.cls)
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
+                yield from names_in(kinds)
+            case ast.Compare():
+                yield from names_in(node)
+            case ast.Dict() | ast.DictComp():
+                yield from names_in(node)
+
+
+def own_parameters(function):
+    """Parameters but `self` and those that are only handed to another function under their own name."""
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    uses = {name: 0 for name in names if name not in ("self", "cls")}
+    handed = dict.fromkeys(uses, 0)
+    for node in ast.walk(ast.Module(function.body, [])):
+        if isinstance(node, ast.Name) and node.id in uses:
+            uses[node.id] += 1
+        elif isinstance(node, ast.keyword) and isinstance(node.value, ast.Name) and node.arg == node.value.id in uses:
+            handed[node.arg] += 1
+    return [name for name in uses if uses[name] == 0 or uses[name] > handed[name]]
+
+
+@pytest.mark.parametrize("room", SWITCHES)
+def test_only_the_room_of_a_family_asks_which_member_a_thing_is(room):
+    for file in FILES:
+        if not file.startswith(f"{room}/"):
+            tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+            assert not SWITCHES[room] & set(asked_kinds(tree)), file
+
+
+def test_signatures_are_short():
+    for file in FILES:
+        tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.name not in LONG.get(file, ()):
+                own = own_parameters(node)
+                assert len(own) <= MOST_PARAMETERS, f"{file}: {node.name} has {', '.join(own)}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "match x:\n    case ApproxDP(epsilon=e): pass",
+        "match x:\n    case guarantees.PureDP(): pass",
+        "match x:\n    case RenyiDP() | None: pass",
+        "isinstance(x, ZeroCDP | None)",
+        "isinstance(x, (int, guarantees.ZeroCDP))",
+        "type(x) is TruncatedCDP",
+        "type(x).__name__ in ('PureDP', 'ZeroCDP')",
+        "names = {'ApproxDP': 1}",
+        "{kind.__name__: kind for kind in (ApproxDP, PureDP)}",
+    ],
+)
+def test_each_way_to_ask_is_seen(code):
+    assert SWITCHES["privacy"] & set(asked_kinds(ast.parse(code)))
+
+
+def test_making_a_guarantee_is_not_asking_for_its_kind():
+    code = "def f(g: ApproxDP) -> RenyiDP:\n    return RenyiDP(order=2, epsilon=convert(g, PureDP).epsilon)"
+    assert not SWITCHES["privacy"] & set(asked_kinds(ast.parse(code)))
+
+
+def test_what_is_only_handed_on_does_not_count():
+    (function,) = ast.parse("def f(self, a, b, c, d):\n    g(a, b=b, c=d)\n    return h(d=d)").body
+    assert own_parameters(function) == ["a", "c", "d"]

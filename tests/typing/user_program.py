@@ -1,0 +1,145 @@
+"""The program of a user, checked by mypy and basedpyright in their strict modes and never run.
+
+Each `assert_type` line holds what an editor shows for a public name. `.ci/run` calls both type checkers.
+"""
+
+from pathlib import Path
+from typing import Any, assert_type
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from numpy.typing import NDArray
+
+import pymc_dirdp as dirdp
+
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+def promises() -> None:
+    """What is promised, and one promise put into the terms of another."""
+    guarantees: list[dirdp.Guarantee] = [
+        TARGET,
+        dirdp.RenyiDP(order=8.0, epsilon=0.5),
+        dirdp.TruncatedCDP(rho=0.1, omega=20.0),
+        dirdp.ZeroCDP(rho=0.1),
+        dirdp.PureDP(epsilon=1.0),
+    ]
+    for guarantee in guarantees:
+        assert_type(str(guarantee), str)
+    assert_type(TARGET.epsilon, float)
+    assert_type(dirdp.privacy.convert(dirdp.ZeroCDP(rho=0.1), dirdp.ApproxDP, delta=1e-6), dirdp.ApproxDP)
+
+
+def model_of(counts: list[int]) -> pm.Model:
+    """A table of four cells."""
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        # PyMC does not state the parameters of this type.
+        p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")  # pyright: ignore[reportUnknownVariableType]
+        pm.Multinomial("students", n=sum(counts), p=p, observed=counts)
+    return model
+
+
+def curator(model: pm.Model, folder: Path) -> xr.DataTree:
+    """From the plan to the release, with a budget."""
+    found = dirdp.tables(model)
+    assert_type(found, tuple[dirdp.Table, ...])
+    assert_type(found[0].shape, tuple[int, ...])
+
+    plan = dirdp.plan(TARGET, model, adjacency="add-remove", draws=2, weights={"p": 1.0})
+    assert_type(plan, dirdp.Plan)
+    assert_type(plan.digest, str)
+    assert_type(plan.composition.epsilon(1e-6), float)
+    assert_type(dirdp.report(plan), dirdp.Report)
+
+    ledger = dirdp.Ledger(TARGET, folder / "ledger.db", unit="person")
+    release = dirdp.sample(plan, model, ledger=ledger, var_names=["p"])
+    assert_type(release, xr.DataTree)
+    assert_type(dirdp.sample(TARGET, model, mechanism="auto", n_records=592, random_seed=1), xr.DataTree)
+    entry = ledger.spend(TARGET, what="a table that another program released")
+    assert_type(entry.what, str)
+    assert_type(ledger.left, dict[str, float])
+    assert_type(ledger.head, str)
+    assert_type(ledger.verify(), str)
+
+    diagnosis = dirdp.diagnose(release, model)
+    assert_type(diagnosis, xr.DataTree)
+    return release
+
+
+def anybody(release: xr.DataTree) -> None:
+    """What a reader of a published file does."""
+    verification = dirdp.verify(release)
+    assert_type(verification, dirdp.Verification)
+    assert_type(bool(verification), bool)
+    assert_type(verification.stated, dirdp.Guarantee)
+    assert_type(verification.kept, dirdp.Guarantee | None)
+    assert_type(str(dirdp.report(release)), str)
+    assert_type(dirdp.sample_posterior_predictive(release, n_records=100, random_seed=1), xr.DataTree)
+
+
+def planning() -> None:
+    """What is decided without data."""
+    mechanism = dirdp.calibrate(TARGET, prior=[1, 1, 1], n_records=100)
+    assert_type(mechanism, dirdp.mechanisms.DirichletMechanism)
+    comparison = dirdp.compare(TARGET, prior=np.ones(3), n_records=100)
+    assert_type(comparison, dirdp.Comparison)
+    frontier = dirdp.privacy_utility([TARGET], prior=[1, 1, 1], n_records=100)
+    assert_type(frontier, dirdp.Frontier)
+    assert_type(frontier.amounts, tuple[float, ...])
+    assert_type(dirdp.expected_error(TARGET, prior=[1, 1, 1], n_records=100), float)
+    assert_type(dirdp.least_records(0.1, TARGET, prior=[1, 1, 1]), int)
+
+
+def mechanisms(counts: NDArray[np.int64]) -> None:
+    """Mechanisms on their own, and their privacy curves."""
+    prior = np.ones(3)
+    several: list[dirdp.Mechanism] = [
+        dirdp.mechanisms.DirichletMechanism(prior, 0.1),
+        dirdp.mechanisms.GaussianMechanism.for_guarantee(TARGET, prior=prior),
+        dirdp.mechanisms.DiscreteGaussianMechanism.for_guarantee(TARGET, prior=prior),
+        dirdp.mechanisms.LaplaceMechanism.for_guarantee(TARGET, prior=prior),
+        dirdp.mechanisms.GeometricMechanism.for_guarantee(TARGET, prior=prior),
+        dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(TARGET, prior=prior, n_records=20),
+    ]
+    for mechanism in several:
+        assert_type(mechanism.epsilon(1e-6), float)
+        assert_type(mechanism.delta(1.0), float)
+        assert_type(mechanism.renyi(np.array([2.0, 4.0])), float | NDArray[np.float64])
+        assert_type(mechanism.satisfies(TARGET), bool)
+    dirichlet = dirdp.mechanisms.DirichletMechanism(prior, 0.1)
+    assert_type(dirichlet.sample(counts, draws=2, random_seed=1), NDArray[np.float64])
+
+    audited = dirdp.audit(dirichlet, claim=TARGET, n=1000, random_seed=1)
+    assert_type(audited, dirdp.Audit)
+    assert_type(audited.verdict, str)
+
+    def black_box(table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Somebody's own mechanism."""
+        return table + np.random.default_rng().normal(size=table.shape)
+
+    assert_type(dirdp.audit(black_box, pair=([3, 4], [4, 3]), n=1000), dirdp.Audit)
+
+
+def records() -> None:
+    """Counting records, and networks of them."""
+    frame = {"eye": np.array(["blue", "green"]), "left": np.array([True, False])}
+    categories: dict[str, list[Any]] = {"eye": ["blue", "green"], "left": [False, True]}
+    assert_type(dirdp.count(frame, ["eye", "left"], categories=categories), NDArray[np.int64])
+    model = dirdp.naive_bayes({"eye": frame["eye"]}, frame["left"], categories=categories, target="left")
+    assert_type(model, pm.Model)
+    network = dirdp.bayesian_network(frame, {"eye": [], "left": ["eye"]}, categories=categories)
+    assert_type(network, pm.Model)
+    release = dirdp.sample(TARGET, network)
+    assert_type(dirdp.predict_log_proba(release, frame, target="left"), NDArray[np.float64])
+    assert_type(dirdp.log_likelihood(release, frame), NDArray[np.float64])
+
+
+def errors(model: pm.Model) -> str:
+    """An error of the library is caught by its base class."""
+    try:
+        dirdp.sample(TARGET, model)
+    except dirdp.DirdpError as error:
+        return str(error)
+    version: str = dirdp.__version__
+    return version
