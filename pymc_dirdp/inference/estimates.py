@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import fraction
+from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.quantiles import count_quantiles, share_mixture, share_quantiles
@@ -70,7 +70,7 @@ def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estim
     """
     if len(prob) == 0:
         raise ArgumentError("Expected prob to hold at least one probability, got none.")
-    levels = np.array([fraction(prob=p) for p in prob])
+    levels = np.array([open_unit_interval(prob=p) for p in prob])
     marginals, alpha = law.tilted.marginals, law.alpha
     concentration = alpha.sum() + law.total
     first = alpha + marginals.means
