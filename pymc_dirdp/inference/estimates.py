@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.quantiles import count_quantiles, share_mixture, share_quantiles
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["Estimate", "estimate", "summarised"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -68,9 +69,7 @@ def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estim
            [ 7, 14],
            [ 3, 10]])
     """
-    if len(prob) == 0:
-        raise ArgumentError("Expected prob to hold at least one probability, got none.")
-    levels = np.array([open_unit_interval(prob=p) for p in prob])
+    levels, ends = _levels(prob)
     marginals, alpha = law.tilted.marginals, law.alpha
     concentration = alpha.sum() + law.total
     first = alpha + marginals.means
@@ -78,7 +77,6 @@ def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estim
     # The variance of the Beta law given the count, averaged, and that of its mean.
     inner = (first * (concentration - first) - marginals.variances) / (concentration**2 * (concentration + 1))
     variances = inner + marginals.variances / concentration**2
-    ends = np.concatenate([(1 - levels) / 2, (1 + levels) / 2])
     shares = share_quantiles(
         share_mixture(marginals, alpha, law.total), alpha, concentration - alpha, ends, (means, variances)
     )
@@ -94,3 +92,44 @@ def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estim
         count_intervals=np.stack([counts[:half], counts[half:]], axis=-1),
         log_evidence=law.log_evidence,
     )
+
+
+def summarised(draws: Draws, alpha: Array, prob: Sequence[float], log_evidence: float) -> Estimate:
+    """The same summaries of draws, where totals are not known. Cells of all rows follow one another.
+
+    Parameters
+    ----------
+    draws : Draws
+        Of shape `(draws, ..., d)`.
+    alpha : array, shape (..., d)
+        Prior of the shares.
+    prob : sequence of float
+        Probabilities of the intervals.
+    log_evidence : float
+    """
+    levels, ends = _levels(prob)
+    counts, shares = (values.reshape(len(values), -1) for values in (draws.counts, draws.shares))
+    # Given its counts the mean and the variance of a share are known, which leaves less to chance.
+    first, size = alpha + draws.counts, (alpha + draws.counts).sum(axis=-1, keepdims=True)
+    means = (first / size).reshape(len(counts), -1)
+    inner = (first * (size - first) / (size**2 * (size + 1))).reshape(len(counts), -1)
+    low, high = np.split(np.quantile(shares, ends, axis=0), 2)
+    least, most = np.split(np.quantile(counts, ends, axis=0, method="inverted_cdf"), 2)
+    return Estimate(
+        share_means=means.mean(axis=0),
+        share_sds=np.sqrt(inner.mean(axis=0) + means.var(axis=0)),
+        count_means=counts.mean(axis=0),
+        count_sds=counts.std(axis=0),
+        prob=levels,
+        share_intervals=np.stack([low, high], axis=-1),
+        count_intervals=np.stack([least, most], axis=-1),
+        log_evidence=log_evidence,
+    )
+
+
+def _levels(prob: Sequence[float]) -> tuple[Array, Array]:
+    """Probabilities of intervals, and those of all lower and then all upper ends."""
+    if len(prob) == 0:
+        raise ArgumentError("Expected prob to hold at least one probability, got none.")
+    levels = np.array([open_unit_interval(prob=p) for p in prob])
+    return levels, np.concatenate([(1 - levels) / 2, (1 + levels) / 2])

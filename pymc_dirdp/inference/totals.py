@@ -145,5 +145,10 @@ class RowTotals:
     def draw(self, draws: int, rng: np.random.Generator) -> tuple[list[Integers], float]:
         """Independent tables given all outputs, for each row of shape `(draws, d)`, and the share accepted."""
         totals, acceptance = draw_counts(self.totals.tilted, np.full(draws, self.totals.total), rng)
+        tables, share = self.tables(totals, rng)
+        return tables, min(acceptance, share)
+
+    def tables(self, totals: Integers, rng: np.random.Generator) -> tuple[list[Integers], float]:
+        """One table for each row of totals, shape `(draws, rows)`; returned as by :meth:`draw`."""
         tables = [evidence.draw(totals[:, row], rng) for row, evidence in enumerate(self._evidences)]
-        return [counts for counts, _ in tables], min(acceptance, *(share for _, share in tables))
+        return [counts for counts, _ in tables], min(share for _, share in tables)

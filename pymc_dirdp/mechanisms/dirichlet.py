@@ -12,8 +12,9 @@ from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_arra
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import SAMPLERS, Fact, Released, TableMechanism, Tempered, checked_counts
 from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
-from pymc_dirdp.mechanisms.dirichlet_likelihood import cell_terms, log_ratio, row_terms
+from pymc_dirdp.mechanisms.dirichlet_likelihood import cell_terms, log_ratio, row_likelihood, row_terms
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import MOST_RECORDS, Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -248,6 +249,12 @@ class DirichletMechanism(CurvesOf, TableMechanism):
     @override
     def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
         return row_terms(self.r * np.asarray(totals, dtype=np.float64) + self.alpha.sum(axis=-1), steps)
+
+    @override
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
+        d = self.alpha.shape[-1]
+        rows = zip(self.alpha.reshape(-1, d), output.reshape(-1, d), strict=True)
+        return [row_likelihood(alpha, self.r, y, steps) for alpha, y in rows]
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:

@@ -4,9 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.sampling.exact import urn_counts
 
-__all__ = ["cell_terms", "log_ratio", "row_terms"]
+__all__ = ["cell_terms", "log_ratio", "row_likelihood", "row_terms"]
 
 Array = NDArray[np.float64]
 
@@ -26,11 +27,37 @@ def cell_terms(u: Array, output: ArrayLike, steps: int | None) -> Array:
     steps : int or None
         Of the urn: then it is the probability of its counts, in place of a density.
     """
+    return _terms(u, _seen(output, steps), steps)
+
+
+def row_likelihood(alpha: Array, r: float, output: ArrayLike, steps: int | None) -> RowLikelihood:
+    """The likelihood of one row of an output as a function of counts, with parameters `r * counts + alpha`.
+
+    Parameters
+    ----------
+    alpha : array, shape (d,)
+    r : float
+    output : array_like, shape (d,)
+    steps : int or None
+    """
+    seen, total = _seen(output, steps), alpha.sum()
+    return RowLikelihood(
+        lambda counts, cells: _terms(r * counts + alpha[cells], seen[cells], steps),
+        lambda totals: row_terms(r * totals + total, steps),
+        smooth=True,
+    )
+
+
+def _seen(output: ArrayLike, steps: int | None) -> Array:
+    """What the likelihood depends on: logarithms of the components, or the counts of the urn."""
     y = np.asarray(output, dtype=np.float64)
+    return np.log(np.maximum(y, _TINY)) if steps is None else urn_counts(y, steps).astype(np.float64)
+
+
+def _terms(u: Array, seen: Array, steps: int | None) -> Array:
     if steps is None:
-        return np.asarray((u - 1) * np.log(np.maximum(y, _TINY)) - gammaln(u))
-    c = urn_counts(y, steps)
-    return np.asarray(gammaln(u + c) - gammaln(u) - gammaln(c + 1.0))
+        return np.asarray((u - 1) * seen - gammaln(u))
+    return np.asarray(gammaln(u + seen) - gammaln(u) - gammaln(seen + 1.0))
 
 
 def row_terms(total: Array, steps: int | None) -> Array:

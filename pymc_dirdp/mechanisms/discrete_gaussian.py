@@ -92,6 +92,7 @@ class DiscreteGaussianMechanism(NoisyCounts):
     contribution: Contribution | int = 1
 
     kind: ClassVar[str] = "gaussian"
+    smooth_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check()

@@ -74,6 +74,7 @@ class GaussianMechanism(NoisyCounts):
     contribution: Contribution | int = 1
 
     kind: ClassVar[str] = "continuous-gaussian"
+    smooth_noise: ClassVar[bool] = True
     samplers: ClassVar[tuple[str, ...]] = ("fast",)
     exact_form: ClassVar[str] = "DiscreteGaussianMechanism"
 

@@ -74,6 +74,7 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
     contribution: Contribution | int = 1
 
     kind: ClassVar[str] = "geometric"
+    smooth_noise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check()

@@ -83,6 +83,7 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
     contribution: Contribution | int = 1
 
     kind: ClassVar[str] = "laplace"
+    smooth_noise: ClassVar[bool] = True
     samplers: ClassVar[tuple[str, ...]] = ("fast",)
     exact_form: ClassVar[str] = "GeometricMechanism"
 
