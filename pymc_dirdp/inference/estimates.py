@@ -12,7 +12,7 @@ from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.quantiles import count_quantiles, share_mixture, share_quantiles
 
-__all__ = ["Estimate", "estimate", "summarised"]
+__all__ = ["Estimate", "estimate", "interval_ends", "summarised"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -69,7 +69,7 @@ def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estim
            [ 7, 14],
            [ 3, 10]])
     """
-    levels, ends = _levels(prob)
+    levels, ends = interval_ends(prob)
     marginals, alpha = law.tilted.marginals, law.alpha
     concentration = alpha.sum() + law.total
     first = alpha + marginals.means
@@ -107,7 +107,7 @@ def summarised(draws: Draws, alpha: Array, prob: Sequence[float], log_evidence: 
         Probabilities of the intervals.
     log_evidence : float
     """
-    levels, ends = _levels(prob)
+    levels, ends = interval_ends(prob)
     counts, shares = (values.reshape(len(values), -1) for values in (draws.counts, draws.shares))
     # Given its counts the mean and the variance of a share are known, which leaves less to chance.
     first, size = alpha + draws.counts, (alpha + draws.counts).sum(axis=-1, keepdims=True)
@@ -127,7 +127,7 @@ def summarised(draws: Draws, alpha: Array, prob: Sequence[float], log_evidence: 
     )
 
 
-def _levels(prob: Sequence[float]) -> tuple[Array, Array]:
+def interval_ends(prob: Sequence[float]) -> tuple[Array, Array]:
     """Probabilities of intervals, and those of all lower and then all upper ends."""
     if len(prob) == 0:
         raise ArgumentError("Expected prob to hold at least one probability, got none.")
