@@ -9,7 +9,7 @@ from pymc_dirdp.inference.fourier import Fourier
 from pymc_dirdp.inference.inversion import Inversion
 from pymc_dirdp.inference.pair import Pair
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.inference.tilted import TiltedCells, solved
+from pymc_dirdp.inference.tilted import LITTLE_WORK, TiltedCells, solved
 
 __all__ = ["Evidence"]
 
@@ -20,6 +20,8 @@ Integers = NDArray[np.int64]
 _DEPTH = 8.0
 # Runs of totals up to this length are kept whole.
 _LONG = 4096
+# Two cells are convolved, for all totals at once, if that takes fewer products than this.
+_PAIR_WORK = 2e8
 # So many totals of two wide cells are summed at a time.
 _AT_A_TIME = 64
 # Between whole totals, that many of them are interpolated.
@@ -42,6 +44,7 @@ class Evidence:
         self.law = law
         self.least = law.least * len(law.alpha)
         self._cells = law.cells()
+        self._little_work = _PAIR_WORK if len(law.alpha) == 2 else LITTLE_WORK
         # What is known already, in the order of the totals.
         self._totals, self._values = np.empty(0, dtype=np.int64), np.empty(0)
 
@@ -72,7 +75,7 @@ class Evidence:
         """Sum the tables of some of the missing totals, and of those around them for which the same tilt serves."""
         middle = missing[len(missing) // 2]
         try:
-            tilted = solved(self._cells, int(middle))
+            tilted = solved(self._cells, int(middle), little_work=self._little_work)
         except ArgumentError:
             # No table has this total.
             found, values = middle[None], np.array([-np.inf])
@@ -89,7 +92,7 @@ class Evidence:
         low, high = max(self.least, tilted.total - wide), min(self.law.total, tilted.total + wide)
         run = np.arange(low, high + 1) if high - low < _LONG else missing[(missing >= low) & (missing <= high)]
         values = tilted.sums.log_sum(run)
-        top = tilted.sums.log_bound if isinstance(tilted.sums, Fourier | Inversion) else 0.0
+        top = tilted.sums.log_bound if isinstance(tilted.sums, Fourier | Inversion) else values.max()
         bad = run[values < top - _DEPTH]
         below = bad[bad < tilted.total].max(initial=low - 1)
         above = bad[bad > tilted.total].min(initial=high + 1)

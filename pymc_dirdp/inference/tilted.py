@@ -14,13 +14,13 @@ from pymc_dirdp.inference.inversion import Inversion, TooManyNodesError, reach_o
 from pymc_dirdp.inference.number_laws import CUT, NumberLaws
 from pymc_dirdp.inference.pair import Pair
 
-__all__ = ["TiltedCells", "solved"]
+__all__ = ["LITTLE_WORK", "TiltedCells", "solved"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # With fewer products every sum is taken number by number; that takes some 10 milliseconds.
-_LITTLE_WORK = 5e6
+LITTLE_WORK = 5e6
 _MUCH_WORK = 2e10
 # Points at which characteristic functions are taken, if there is another way and if there is none.
 _FEW, _MANY = 500, 2**14
@@ -71,7 +71,7 @@ class TiltedCells:
         return laws
 
 
-def solved(cells: NumberLaws, total: int) -> TiltedCells:
+def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -> TiltedCells:
     """Tilt cells so that they add up to a total on average, and find the law of their sum.
 
     Parameters
@@ -80,6 +80,8 @@ def solved(cells: NumberLaws, total: int) -> TiltedCells:
         Their weights; the tilt that they have is where the search starts, and they are changed.
     total : int
         What they add up to.
+    little_work : float
+        With fewer products, sums are taken number by number: for all totals at once.
 
     Raises
     ------
@@ -90,9 +92,9 @@ def solved(cells: NumberLaws, total: int) -> TiltedCells:
     for cut in (CUT, 6 * CUT, 13 * CUT):
         cells.settle(tilt, cut=cut)
         work = Convolution.work(cells)
-        if cells.size == 2 and work > _LITTLE_WORK:
+        if cells.size == 2 and work > little_work:
             return TiltedCells(cells, total, Pair(cells, total))
-        if work > _LITTLE_WORK and cut == CUT:
+        if work > little_work and cut == CUT:
             narrow, sums = _transformed(cells, total)
             # Below that the rounding of the integral shows.
             if float(sums.log_sum(np.array([total]))[0]) > sums.log_bound - 9:

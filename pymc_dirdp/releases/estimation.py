@@ -61,7 +61,7 @@ class Estimates(Tabular):
             rows.append(
                 {
                     "cell": row["cell"],
-                    "share": f"{row['share']:.3g} ± {row['share_sd']:.1g}",
+                    "share": f"{row['share']:.3g} ± {row['share_sd']:.2g}",
                     f"{100 * float(level):g} %": f"{row[f'share_low_{level}']:.3g} to {row[f'share_high_{level}']:.3g}",
                     "records": f"{row['count']:.4g} ± {row['count_sd']:.2g}",
                     f"{100 * float(level):g} % of records": (
