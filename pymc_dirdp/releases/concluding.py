@@ -42,7 +42,8 @@ class Conclusion:
     def _damage(self) -> Iterator[None]:
         """Numbers of a file may fit no table of counts at all. That is damage, and not a mistake of who concludes."""
         try:
-            yield
+            with np.errstate(divide="raise", over="raise", invalid="raise"):
+                yield
         except (ArgumentError, ArithmeticError) as error:
             raise self.output.group.damaged(f"nothing follows from its numbers ({error})") from error
 
