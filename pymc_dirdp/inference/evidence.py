@@ -21,7 +21,7 @@ _DEPTH = 8.0
 # Runs of totals up to this length are kept whole.
 _LONG = 4096
 # Two cells are convolved, for all totals at once, if that takes fewer products than this.
-_PAIR_WORK = 2e8
+_PAIR_WORK = 1e9
 # So many totals of two wide cells are summed at a time.
 _AT_A_TIME = 64
 # Between whole totals, that many of them are interpolated.
