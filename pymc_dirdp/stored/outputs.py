@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.stored.draws import Drawn, drawn_tables
 from pymc_dirdp.stored.release import Stored
-from pymc_dirdp.stored.untrusted import Group, group_at
+from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
 __all__ = ["Output", "outputs"]
 
@@ -90,7 +91,12 @@ def outputs(stored: Stored, release: Any) -> dict[str, Output]:
     """
     utility, drawn = group_at(release, "utility"), drawn_tables(release)
     sizes = dict(zip(stored.tables, utility.any_array("n_records").tolist(), strict=True))
-    public = utility.text("records") == "public"
+    records = utility.text("records")
+    if records not in ("public", "planned for"):
+        raise utility.damaged(f"the number of records is {shown(records)}, and neither public nor planned for")
+    public = records == "public"
+    if public and not adjacency_named(stored.adjacency).records_are_public:
+        raise utility.damaged(f"the number of records is public, which it is not under {stored.adjacency}")
     found = {}
     for name, table in stored.tables.items():
         mechanism, group = table.mechanism, table.group

@@ -51,6 +51,13 @@ def test_damage_is_named():
     release["utility"]["n_records"].values[0] = np.nan
     with pytest.raises(ReleaseError, match="public number of records is missing"):
         outputs(read(release), release)
+    release["utility"].attrs["records"] = "mine"
+    with pytest.raises(ReleaseError, match="neither public nor planned for"):
+        outputs(read(release), release)
+    release = released(adjacency="add-remove", n_records=1000)
+    release["utility"].attrs["records"] = "public"
+    with pytest.raises(ReleaseError, match="not under add-remove"):
+        outputs(read(release), release)
     release = released()
     release["posterior"]["p"].values[:] = [0, 0.5, 0.5]
     with pytest.raises(ReleaseError, match="probability is 0"):
