@@ -1,7 +1,7 @@
 """A mechanism of your own in one class: binomial noise on counts. `uv run examples/own_mechanism.py`."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
@@ -21,17 +21,12 @@ class BinomialMechanism(NoisyCounts):
     divergences are infinite, and (epsilon, delta) is all that it can promise.
     """
 
-    prior: np.ndarray
     coins: float
-    _: KW_ONLY
-    adjacency: str = "replace-one"
-    postprocess: str = "clip-and-smooth"
-    contribution: int = 1
 
     kind = "binomial"
 
     def __post_init__(self) -> None:
-        self._check()
+        super().__post_init__()
         object.__setattr__(self, "coins", 2.0 * math.ceil(self.coins / 2))
         if self.coins > 1400 or self.unit.total(self.shape) > 1:
             raise dirdp.UnattainableError("Expected 1400 coins at most, and one record of a person.")

@@ -16,7 +16,7 @@ print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds,
 
 wanted = 0.01
 print(
-    f"\nFor an expected loss of {wanted} nats with 2000 people: "
+    f"\nFor an expected KL of {wanted} nats with 2000 people: "
     f"{dirdp.least_guarantee(wanted, target, prior=PRIOR, n_records=2000, objective='estimate')}"
 )
 print(
@@ -25,8 +25,8 @@ print(
 )
 
 mechanism = dirdp.calibrate(target, prior=PRIOR, n_records=2000, objective="estimate")
-loss = dirdp.utility.DrawError.of_mechanism([0.4, 0.3, 0.2, 0.07, 0.03], 2000, mechanism.alpha, mechanism.r)
+error = dirdp.utility.DrawError.of_mechanism([0.4, 0.3, 0.2, 0.07, 0.03], 2000, mechanism.alpha, mechanism.r)
 print(
-    f"\nIf the answers were 40, 30, 20, 7 and 3 %: the draw loses {loss.mean:.4f} nats on average, and more than "
-    f"{loss.quantile(0.01):.4f} with a probability of 1 % at most"
+    f"\nIf the answers were 40, 30, 20, 7 and 3 %: the KL of the draw is {error.mean:.4f} nats on average, and more "
+    f"than {error.quantile(0.01):.4f} with a probability of 1 % at most"
 )

@@ -1,4 +1,4 @@
-"""Checks of public arguments. Each takes the argument by name, so that the error can name it.
+"""Checks of public arguments. Each takes the argument by keyword, so that the error can name it.
 
 >>> positive(r=-1)
 Traceback (most recent call last):
@@ -12,12 +12,15 @@ import numbers
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.errors import ArgumentError, DataError
 
 __all__ = [
+    "MOST_RECORDS",
     "at_least",
+    "checked_counts",
     "integer",
     "numbers_or_none",
     "one_of",
@@ -27,17 +30,20 @@ __all__ = [
     "within",
 ]
 
+MOST_RECORDS = 2**53
+"""Above it a double no longer holds every whole number, and the sums that follow would be rounded."""
+
 
 def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
     ((name, value),) = named.items()
     is_scalar = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
     if not is_scalar or isinstance(value, (bool, np.bool_)):
-        # The type, not the value: somebody may pass data here by mistake.
+        # The error shows the type and not the value, because somebody may pass data here by mistake.
         raise ArgumentError(f"Expected {name} {wanted}, got a {type(value).__name__}.")
     try:
         return name, float(value)  # type: ignore[arg-type]
     except OverflowError:
-        # A whole number or a fraction beyond the largest double.
+        # This is a whole number or a fraction beyond the largest double.
         return name, math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
@@ -69,7 +75,7 @@ def open_unit_interval(**named: object) -> float:
 def within(least: float, most: float, **named: ArrayLike) -> None:
     """Refuse a positive number, or an array of them, that has entries below or above the bounds.
 
-    Privacy curves are computed in doubles: beyond such bounds products of parameters are no doubles any more.
+    Privacy curves are computed in doubles, and beyond such bounds products of parameters overflow or underflow.
     """
     ((name, value),) = named.items()
     if not np.all((np.asarray(value) >= least) & (np.asarray(value) <= most)):
@@ -91,23 +97,20 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
     """One of a few names; the error suggests the nearest one."""
     ((name, value),) = named.items()
     choices = list(allowed)
-    if isinstance(value, str) and value in choices:
-        return value
+    listed = ", ".join(map(repr, choices))
     if not isinstance(value, str):
-        # The type, not the value, as above.
-        value = f"a {type(value).__name__}"
-        raise ArgumentError(f"Expected {name} to be one of {', '.join(map(repr, choices))}, got {value}.")
-    near = difflib.get_close_matches(str(value).lower(), choices, n=1, cutoff=0.4)
+        raise ArgumentError(f"Expected {name} to be one of {listed}, got a {type(value).__name__}.")
+    if value in choices:
+        return value
+    near = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    listed = ", ".join(repr(choice) for choice in choices)
     raise ArgumentError(f"Unknown {name} {value!r}; expected one of {listed}.{hint}")
 
 
-def numbers_or_none(value: ArrayLike) -> NDArray[np.float64] | None:
+def numbers_or_none(value: ArrayLike) -> Array | None:
     """The value as an array of doubles, or None.
 
-    NumPy's own error repeats the value, and Python keeps it as the context of an error that is raised while it is
-    handled. So it ends here.
+    NumPy's own error shows the value, and Python would keep it as the context of a later error, so it is caught here.
     """
     try:
         return np.asarray(value, dtype=np.float64)
@@ -115,13 +118,13 @@ def numbers_or_none(value: ArrayLike) -> NDArray[np.float64] | None:
         return None
 
 
-def positive_array(**named: ArrayLike) -> NDArray[np.float64]:
+def positive_array(**named: ArrayLike) -> Array:
     """A read-only copy of an array of finite positive numbers with at least two in its last axis."""
     ((name, value),) = named.items()
-    found = numbers_or_none(value)
-    if found is None:
+    doubles = numbers_or_none(value)
+    if doubles is None:
         raise ArgumentError(f"Expected {name} to be an array of numbers, got a {type(value).__name__}.")
-    array = found.copy()
+    array = doubles.copy()
     if array.ndim == 0 or array.shape[-1] < 2:
         raise ArgumentError(
             f"Expected {name} to have at least two categories in its last axis, got shape {array.shape}. "
@@ -132,4 +135,43 @@ def positive_array(**named: ArrayLike) -> NDArray[np.float64]:
     if not np.all(np.isfinite(array) & (array > 0)):
         raise ArgumentError(f"Expected every entry of {name} to be > 0 and finite.")
     array.flags.writeable = False
+    return array
+
+
+def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float = 0.0) -> Array:
+    """Counts as floats, or an error that says what is wrong with them and never what they are.
+
+    Parameters
+    ----------
+    counts : array_like of whole numbers, shape `shape`
+        The secret. Each below 2**53.
+    shape : tuple of int
+        The public shape of the table.
+    min_count : float
+        The public promise that no cell holds fewer records than this.
+
+    Returns
+    -------
+    counts : array of float, shape `shape`
+    """
+    array = numbers_or_none(counts)
+    if array is None:
+        raise DataError("Expected counts to be an array of whole numbers.")
+    if array.shape != shape:
+        raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
+    if not np.all(np.isfinite(array)):
+        raise DataError("Some counts are missing or not finite. Drop those records or give them a category.")
+    if np.any(array < 0):
+        raise DataError("Some counts are negative.")
+    if np.any(array != np.floor(array)):
+        raise DataError(
+            "Some counts are not whole numbers. The guarantee is for whole records; see published.p1_theorem_1."
+        )
+    if np.any(array > MOST_RECORDS):
+        raise DataError("Some counts are above 2**53 and cannot be held exactly.")
+    if min_count and np.any(array < min_count):
+        raise DataError(
+            "Some cell holds fewer records than min_count promises, so the guarantee would be false. "
+            "Lower min_count; it must hold for every data set that could have occurred."
+        )
     return array

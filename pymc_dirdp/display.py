@@ -1,4 +1,4 @@
-"""What results look like: tables and labelled lines, as text and as HTML, and foreign texts made safe to show."""
+"""Results as tables and labelled lines, in text and HTML, and foreign texts made safe to show."""
 
 import abc
 import html
@@ -10,26 +10,26 @@ __all__ = ["Labelled", "Sections", "Tabular", "aligned", "visible"]
 
 type Sections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
-# How wide a labelled line is, and its text beside a long label at least; in characters.
+# The width of a labelled line in characters, and the least width of its text beside a long label.
 _WIDTH = 80
 _NARROWEST = 40
 
 
 def visible(text: str) -> str:
-    r"""The text with every sign that cannot be seen written as an escape.
+    r"""The text with every character that cannot be seen written as an escape.
 
-    A terminal obeys control characters: one of them may clear the screen or begin a line of its own, and another turns
-    the direction of writing round.
+    A terminal obeys control characters: one may clear the screen or begin a new line, and another may reverse the
+    direction of writing.
 
     Parameters
     ----------
     text : str
-        From a file, or any other that is not our own.
+        A text from a file, or any other that this library did not write.
 
     Returns
     -------
     text : str
-        Of printable characters only; it is the same where there were no others.
+        The text in printable characters only; a text that has no others is unchanged.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Tabular(abc.ABC):
     """A result that is a table: `print` shows it as text, a notebook as HTML, and `frame()` gives the numbers."""
 
     _columns: ClassVar[Sequence[str]] = ()
-    """Those that are shown, if not all are, or if there may be no row; the first one names the row."""
+    """The columns that are shown; empty shows all columns of the first row. The first column names the row."""
 
     @abc.abstractmethod
     def _told(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]], Sequence[str]]:
@@ -68,7 +68,7 @@ class Tabular(abc.ABC):
         import pandas as pd
 
         _, rows, _ = self._told()
-        frame = pd.DataFrame(rows if rows else None, columns=None if rows else self._columns)
+        frame = pd.DataFrame(rows or None, columns=None if rows else self._columns)
         return frame.set_index(frame.columns[0])
 
     @override
@@ -92,7 +92,7 @@ class Labelled(abc.ABC):
 
     @abc.abstractmethod
     def _told(self) -> tuple[str, Sections]:
-        """The title, and for each section its heading, or an empty text, and its lines: a label and a text."""
+        """The title, and for each section its heading, which may be empty, and its lines: a label and a text."""
 
     @override
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What can go wrong, by cause. No message ever holds a count, a posterior parameter or a private N."""
+"""Errors and warnings by cause. No message ever holds a count, a posterior parameter or a private N."""
 
 __all__ = [
     "ArgumentError",
@@ -24,11 +24,11 @@ class ArgumentError(DirdpError, ValueError):
 
 
 class ReleaseError(ArgumentError):
-    """What was given is no release, or a damaged one: something is missing, or is not what belongs there."""
+    """The argument is no release, or a damaged one: a part is missing, or another thing is in its place."""
 
 
 class DataError(DirdpError, ValueError):
-    """The observed data are not what the model says they are. The message says how, never what."""
+    """The observed data are not what the model says they are. The message says how and holds no value."""
 
 
 class UnattainableError(DirdpError, ValueError):

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for."""
+"""Names of a package that are imported when they are first used."""
 
 import ast
 import sys
@@ -13,20 +13,20 @@ __all__ = ["attach"]
 def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """The functions `__getattr__` and `__dir__` and the list `__all__` of a package that imports nothing itself.
 
-    The public names stand once, as imports in the stub beside the package's `__init__.py`. Type checkers read the stub
-    as it is, and here it says where a name lives.
+    The public names are listed once, as imports in the stub beside the package's `__init__.py`. Type checkers read the
+    stub, and this function reads from it in which module a name is defined.
 
     Parameters
     ----------
     package : str
-        Its `__name__`.
+        The `__name__` of the package.
     file : str
-        Its `__file__`.
+        The `__file__` of the package.
 
     Returns
     -------
     functions and names : tuple
-        What `__getattr__, __dir__, __all__ = attach(__name__, __file__)` needs.
+        Assign them by `__getattr__, __dir__, __all__ = attach(__name__, __file__)`.
 
     Examples
     --------
@@ -43,9 +43,9 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if home == package:
             return import_module(f"{package}.{name}")
-        # As `from home import name` does it: the name may be a module that nobody has imported yet.
-        found = getattr(__import__(home, fromlist=[name]), name)
-        setattr(sys.modules[package], name, found)  # The next look-up is a plain one.
-        return found
+        # This is what `from home import name` does: the name may be a module that nobody has imported yet.
+        value = getattr(__import__(home, fromlist=[name]), name)
+        setattr(sys.modules[package], name, value)  # The next look-up does not come here.
+        return value
 
     return look_up, lambda: sorted(homes), sorted(homes)

@@ -15,6 +15,7 @@ import pymc_dirdp
 HEAVY = ["pymc", "pytensor", "xarray", "arviz", "pandas", "matplotlib", "dp_accounting", "opendp"]
 # The rooms from the foundation up. A room may use those before it, and no others; `docs/architecture.md` draws them.
 ROOMS = (
+    "arrays",
     "lazy",
     "errors",
     "checks",

@@ -11,6 +11,7 @@ PACKAGE = Path(pymc_dirdp.__file__).parent
 # Folders that hold no tests of a room, and why.
 FOLDERS = {
     "benchmarks": "programs that measure, and a table of what they found",
+    "mutation": "a tool that changes the package in one place at a time",
     "typing": "a program that type checkers read",
 }
 # Files without a source file of their name, and what they are about.

@@ -29,11 +29,11 @@ def curves():
             if public and not inspect.isabstract(thing) and (has_curves or issubclass(thing, Mechanism)):
                 found.add(name)
     # Curves in the plural: what composition adds up, and the interfaces that have none of their own.
-    return sorted(found - {"DominatingPair", "HellingerLaws"})
+    return sorted(found - {"DominatingPair", "HellingerLaws", "Losses"})
 
 
 def owner(page):
-    return set(re.findall(r"`(\w+)`", re.search(r"^Of: (.*)$", page, re.MULTILINE)[1]))
+    return set(re.findall(r"`(\w+)`", re.search(r"^Classes: (.*)$", page, re.MULTILINE)[1]))
 
 
 @pytest.mark.parametrize("name", curves())

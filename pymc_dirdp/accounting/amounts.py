@@ -24,17 +24,9 @@ def as_decimal(value: float) -> Decimal:
 @final
 @dataclass(frozen=True)
 class Amount:
-    """One number that must not pass its limit.
+    """One number that must not exceed its limit. Decimal numbers are exact, so that ten times 0.1 is 1."""
 
-    Attributes
-    ----------
-    label : str
-        What is added up.
-    spent, limit : Decimal
-        Exact decimal numbers, so that ten times 0.1 is 1.
-    """
-
-    label: str
+    label: str  # What is added up.
     spent: Decimal
     limit: Decimal
 
@@ -57,24 +49,16 @@ class Amount:
 @final
 @dataclass(frozen=True)
 class Totals:
-    """What some releases cost together. It grows with the kinds of their costs and not with their number.
-
-    Attributes
-    ----------
-    releases : int
-        How many there are.
-    sums : mapping of str to Decimal
-        The exact sum of each number that every one of them has.
-    promises : mapping of (float, float) to int
-        How many of them cost this epsilon and delta; only for releases that are fixed in advance.
-    """
+    """What some releases cost together. Its size depends on the kinds of their costs and not on their number."""
 
     releases: int = 0
+    # The exact sum of each number that every release has.
     sums: Mapping[str, Decimal] = field(default_factory=dict)
+    # How many releases cost this epsilon and delta; counted only for releases that are fixed in advance.
     promises: Mapping[tuple[float, float], int] = field(default_factory=dict)
 
     def plus(self, costs: Iterable[Cost], *, adaptive: bool) -> "Totals":
-        """These releases and some more."""
+        """The totals of these releases and some more."""
         releases, sums, promises = self.releases, dict(self.sums), Counter(self.promises)
         for cost in costs:
             names = set(cost) if releases == 0 else set(cost) & set(sums)

@@ -1,9 +1,9 @@
-"""What releases cost against a limit, and when they are within it. Rules only; the ledger keeps the record.
+"""What releases cost against a limit, and when they are within it. These are the rules; the ledger keeps the record.
 
 Whoever keeps a ledger decides on the next release after seeing earlier ones, so a rule of adding up has to be valid for
-guarantees that are chosen adaptively. Divergences at one order and plain sums are; the best order, or the better of two
-rules, chosen afterwards, are not known to be. Hence one order, fixed by the limit, and one rule, fixed by the first
-release, which nobody chose after seeing anything.
+guarantees that are chosen adaptively. Divergences at one order and plain sums are valid. The best order, or the better
+of two rules, chosen afterwards, is not known to be. So the limit fixes one order, and the first release, which nobody
+chose after seeing anything, fixes one rule.
 """
 
 import math
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.amounts import EXACT, Amount, Totals, as_decimal
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.conversion import convert, epsilon_at
@@ -25,18 +26,16 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP
 
 __all__ = ["Bounded", "balances", "cost_of", "kept_rules", "tightest"]
 
-Array = NDArray[np.float64]
-
 # Orders at which divergences are kept for a ledger whose releases are fixed in advance.
 _ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 19))
 # The share of delta that a conversion from divergences uses; the rest is for releases known only up to a delta.
 _CONVERTED = 0.5
-# At which share of the limit's delta a release without a delta of its own is stated.
+# The share of the limit's delta at which a release without a delta of its own is stated.
 _STATED = 0.1
 
 
 def kept_rules(limit: Guarantee, *, adaptive: bool) -> tuple[str, ...]:
-    """The ways of adding up that prove this limit, in order of preference."""
+    """The rules of adding up that prove this limit, in order of preference."""
     if Guarantee.checked(limit=limit).adds_up:
         return (limit.measure,)
     if not adaptive:
@@ -53,11 +52,11 @@ def cost_of(
     Parameters
     ----------
     limit : Guarantee
-        The ledger's.
+        What all releases of the ledger together promise.
     guarantee : Guarantee
         What the release promises.
-    mechanism : Mechanism or None
-        Its curves, where they are known: they cost less than what the promise implies.
+    mechanism : PrivacyCurves or None
+        The curves of the release, where they are known: they cost less than what the promise implies.
     adaptive : bool
         Whether the next release may be chosen after seeing this one.
     """
@@ -72,29 +71,24 @@ def cost_of(
 
 
 def balances(limit: Guarantee, totals: Totals, *, adaptive: bool) -> Iterator[tuple[str, tuple[Amount, ...]]]:
-    """What releases have spent together, by each rule that applies to all of them, the quickest first.
-
-    All take the same time for any number of releases, but for the optimal composition of releases that are fixed in
-    advance: it takes about half a second, and 40 milliseconds for each pair of epsilon and delta that is not equal to
-    an earlier one.
-    """
+    """What releases have spent together, by each rule that applies to all of them, the quickest rule first."""
     for rule in kept_rules(limit, adaptive=adaptive):
         amounts = _sum(limit, totals) if limit.adds_up else _RULES[rule](limit.budget, limit.allowed, totals)
         if amounts is not None:
             yield rule, amounts
 
 
-def tightest(found: Mapping[str, Sequence[Amount]]) -> str:
+def tightest(by_rule: Mapping[str, Sequence[Amount]]) -> str:
     """The rule by which the largest share of a limit is least; one by which all limits hold, if there is one."""
 
     def order(rule: str) -> tuple[bool, Fraction]:
-        return not all(amount.within for amount in found[rule]), max(amount.share for amount in found[rule])
+        return not all(amount.within for amount in by_rule[rule]), max(amount.share for amount in by_rule[rule])
 
-    return min(found, key=order)
+    return min(by_rule, key=order)
 
 
 def _sum(limit: Guarantee, totals: Totals) -> tuple[Amount, ...] | None:
-    """Losses of one measure add, whatever is chosen after seeing what (Feldman and Zrnic 2021)."""
+    """Losses of one measure add up, also for releases that are chosen adaptively (Feldman and Zrnic 2021)."""
     spent = totals.sum(limit.measure)
     return None if spent is None else (Amount(limit.measure, spent, as_decimal(limit.budget)),)
 
@@ -105,22 +99,17 @@ def _divergences(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, 
     spent, leaked = totals.sum("divergence"), totals.sum("divergence leak")
     if spent is None or leaked is None:
         return None
-    return (
-        Amount(f"Rényi divergence at order {order:.4g}", spent, as_decimal(budget)),
-        Amount(
-            "delta outside of it",
-            leaked,
-            EXACT.multiply(as_decimal(delta), 1 - as_decimal(_CONVERTED)),
-        ),
-    )
+    divergence = Amount(f"Rényi divergence at order {order:.4g}", spent, as_decimal(budget))
+    outside = EXACT.multiply(as_decimal(delta), 1 - as_decimal(_CONVERTED))
+    return divergence, Amount("delta outside of it", leaked, outside)
 
 
 def _basic(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
-    """Epsilons and deltas add (Dwork et al. 2006); also as a filter (Rogers, Roth, Ullman and Vadhan 2016)."""
-    spent = totals.sum("epsilon"), totals.sum("delta")
-    if spent[0] is None or spent[1] is None:
+    """Epsilons and deltas add up (Dwork et al. 2006), also as a filter (Rogers, Roth, Ullman and Vadhan 2016)."""
+    epsilons, deltas = totals.sum("epsilon"), totals.sum("delta")
+    if epsilons is None or deltas is None:
         return None
-    return Amount("epsilon", spent[0], as_decimal(epsilon)), Amount("delta", spent[1], as_decimal(delta))
+    return Amount("epsilon", epsilons, as_decimal(epsilon)), Amount("delta", deltas, as_decimal(delta))
 
 
 def _best_order(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...] | None:
@@ -130,7 +119,7 @@ def _best_order(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, .
         spent, leaked = totals.sum(f"order {order:g}"), totals.sum(f"order {order:g} leak")
         if spent is None or leaked is None:
             continue
-        # Rounded down, and the divergence up: an epsilon is a promise.
+        # Delta is rounded down and the divergence up, because the epsilon is a promise.
         left = math.nextafter(float(EXACT.subtract(as_decimal(delta), leaked)), -math.inf)
         if left > 0:
             divergence = math.nextafter(float(spent), math.inf)
@@ -150,13 +139,8 @@ def _optimal(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...]
     return (Amount("epsilon", min(as_decimal(composition._epsilon(delta)), largest), largest),)
 
 
-# How an (epsilon, delta) is shown to hold; for other promises the losses add.
-_RULES = {
-    "basic": _basic,
-    "divergences": _divergences,
-    "best order": _best_order,
-    "optimal composition": _optimal,
-}
+# How an (epsilon, delta) is shown to hold; for other promises the losses add up.
+_RULES = {"basic": _basic, "divergences": _divergences, "best order": _best_order, "optimal composition": _optimal}
 
 
 @final
@@ -179,11 +163,11 @@ class Bounded(PrivacyCurves):
 
     @property
     def pure_epsilon(self) -> float:
-        """Infinite unless delta is 0."""
+        """The promised epsilon; infinite unless delta is 0."""
         return self.at_epsilon if self.at_delta == 0 else math.inf
 
     def _renyi(self, order: float) -> float:
-        # Order 1 also stands for the spread of the finite losses.
+        # The value at order 1 also stands for the spread of the finite losses.
         if order == 1:
             return self.at_epsilon * math.tanh(self.at_epsilon / 2)
         if self.at_delta > 0:
@@ -193,7 +177,7 @@ class Bounded(PrivacyCurves):
     def _rho(self, omega: float) -> float:
         if self.at_delta > 0:
             return math.inf
-        # A square that is no double is rounded up.
+        # A square that is too small for a double is rounded up.
         return max(self.at_epsilon * self.at_epsilon / 2, 5e-324) if self.at_epsilon > 0 else 0.0
 
     def _delta(self, epsilon: float) -> float:
@@ -203,7 +187,7 @@ class Bounded(PrivacyCurves):
         return self.at_epsilon if delta >= self.at_delta else math.inf
 
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """See :meth:`PrivacyCurves.hockey_sticks`. Both orders of the neighbours are allowed the same."""
+        """See :meth:`PrivacyCurves.hockey_sticks`. The promise allows the same for both orders of the neighbours."""
         deltas = self._deltas(step * np.arange(points))
         return deltas, deltas
 
@@ -236,10 +220,10 @@ def _order(epsilon: float, delta: float) -> tuple[float, float]:
     log = -math.log(delta)
     root = epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))
     order = 1 + math.sqrt(log) / root if root > 0 else math.inf
-    # Beyond these orders a double holds no digit of the conversion.
+    # At larger orders a double holds no digit of the conversion.
     if not 1 < order < 1e15:
         return order, 0.0
-    # Some roundings below, because the conversion of the budget must not exceed the limit.
+    # The budget is lowered by some roundings, because its conversion must not exceed the limit.
     budget = epsilon - (math.log(order - 1) - (math.log(delta) + order * math.log(order)) / (order - 1))
     step = math.ulp(budget)
     while budget > 0 and _converted(order, budget, delta) > epsilon:
@@ -270,7 +254,7 @@ def _stated(limit: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | N
 def _leaking(
     epsilon: float, delta: float, guarantee: Guarantee, mechanism: PrivacyCurves | None, order: float
 ) -> tuple[float, float]:
-    """Divergence at the order, outside of an event of probability at most the second number."""
+    """The divergence at the order outside of an event, and a bound of the probability of that event."""
     divergence = RenyiDP(order=order, epsilon=1)
     try:
         return _loss(divergence, guarantee, mechanism), 0.0

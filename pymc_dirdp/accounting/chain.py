@@ -1,8 +1,8 @@
-"""A chain of entries, of which none can be changed, removed or moved without a trace.
+"""A chain of entries in which none can be changed, removed or moved without a trace.
 
 Each entry has a hash over the hash before it, its own content and the totals after it. The first one follows a hash of
 what the ledger is for and of its identity. Number, hash and totals of the last entry stand in the ledger's header too.
-An open ledger remembers the last entry it has seen, so it reads only what was added since.
+An open ledger remembers the last entry that it has seen, so it reads only what was added since.
 """
 
 import json
@@ -17,31 +17,19 @@ from pymc_dirdp.errors import LedgerError
 
 __all__ = ["NONSENSE", "Position", "Transaction"]
 
-# What reading a text that is not what it should be can raise.
+# The errors that reading a damaged text can raise.
 NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @final
 @dataclass(frozen=True)
 class Position:
-    """How far a ledger was read, and what the entries up to there come to.
+    """How far a ledger was read, and what the entries up to there cost together."""
 
-    Attributes
-    ----------
-    number : int
-        Of the last entry, 0 if there is none.
-    hash : str
-        Of the last entry, or of the header.
-    totals : Totals
-        What all entries cost together.
-    first, last : Entry or None
-        The first entry, which decides how the others are added up and whom they are about, and the last.
-    """
-
-    number: int
-    hash: str
+    number: int  # The number of the last entry, 0 if there is none.
+    hash: str  # The hash of the last entry, or of the header.
     totals: Totals = field(default_factory=Totals)
-    first: Entry | None = None
+    first: Entry | None = None  # It decides how the others are added up and whom they are about.
     last: Entry | None = None
 
     @property
@@ -57,9 +45,8 @@ class Position:
     def after(self, entry: Entry, *, adaptive: bool) -> "Position":
         """The position after one more entry."""
         totals = self.totals.plus([entry.cost], adaptive=adaptive)
-        return Position(
-            entry.number, chained(self.hash, *entry.row(), _text(totals)), totals, self.first or entry, entry
-        )
+        after = chained(self.hash, *entry.row(), _text(totals))
+        return Position(entry.number, after, totals, self.first or entry, entry)
 
 
 def _text(totals: Totals) -> str:
@@ -70,14 +57,8 @@ def _text(totals: Totals) -> str:
 class Transaction:
     """A connection to one state of a ledger.
 
-    Attributes
-    ----------
-    entries : list of Entry
-        Those that came after what was seen before.
-    heads : set of str
-        What was seen before, and all states after it.
-    position : Position
-        That of the last entry.
+    It has the `entries` that came after what was seen before, the `heads` of what was seen and of all states after it,
+    and the `position` of the last entry.
     """
 
     def __init__(self, connection: sqlite3.Connection, header: Header, seen: Position, place: str) -> None:
@@ -93,7 +74,7 @@ class Transaction:
         self._compare_header()
 
     def append(self, entry: Entry) -> None:
-        """Write one more entry, and read it back: a trigger may have changed it, or something else."""
+        """Write one more entry and read it back, because a trigger may have changed it or something else."""
         after = self.position.after(entry, adaptive=self._header.adaptive)
         changes = self._connection.total_changes
         self._connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*entry.row(), after.hash))
@@ -107,8 +88,8 @@ class Transaction:
         self._compare_header()
 
     def _following(self, position: Position) -> Iterator[tuple[Position, Entry]]:
-        """The entries that come after a position, each with its own."""
-        # Numbers below 1 are looked for as well: no entry has one.
+        """The entries that come after a position, each with its own position."""
+        # Look for numbers below 1 as well, which no entry may have.
         least = position.number + 1 if position.number else -(2**63)
         rows = self._connection.execute("SELECT * FROM entries WHERE number >= ? ORDER BY number", (least,))
         for *content, stored in rows:
@@ -120,13 +101,13 @@ class Transaction:
                 position = position.after(entry, adaptive=self._header.adaptive)
             except NONSENSE:
                 raise self._damaged(number, "it cannot be understood") from None
-            # The texts as well, which might say the same in other words.
+            # The texts are compared too: another text might have the same meaning.
             if position.hash != stored or entry.row() != tuple(content):
                 raise self._damaged(number, "it or the order of the entries was changed")
             yield position, entry
 
     def _compare_last(self, seen: Position) -> None:
-        """The last entry that was seen must still be there: whoever removed it would not be noticed otherwise."""
+        """Refuse a ledger without the last entry that was seen; nothing else shows that it was removed."""
         if seen.last is not None:
             rows = self._connection.execute("SELECT * FROM entries WHERE number = ?", (seen.number,)).fetchall()
             if rows != [(*seen.last.row(), seen.hash)]:

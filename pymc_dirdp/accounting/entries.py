@@ -19,19 +19,7 @@ __all__ = ["Entry", "Header", "Terms", "chained", "one_line"]
 @final
 @dataclass(frozen=True)
 class Header:
-    """What a ledger is for; it never changes.
-
-    Attributes
-    ----------
-    limit : Guarantee
-        What all releases together promise.
-    adaptive : bool
-        Whether a release may be chosen after seeing earlier ones.
-    adjacency : str
-        What one unit can change.
-    unit : str or None
-        Whom the promises are about. None if the first release says it.
-    """
+    """What a ledger is for; it never changes. The fields are the parameters of :class:`Ledger`."""
 
     limit: Guarantee
     adaptive: bool
@@ -42,7 +30,7 @@ class Header:
 @final
 @dataclass(frozen=True)
 class Terms:
-    """Whom a release protects, and what it takes for granted. Absent facts were not stated.
+    """Whom a release protects, and what it assumes. A fact that is None or empty was not stated.
 
     Attributes
     ----------
@@ -53,7 +41,7 @@ class Terms:
     min_count : float or None
         The number of records that every cell is assumed to hold.
     groups : tuple of tuple of str
-        The tables of each group, where no unit feeds two groups. Empty where nothing was said.
+        The tables of each group, where no unit feeds two groups.
     digest : str or None
         A fingerprint of the plan.
     """
@@ -112,9 +100,9 @@ class Entry:
     Attributes
     ----------
     number : int
-        From 1 on.
+        Entries are numbered from 1 on.
     recorded : str
-        When, in UTC, ISO 8601.
+        The time, in UTC, ISO 8601.
     what : str
         What was released: a public text, such as the names of the variables.
     guarantee : Guarantee
@@ -124,7 +112,7 @@ class Entry:
     terms : Terms
         Whom the promise is about, and what it assumes.
     composition_rule : str or None
-        How it was added up to the others; None where the tightest rule is found anew each time.
+        How its cost was added to the others; None where the tightest rule is chosen again each time.
     """
 
     number: int
@@ -147,17 +135,14 @@ class Entry:
         Raises
         ------
         ValueError
-            If it is none. Other errors of wrong types and of numbers out of range are raised as they come.
+            If the row is no entry. Other errors of wrong types and of numbers out of range are raised as they come.
         """
         number, recorded, what, guarantee, cost, terms, composition_rule = row
         costs = {str(name): float(value) for name, value in json.loads(cost).items()}
         facts = json.loads(terms)
-        texts = [
-            recorded,
-            what,
-            *(text for text in (composition_rule, facts["unit"], facts["digest"]) if text is not None),
-        ]
-        # A cost that is no number could be added up to anything.
+        optional = (composition_rule, facts["unit"], facts["digest"])
+        texts = (recorded, what, *(text for text in optional if text is not None))
+        # A sum with a cost that is no number could be anything.
         if not all(math.isfinite(value) and value >= 0 for value in costs.values()) or not costs:
             raise ValueError("A cost is no number.")
         if not all(isinstance(text, str) for text in texts):
@@ -178,12 +163,12 @@ def understood(text: str) -> Guarantee:
 
 
 def chained(before: str, *facts: object) -> str:
-    """SHA-256, in hexadecimal, of the hash before and some texts and numbers."""
+    """The SHA-256, in hexadecimal, of the hash before and some texts and numbers."""
     return hashlib.sha256(json.dumps([before, *facts]).encode()).hexdigest()
 
 
 def one_line(**named: object) -> str:
-    """A text of one line, without characters that a terminal obeys or that hide others."""
+    """Accept a text of one line, without characters that a terminal obeys or that hide others."""
     ((name, value),) = named.items()
     if not isinstance(value, str):
         raise ArgumentError(f"Expected {name} to be a text, got a {type(value).__name__}.")

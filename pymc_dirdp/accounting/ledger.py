@@ -37,8 +37,8 @@ class Ledger(Tabular):
     limit : ApproxDP, RenyiDP, TruncatedCDP, ZeroCDP or PureDP
         What all releases together promise the same people.
     path : path-like, optional
-        Of the file, which is made if there is none. A relative one is resolved now, not when it is used. Without it
-        the ledger lives in memory.
+        The path of the file, which is made if there is none. A relative path is resolved now, not when it is used.
+        Without it the ledger lives in memory.
     adaptive : bool, default True
         Whether a release may be chosen after seeing earlier ones. False states that all of them were fixed in advance;
         then the tightest of all ways of adding up is used.
@@ -56,10 +56,10 @@ class Ledger(Tabular):
     Notes
     -----
     Under an ApproxDP limit there are two ways of adding up that hold for adaptive choices: epsilons and deltas, or
-    Rényi divergences at one order that the limit decides. The first release decides which, by what it costs less of; to
+    Rényi divergences at one order that the limit decides. The way in which the first release costs less is kept. To
     choose the better of the two in the end, after seeing what was released, is not known to be valid.
 
-    A release costs the same time after 10 and after 10,000 others. To open a ledger, to print and to verify it takes
+    To record a release takes the same time after 10 and after 10,000 others. To open, print or verify a ledger takes
     time for each entry. With `adaptive=False`, once neither sums nor divergences at one order stay within the limit,
     the optimal composition takes about half a second, and 40 milliseconds for each pair of epsilon and delta that is
     not equal to another.
@@ -92,10 +92,9 @@ class Ledger(Tabular):
         adjacency: str = "replace-one",
         unit: str | None = None,
     ) -> None:
-        kept_rules(limit, adaptive=adaptive)
-        header = Header(
-            limit, bool(adaptive), adjacency_named(adjacency).name, None if unit is None else one_line(unit=unit)
-        )
+        kept_rules(limit, adaptive=adaptive)  # This refuses what is no guarantee.
+        unit = None if unit is None else one_line(unit=unit)
+        header = Header(limit, bool(adaptive), adjacency_named(adjacency).name, unit)
         if not isinstance(path, str | os.PathLike | None):
             raise ArgumentError(f"Expected path to be a text or a pathlib.Path, got a {type(path).__name__}.")
         self._store = Store(None if path is None else Path(path), header)
@@ -152,7 +151,7 @@ class Ledger(Tabular):
         Returns
         -------
         head : str
-            The present one.
+            The present head.
 
         Raises
         ------
@@ -161,9 +160,9 @@ class Ledger(Tabular):
 
         Notes
         -----
-        The hashes need no key. So this finds every change by a program or a person that does not know of them. Whoever
-        writes the whole file again, with hashes of their own, is found only by a head that was noted where they cannot
-        write, or by a ledger that was open meanwhile; the same holds for an older copy in the place of the file.
+        The hashes need no key. So this finds every change by a program or a person that does not know of them. If
+        somebody writes the whole file again with new hashes, or puts an older copy in its place, only a head that was
+        noted where they cannot write, or a ledger that was open meanwhile, shows it.
 
         Examples
         --------
@@ -186,7 +185,7 @@ class Ledger(Tabular):
 
     @property
     def left(self) -> dict[str, float]:
-        """What is left, likewise."""
+        """What is left, by the names of what is added up."""
         return {amount.label: float(amount.left) for amount in self._balance()[1]}
 
     def spend(
@@ -213,7 +212,7 @@ class Ledger(Tabular):
         mechanism : PrivacyCurves, optional
             The curves of the release, which cost less than what the promise implies. They have to keep the promise.
         adjacency : str, optional
-            That of the release, to be compared with the ledger's.
+            The adjacency of the release, which has to be the ledger's.
         unit : str, optional
             Whom the promise is about. Without it, the ledger's unit.
         contribution : int or str, optional
@@ -233,7 +232,7 @@ class Ledger(Tabular):
         Raises
         ------
         BudgetError
-            If the release does not fit; it says what is spent, asked and left. Nothing was recorded.
+            If the release does not fit; it says what is spent, requested and left. Nothing was recorded.
         LedgerError
             If the file cannot be written, or is not what was written to it. Release nothing then.
         ArgumentError
@@ -268,7 +267,7 @@ class Ledger(Tabular):
         return entry
 
     def _balance(self) -> tuple[str | None, tuple[Amount, ...]]:
-        """The rule that adds up all entries, and what they come to: the one that is fixed, or the tightest."""
+        """The rule that is fixed, or the tightest, and what all entries cost by it."""
         with self._store.transaction() as now:
             position = now.position
         return balance(self._store.place, self._store.header, position)

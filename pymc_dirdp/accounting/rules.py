@@ -17,7 +17,7 @@ def unit_at(header: Header, position: Position) -> str | None:
 
 
 def agreed_unit(place: str, header: Header, position: Position, unit: str | None) -> str | None:
-    """The unit of a release, which has to be that of all others."""
+    """The unit of a release, which has to be the unit of all others."""
     fixed = unit_at(header, position)
     wanted = unit if unit is not None else header.unit if header.unit is not None else fixed
     if wanted == fixed or (position.first is None and fixed is None):
@@ -41,54 +41,54 @@ def admitted(place: str, header: Header, position: Position, cost: Cost, guarant
     BudgetError
         If the release does not fit.
     """
-    fixed = _fixed_way(header, position)
+    fixed = _fixed_rule(header, position)
     totals = position.totals.plus([cost], adaptive=header.adaptive)
-    found = {}
+    after = {}
     for rule, amounts in balances(header.limit, totals, adaptive=header.adaptive):
-        # The tightest of many ways is looked for only if an easy one is not enough.
+        # A slower rule is tried only if the quicker ones are not enough.
         if not header.adaptive and all(amount.within for amount in amounts):
             return None
-        found[rule] = amounts
-    # Before the release is blamed, the ledger is looked at.
-    before = _applying(place, header, position)
-    if fixed is not None and fixed not in found and position.first is not None:
+        after[rule] = amounts
+    # The ledger itself is checked before the release is refused.
+    before = _amounts_by_rule(place, header, position)
+    if fixed is not None and fixed not in after and position.first is not None:
         raise BudgetError(
             f"This ledger adds up by the rule {fixed!r}, and the release has no finite cost there. State it as the "
             "ledger's own kind of guarantee, or pass the mechanism."
         )
-    if not found:
+    if not after:
         raise ArgumentError("The promise of this release says nothing about what the limit adds up.")
-    rule = fixed or tightest(found)
-    if not all(amount.within for amount in found[rule]):
-        raise BudgetError(refusal(before.get(rule, ()), found[rule], guarantee, rule))
+    rule = fixed or tightest(after)
+    if not all(amount.within for amount in after[rule]):
+        raise BudgetError(refusal(before.get(rule, ()), after[rule], guarantee, rule))
     return rule if header.adaptive else None
 
 
 def balance(place: str, header: Header, position: Position) -> tuple[str | None, tuple[Amount, ...]]:
-    """The rule that adds up all entries, and what they come to: the one that is fixed, or the tightest.
+    """The rule that is fixed, or the tightest, and what all entries cost by it.
 
-    The rule is None while there is no entry and several are open.
+    The rule is None while there is no entry and several rules are open.
     """
-    fixed, found = _fixed_way(header, position), _applying(place, header, position)
-    rule = fixed or tightest(found)
-    return (rule if position.first is not None else fixed), found[rule]
+    fixed, amounts = _fixed_rule(header, position), _amounts_by_rule(place, header, position)
+    rule = fixed or tightest(amounts)
+    return (rule if position.first is not None else fixed), amounts[rule]
 
 
-def _fixed_way(header: Header, position: Position) -> str | None:
-    """The rule of adding up that the limit or the first release fixed; None if it is found anew each time."""
+def _fixed_rule(header: Header, position: Position) -> str | None:
+    """The rule that the limit or the first release fixed; None if the tightest is chosen again each time."""
     rules = kept_rules(header.limit, adaptive=header.adaptive)
     if len(rules) == 1:
         return rules[0]
     return position.first.composition_rule if position.first is not None and header.adaptive else None
 
 
-def _applying(place: str, header: Header, position: Position) -> dict[str, tuple[Amount, ...]]:
-    """What the entries come to, by each rule; an error if they do not add up by the rule that was fixed."""
-    found = dict(balances(header.limit, position.totals, adaptive=header.adaptive))
-    fixed = _fixed_way(header, position)
+def _amounts_by_rule(place: str, header: Header, position: Position) -> dict[str, tuple[Amount, ...]]:
+    """What the entries cost by each rule, or an error if they do not add up by the rule that was fixed."""
+    amounts = dict(balances(header.limit, position.totals, adaptive=header.adaptive))
+    fixed = _fixed_rule(header, position)
     undecided = header.adaptive and fixed is None and position.first is not None
-    if not found or undecided or (fixed is not None and fixed not in found):
+    if not amounts or undecided or (fixed is not None and fixed not in amounts):
         raise LedgerError(
             f"{place} is damaged: its entries cannot be added up. Restore it from a copy. Nothing may be released."
         )
-    return found
+    return amounts

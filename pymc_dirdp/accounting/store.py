@@ -1,4 +1,4 @@
-"""Where a ledger is kept: one SQLite file, or memory. It knows no rules, only what is durable and what is damaged."""
+"""Where a ledger is kept: one SQLite file, or memory. The store makes entries durable and finds damage."""
 
 import os
 import secrets
@@ -28,8 +28,8 @@ _SCHEMA = {
     "entries": "CREATE TABLE entries (number INTEGER PRIMARY KEY, recorded TEXT NOT NULL, what TEXT NOT NULL,"
     " guarantee TEXT NOT NULL, cost TEXT NOT NULL, terms TEXT NOT NULL, composition_rule TEXT, hash TEXT NOT NULL)",
 }
-# One use at a time in a process: the threads of a ledger in memory share its connection, and SQLite must not be in use
-# while the process is copied.
+# Only one thread uses SQLite at a time: the threads of a ledger in memory share its connection, and SQLite must not be
+# in use while the process is copied.
 _LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
@@ -42,22 +42,15 @@ class Store:
     Parameters
     ----------
     path : Path or None
-        Of the file, which is made if there is none; None for memory.
+        The path of the file, which is made if there is none; None for memory.
     header : Header
-        What the ledger is for. A file with another one is refused.
+        What the ledger is for. A file with another header is refused; one with a unit adds it to a header without.
     known : (str, str), optional
         Identity and head of the ledger as it was seen before. Then no file is made.
-
-    Attributes
-    ----------
-    path : Path or None
-        The absolute path.
-    header : Header
-        With the unit of the file, if it has one.
     """
 
     def __init__(self, path: Path | None, header: Header, known: tuple[str, str] | None = None) -> None:
-        # Once: whoever changes the directory later does not come to another ledger.
+        # Resolved only once, so that the path means the same ledger after a change of the directory.
         self.path = None if path is None else _resolved(path)
         self.header = header
         self._process = os.getpid()
@@ -93,8 +86,8 @@ class Store:
     def transaction(self, *, writing: bool = False, whole: bool = False) -> Iterator[Transaction]:
         """One state of the ledger, which nobody else changes if it is for writing.
 
-        All that is done with it becomes durable at the end, or nothing. It holds the entries that were added since the
-        last one, or the whole ledger.
+        At the end, all that was done with it becomes durable, or nothing does. It holds the entries that were added
+        since the last transaction, or the whole ledger.
         """
         with _LOCK:
             with self._opened(writing=writing) as connection:
@@ -102,16 +95,15 @@ class Store:
                 self._refuse_another_identity(str(facts[1]))
                 if facts != self._facts:
                     raise LedgerError(f"{self.place} is damaged: what it is for was changed. Nothing may be released.")
-                seen = self.start if whole else self._position
-                now = Transaction(connection, self.header, seen, self.place)
+                now = Transaction(connection, self.header, self.start if whole else self._position, self.place)
                 yield now
-            # Durable now, and not before.
+            # The changes are durable only now.
             self._position = now.position
 
     def verified(self, *heads: str) -> tuple[Position, tuple[Entry, ...]]:
         """The last position and all entries, each compared with its hash.
 
-        Earlier states, which this ledger or somebody else has noted, have to be on the way.
+        The `heads` are earlier states that somebody has noted. The ledger has to have passed through each of them.
         """
         with _LOCK:
             heads = (*heads, self._position.head)
@@ -137,9 +129,9 @@ class Store:
             with _LOCK:
                 connection = self._memory or self._connected()
                 try:
-                    # On the disk when it is committed, not only with the operating system.
+                    # A commit returns only when the entry is on the disk.
                     connection.execute("PRAGMA synchronous = FULL")
-                    # Immediate: the balance that is read stays true until the entry is written.
+                    # An immediate transaction keeps the balance true until the entry is written.
                     connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
                     try:
                         yield connection
@@ -159,7 +151,7 @@ class Store:
             ) from error
 
     def _read_facts(self, connection: sqlite3.Connection) -> tuple[object, ...]:
-        """Version, identity and what the ledger is for, as they are written."""
+        """The version, the identity and what the ledger is for, as they are written."""
         (version,) = connection.execute("SELECT version FROM ledger").fetchone() or (None,)
         if version != _VERSION:
             raise LedgerError(
@@ -170,7 +162,7 @@ class Store:
         rows = connection.execute("SELECT * FROM ledger LIMIT 2").fetchall()
         if dict(schema) != _SCHEMA or len(rows) != 1:
             raise LedgerError(
-                f"{self.place} holds something else than a ledger, such as a trigger. Restore it from a copy. Nothing "
+                f"{self.place} holds something other than a ledger, such as a trigger. Restore it from a copy. Nothing "
                 "may be released."
             )
         return tuple(rows[0][:6])
@@ -178,12 +170,14 @@ class Store:
     def _understood_header(self) -> Header:
         try:
             _, _, limit, adaptive, adjacency, unit = self._facts
-            found = Header(understood(str(limit)), bool(adaptive), str(adjacency), None if unit is None else str(unit))
+            stored = Header(understood(str(limit)), bool(adaptive), str(adjacency), None if unit is None else str(unit))
         except NONSENSE:
             raise LedgerError(f"{self.place} is damaged: what it is for cannot be understood.") from None
-        wanted = self.header if self.header.unit is not None else replace(self.header, unit=found.unit)
-        if wanted != (found if found.unit is not None else replace(found, unit=wanted.unit)):
-            raise LedgerError(f"{self.place} is for {found}, not {self.header}. Give another path, or open it so.")
+        wanted = self.header if self.header.unit is not None else replace(self.header, unit=stored.unit)
+        if wanted != (stored if stored.unit is not None else replace(stored, unit=wanted.unit)):
+            raise LedgerError(
+                f"{self.place} is for {stored}, not {self.header}. Give another path, or open it for that."
+            )
         return wanted
 
     def _refuse_another_unit(self) -> None:
@@ -204,13 +198,13 @@ class Store:
 
     def _connected(self) -> sqlite3.Connection:
         assert self.path is not None
-        # An empty file would be taken for a new database, and its losses forgotten.
+        # SQLite would take an empty file for a new database and forget what was spent.
         if not self.path.exists() or self.path.stat().st_size == 0:
             raise sqlite3.DatabaseError("the file is missing or empty")
         return sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
 
     def _make(self, path: Path) -> None:
-        """A new file, whole from the first moment: it is made aside and then given its name, once."""
+        """Make the file under another name and then give it its own, so that nobody sees a part of it."""
         aside = None
         try:
             handle, aside = tempfile.mkstemp(prefix=path.name, suffix=".new", dir=path.parent)
@@ -220,7 +214,7 @@ class Store:
                 self._fill(connection)
             os.link(aside, path)
         except FileExistsError:
-            pass  # Somebody else was faster; their ledger is read and compared.
+            pass  # Another process was faster. Its ledger is read and compared.
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(
                 f"The ledger {path} cannot be made ({error}). Nothing may be released. "
@@ -247,12 +241,12 @@ class Store:
 def _resolved(path: Path) -> Path:
     """The absolute path, or the error that there can be no such file."""
     try:
-        found = path.resolve()
-        # Looked for here, because a name may be too long for the file system.
-        found.exists()
+        absolute = path.resolve()
+        # This raises an error if the name is too long for the file system.
+        absolute.exists()
     except (OSError, ValueError) as error:
         raise LedgerError(
             f"No ledger can be at {str(path)[:80]!r} ({error.strerror if isinstance(error, OSError) else error}). "
             "Nothing may be released. Give another path."
         ) from None
-    return found
+    return absolute

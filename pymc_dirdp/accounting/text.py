@@ -13,7 +13,7 @@ COLUMNS = ("number", "recorded", "what", "guarantee")
 
 
 def heading(header: Header, entries: Sequence[Entry]) -> list[str]:
-    """What the ledger is for, and all that has to be true for the sum of its promises to hold."""
+    """What the ledger is for, and what has to be true for the sum of its promises to hold."""
     fixed = "" if header.adaptive else "; releases fixed in advance"
     unit = "" if header.unit is None else f"; unit {header.unit}"
     numbers: dict[str, list[int]] = {}
@@ -25,7 +25,7 @@ def heading(header: Header, entries: Sequence[Entry]) -> list[str]:
 
 
 def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """One for each entry."""
+    """The entries as rows of a table."""
     return [{column: getattr(entry, column) for column in COLUMNS} for entry in entries]
 
 
@@ -36,7 +36,7 @@ def footing(rule: str | None, amounts: Sequence[Amount]) -> list[str]:
 
 
 def refusal(before: Sequence[Amount], after: Sequence[Amount], guarantee: Guarantee, rule: str) -> str:
-    """Why a release does not fit."""
+    """The message that says why a release does not fit."""
     now = "; ".join(f"{amount.label}: {_shown(amount)}" for amount in before)
     then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in after)
     return (
@@ -50,7 +50,7 @@ def _shown(amount: Amount) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Such as "entries 1, 3 to 5"."""
+    """The numbers as a text, such as "entries 1, 3 to 5"."""
     known = set(numbers)
     starts = [n for n in numbers if n - 1 not in known]
     ends = [n for n in numbers if n + 1 not in known]

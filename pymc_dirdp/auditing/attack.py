@@ -1,17 +1,18 @@
-"""Attack a mechanism: draw outputs for two neighbours, count, and see how large its privacy loss is at least."""
+"""Attack a mechanism: draw outputs for two neighbours, count, and bound its privacy loss from below."""
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.events import Event, Scores, chosen, counted, parts
 from pymc_dirdp.auditing.measures import Counts, Measure, measures
 from pymc_dirdp.auditing.outputs import BlackBox, Source
 from pymc_dirdp.auditing.power import family_of, rarest_event, refutable
 from pymc_dirdp.auditing.result import Audit, Bound
-from pymc_dirdp.auditing.seen import Seen, commonest_shape, seen
-from pymc_dirdp.auditing.statistics import Statistic, learned
+from pymc_dirdp.auditing.seen import Seen, Statistic, commonest_shape, seen
+from pymc_dirdp.auditing.statistics import learned
 from pymc_dirdp.checks import integer, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -20,8 +21,6 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["Audit", "Bound", "audit"]
-
-Array = NDArray[np.float64]
 
 
 def audit(
@@ -50,27 +49,27 @@ def audit(
     mechanism : Mechanism or callable
         A callable takes the counts, brings its own randomness, and returns an array of any shape.
     pair : tuple of two arrays, optional
-        Made-up neighbours: no bound is a promise about them. That they are neighbours is for you to see to. None takes
-        the worst ones that are known for the mechanism, or for a claim that is one; a black box needs a pair, because
-        no outputs tell which neighbours lose most.
+        Made-up neighbours: no bound is a promise about them. You have to make sure that they are neighbours. None takes
+        the worst ones that are known for the mechanism, or for a claim that is one. A black box needs a pair, because
+        outputs do not tell which neighbours lose most.
     claim : Guarantee or PrivacyCurves, optional
-        What is said of the mechanism. A guarantee is attacked in its own measure. Curves, as those of another
-        mechanism, are attacked at each `delta` and at epsilon 0; small mistakes show there first.
+        What is stated about the mechanism. A guarantee is attacked in its own measure. Curves, such as those of
+        another mechanism, are attacked at each `delta` and at epsilon 0, where small mistakes show first.
     delta : float or sequence of float, default 1e-5
-        Where epsilon is bounded, each in [0, 1); 0 is pure differential privacy.
+        The deltas for which epsilon is bounded, each in [0, 1); 0 is pure differential privacy.
     n : int, optional
         Outputs for each of the two data sets, at least 100. None takes 100,000, and 10,000 from the exact sampler of a
-        `DirichletMechanism`. Those that are counted come from either data set by the toss of a coin.
+        `DirichletMechanism`. A coin decides from which data set each counted output comes.
     sampler : {"exact", "fast"}, optional
         Which sampler of the mechanism is attacked. None takes the one that it uses by default.
     steps : int, optional
-        Of the exact sampler of a `DirichletMechanism`: fewer are faster, and they are another release, which loses
-        less.
+        The steps of the exact sampler of a `DirichletMechanism`. Fewer are faster, and make another release, which
+        loses less.
     confidence : float, default 1 - 1e-6
-        Of all bounds together. They are valid for every mechanism and every n.
+        The confidence in all bounds together. They are valid for every mechanism and every n.
     last_bits : bool, default False
-        Attack the floating-point numbers too, and not only the law that they stand for: which of their last bits are
-        zero tells how a sum was rounded, and with it what was added. Noise in floating point does not survive it.
+        Attack the floating-point numbers too, and not only the law that they stand for: the last bits that are zero
+        tell how a sum was rounded, and so what was added. This attack breaks all noise in floating point.
     random_seed : int, SeedSequence, Generator or None
         For mechanisms of this library. There are no real data here, so it is harmless.
 
@@ -104,27 +103,26 @@ def audit(
     model = mechanism if isinstance(mechanism, Mechanism) else claim
     split = parts(size, likelihood=isinstance(model, Mechanism))
     rng = generator(random_seed)
-    # Each of the outputs that are counted comes from either data set by the toss of a coin.
+    # A fair coin decides from which data set each counted output comes.
     of_x = int(rng.binomial(2 * split.counted, 0.5))
     set_aside = split.learned + split.chosen
     sizes = set_aside + of_x, set_aside + 2 * split.counted - of_x
     drawn = [source.releases(z, m, rng) for z, m in zip((x, y), sizes, strict=True)]
-    # The shape is learned as well.
+    # The shape is learned from the same outputs as the statistics.
     shape = commonest_shape(*(outputs[: split.learned] for outputs in drawn))
     from_x, from_y = (seen(outputs, shape) for outputs in drawn)
     statistics = _statistics(model, from_x[: split.learned], from_y[: split.learned], x, y, last_bits)
 
-    def scores(part: slice) -> list[Scores]:
-        return [(np.sort(s(from_x[part])), np.sort(s(from_y[part]))) for s in statistics]
+    def scores(statistic: Statistic, part: slice) -> Scores:
+        return np.sort(statistic(from_x[part])), np.sort(statistic(from_y[part]))
 
-    # The bounds are wrong together with probability `doubt` at most.
+    # The probability that some bound is wrong is `doubt` at most.
     level = doubt / len(of_all)
-    events = chosen(scores(slice(split.learned, set_aside)), of_all, split.counted, level)
-    used = {event.which: statistics[event.which] for event in events}
-    rest = slice(set_aside, None)
-    found = {which: (np.sort(s(from_x[rest])), np.sort(s(from_y[rest]))) for which, s in used.items()}
+    on_these = slice(split.learned, set_aside)
+    events = chosen([scores(s, on_these) for s in statistics], of_all, split.counted, level)
+    rest = {which: scores(statistics[which], slice(set_aside, None)) for which in {event.which for event in events}}
     bounds = tuple(
-        _bound(measure, event, counted(event, *found[event.which]), split.counted, level, (model, x, y))
+        _bound(measure, event, counted(event, *rest[event.which]), split.counted, level, (model, x, y))
         for measure, event in zip(of_all, events, strict=True)
     )
     return Audit(source.name, source.drawn_by, size, 1 - doubt, claim, last_bits, bounds)
@@ -148,29 +146,22 @@ def _neighbours(
             return known.worst_pair()
     raise ArgumentError(
         "A black box needs pair=(x, y), two neighbouring data sets: an audit sees what is lost between the two, and "
-        "outputs alone do not tell which neighbours lose most. If the box should be a mechanism of this library, "
-        "claim=mechanism takes that one's worst pair."
+        "outputs alone do not tell which neighbours lose most. If the box should be a mechanism of this library, pass "
+        "claim=mechanism, whose worst pair is then taken."
     )
 
 
 def _statistics(model: object, of_x: Seen, of_y: Seen, x: Array, y: Array, last_bits: bool) -> list[Statistic]:
-    """The likelihood ratio first, if it is known."""
-    exact = None
+    """The likelihood ratio, which is the most powerful statistic, if it is known; then those that are learned."""
+    exact: list[Statistic] = []
     if isinstance(model, Mechanism) and of_x.shape == x.shape:
-        # On a grid the least number that is not zero is a step of it.
+        # On a grid the least number that is not zero is a step of the grid.
         positive = of_x.points[of_x.points > 0]
         floor = float(positive.min()) / 2 if positive.size and np.any(of_x.points == 0) else 0.0
-        exact = _likelihood_ratio(model, x, y, floor)
+        exact = [lambda outputs: model.log_likelihood_ratio(outputs.numbers.reshape(-1, *x.shape), x, y, floor=floor)]
     prior = getattr(model, "prior", getattr(model, "alpha", None))
-    others = learned(
-        of_x, of_y, x, y, discriminants=exact is None, last_bits=last_bits, priors=[] if prior is None else [prior]
-    )
-    return others if exact is None else [exact, *others]
-
-
-def _likelihood_ratio(model: Mechanism, x: Array, y: Array, floor: float) -> Statistic:
-    """The most powerful statistic."""
-    return lambda outputs: model.log_likelihood_ratio(outputs.numbers.reshape(-1, *x.shape), x, y, floor=floor)
+    priors = [] if prior is None else [prior]
+    return exact + learned(of_x, of_y, x, y, discriminants=not exact, last_bits=last_bits, priors=priors)
 
 
 def _bound(
@@ -182,8 +173,7 @@ def _bound(
     subject: tuple[object, Array, Array],
 ) -> Bound:
     lower = float(measure.lower(counts, event.method, level)[0])
-    most = Counts(np.array([float(counts.trials_p)]), counts.trials_p, np.array([0.0]), counts.trials_q)
-    ceiling = max(float(measure.lower(most, method, level)[0]) for method in measure.methods)
+    ceiling = measure.most_shown(counts.trials_p, counts.trials_p, counts.trials_q, level)
     family = family_of(*subject, measure)
     return Bound(
         measure.name,

@@ -1,4 +1,4 @@
-"""Does a privacy curve hold what it says? The laws of the output are integrated and held against it."""
+"""Compare a privacy curve with the laws of the output, which are integrated."""
 
 import math
 from collections.abc import Sequence
@@ -18,29 +18,19 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["CurveCheck", "CurvePoint", "check_curve"]
 
-# What summing thousands of probabilities in floating point may add, relative and absolute. It is the error of the
-# audit, which the curve is not blamed for.
+# What summing thousands of probabilities in floating point may add, relative and absolute. This is an error of the
+# audit and not of the curve.
 _ROUNDING, _TINY = 1e-9, 1e-15
 
 
 @final
 @dataclass(frozen=True)
 class CurvePoint:
-    """One number of a curve or of a claim, beside what two neighbours lose.
-
-    Attributes
-    ----------
-    measure : str
-        Which number: of the mechanism's curve, or of the claim.
-    stated : float
-        What the curve or the claim says.
-    lost : float
-        What the two laws lose at least.
-    """
+    """One number of a curve or of a claim, beside what two neighbours lose."""
 
     measure: str
-    stated: float
-    lost: float
+    stated: float  # What the curve or the claim says.
+    lost: float  # A lower bound of what the two laws lose.
 
     @property
     def shortfall(self) -> float:
@@ -52,21 +42,21 @@ class CurvePoint:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more is lost, beyond rounding."""
+        """Whether more is lost than stated, beyond rounding."""
         return self.shortfall > _ROUNDING
 
 
 @final
 @dataclass(frozen=True)
 class CurveCheck(Tabular):
-    """A curve, and a claim, against the laws of the output at two neighbours. There is no chance in it.
+    """A curve and a claim, compared with the laws of the output at two neighbours. No random numbers are used.
 
     Attributes
     ----------
     mechanism : str
-        Its name.
+        The name of its class.
     points : tuple of CurvePoint
-        What was compared.
+        Each `measure` with what is `stated`, a lower bound of what is `lost`, and the relative `shortfall`.
     """
 
     mechanism: str
@@ -79,7 +69,7 @@ class CurveCheck(Tabular):
 
     @property
     def shortfall(self) -> float:
-        """The largest relative shortfall. Close to 0 from below: the curve is exact, and this pair attains it."""
+        """The largest relative shortfall. If it is just below 0, the curve is exact and this pair attains it."""
         return max(point.shortfall for point in self.points)
 
     @override
@@ -98,21 +88,21 @@ def check_curve(
 ) -> CurveCheck:
     """Compare a mechanism's curve, and a claim, with the laws of its output at two neighbours.
 
-    The laws are cut into cells and summed over. That loses a little, never too much: what is found is a lower bound
-    of the loss, so a curve that is below it is wrong. `audit` draws from the mechanism instead.
+    The laws are cut into cells and summed. The result is a lower bound of the loss, so a curve that is below it is
+    wrong. `audit` draws from the mechanism instead.
 
     Parameters
     ----------
     mechanism : Mechanism
-        Of this library.
+        A mechanism of this library.
     pair : tuple of two arrays, optional
         Made-up neighbours. None takes the worst ones.
     claim : Guarantee, optional
-        What is said of the mechanism, for example by somebody who calibrated it.
+        What is stated about the mechanism, for example by somebody who calibrated it.
     epsilons : sequence of float, optional
-        Where `delta` is compared, each >= 0. None spreads nine of them from 0 to where delta is 1e-8.
+        The points at which `delta` is compared, each >= 0. None takes nine, from 0 to where delta is 1e-8.
     orders : sequence of float
-        Where the Rényi divergence is compared, each >= 1.
+        The orders at which the Rényi divergence is compared, each >= 1.
 
     Returns
     -------
@@ -149,7 +139,7 @@ def check_curve(
         if math.isfinite(mechanism.pure_epsilon):
             points.append(CurvePoint("largest loss", mechanism.pure_epsilon, laws.pure_epsilon))
     except UnattainableError:
-        # A mechanism that states nothing is held against the claim alone.
+        # A mechanism that states nothing is compared with the claim alone.
         if claim is None:
             raise
     return CurveCheck(type(mechanism).__name__, tuple(points))
@@ -157,7 +147,7 @@ def check_curve(
 
 @dataclass(frozen=True)
 class _Lost:
-    """What two laws lose at least, in every measure."""
+    """A lower bound, in every measure, of what two laws lose."""
 
     laws: FiniteLaws
 
@@ -165,6 +155,7 @@ class _Lost:
         return self.laws.renyi(order)
 
     def rho(self, omega: float) -> float:
+        # The laws' own `rho` is an upper bound.
         orders: list[float] = promised_orders(omega).tolist()
         return max(self.laws.renyi(order) / order for order in orders)
 

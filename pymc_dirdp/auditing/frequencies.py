@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.seen import Keys
 
 __all__ = ["frequency_ratio", "most_telling"]
-
-Array = NDArray[np.float64]
 
 
 def frequency_ratio(of_x: Keys, of_y: Keys) -> Callable[[Keys], Array]:
@@ -28,7 +26,7 @@ def frequency_ratio(of_x: Keys, of_y: Keys) -> Callable[[Keys], Array]:
 
 
 def most_telling(of_x: Sequence[Keys], of_y: Sequence[Keys], most: int) -> list[int]:
-    """Which of several keys tell the data sets apart best: learned on one half of these outputs, tried on the other."""
+    """The keys that tell the data sets apart best: learned on one half of these outputs, tried on the other."""
 
     def apart(keys_x: Keys, keys_y: Keys) -> float:
         half_x, half_y = len(keys_x) // 2, len(keys_y) // 2

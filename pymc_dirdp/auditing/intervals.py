@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import bdtrc, betainccinv, betaincinv
+
+from pymc_dirdp.arrays import Array
 
 __all__ = ["EventLoss", "epsilon_from_shares", "epsilon_of", "lower_limit", "promised_orders", "upper_limit"]
 
-Array = NDArray[np.float64]
-
-# Truncated and zero-concentrated promises hold at every order; these many are looked at.
+# Truncated and zero-concentrated promises hold at every order; so many of them are checked.
 _ORDERS = 40
 _LARGEST_ORDER = 1e4
 
@@ -21,9 +21,9 @@ def lower_limit(hits: ArrayLike, n: int, level: float) -> Array:
     Parameters
     ----------
     hits : array_like of int
-        In how many of `n` independent trials the event happened.
+        The number of independent trials in which the event happened.
     n : int
-        Number of trials.
+        The number of all trials.
     level : float
         With at most this probability the limit is above the truth, whatever the truth is.
 
@@ -40,37 +40,37 @@ def lower_limit(hits: ArrayLike, n: int, level: float) -> Array:
 
 
 def upper_limit(hits: ArrayLike, n: int, level: float) -> Array:
-    """Clopper and Pearson's upper confidence limit. Arguments as for :func:`lower_limit`."""
+    """Clopper and Pearson's upper confidence limit; the arguments are those of :func:`lower_limit`."""
     k = np.asarray(hits, dtype=np.float64)
     return np.where(k < n, betainccinv(k + 1, np.maximum(n - k, 1), level), 1.0)
 
 
 def epsilon_of(p: ArrayLike, q: ArrayLike, delta: float) -> Array:
-    """Epsilon that (epsilon, delta)-differential privacy needs at least, if an event has probabilities `p` and `q`.
+    """The least epsilon of (epsilon, delta)-differential privacy, if an event has probabilities `p` and `q`.
 
-    `log((p - delta) / q)`: it grows with p and falls with q, so limits may stand for both. May be negative.
+    This is `log((p - delta) / q)`, which may be negative. It grows with p and falls with q, so limits may replace both.
     """
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(np.asarray(p) - delta, 0.0)) - np.log(q))
 
 
 def epsilon_from_shares(hits_p: ArrayLike, hits_q: ArrayLike, trials: int, delta: float, level: float) -> Array:
-    """Epsilon that is needed at least, from which data set the outputs with an event came from.
+    """The least epsilon, from the numbers of outputs with an event that came from either data set.
 
     Each of `trials` outputs has to come from either data set by the toss of a fair coin. If (epsilon, delta) holds,
     the first law is a part of at most `exp(epsilon)` times the second, and a rest of probability delta at most. Of the
     outputs with the event that are not of the rest, a share of at most `1 / (1 + exp(-epsilon))` then comes from the
-    first data set, each independently. This is sharper than two limits where the event is rare, because the two counts
-    share one error.
+    first data set, each independently. This is sharper than two limits where the event is rare, because the two
+    counts share one error.
 
     Parameters
     ----------
     hits_p, hits_q : array_like of int
         How often the event happened for the first data set and for the second.
     trials : int
-        Outputs in all.
+        The number of all outputs.
     delta : float
-        In [0, 1).
+        A number in [0, 1).
     level : float
         With at most this probability the result is above the truth.
 
@@ -87,8 +87,8 @@ def epsilon_from_shares(hits_p: ArrayLike, hits_q: ArrayLike, trials: int, delta
     p, q = np.asarray(hits_p, dtype=np.float64), np.asarray(hits_q, dtype=np.float64)
     rest = 0
     if delta > 0:
-        # More of the rest than this have a probability of level / 2, and the limit below takes the other half.
-        level = level / 2
+        # More outputs of the rest have a probability of level / 2, and the limit below takes the other half.
+        level /= 2
         rest = _quantile_above(trials, delta / 2, level)
     of_p = np.maximum(p - rest, 0.0)
     share = np.where(of_p > 0, betaincinv(np.maximum(of_p, 1), q + 1, level), 0.0)
@@ -109,8 +109,8 @@ def _quantile_above(n: int, p: float, level: float) -> int:
 class EventLoss:
     """The loss, in every measure, that an event with probabilities `p` and `q` proves at least.
 
-    By data processing: two laws are no closer than the two laws of "it happened". Each measure grows with p and falls
-    with q where `p > q`; it is 0 or less elsewhere. `guarantee.loss` picks the one that a guarantee is about.
+    By data processing, two laws are no closer than the two laws of "the event happened". Each measure grows with p and
+    falls with q where `p > q`; it is 0 or less elsewhere. `guarantee.loss` picks the one that a guarantee is about.
     """
 
     p: Array
@@ -130,7 +130,7 @@ class EventLoss:
         return np.asarray(np.where(p > q, divergence, 0.0))
 
     def rho(self, omega: float) -> Array:
-        """The largest divergence over its order, of some orders in `(1, omega]`."""
+        """The largest ratio of a divergence to its order, for some orders in `(1, omega]`."""
         return np.asarray(np.max([self.renyi(order) / order for order in promised_orders(omega).tolist()], axis=0))
 
     def delta(self, epsilon: float) -> Array:
@@ -139,7 +139,7 @@ class EventLoss:
 
     @property
     def pure_epsilon(self) -> Array:
-        """The loss that the event itself has."""
+        """The privacy loss of the event itself."""
         return epsilon_of(self.p, self.q, 0.0)
 
 

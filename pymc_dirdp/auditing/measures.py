@@ -1,4 +1,4 @@
-"""In which measures an audit bounds the loss: from counts of an event, and of curves that state it."""
+"""The measures in which an audit bounds the loss: from counts of an event, and from curves that state it."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -7,15 +7,10 @@ from functools import partial
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pymc_dirdp.auditing.intervals import (
-    EventLoss,
-    epsilon_from_shares,
-    epsilon_of,
-    lower_limit,
-    upper_limit,
-)
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.auditing.intervals import EventLoss, epsilon_from_shares, epsilon_of, lower_limit, upper_limit
 from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -23,9 +18,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["LIMITS", "SHARES", "Counts", "Measure", "measures"]
 
-Array = NDArray[np.float64]
-
-# How a bound is made of two counts: from limits of both probabilities, or from the share of one of them.
+# How a bound is computed from two counts: from limits of both probabilities, or from the share of one of them.
 LIMITS, SHARES = "limits", "shares"
 
 
@@ -46,31 +39,18 @@ class Counts:
 @final
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """One number that says how large the loss is.
-
-    Attributes
-    ----------
-    name : str
-        In words.
-    stated : float
-        What is said of it; `nan` if nothing is.
-    delta : float or None
-        The delta of which this is the epsilon; None for other measures.
-    of_event : callable
-        The measure that an event with probabilities p and q proves; it grows with p and falls with q.
-    of_curves : callable
-        The measure of anything that has privacy curves.
-    """
+    """One number that says how large the loss is."""
 
     name: str
-    stated: float
-    delta: float | None
+    stated: float  # What is stated about it; `nan` if nothing is.
+    delta: float | None  # The delta if this is an epsilon at it; None for other measures.
+    # The value that an event with probabilities p and q proves; it grows with p and falls with q.
     of_event: Callable[[ArrayLike, ArrayLike], Array]
     of_curves: Callable[[PrivacyCurves], float]
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """In which ways it can be bounded."""
+        """The ways in which it can be bounded."""
         return (LIMITS,) if self.delta is None else (LIMITS, SHARES)
 
     def lower(self, counts: Counts, method: str, level: float) -> Array:
@@ -83,20 +63,18 @@ class Measure:
             upper_limit(counts.hits_q, counts.trials_q, level / 2),
         )
 
+    def most_shown(self, hits: int, trials_p: int, trials_q: int, level: float) -> float:
+        """The best lower bound from an event with so many hits for one data set and none for the other."""
+        counts = Counts(np.array([float(hits)]), trials_p, np.array([0.0]), trials_q)
+        return max(float(self.lower(counts, method, level)[0]) for method in self.methods)
+
 
 def measures(
     subject: PrivacyCurves | None, claim: Guarantee | PrivacyCurves | None, delta: float | Sequence[float]
 ) -> list[Measure]:
     """All that an audit bounds: the claim first, if it is a guarantee, then epsilon at each delta, then delta at 0.
 
-    Parameters
-    ----------
-    subject : PrivacyCurves or None
-        What is audited, if it states curves of its own.
-    claim : Guarantee, PrivacyCurves or None
-        What is said of it. Curves stand in the place of its own.
-    delta : float or sequence of float
-        Where epsilon is bounded, each in [0, 1).
+    The subject is what is audited, if it states curves; a claim that is curves replaces them.
     """
     curves = claim if isinstance(claim, PrivacyCurves) else subject
     return [*_claimed(claim), *_on_curves(curves, delta)]
@@ -108,8 +86,7 @@ def _claimed(claim: Guarantee | PrivacyCurves | None) -> Iterator[Measure]:
     if Guarantee.checked(claim=claim).adds_up:
         yield Measure(f"loss, of {claim}", claim.allowed, None, partial(_of_event, claim), claim.loss)
     else:
-        delta = claim.allowed
-        yield _epsilon_at(delta, f"claimed epsilon at delta {delta:g}", claim.budget)
+        yield _epsilon_at(claim.allowed, f"claimed epsilon at delta {claim.allowed:g}", claim.budget)
 
 
 def _of_event(claim: Guarantee, p: ArrayLike, q: ArrayLike) -> Array:
@@ -124,7 +101,7 @@ def _on_curves(curves: PrivacyCurves | None, delta: float | Sequence[float]) -> 
         yield _epsilon_at(at, f"epsilon at delta {at:g}", _stated(curves, partial(_epsilon, delta=at)))
     if curves is not None:
         stated = _stated(curves, _total_variation)
-        # Small changes of a law show themselves here long before they do at a small delta.
+        # Small changes of a law show here long before they show at a small delta.
         yield Measure("delta at epsilon 0", stated, None, lambda p, q: np.subtract(p, q), _total_variation)
 
 
@@ -141,9 +118,7 @@ def _total_variation(curves: PrivacyCurves) -> float:
 
 
 def _stated(curves: PrivacyCurves | None, of_curves: Callable[[PrivacyCurves], float]) -> float:
-    if curves is None:
-        return math.nan
     try:
-        return of_curves(curves)
+        return math.nan if curves is None else of_curves(curves)
     except UnattainableError:
         return math.nan

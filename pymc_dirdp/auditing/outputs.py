@@ -5,48 +5,32 @@ from dataclasses import dataclass, replace
 from typing import Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 
 __all__ = ["BlackBox", "Outputs", "Source"]
 
-Array = NDArray[np.float64]
 BlackBox = Callable[[Array], object]
-# Along the first axis. A list, where their shapes may differ.
+# The outputs along the first axis, or a list where their shapes may differ.
 Outputs = Array | Sequence[Array]
 
-# Draws, if none are asked for. An urn takes a thousand times as long as another sampler.
+# The default numbers of draws. An urn takes a thousand times as long as another sampler.
 _DRAWS, _URN_DRAWS = 100_000, 10_000
 
 
 @final
 @dataclass(frozen=True)
 class Source:
-    """A mechanism of this library with one of its samplers, or a function of the counts that has its own randomness.
-
-    Parameters
-    ----------
-    mechanism : Mechanism or callable
-        A callable takes the counts and returns an array, of any shape.
-    sampler : str, optional
-        None takes the one that the mechanism uses by default.
-    steps : int, optional
-        Of the urn, for the exact sampler of a mechanism that draws from one.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such sampler, or it takes no steps.
-    """
+    """A mechanism of this library with one of its samplers, or a function of the counts that has its own randomness."""
 
     mechanism: Mechanism | BlackBox
-    sampler: str | None = None
-    steps: int | None = None
+    sampler: str | None = None  # None takes the default of the mechanism.
+    steps: int | None = None  # The steps of the urn, for the exact sampler of a mechanism that draws from one.
 
     def checked(self) -> Self:
-        """With the name of the sampler that is used."""
+        """The source with the name of its sampler, or an error if there is no such sampler or it takes no steps."""
         if not isinstance(self.mechanism, Mechanism):
             if self.sampler is not None or self.steps is not None:
                 raise ArgumentError("A black box brings its own sampler. Leave out sampler= and steps=.")
@@ -71,24 +55,12 @@ class Source:
 
     @property
     def default_draws(self) -> int:
-        """How many releases an audit makes of each data set, if it is not told."""
+        """How many releases an audit makes of each data set by default."""
         urn = isinstance(self.mechanism, Mechanism) and self.mechanism.has_urn and self.sampler == "exact"
         return _URN_DRAWS if urn else _DRAWS
 
     def releases(self, counts: Array, n: int, rng: np.random.Generator) -> Outputs:
-        """`n` releases of made-up counts, each what the guarantee of the mechanism is about.
-
-        Parameters
-        ----------
-        counts : array
-        n : int
-        rng : numpy.random.Generator
-            For mechanisms of this library.
-
-        Returns
-        -------
-        outputs : array, shape (n, ...), or list of n arrays
-        """
+        """`n` independent releases of made-up counts; a black box does not use `rng`."""
         if isinstance(self.mechanism, Mechanism):
             sampler = self.mechanism.checked_sampler(self.sampler)
             return self.mechanism.releases(counts, n, sampler=sampler, random_seed=rng, steps=self.steps)

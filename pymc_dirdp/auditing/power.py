@@ -1,4 +1,4 @@
-"""What an audit could have refuted: what a verdict of "consistent" is worth."""
+"""What an audit could have refuted, and so what a verdict of "consistent" is worth."""
 
 import math
 from collections.abc import Callable
@@ -7,9 +7,10 @@ from functools import partial
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import bdtr, bdtrik
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.events import parts
 from pymc_dirdp.auditing.intervals import lower_limit
 from pymc_dirdp.auditing.measures import Counts, Measure, measures
@@ -24,50 +25,31 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["CHANCE", "Family", "chance_to_refute", "family_of", "rarest_event", "refutable"]
 
-Array = NDArray[np.float64]
-
 CHANCE = 0.9
-# Each of the two counts is as good as this with this probability; both are with more than CHANCE.
+# Each of the two counts is worse than its quantile with this probability, so both are better with more than CHANCE.
 _TAIL = 0.05
-# Events among which the best is taken: half of them rare, half of them common.
+# How many events the best one is taken from: half of them rare, half of them common.
 _EVENTS = 60
-# Cells of a law. More would change the figures by less than a hundredth.
+# The number of cells of a law. More would change the figures by less than a hundredth.
 _CELLS = 1_000
-# Standard deviations of a count that are summed over, and into how many steps they are cut at most.
+# The sum over a count covers so many standard deviations, in so many steps at most.
 _SPREAD, _STEPS = 9.0, 2_000
-# How far, in factors of two, alternatives are looked for, and how narrowly.
+# Alternatives are sought over so many factors of two, and then by so many halvings.
 _DOUBLINGS, _HALVINGS = 100, 7
 
 
 @final
 @dataclass(frozen=True)
 class Family:
-    """Laws that lose more and more: what is tried as the truth behind a statement.
-
-    Attributes
-    ----------
-    name : str
-        In words.
-    at : callable
-        Curves and the two laws of the output, from a factor: the larger, the more is lost.
-    """
+    """Laws that lose more and more, which are tried as the truth behind a statement."""
 
     name: str
+    # The curves and the two laws of the output for a factor; the larger the factor, the more is lost.
     at: Callable[[float], tuple[PrivacyCurves, FiniteLaws]]
 
 
 def family_of(mechanism: object, x: Array, y: Array, measure: Measure) -> Family:
-    """Alternatives to a statement: the same mechanism with a larger loss, or simple noise where its law is not known.
-
-    Parameters
-    ----------
-    mechanism : Mechanism or callable
-        What is audited.
-    x, y : array
-        The two data sets.
-    measure : Measure
-        What is stated.
-    """
+    """Alternatives to a statement: the same mechanism with a larger loss, or simple noise if its law is not known."""
     if isinstance(mechanism, Mechanism):
         try:
             if (named := mechanism.stronger(1.0)) is not None and math.isfinite(measure.of_curves(mechanism)):
@@ -91,28 +73,14 @@ def _scaled(mechanism: Mechanism, x: Array, y: Array, factor: float) -> tuple[Pr
 
 
 def refutable(family: Family, measure: Measure, trials: int, level: float) -> float:
-    """The least true value of the measure, within a family, with which what is stated is refuted in 9 of 10 audits.
+    """The least true value of the measure, within a family, at which 9 of 10 audits refute what is stated.
 
-    Parameters
-    ----------
-    family : Family
-        From :func:`family_of`.
-    measure : Measure
-        What is stated.
-    trials : int
-        Outputs of each data set that are counted.
-    level : float
-        Of the bound.
-
-    Returns
-    -------
-    value : float
-        It assumes that the best event is counted. `inf` if no member of the family is refuted so often, `nan` if
-        nothing is stated.
+    It assumes that the best event is counted, in so many `trials` of each data set. It is `inf` if no member of the
+    family is refuted so often, and `nan` if nothing is stated.
     """
     if math.isnan(measure.stated):
         return math.nan
-    if _ceiling(measure, trials, level) <= measure.stated:
+    if measure.most_shown(trials, trials, trials, level) <= measure.stated:
         return math.inf
     low, high = 1.0, 1.0
     for _ in range(_DOUBLINGS):
@@ -134,25 +102,18 @@ def refutable(family: Family, measure: Measure, trials: int, level: float) -> fl
 def rarest_event(measure: Measure, trials: int, level: float) -> float:
     """The probability that an event needs at least, to refute a statement in 9 of 10 audits.
 
-    The event never happens for the other data set. Rarer ones refute nothing, however much they tell. `nan` if nothing
-    is stated, `inf` if no event is enough.
+    The event never happens for the other data set. Rarer events refute nothing, however much they tell. The result is
+    `nan` if nothing is stated, and `inf` if no event is enough.
     """
     if math.isnan(measure.stated):
         return math.nan
     low, high = 0, trials + 1
     while high - low > 1:
         middle = (low + high) // 2
-        counts = Counts(np.array([float(middle)]), trials, np.array([0.0]), trials)
-        enough = max(float(measure.lower(counts, method, level)[0]) for method in measure.methods) > measure.stated
+        enough = measure.most_shown(middle, trials, trials, level) > measure.stated
         low, high = (low, middle) if enough else (middle, high)
     # With this probability of the event, `high` hits or more have probability CHANCE.
     return float(lower_limit(high, trials, CHANCE)) if high <= trials else math.inf
-
-
-def _ceiling(measure: Measure, trials: int, level: float) -> float:
-    """What an event proves that one data set always gives and the other never."""
-    counts = Counts(np.array([float(trials)]), trials, np.array([0.0]), trials)
-    return max(float(measure.lower(counts, method, level)[0]) for method in measure.methods)
 
 
 def _refutes(laws: FiniteLaws, measure: Measure, trials: int, level: float) -> bool:
@@ -166,22 +127,22 @@ def _refutes(laws: FiniteLaws, measure: Measure, trials: int, level: float) -> b
 
 def _events(laws: FiniteLaws, trials: int) -> list[tuple[Array, Array]]:
     """Probabilities of the events "the likelihood ratio is at least so large", for both directions."""
-    found = []
+    events = []
     for log_p, log_q in ((laws.log_p, laws.log_q), (laws.log_q, laws.log_p)):
         with np.errstate(invalid="ignore"):
             order = np.argsort(np.nan_to_num(log_q - log_p), kind="stable")
         p, q = (np.minimum(np.cumsum(np.exp(law[order])), 1.0) for law in (log_p, log_q))
         rare = np.geomspace(0.1 / trials, 0.5, _EVENTS)
         chosen = np.unique(np.minimum(np.searchsorted(p, np.concatenate([rare, 1 - rare])), len(p) - 1))
-        found.append((p[chosen], q[chosen]))
-    return found
+        events.append((p[chosen], q[chosen]))
+    return events
 
 
 def _quantile(level: float, trials: int, p: Array) -> Array:
     """The least k with `P[Binomial(trials, p) <= k] >= level`."""
     inner = np.clip(p, 1e-300, 1 - 1e-15)
     hits = np.ceil(np.maximum(bdtrik(level, trials, inner), 0.0))
-    # Where all is below, or nearly certain, the inverse is not a number.
+    # Where the probability is nearly 0 or 1, the inverse is not a number.
     fallback = np.where(inner < 0.5, 0.0, float(trials))
     return np.where(np.isnan(hits), fallback, np.minimum(hits, trials))
 
@@ -203,12 +164,12 @@ def chance_to_refute(
     claim : Guarantee
         What is said of it, right or wrong.
     pair, n, confidence
-        As for `audit`, with one `delta`.
+        The arguments of `audit`, which has one `delta`.
 
     Returns
     -------
     chance : float
-        From the two binomial laws of the counts, for the better of the two directions.
+        It follows from the two binomial laws of the counts, for the better of the two directions.
 
     Examples
     --------
@@ -228,10 +189,8 @@ def chance_to_refute(
 
 def _chance(p: Array, q: Array, measure: Measure, method: str, trials: int, level: float) -> float:
     best = int(np.argmax(measure.lower(Counts(p * trials, trials, q * trials, trials), method, level)))
-    sd = np.sqrt(trials * p[best] * (1 - p[best])) + 1
-    middle = trials * p[best]
-    edges = np.clip(np.round(np.linspace(middle - _SPREAD * sd, middle + _SPREAD * sd, _STEPS)), 0, trials)
-    hits = np.unique(edges)
+    middle, sd = trials * p[best], np.sqrt(trials * p[best] * (1 - p[best])) + 1
+    hits = np.unique(np.clip(np.round(np.linspace(middle - _SPREAD * sd, middle + _SPREAD * sd, _STEPS)), 0, trials))
     # Each step counts as its least number of hits, so the chance is not overstated.
     below = np.where(hits > 0, bdtr(np.maximum(hits - 1, 0), trials, p[best]), 0.0)
     masses = np.diff(below, append=1.0)
@@ -240,7 +199,7 @@ def _chance(p: Array, q: Array, measure: Measure, method: str, trials: int, leve
 
 
 def _most_hits(measure: Measure, method: str, hits: Array, trials: int, level: float) -> Array:
-    """With how many hits on the less likely side the claim is still refuted; -1 where never. By bisection."""
+    """The most hits on the less likely side with which the claim is still refuted; -1 where it never is."""
     refuted, not_refuted = np.full(len(hits), -1.0), np.full(len(hits), trials + 1.0)
     while np.any(not_refuted - refuted > 1):
         middle = np.floor((refuted + not_refuted) / 2)

@@ -1,4 +1,4 @@
-"""What an audit found, what it could have found, and what it cannot see."""
+"""The result of an audit: its bounds, what it could have refuted, and what it cannot see."""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -20,26 +20,26 @@ class Bound:
     Attributes
     ----------
     measure : str
-        What is bounded, in words.
+        The name of what is bounded.
     lower : float
         The loss is at least this, with the confidence of the audit.
     stated : float
         What the claim allows or the curve says; `nan` if neither does.
     refutable : float
-        What is stated would have been refuted with probability 0.9, were the true value this or more, for the laws
+        If the true value were this or more, what is stated would have been refuted with probability 0.9, for the laws
         that `alternative` names and for the data sets of the audit. It is computed from the laws that a sampler stands
-        for, without the grid of an exact one. `nan` if nothing is stated.
+        for, without the grid of an exact one. It is `nan` if nothing is stated.
     alternative : str
-        Laws among which the true one was looked for, for `refutable`.
+        The laws that were tried as the true one, for `refutable`.
     rarest : float
-        An event of one data set that the other never gives has to have this probability, at least, to refute what is
-        stated in nine of ten audits. `nan` if nothing is stated.
+        The least probability with which an event of one data set that the other never gives refutes what is stated in
+        nine of ten audits. It is `nan` if nothing is stated.
     ceiling : float
         The largest lower bound that so many outputs can give: a larger loss cannot be seen.
     hits_p, trials_p : int
-        How often the event happened where it is the likelier, and of how many outputs.
+        How often the event happened for the data set that makes it likelier, and of how many outputs.
     hits_q, trials_q : int
-        The same where it is the less likely.
+        How often it happened for the other data set, and of how many outputs.
     """
 
     measure: str
@@ -63,12 +63,12 @@ class Bound:
 @final
 @dataclass(frozen=True)
 class Audit(Tabular):
-    """What an attack found. `print` it, or let a notebook show it.
+    """The result of an attack. `print` it, or let a notebook show it.
 
     Attributes
     ----------
     mechanism : str
-        Its name.
+        The name of its class.
     sampler : str
         The sampler that the outputs come from, with the number of steps if it was given; `"black box"` for a function.
     n : int
@@ -76,11 +76,11 @@ class Audit(Tabular):
     confidence : float
         All bounds hold at once with this probability at least, over the outputs.
     claim : Guarantee, PrivacyCurves or None
-        What was said of the mechanism.
+        What was stated about the mechanism.
     last_bits : bool
         Whether the last bits of floating-point numbers were looked at.
     bounds : tuple of Bound
-        The first is about the claim, if that is a guarantee; then an epsilon for each delta, then delta at epsilon 0.
+        The first is about the claim, if that is a guarantee; then come an epsilon for each delta, and delta at 0.
     """
 
     mechanism: str
@@ -95,7 +95,7 @@ class Audit(Tabular):
 
     @property
     def verdict(self) -> str:
-        """`"refuted"`, `"consistent"`, or `"nothing stated"`. Consistent is not a proof: this attack found no more."""
+        """`"refuted"`, `"consistent"`, or `"nothing stated"`. Consistent is no proof: another attack may find more."""
         if any(bound.exceeded for bound in self.bounds):
             return "refuted"
         return "nothing stated" if all(math.isnan(bound.stated) for bound in self.bounds) else "consistent"
@@ -136,10 +136,10 @@ class Audit(Tabular):
     def _meaning(self) -> list[str]:
         match self.verdict:
             case "refuted":
-                return ["More is lost than stated, between the data sets of this attack already."]
+                return ["More is lost than stated, already between the two data sets of this attack."]
             case "consistent":
                 return ["Consistent is not a proof.", *self.power.split("\n"), self.blind_spots]
-        return ["At least `lower` is lost. Nothing was stated to hold against it.", self.blind_spots]
+        return ["At least `lower` is lost. Nothing was stated to compare it with.", self.blind_spots]
 
 
 def _would_have(bound: Bound) -> str:

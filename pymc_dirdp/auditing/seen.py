@@ -2,6 +2,7 @@
 
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, final
@@ -9,11 +10,11 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.outputs import Outputs
 
-__all__ = ["Keys", "Seen", "commonest_shape", "hashed", "seen"]
+__all__ = ["Keys", "Seen", "Statistic", "commonest_shape", "hashed", "seen"]
 
-Array = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 
 # The square of a larger value could overflow.
@@ -23,24 +24,12 @@ _LARGEST = 1e100
 @final
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Outputs of one data set.
+    """Outputs of one data set, n of them."""
 
-    Attributes
-    ----------
-    points : array, shape (n, size)
-        The entries of the outputs that have the commonest shape; zeros for others.
-    shape : tuple of int
-        That shape.
-    inside : array of bool, shape (n,)
-        Which outputs have it.
-    kinds : array of uint64, shape (n,)
-        A key of the shape of each output and of where it is zero or not finite.
-    """
-
-    points: Array
-    shape: tuple[int, ...]
-    inside: NDArray[np.bool_]
-    kinds: Keys
+    points: Array  # Shape (n, size): the entries of the outputs that have the commonest shape, and zeros for others.
+    shape: tuple[int, ...]  # The commonest shape.
+    inside: NDArray[np.bool_]  # Shape (n,): which outputs have it.
+    kinds: Keys  # Shape (n,): a key of the shape of each output and of where it is zero or not finite.
 
     def __len__(self) -> int:
         return len(self.points)
@@ -49,13 +38,17 @@ class Seen:
         return type(self)(self.points[part], self.shape, self.inside[part], self.kinds[part])
 
     def entries(self, changed: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-        """The entries that an attack looks at: at most so many, those first in which the two data sets differ."""
+        """The entries that an attack looks at: at most so many, and first those in which the two data sets differ."""
         return np.concatenate([changed, np.setdiff1d(np.arange(self.points.shape[1]), changed)])[:most]
 
     @cached_property
     def numbers(self) -> Array:
-        """The entries, where what is not a number counts as 0: its place is part of `kinds`."""
+        """The entries, with 0 for what is not a number, because `kinds` has its place."""
         return np.clip(np.nan_to_num(self.points), -_LARGEST, _LARGEST)
+
+
+# A number for each output, which is larger for the first data set.
+Statistic = Callable[[Seen], Array]
 
 
 def commonest_shape(*samples: Outputs) -> tuple[int, ...]:
@@ -80,14 +73,14 @@ def seen(outputs: Outputs, shape: tuple[int, ...]) -> Seen:
 
 
 def _marks(points: Array) -> Keys:
-    # 0, 1 or 2 for each entry.
+    """For each entry 1 if it is zero, 2 if it is not finite, and 0 otherwise."""
     marks: Keys = ((points == 0) + 2 * ~np.isfinite(points)).astype(np.uint64)
     return marks
 
 
 def hashed(rows: Keys) -> Keys:
     """One key for each row of whole numbers. Two rows that share one by chance make an attack weaker, not wrong."""
-    # Fixed, so that an audit can be repeated.
+    # The multipliers are fixed, so that an audit can be repeated.
     multipliers = np.random.default_rng(0).integers(2**64, size=rows.shape[1], dtype=np.uint64) | np.uint64(1)
     # A product modulo 2**64 keeps few low bits apart from their neighbours, so the high ones are folded in.
     mixed = rows ^ (rows >> np.uint64(32))

@@ -1,7 +1,7 @@
-"""One number for each output, which tells two data sets apart as well as it can.
+"""Statistics: one number for each output, which tells two data sets apart as well as possible.
 
-It is the larger for the first data set, as far as is known. A lower bound is valid for any of them: only the counting
-has to be honest. A poor one finds less.
+It is larger for the first data set, as far as is known. A lower bound is valid for any statistic, because only the
+counting has to be independent. A poor statistic finds a lower bound.
 """
 
 import math
@@ -9,22 +9,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.frequencies import frequency_ratio
 from pymc_dirdp.auditing.last_bits import bit_features, bit_patterns
 from pymc_dirdp.auditing.parities import parities
-from pymc_dirdp.auditing.seen import Seen
+from pymc_dirdp.auditing.seen import Seen, Statistic
 from pymc_dirdp.auditing.supports import repeated, the_data
 
-__all__ = ["Statistic", "learned"]
+__all__ = ["learned"]
 
-Array = NDArray[np.float64]
-Statistic = Callable[[Seen], Array]
-
-# A variance below this share of the pooled one counts as this: what does not vary at all is told apart by any step.
+# The least variance, as a share of the pooled one: without it an entry that never varies would have infinite weight.
 _LEAST_VARIANCE = 1e-9
-# Entries that are also looked at alone.
+# How many entries are also looked at alone.
 _SINGLE = 4
 
 
@@ -49,13 +46,13 @@ def learned(
     from_x, from_y : Seen
         Outputs that are not used again to count.
     x, y : array
-        The data sets that they are outputs of.
+        The two data sets.
     discriminants : bool
         Whether to learn discriminants of the values; a likelihood ratio makes them superfluous.
     last_bits : bool
-        Patterns and discriminants of the last bits too.
+        Whether to learn patterns and discriminants of the last bits too.
     priors : sequence of array
-        Prior parameters with which a posterior mean is looked for among the outputs.
+        Prior parameters with which a posterior mean is sought among the outputs.
 
     References
     ----------
@@ -63,7 +60,8 @@ def learned(
     Mironov (2012), On significance of the least significant bits for differential privacy,
     https://doi.org/10.1145/2382196.2382264.
     """
-    statistics: list[Statistic] = [_kind_ratio(from_x, from_y), the_data(x, y, priors)]
+    of_kinds = frequency_ratio(from_x.kinds, from_y.kinds)
+    statistics: list[Statistic] = [lambda outputs: of_kinds(outputs.kinds), the_data(x, y, priors)]
     of_x, of_y = from_x[from_x.inside], from_y[from_y.inside]
     if not of_x.points.size or min(len(of_x), len(of_y)) < 2:
         return statistics
@@ -87,11 +85,6 @@ def _joined(outputs: Seen, kinds: Statistic, statistic: Statistic) -> Array:
     return scores
 
 
-def _kind_ratio(x: Seen, y: Seen) -> Statistic:
-    score = frequency_ratio(x.kinds, y.kinds)
-    return lambda outputs: score(outputs.kinds)
-
-
 def _scaled(x: Seen, y: Seen) -> Statistic:
     """Logarithms, if none of these numbers is negative; the numbers themselves otherwise."""
     pooled = np.concatenate([x.numbers, y.numbers])
@@ -99,7 +92,7 @@ def _scaled(x: Seen, y: Seen) -> Statistic:
     if not positive.size or pooled.min() < 0:
         return lambda outputs: outputs.numbers
     floor = float(positive.min()) / 2
-    # A negative value that appears only later is as low as zero.
+    # A negative value that appears only later is treated as zero.
     return lambda outputs: np.asarray(np.log(np.maximum(outputs.numbers, 0.0) + floor))
 
 
@@ -116,13 +109,13 @@ def _discriminants(x: Seen, y: Seen, features: Statistic, *, single: bool = Fals
     of_x, of_y = standard(x), standard(y)
     functions = [_linear(of_x, of_y), _quadratic(of_x, of_y)]
     if single:
-        # A single bit below all that a sum can have is enough.
+        # A single bit that is lower than any bit of a sum is enough.
         functions += _single(of_x, of_y)
-    return [partial(_applied, function=function, features=standard) for function in functions]
 
+    def statistic(outputs: Seen, function: Callable[[Array], Array]) -> Array:
+        return function(standard(outputs))
 
-def _applied(outputs: Seen, function: Callable[[Array], Array], features: Statistic) -> Array:
-    return function(features(outputs))
+    return [partial(statistic, function=function) for function in functions]
 
 
 def _linear(x: Array, y: Array) -> Callable[[Array], Array]:
@@ -133,14 +126,13 @@ def _linear(x: Array, y: Array) -> Callable[[Array], Array]:
 
 
 def _single(x: Array, y: Array) -> list[Callable[[Array], Array]]:
-    """The few entries of which the means differ most."""
+    """The few entries whose means differ most."""
     apart = x.mean(axis=0) - y.mean(axis=0)
-    furthest = np.argsort(-np.abs(apart), kind="stable")[:_SINGLE].tolist()
-    return [partial(_entry, i=i, sign=math.copysign(1.0, apart[i])) for i in furthest]
 
+    def entry(points: Array, i: int) -> Array:
+        return np.asarray(math.copysign(1.0, apart[i]) * points[:, i])
 
-def _entry(points: Array, i: int, sign: float) -> Array:
-    return np.asarray(sign * points[:, i])
+    return [partial(entry, i=i) for i in np.argsort(-np.abs(apart), kind="stable")[:_SINGLE].tolist()]
 
 
 def _quadratic(x: Array, y: Array) -> Callable[[Array], Array]:

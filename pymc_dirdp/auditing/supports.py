@@ -1,31 +1,30 @@
 """Outputs that one data set can give and the other cannot, or that are the data themselves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.auditing.frequencies import frequency_ratio, most_telling
-from pymc_dirdp.auditing.seen import Keys, Seen, hashed
+from pymc_dirdp.auditing.seen import Keys, Seen, Statistic, hashed
 
 __all__ = ["repeated", "the_data"]
 
-Array = NDArray[np.float64]
-
-# Entries that are also looked at alone: at most so many are tried, and so many are kept.
+# So many single entries are tried at most, and so many are kept.
 _TRIED, _KEPT = 32, 2
-# Rounding of a quotient.
+# The relative rounding of a quotient.
 _CLOSE = 1e-12
-# Prior parameters with which a posterior mean of the counts is looked for.
+# Prior parameters with which a posterior mean of the counts is sought.
 _PRIORS = (0.0, 0.5, 1.0)
 
 
-def repeated(x: Seen, y: Seen) -> list[Callable[[Seen], Array]]:
+def repeated(x: Seen, y: Seen) -> list[Statistic]:
     """Statistics of exact values: how much commoner an output, or one of its entries, is for one of the data sets.
 
-    Where outputs repeat, as whole numbers or a saturated generator's do, this finds those that only one data set
-    gives. Continuous outputs hardly repeat, and it finds nothing.
+    Where outputs repeat, such as whole numbers or those of a saturated generator, this finds the ones that only one
+    data set gives. Continuous outputs hardly repeat, and it finds nothing.
 
     Parameters
     ----------
@@ -33,25 +32,23 @@ def repeated(x: Seen, y: Seen) -> list[Callable[[Seen], Array]]:
         Outputs that are not used again to count.
     """
     whole = frequency_ratio(hashed(_bits(x)), hashed(_bits(y)))
-    statistics: list[Callable[[Seen], Array]] = [lambda outputs: whole(hashed(_bits(outputs)))]
     columns_x, columns_y = (list(_bits(sample)[:, :_TRIED].T) for sample in (x, y))
-    for i in most_telling(columns_x, columns_y, _KEPT):
-        statistics.append(partial(_of_entry, i=i, score=frequency_ratio(columns_x[i], columns_y[i])))
-    return statistics
+    scores = {i: frequency_ratio(columns_x[i], columns_y[i]) for i in most_telling(columns_x, columns_y, _KEPT)}
 
+    def of_entry(outputs: Seen, i: int) -> Array:
+        return scores[i](_bits(outputs)[:, i])
 
-def _of_entry(outputs: Seen, i: int, score: Callable[[Keys], Array]) -> Array:
-    return score(_bits(outputs)[:, i])
+    return [lambda outputs: whole(hashed(_bits(outputs))), *(partial(of_entry, i=i) for i in scores)]
 
 
 def _bits(outputs: Seen) -> Keys:
     return outputs.points.view(np.uint64)
 
 
-def the_data(x: Array, y: Array, priors: Sequence[Array] = ()) -> Callable[[Seen], Array]:
+def the_data(x: Array, y: Array, priors: Sequence[Array] = ()) -> Statistic:
     """Whether an output is one of the two data sets: 2 or more for x, -2 or less for y, and near 0 for most others.
 
-    The data are looked for as counts, as frequencies of the table or of its rows, and as posterior means. Single
+    The data are sought as counts, as frequencies of the table or of its rows, and as posterior means. Single
     entries that agree with one data set and not with the other count for less than 1 in all.
 
     Parameters

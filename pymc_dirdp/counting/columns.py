@@ -1,4 +1,4 @@
-"""The values of a column, whichever engine holds it: never its codes, and never what a conversion made of them."""
+"""The values of a column of any engine, as that engine decodes them: not its codes, and not converted values."""
 
 import re
 from collections.abc import Mapping, Set
@@ -10,7 +10,7 @@ from pymc_dirdp.errors import ArgumentError, DataError
 
 __all__ = ["NOTHING", "column_of", "exact_below", "index_of", "of_data_frame", "scalar", "values_of", "without_dims"]
 
-# The types that need no look at them: of texts, numbers and None.
+# Values of these types are taken as they are.
 _PLAIN = frozenset((str, int, float, bool, type(None)))
 
 
@@ -22,7 +22,7 @@ NOTHING = _Nothing()
 
 
 def column_of(frame: Any, name: str) -> Any:
-    """One column of a frame. What the frame itself says of a missing one may hold its data, so it is not repeated."""
+    """One column of a frame. The frame's own error for a missing column may hold data, so it is not repeated."""
     if type(frame).__name__ == "LazyFrame":
         raise ArgumentError("Expected records, got a LazyFrame, whose values are not computed yet. Pass its collect().")
     try:
@@ -42,24 +42,24 @@ def values_of(column: Any, name: str) -> list[Any]:
     Parameters
     ----------
     column : list, tuple, range, or array
-        Of NumPy, pandas, polars, Arrow, xarray, or of any library whose arrays are lists or tell NumPy what they hold.
+        An array of NumPy, pandas, polars, Arrow, xarray, or of any library that converts it to a list or for NumPy.
     name : str
-        What the error calls it.
+        The name of the column in the error.
 
     Raises
     ------
     DataError
-        If it is none. The message holds no value.
+        If it is no such column. The message holds no value.
 
     Notes
     -----
-    Each engine decodes its own categories. NumPy makes other values of them: of the null of an Arrow dictionary, for
-    example, the last entry of that dictionary, which depends on the order of the records.
+    Each engine decodes its own categories. NumPy would change them: it turns the null of an Arrow dictionary, for
+    example, into the last entry of that dictionary, which depends on the order of the records.
     """
     try:
         values = _decoded(column)
     except Exception:
-        # What an unusual array says of itself may hold its values.
+        # The error of an unusual array may hold its values.
         values = None
     if values is None or set(map(type, values)) == {list}:
         raise DataError(f"The column {name!r} is not one-dimensional, or its values cannot be read.")
@@ -68,17 +68,17 @@ def values_of(column: Any, name: str) -> list[Any]:
 
 def _decoded(column: Any) -> list[Any] | None:
     if isinstance(column, str | bytes | bytearray | Mapping | Set) or hasattr(column, "as_py"):
-        # They have a length but no values in an order, or are the scalars of Arrow.
+        # These have a length but are no columns, or they are scalars of Arrow.
         return None
     column = without_dims(column)
     if getattr(column, "ndim", 1) != 1 or hasattr(column, "columns"):
         return None
     if isinstance(column, np.ndarray):
         return _of_numpy(column)
-    # The arrays of pandas decode what they hold as they are iterated over. Some versions warn of their to_list().
+    # The arrays of pandas decode their values when they are iterated over. Some versions warn about their to_list().
     if hasattr(column, "isna"):
         return _plain(column)
-    # Arrow has the first and polars the second of these.
+    # Arrow has the first and polars the second of these methods.
     for method in ("to_pylist", "to_list"):
         if callable(decode := getattr(column, method, None)):
             return _plain(decode())
@@ -92,9 +92,9 @@ def _decoded(column: Any) -> list[Any] | None:
 def _of_numpy(array: Any) -> list[Any]:
     if np.ma.isMaskedArray(array) and np.ma.getmaskarray(array).any():
         return [NOTHING] * len(array)
-    # Without the habits of a subclass.
+    # A subclass may behave differently.
     plain = np.asarray(array)
-    # Dates become whole numbers where they count nanoseconds, and records become tuples.
+    # `tolist` turns dates that count nanoseconds into whole numbers, and records into tuples.
     return [NOTHING] * len(plain) if plain.dtype.kind in "mMV" else _plain(plain.tolist())
 
 
@@ -108,23 +108,23 @@ def _plain(values: Any) -> list[Any]:
 
 
 def scalar(value: Any) -> Any:
-    """A single value as Python says it, of a scalar of NumPy or Arrow."""
+    """The Python value of a scalar of NumPy or Arrow; any other value as it is."""
     if hasattr(value, "as_py"):
         return value.as_py()
     if isinstance(value, np.datetime64 | np.timedelta64 | np.void):
         return NOTHING
-    # The texts of NumPy are texts of Python; their item() drops a NUL at the end.
+    # The texts of NumPy are texts of Python, and their item() drops a NUL at the end.
     if isinstance(value, np.generic) and not isinstance(value, str | bytes):
         return value.item()
     return value
 
 
 def exact_below(column: Any) -> int:
-    """Whole numbers below this are exact in a column if it holds floating-point numbers; others may be rounded."""
+    """The bound below which whole numbers are exact in a column of floating-point numbers; others may be rounded."""
     dtype = getattr(column, "dtype", None)
-    # A category of pandas holds the type of its values one step further in.
+    # A categorical of pandas has the type of its values inside its own type.
     dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
-    # Arrow's column has a type, and calls 32 bits "float" and 64 bits "double".
+    # A column of Arrow has a type, and Arrow calls 32 bits "float" and 64 bits "double".
     name = str(getattr(column, "type", None) if dtype is None else dtype).lower()
     if re.search(r"half|float16", name):
         return 2**11
@@ -138,5 +138,5 @@ def index_of(column: Any) -> Any:
 
 
 def of_data_frame(given: Any) -> bool:
-    """Whether this is an object of a library for data frames, whose values are those that were in some data."""
+    """Whether this is an object of a library for data frames, so that its values may have been read off the data."""
     return any(kind.__module__.partition(".")[0] in ("pandas", "polars", "pyarrow") for kind in type(given).__mro__)

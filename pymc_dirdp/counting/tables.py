@@ -1,4 +1,4 @@
-"""From records to counts over a declared domain: what a cell is, the user says, never the data."""
+"""From records to counts over a declared domain: the user declares the cells, and the data never decide them."""
 
 import math
 import warnings
@@ -46,7 +46,7 @@ def count(frame: Frame, variables: Sequence[str], *, categories: Categories) -> 
     frame : data frame or mapping of str to one-dimensional array
         The records; one entry of each column is one record.
     variables : sequence of str
-        Columns to count, each once, in the order of the result's axes.
+        The columns to count, each once, in the order of the result's axes.
     categories : mapping of str to sequence
         All values that each variable could take, in order; at least two: texts, numbers or members of an Enum. They are
         public, so they must not be read off the data. As in Python, 1, 1.0 and True are one label; "1" is another. A
@@ -55,12 +55,12 @@ def count(frame: Frame, variables: Sequence[str], *, categories: Categories) -> 
     Returns
     -------
     counts : ndarray of int64, shape ``tuple(len(categories[v]) for v in variables)``
-        With a 0 for cells that no record is in.
+        Cells without records hold a 0.
 
     Warns
     -----
     CategoriesFromDataWarning
-        If categories are an object of pandas, polars or Arrow: those are made of data.
+        If categories are an object of pandas, polars or Arrow, which may have been made from data.
 
     Raises
     ------
@@ -128,12 +128,12 @@ def checked_categories(names: Sequence[str], categories: Categories) -> dict[str
 
 
 def _warn_of_data(names: Sequence[str], categories: Categories) -> None:
-    """Once a call, whatever the number of variables: the values of a data frame are those that were in the data."""
-    found = [name for name in names if of_data_frame(categories[name])]
-    if found:
+    """Warn once if categories are objects of data frames, because those may hold values of the data."""
+    suspect = [name for name in names if of_data_frame(categories[name])]
+    if suspect:
         warnings.warn(
-            f"categories[{found[0]!r}] is a {type(categories[found[0]]).__name__}"
-            + (f", as are {len(found) - 1} more" if len(found) > 1 else "")
+            f"categories[{suspect[0]!r}] is a {type(categories[suspect[0]]).__name__}"
+            + (f", as are {len(suspect) - 1} more" if len(suspect) > 1 else "")
             + ". Which values are in the data is secret, so categories must be declared without looking at them: "
             "write them as a list.",
             CategoriesFromDataWarning,
@@ -146,7 +146,7 @@ def _checked_labels(name: str, given: Any) -> list[Any]:
     if isinstance(given, str | bytes):
         raise ArgumentError(f"{expected}, got one text.")
     if isinstance(given, set | frozenset) or not isinstance(given, Iterable):
-        # The order of a set is not the user's, and that of texts differs from one process to the next.
+        # The user does not decide the order of a set, and it may differ from one process to the next.
         raise ArgumentError(f"{expected} in order, got a {type(given).__name__}.")
     labels = [_plain_label(label) for label in without_dims(given)]
     if len(labels) < 2:
@@ -154,14 +154,12 @@ def _checked_labels(name: str, given: Any) -> list[Any]:
     if any(map(_is_missing, labels)):
         raise ArgumentError(f"{expected}, none of them a missing value; write one, such as 'unknown', in its place.")
     if not all(isinstance(label, str | bytes | Number | Enum) for label in labels):
-        # Dates and intervals are not what they were in every engine: some count in nanoseconds, some cut them off.
+        # Engines change dates and intervals: some count nanoseconds, and others truncate them.
         raise ArgumentError(
             f"{expected} that are texts or numbers, not lists or dates. Write dates and intervals as texts, there and "
             "in the records."
         )
-    if any("\0" in label for label in labels if isinstance(label, str)) or any(
-        b"\0" in label for label in labels if isinstance(label, bytes)
-    ):
+    if any("\0" in label if isinstance(label, str) else isinstance(label, bytes) and 0 in label for label in labels):
         raise ArgumentError(f"{expected} without the character NUL, which NumPy leaves out at the end of a text.")
     if len(set(labels)) < len(labels):
         raise ArgumentError(f"Expected the labels of categories[{name!r}] to differ; 1, 1.0 and True are the same.")
@@ -169,7 +167,7 @@ def _checked_labels(name: str, given: Any) -> list[Any]:
 
 
 def _plain_label(label: Any) -> Any:
-    """A label of Python: of a member of StrEnum or IntEnum its text or number."""
+    """A label as a Python value: for a member of StrEnum or IntEnum, its text or number."""
     plain = scalar(label)
     return plain.value if isinstance(plain, Enum) and isinstance(plain, str | Number) else plain
 
@@ -178,25 +176,25 @@ def _is_missing(label: Any) -> bool:
     try:
         return label is None or bool(label != label)
     except (TypeError, ArithmeticError):
-        # The NA of pandas, and a signalling NaN: whether they equal themselves is neither true nor false.
+        # The NA of pandas, and a signalling NaN, do not say whether they equal themselves.
         return True
     except ValueError:
-        # An array, which is another mistake.
+        # This is an array, which is another mistake.
         return False
 
 
 def encode(frame: Frame, names: Sequence[str], labels: Categories) -> dict[str, Counts]:
-    """Each column as the positions of its values among the labels: shape ``(n,)``, of one length. **Secret**."""
+    """Each column as the positions of its values among the labels, all of shape ``(n,)``. **Secret**."""
     columns = {name: column_of(frame, name) for name in names}
     _refuse_other_indexes(columns)
-    found = {name: _codes(column, name, labels[name]) for name, column in columns.items()}
-    if len({len(codes) for codes in found.values()}) > 1:
+    codes = {name: _codes(column, name, labels[name]) for name, column in columns.items()}
+    if len(set(map(len, codes.values()))) > 1:
         raise DataError(f"The columns {', '.join(names)} are not of one length.")
-    return found
+    return codes
 
 
 def _refuse_other_indexes(columns: Mapping[str, Any]) -> None:
-    """Columns of several objects of pandas, whose entries it would match by index and this library by position."""
+    """Refuse pandas objects with different indexes: pandas matches by index, and this library by position."""
     indexed = [(name, index) for name, column in columns.items() if (index := index_of(column)) is not None]
     for name, index in indexed[1:]:
         if not index.equals(indexed[0][1]):
@@ -211,18 +209,18 @@ def _codes(column: Any, name: str, labels: Sequence[Any]) -> Counts:
     values = values_of(column, name)
     exact = exact_below(column)
     if any(isinstance(label, int) and abs(label) >= exact for label in labels):
-        # Floating-point numbers of this size may stand for the whole number beside them.
+        # A floating-point number of this size may have been another whole number before it was rounded.
         values = [NOTHING if isinstance(value, float) and abs(value) >= exact else value for value in values]
     position = {label: i for i, label in enumerate(labels)}
     try:
-        # Missing values are no labels, so they are found by the same look-up.
-        found = np.fromiter((position.get(value, -1) for value in values), dtype=np.int64, count=len(values))
+        # Missing values are no labels, so the same look-up finds them.
+        codes = np.fromiter((position.get(value, -1) for value in values), dtype=np.int64, count=len(values))
     except Exception:
-        # A value that has no hash is no label. What an unusual one says of itself may hold it.
-        found = np.array([-1])
-    if np.any(found < 0):
+        # A value that has no hash is no label. The error of an unusual value may hold the value.
+        codes = np.array([-1])
+    if np.any(codes < 0):
         raise DataError(
             f"The column {name!r} holds missing values or values that were not declared. Drop those records, or "
             "declare a category for them; do not read the categories off the data."
         )
-    return found
+    return codes

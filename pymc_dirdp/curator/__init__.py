@@ -1,4 +1,4 @@
-"""What the holder of the data may see and nobody else: diagnoses, realised errors, pointwise scores. Confidential."""
+"""What only the holder of the data may see: diagnoses, realised errors, pointwise scores. All of it is confidential."""
 
 from pymc_dirdp.lazy import attach
 

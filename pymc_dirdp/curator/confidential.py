@@ -1,4 +1,4 @@
-"""Numbers that were computed from the data: no guarantee covers them."""
+"""Numbers that were computed from the data, which no guarantee covers."""
 
 import operator
 from collections.abc import Callable
@@ -13,24 +13,18 @@ DO_NOT_PUBLISH = "do not publish: computed from the data themselves, so the guar
 _NUMBER = int | float | np.integer | np.floating
 
 
-def _marked_left(operation: Callable[..., Any]) -> Callable[["Confidential", Any], "Confidential"]:
-    """An operation of numbers as one whose result is marked, with the mark on the left."""
+def _marked(operation: Callable[..., Any]) -> tuple[Callable[["Confidential", Any], "Confidential"], ...]:
+    """The operation with a marked number on the left, and on the right; the results are marked."""
 
     def on_the_left(self: "Confidential", other: Any) -> "Confidential":
         number = _number(other)
         return NotImplemented if number is None else Confidential(operation(self.value, number))
 
-    return on_the_left
-
-
-def _marked_right(operation: Callable[..., Any]) -> Callable[["Confidential", Any], "Confidential"]:
-    """The same with the mark on the right."""
-
     def on_the_right(self: "Confidential", other: Any) -> "Confidential":
         number = _number(other)
         return NotImplemented if number is None else Confidential(operation(number, self.value))
 
-    return on_the_right
+    return on_the_left, on_the_right
 
 
 def _compared(operation: Callable[..., bool]) -> Callable[["Confidential", Any], bool]:
@@ -53,27 +47,23 @@ def _number(other: Any) -> float | None:
 class Confidential:
     """A number that says of itself that it must not be published.
 
-    It is no `float`, so that nothing takes the number without the mark in silence: a result of arithmetic with it is
-    marked, a text made of it says so, an array of NumPy holds it as an object, and `json.dumps`, `math.sqrt`, `float`
-    and `"%.3f" %` refuse it. The number itself is `value`.
+    It is no `float`, so that nothing loses the mark by accident: a result of arithmetic with it is marked, a text made
+    of it says so, an array of NumPy holds it as an object, and `json.dumps`, `math.sqrt`, `float` and `"%.3f" %` refuse
+    it.
 
     Parameters
     ----------
     value : float
-
-    Attributes
-    ----------
-    value : float
-        The plain number, without the mark.
+        The plain number, which can be read again as `value`.
 
     Examples
     --------
-    >>> loss = Confidential(0.25)
-    >>> loss
+    >>> error = Confidential(0.25)
+    >>> error
     0.25 (confidential: computed from the data)
-    >>> f"{2 * loss:.3f} nats"
+    >>> f"{2 * error:.3f} nats"
     '0.500 (confidential) nats'
-    >>> loss.value
+    >>> error.value
     0.25
     """
 
@@ -105,7 +95,7 @@ class Confidential:
         return f"{self.value:{spec}} (confidential)" if spec else repr(self)
 
     def __float__(self) -> float:
-        raise TypeError("A confidential number loses its mark as a float. Where that is meant, take its .value.")
+        raise TypeError("A confidential number loses its mark as a float. If you want that, take its .value.")
 
     def __hash__(self) -> int:
         return hash(self.value)
@@ -122,11 +112,11 @@ class Confidential:
     def __round__(self, digits: int = 0) -> "Confidential":
         return Confidential(round(self.value, digits))
 
-    __add__, __radd__ = _marked_left(operator.add), _marked_right(operator.add)
-    __sub__, __rsub__ = _marked_left(operator.sub), _marked_right(operator.sub)
-    __mul__, __rmul__ = _marked_left(operator.mul), _marked_right(operator.mul)
-    __truediv__, __rtruediv__ = _marked_left(operator.truediv), _marked_right(operator.truediv)
-    __pow__, __rpow__ = _marked_left(operator.pow), _marked_right(operator.pow)
+    __add__, __radd__ = _marked(operator.add)
+    __sub__, __rsub__ = _marked(operator.sub)
+    __mul__, __rmul__ = _marked(operator.mul)
+    __truediv__, __rtruediv__ = _marked(operator.truediv)
+    __pow__, __rpow__ = _marked(operator.pow)
     __lt__, __le__ = _compared(operator.lt), _compared(operator.le)
     __gt__, __ge__ = _compared(operator.gt), _compared(operator.ge)
     __eq__, __ne__ = _compared(operator.eq), _compared(operator.ne)

@@ -1,4 +1,4 @@
-"""The curator's side: what the privacy of a release has cost, measured on the data. All of it is confidential."""
+"""What the privacy of a release has cost, measured on the data. All of it is confidential."""
 
 import json
 from typing import Any
@@ -7,7 +7,6 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
@@ -28,8 +27,6 @@ from pymc_dirdp.stored.table import mechanism_of_table
 
 __all__ = ["diagnose"]
 
-Array = NDArray[np.float64]
-
 
 def diagnose(
     release: xr.DataTree,
@@ -49,19 +46,19 @@ def diagnose(
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
+        A release from :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
     model : pymc.Model, optional
         The model that it was drawn from, with its data. The one on the context stack by default.
     draws : int, default 1000
-        Draws of each chain, at least 100.
+        The number of draws of each chain, at least 100.
     tune : int, default 1000
-        Steps of NUTS that are thrown away in each chain.
+        The number of steps of NUTS that are discarded in each chain.
     chains : int, default 4
-        Chains of NUTS; for the closed forms, blocks of independent draws.
+        The number of chains of NUTS; for the closed forms, of blocks of independent draws.
     nuts : bool, default True
         Whether to let NUTS sample the private posterior too, which takes seconds.
     random_seed : int, SeedSequence, Generator or None
-        A seed is harmless here, as nothing of this is published.
+        A seed is harmless here, because nothing of the result is published.
 
     Returns
     -------
@@ -71,20 +68,20 @@ def diagnose(
         `observed_data`:
 
         * `non_private`: independent draws of the model's own posterior, `Dirichlet(x + prior)`.
-        * `private`: the same of the law behind the release, `Dirichlet(r x + alpha)`.
+        * `private`: independent draws of the law behind the release, `Dirichlet(r x + alpha)`.
         * `nuts`: the private posterior again, by NUTS on the prior `alpha` with the likelihood to the power `r`, with
           `sample_stats`.
 
         Further groups:
 
         * `release`: the draws that were released.
-        * `convergence`: of NUTS, by variable: R-hat, ESS of bulk and tail, Monte Carlo standard error of mean and sd.
-        * `agreement`: means of NUTS less those in closed form, in Monte Carlo standard errors.
-        * `sensitivity`: to scaling the power of the prior and of the likelihood, by posterior and variable.
+        * `convergence`: for NUTS, by variable: R-hat, ESS of bulk and tail, Monte Carlo standard error of mean and sd.
+        * `agreement`: means of NUTS less means in closed form, in Monte Carlo standard errors.
+        * `sensitivity`: the sensitivity to the powers of the prior and of the likelihood, by posterior and variable.
         * `elpd` and `elpd_by_cell`: expected log predictive density of a record that was left out, by posterior and
-          table, and the closed form beside it.
-        * `realised` and `realised_by_row`: the losses in nats, what was expected of them without the data, and how
-          they rank among what could have been.
+          table, and its closed form.
+        * `realised` and `realised_by_row`: the errors in nats, what was expected of them without the data, and how
+          they rank among what was possible.
 
     Raises
     ------
@@ -97,16 +94,16 @@ def diagnose(
 
     Notes
     -----
-    `log_likelihood` has a value for each observation of the model. Under the private law it is to the power `r`, as it
-    entered the posterior: this is what sensitivities and importance weights need. So `arviz.loo(diagnosis["private"])`
-    is about tempered observations, and about whole groups where an observation is a row of counts. The group `elpd` is
-    about single untempered records, and so is :func:`pymc_dirdp.curator.leave_one_out.elpd`, made for
-    `arviz.compare`. Where single observations would take more than 128 MB, `log_likelihood` holds their sum for each
-    draw and `posterior_predictive` is left out; fewer draws bring them back.
+    `log_likelihood` has a value for each observation of the model. Under the private law the likelihood is raised to
+    the power `r`, as sensitivities and importance weights need it. So `arviz.loo(diagnosis["private"])` is about
+    tempered observations, and about whole groups where an observation is a row of counts. The group `elpd` is about
+    single untempered records, and so is :func:`pymc_dirdp.curator.leave_one_out.elpd`, made for `arviz.compare`. Where
+    single observations would take more than 128 MB, `log_likelihood` holds their sum for each draw and
+    `posterior_predictive` is left out; fewer draws bring them back.
 
     References
     ----------
-    Theory, section 1 and 8. Kallioinen et al. (2024), doi:10.1007/s11222-023-10366-5, for the sensitivities. Vehtari,
+    Theory, sections 1 and 8. Kallioinen et al. (2024), doi:10.1007/s11222-023-10366-5, for the sensitivities. Vehtari,
     Gelman and Gabry (2017), doi:10.1007/s11222-016-9696-4, for the leave-one-out densities.
     """
     draws, tune, chains = integer(100, draws=draws), integer(1, tune=tune), integer(1, chains=chains)
@@ -121,13 +118,12 @@ def diagnose(
     if nuts:
         laws["nuts"] = private
         drawn["nuts"], statistics = nuts_draws(private, draws=draws, tune=tune, chains=chains, rng=rng)
-    released = release["posterior"]
-    kept = tuple(str(found.name) for found in model.deterministics if found.name in released)
+    kept = tuple(str(variable.name) for variable in model.deterministics if variable.name in release["posterior"])
     seen = {law.table.name: tuple(observed(law.table, one, model) for one in law.table.likelihoods) for law in own}
     groups: dict[str, xr.Dataset] = {}
     for name, several in laws.items():
-        found = posterior_groups(several, drawn[name], seen, model, kept, rng)
-        groups |= {f"/{name}/{group}": dataset for group, dataset in found.items()}
+        of_one = posterior_groups(several, drawn[name], seen, model, kept, rng)
+        groups |= {f"/{name}/{group}": dataset for group, dataset in of_one.items()}
     if statistics is not None:
         groups["/nuts/sample_stats"] = statistics
         groups["/convergence"] = _convergence(groups["/nuts/posterior"])
@@ -152,17 +148,17 @@ def diagnose(
 
 
 def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple[Law, ...]]:
-    """The model's own posterior and the private one, of each table. Here the counts are read."""
+    """The model's own posterior and the private one of each table. This function reads the counts."""
     if missing := {"posterior", "mechanism", "privacy", "utility"} - set(getattr(release, "children", ())):
         raise ArgumentError(
             f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(sorted(missing))}."
         )
-    found = tables(model)
+    own_tables = tables(model)
     groups = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
-    if [table.name for table in found] != list(groups):
+    if [table.name for table in own_tables] != list(groups):
         raise _another_model("holds other tables")
     own, private = [], []
-    for table in found:
+    for table in own_tables:
         group = groups[table.name]
         mechanism, drawn = _tempered(table, group)
         _refuse_another_model(table, group, release, model)
@@ -227,19 +223,18 @@ def _agreement(private: tuple[Law, ...], posterior: xr.Dataset) -> xr.Dataset:
 
 
 def _sensitivity(groups: dict[str, xr.Dataset], names: list[str]) -> xr.Dataset:
-    by_posterior = []
+    components, by_posterior = ["prior", "likelihood"], []
     for name in names:
         parts = ("posterior", "log_prior", "log_likelihood")
         tree = xr.DataTree.from_dict({f"/{part}": groups[f"/{name}/{part}"] for part in parts})
-        both = [_scaled(tree, component) for component in ("prior", "likelihood")]
-        by_posterior.append(xr.concat(both, dim="component"))
+        by_posterior.append(xr.concat([_scaled(tree, component) for component in components], dim="component"))
     whole: xr.Dataset = xr.concat(by_posterior, dim="posterior")
-    return whole.assign_coords(posterior=names, component=["prior", "likelihood"])
+    return whole.assign_coords(posterior=names, component=components)
 
 
 def _scaled(tree: xr.DataTree, component: str) -> xr.Dataset:
     density = tree[f"log_{component}"].to_dataset()
-    # Without a record the likelihood is the same for all draws. Nothing depends on its power; ArviZ would find no tail.
+    # Without a record the likelihood is the same for all draws, and nothing depends on its power. ArviZ finds no tail.
     if all(np.ptp(values.values) == 0 for values in density.data_vars.values()):
         return xr.zeros_like(tree["posterior"].to_dataset().mean(["chain", "draw"]))
     # A Deterministic may be infinite at some draw, and then has no sensitivity: NaN.
@@ -249,7 +244,7 @@ def _scaled(tree: xr.DataTree, component: str) -> xr.Dataset:
 
 
 def _marked_variables(dataset: xr.Dataset) -> xr.Dataset:
-    """The mark on every variable, so that one that is printed by itself shows it. What was given is not changed."""
+    """A copy with the mark on every variable, so that a variable that is printed by itself shows it."""
     own = dataset.copy()
     for values in own.data_vars.values():
         values.attrs = {**values.attrs, "confidential": DO_NOT_PUBLISH}
@@ -257,7 +252,7 @@ def _marked_variables(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _marked(tree: xr.DataTree) -> xr.DataTree:
-    """The mark on every group, so that one that is taken out of the tree keeps it."""
+    """The tree with the mark on every group, so that a group that is taken out of the tree keeps it."""
     for node in tree.subtree:
         kept: dict[Any, Any] = {key: value for key, value in node.attrs.items() if isinstance(value, str | int | float)}
         node.attrs = {"confidential": DO_NOT_PUBLISH} | kept

@@ -1,4 +1,4 @@
-"""Expected log predictive density of one more record, by ArviZ's PSIS-LOO and in closed form. Secret."""
+"""The secret expected log predictive density of one more record, by ArviZ's PSIS-LOO and in closed form."""
 
 import warnings
 from typing import Any
@@ -6,15 +6,13 @@ from typing import Any
 import arviz as az
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.curator.laws import Law
 from pymc_dirdp.errors import ArgumentError
 
 __all__ = ["elpd", "elpd_by_cell", "elpd_by_table"]
-
-Array = NDArray[np.float64]
 
 # Before ArviZ 1.2 there was one class for all kinds, which was told the kind.
 _LOO: Any = getattr(az, "ELPDDataLOO", None)
@@ -47,9 +45,9 @@ def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDData]:
     Returns
     -------
     dict of str to ELPDData
-        By posterior. The records of one cell have the same value; those of several tables follow each other, so that
-        the sum is that of whole persons and the standard error is not. Their prints say that they are confidential;
-        the table that `arviz.compare` makes of them is so too, and does not say it.
+        One result for each posterior. The records of one cell have the same value. Those of several tables follow each
+        other, so that the sum is about whole persons and the standard error is not. Their prints say that they are
+        confidential; the table that `arviz.compare` makes of them is confidential too, and does not say so.
 
     Examples
     --------
@@ -61,27 +59,22 @@ def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDData]:
         raise ArgumentError("Expected what pymc_dirdp.diagnose returns; it has no group elpd_by_cell.")
     datasets = [node.to_dataset() for node in tables.children.values()]
     n_samples = int(tables.attrs["n_samples"])
-    return {name: _expanded([data.sel(posterior=name) for data in datasets], n_samples) for name in _names(datasets)}
+    names = [str(name) for name in datasets[0]["posterior"].values]
+    return {name: _expanded([data.sel(posterior=name) for data in datasets], n_samples) for name in names}
 
 
 def elpd_by_cell(laws: dict[str, Law], drawn: dict[str, Array]) -> xr.Dataset:
     """Leave-one-out results of a record of each cell of one table; NaN for a cell without records.
 
-    Parameters
-    ----------
-    laws : dict of str to Law
-        Of this table, by posterior.
-    drawn : dict of str to ndarray, shape (chains, draws, *table.shape)
-        Draws of it, by posterior.
+    Both arguments are by posterior: the law of the table, and its draws, shape `(chains, draws, *table.shape)`.
     """
-    cells = next(iter(laws.values())).cells
-    counts = next(iter(laws.values())).counts
+    first = next(iter(laws.values()))
     results = {name: _left_out(law, drawn[name]) for name, law in laws.items()}
     columns = {
-        what: xr.concat([cells.copy(data=result[what]) for result in results.values()], dim="posterior")
+        what: xr.concat([first.cells.copy(data=result[what]) for result in results.values()], dim="posterior")
         for what in ("elpd", "p", "pareto_k", "elpd_exact")
     }
-    data = xr.Dataset(columns | {"records": cells.copy(data=counts)})
+    data = xr.Dataset(columns | {"records": first.cells.copy(data=first.counts)})
     return data.assign_coords(posterior=list(results))
 
 
@@ -99,41 +92,30 @@ def elpd_by_table(cells: dict[str, xr.Dataset]) -> xr.Dataset:
 
 
 def _left_out(law: Law, p: Array) -> dict[str, Array]:
-    filled = law.counts > 0
-    shape = law.counts.shape
-    exact = law.left_one_out()
+    filled, exact = law.counts > 0, law.left_one_out()
+    empty = np.full(filled.shape, np.nan)
     if not filled.any():
-        empty = np.full(shape, np.nan)
         return {"elpd": empty, "p": empty, "pareto_k": empty, "elpd_exact": exact}
     log_p = xr.DataArray(np.log(p[:, :, filled]), dims=("chain", "draw", "cell"), name="record")
-    # A record entered the posterior `power` times, so that much is taken out: the weights are p**-power. What is
-    # predicted is a whole record, whose density is p.
+    # A record entered the posterior `power` times, so it is taken out `power` times: the weights are p**-power. The
+    # prediction is of a whole record, whose density is p.
     n_samples = log_p.sizes["chain"] * log_p.sizes["draw"]
     reff = 1.0 if log_p.sizes["chain"] == 1 else float(az.ess(log_p, method="mean").mean()) / n_samples
     weights, pareto_k = (law.power * log_p).azstats.psislw(r_eff=reff, dim=["chain", "draw"])
     tree = xr.DataTree.from_dict({"/posterior": log_p.to_dataset(), "/log_likelihood": log_p.to_dataset()})
     with warnings.catch_warnings():
-        # High values of Pareto k and tables with one cell: k is in the result, and so is the exact value.
+        # ArviZ warns of high values of Pareto k and of one cell; k and the exact value are in the result.
         warnings.simplefilter("ignore", UserWarning)
         result = az.loo(tree, pointwise=True, reff=reff, log_weights=weights, pareto_k=pareto_k)
     full = log_p.copy(data=np.exp(log_p.values)).mean(["chain", "draw"])
 
     def placed(values: xr.DataArray) -> Array:
-        whole = np.full(shape, np.nan)
+        whole = empty.copy()
         whole[filled] = values.values
         return whole
 
-    pointwise = result.elpd_i
-    return {
-        "elpd": placed(pointwise),
-        "p": placed(np.log(full) - pointwise),
-        "pareto_k": placed(pareto_k),
-        "elpd_exact": exact,
-    }
-
-
-def _names(datasets: list[xr.Dataset]) -> list[str]:
-    return [str(name) for name in datasets[0]["posterior"].values]
+    p = placed(np.log(full) - result.elpd_i)
+    return {"elpd": placed(result.elpd_i), "p": p, "pareto_k": placed(pareto_k), "elpd_exact": exact}
 
 
 def _expanded(tables: list[xr.Dataset], n_samples: int) -> az.ELPDData:

@@ -1,4 +1,4 @@
-"""Each observation of a model beside draws of its tables: log-likelihoods and replicated data. Secret."""
+"""Log-likelihoods and replicated data of each observation of a model, given draws of its tables. All is secret."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +9,7 @@ import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.models.likelihoods import Kind, Likelihood, stored_observations
 from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.models.observations import evaluated_input, records_by_cell, resolve_likelihood, rows_of, whole_numbers
@@ -16,48 +17,29 @@ from pymc_dirdp.models.tables import Table
 
 __all__ = ["Observed", "observed"]
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Observed:
-    """One observed variable as it was given. It has no `repr` of its own, because it holds the data.
-
-    Attributes
-    ----------
-    name : str
-        Of the variable.
-    kind : Kind
-        Of its distribution.
-    values : ndarray of int64, shape (*batch,) or (*batch, d)
-        The observations.
-    row : ndarray of int64, shape (*batch,)
-        Which row of the table each of them feeds.
-    records : ndarray of int64, shape (*batch, d), or None
-        The observations as counts of categories; None for codes.
-    dims : tuple of str
-        Of `values`.
-    coords : dict of str to list
-        The labels of these dims.
-    """
+    """One observed variable as it was given. It has no `repr` of its own, because it holds the data."""
 
     name: str
     kind: Kind
-    values: Codes
-    row: Codes
-    records: Codes | None
-    dims: tuple[str, ...]
-    coords: dict[str, list[Any]]
+    values: Codes  # Shape (*batch,) or (*batch, d).
+    row: Codes  # Shape (*batch,): which row of the table each observation feeds.
+    records: Codes | None  # Shape (*batch, d): the observations as counts of categories; None for codes.
+    dims: tuple[str, ...]  # The dims of `values`.
+    coords: dict[str, list[Any]]  # The labels of these dims.
 
     def log_likelihood(self, p: Array) -> Array:
-        """For each observation: `(chains, draws, *table.shape)` gives `(chains, draws, *batch)`."""
+        """The log-likelihood of each observation: `(chains, draws, *table.shape)` gives `(chains, draws, *batch)`."""
         log_p = np.log(p).reshape(*p.shape[:2], -1, p.shape[-1])
         if self.records is None:
             cells = log_p.reshape(*p.shape[:2], -1)
             return np.asarray(cells[:, :, self.row * p.shape[-1] + self.values])
         total = np.broadcast_to(self._arrangements, (*p.shape[:2], *self.row.shape)).copy()
-        # One category after the other: all at once would take d times the memory.
+        # The categories are added one by one: all at once would take d times the memory.
         for category in range(p.shape[-1]):
             total += self.records[..., category] * log_p[:, :, self.row, category]
         return total
@@ -91,14 +73,14 @@ class Observed:
 
     @cached_property
     def _arrangements(self) -> Array:
-        """Logarithm of how many orders of the records give the same counts: no parameter is in it."""
+        """The logarithm of how many orders of the records give the same counts; it depends on no parameter."""
         if self.records is None:
             return np.zeros(self.row.shape)
         return np.asarray(gammaln(self.records.sum(axis=-1) + 1) - gammaln(self.records + 1).sum(axis=-1))
 
 
 def observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed:
-    """The observations that `read_counts` has counted and checked, one by one."""
+    """The single observations that `read_counts` has counted and checked."""
     rv, kind, batch = resolve_likelihood(likelihood, table, model)
     values = whole_numbers(evaluated_input(stored_observations(rv, model), rv), rv)
     axes = model.named_vars_to_dims.get(likelihood.name) or (None,) * values.ndim

@@ -1,4 +1,4 @@
-"""Draws of a posterior as a tree with every group that ArviZ's functions look for. Secret."""
+"""The secret draws of a posterior as a tree with every group that ArviZ's functions look for."""
 
 import math
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ import xarray as xr
 from arviz_base import dict_to_dataset
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.laws import Law, variable
 from pymc_dirdp.curator.pointwise import Observed
 from pymc_dirdp.models.names import dim_name
@@ -18,9 +19,7 @@ from pymc_dirdp.releases.deterministics import evaluated
 
 __all__ = ["posterior_groups"]
 
-Array = NDArray[np.float64]
-
-# 128 MB: of the log-likelihood of single observations, and again of replicated data.
+# The log-likelihood of single observations may take 128 MB, and so may replicated data.
 _MOST_VALUES = 2**24
 
 
@@ -34,26 +33,12 @@ def posterior_groups(
 ) -> dict[str, xr.Dataset]:
     """The groups of one posterior, by name.
 
-    Parameters
-    ----------
-    laws : tuple of Law
-        Of each table.
-    drawn : dict of str to ndarray, shape (chains, draws, *table.shape)
-        Draws of each table.
-    observations : dict of str to tuple of Observed
-        What feeds each table.
-    model : pymc.Model
-        For the Deterministics and their dims.
-    deterministics : tuple of str
-        Which of them to evaluate.
-    rng : Generator
-        For draws from the prior and for replicated data.
+    By name of a table, `drawn` has its draws, shape `(chains, draws, *table.shape)`, and `observations` has what feeds
+    it. `deterministics` names those of the model that are evaluated.
 
-    Notes
-    -----
-    `log_prior` and `log_likelihood` are those of this very posterior, so that its density is the exponential of their
-    sum: under the private law the likelihood is to the power `r`. Sensitivities and importance weights need that. The
-    density is that in the coordinates of samplers, see :meth:`Law.log_prior`.
+    The density of the posterior is the exponential of the sum of `log_prior` and `log_likelihood`, as sensitivities and
+    importance weights need it: under the private law the likelihood is raised to the power `r`. It is a density in the
+    coordinates of samplers, see :meth:`Law.log_prior`.
     """
     tables = {law.table.name: law for law in laws}
     chains, draws = next(iter(drawn.values())).shape[:2]
@@ -63,11 +48,7 @@ def posterior_groups(
     dims = {law.table.name: _dims(law) for law in laws}
     dims |= {name: _dims_of(name, model.named_vars_to_dims.get(name)) for name in deterministics}
     coords = {dim: given for law in laws for dim, given in labels(law.table).items()}
-    rows = {
-        name: axes if tables[name].table.family == "beta" else axes[:-1]
-        for name, axes in dims.items()
-        if name in tables
-    }
+    rows = {name: dims[name] if law.table.family == "beta" else dims[name][:-1] for name, law in tables.items()}
     groups = {
         "posterior": _dataset(values | _flat(model, deterministics, values), dims, coords),
         "prior": _dataset(prior | _flat(model, deterministics, prior), dims, coords),
@@ -106,11 +87,11 @@ def _observed_groups(
 
 
 def _flat(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> dict[str, Array]:
-    """The Deterministics at all draws, which `evaluated` takes in one row."""
+    """The Deterministics at all draws; `evaluated` takes chains and draws as one axis."""
     chains, draws = next(iter(values.values())).shape[:2]
     flat = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
-    found = evaluated(model, names, flat)
-    return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in found.items()}
+    deterministics = evaluated(model, names, flat)
+    return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in deterministics.items()}
 
 
 def _dims(law: Law) -> list[str]:

@@ -1,17 +1,15 @@
-"""The private posterior as an ordinary PyMC model, so that a sampler that knows no formula can be asked. Secret."""
+"""The secret private posterior as an ordinary PyMC model, to compare the closed forms with NUTS."""
 
 from collections.abc import Iterable
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.laws import Law, simplex
 
 __all__ = ["nuts", "private_model"]
-
-Array = NDArray[np.float64]
 
 
 def private_model(laws: Iterable[Law]) -> pm.Model:
@@ -19,7 +17,7 @@ def private_model(laws: Iterable[Law]) -> pm.Model:
 
     A power of a likelihood is no distribution of data, so nothing is observed in this model.
     """
-    # Without a parent: inside `with model:` it would become a part of the user's own.
+    # The model has no parent: inside `with model:` it would become a part of the user's own model.
     with pm.Model(model=None) as model:
         for law in laws:
             name, prior, weight = law.table.name, law.prior, law.power * law.counts
@@ -42,13 +40,13 @@ def nuts(
             draws,
             tune=tune,
             chains=chains,
-            # A step takes microseconds; to start a process takes seconds.
+            # A step takes microseconds, and starting a process takes seconds.
             cores=1,
             nuts_sampler="pymc",
             random_seed=int(rng.integers(2**31)),
             progressbar=False,
             quiet=True,
-            # They are put into a group, in place of warnings.
+            # The group `convergence` has these checks, without warnings.
             compute_convergence_checks=False,
         )
     posterior = trace["posterior"]

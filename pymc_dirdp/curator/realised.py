@@ -1,22 +1,20 @@
-"""The loss for the data at hand. **Everything here is confidential**: the guarantee does not cover it."""
+"""The error for the data at hand. **Everything here is confidential**: the guarantee does not cover it."""
 
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
-from pymc_dirdp.checks import positive, positive_array
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import checked_counts, positive, positive_array
 from pymc_dirdp.curator.confidential import Confidential
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.base import checked_counts
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.utility.draw_error import DrawError, expected_kl
 from pymc_dirdp.utility.expected_kl import dirichlet_kl
 
-__all__ = ["RealisedError", "realised_kl"]
-
-Array = NDArray[np.float64]
+__all__ = ["RealisedError", "kl_of_draws", "kl_of_rows", "realised_kl"]
 
 
 def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> Confidential:
@@ -27,13 +25,13 @@ def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> Confidential:
     counts : array_like of whole numbers, shape (..., d)
         The data `x`, with at least one record.
     alpha : array_like, shape (..., d)
-        Prior parameters of the mechanism.
+        Prior parameters of the mechanism, positive.
     r : float
-        Its concentration.
+        The concentration of the mechanism, positive.
 
     References
     ----------
-    Theory, section 8; it is the loss that P1 minimises.
+    Theory, section 8. P1 minimises this error.
     """
     parameters = positive_array(alpha=alpha)
     x = checked_counts(counts, parameters.shape)
@@ -43,6 +41,22 @@ def realised_kl(counts: ArrayLike, alpha: ArrayLike, r: float) -> Confidential:
     u = positive(r=r) * x + parameters
     per_row = expected_kl(x / np.where(sizes > 0, sizes, 1.0), u)
     return Confidential((per_row * sizes[..., 0]).sum() / sizes.sum())
+
+
+def kl_of_rows(counts: Array, y: Array) -> Array:
+    """`KL(x/N || y)` of each row, from shape `(draws, *table.shape)` to `(draws, *rows)`; NaN for an empty row."""
+    sizes = counts.sum(axis=-1, keepdims=True)
+    p = counts / np.where(sizes > 0, sizes, np.nan)
+    return np.asarray((xlogy(p, p) - xlogy(p, y)).sum(axis=-1))
+
+
+def kl_of_draws(counts: Array, y: Array) -> Array:
+    """`KL(x/N || y)` of each draw, averaged over rows by size; NaN if there is no record."""
+    sizes = counts.sum(axis=-1)
+    if not sizes.sum() > 0:
+        return np.full(len(y), np.nan)
+    per_row = np.where(sizes > 0, kl_of_rows(counts, y), 0.0)
+    return np.asarray((per_row * sizes).reshape(len(y), -1).sum(axis=-1) / sizes.sum())
 
 
 @final
@@ -55,10 +69,11 @@ class RealisedError:
     Parameters
     ----------
     mechanism : DirichletMechanism
+        The mechanism that draws.
     counts : array_like of whole numbers, shape of `mechanism.alpha`
-        The secret, with at least one record.
+        The data, which are secret, with at least one record.
     prior : array_like, shape of `mechanism.alpha`
-        The model's own prior.
+        The model's own prior parameters.
 
     Examples
     --------
@@ -68,8 +83,7 @@ class RealisedError:
     """
 
     def __init__(self, mechanism: DirichletMechanism, counts: ArrayLike, *, prior: ArrayLike) -> None:
-        drawn = getattr(mechanism, "tempered", None)
-        if drawn is None:
+        if getattr(mechanism, "tempered", None) is None:
             raise ArgumentError(f"Expected a DirichletMechanism, got a {type(mechanism).__name__}.")
         x = checked_counts(counts, mechanism.alpha.shape)
         if not x.sum() > 0:
@@ -81,12 +95,9 @@ class RealisedError:
         # A row without records has no frequencies, and no weight.
         some = sizes[..., 0] > 0
         self._weights = (sizes[some] / x.sum()).ravel()
-        self._frequencies = (x[some] / sizes[some]).reshape(len(self._weights), -1)
-        self._some = some
-        self._rows = [
-            DrawError(p, u)
-            for p, u in zip(self._frequencies, self._private[some].reshape(self._frequencies.shape), strict=True)
-        ]
+        frequencies = (x[some] / sizes[some]).reshape(len(self._weights), -1)
+        parameters = self._private[some].reshape(frequencies.shape)
+        self._rows = [DrawError(p, u) for p, u in zip(frequencies, parameters, strict=True)]
 
     def __repr__(self) -> str:
         return "RealisedError (confidential)"
@@ -98,12 +109,12 @@ class RealisedError:
 
     @property
     def mean(self) -> Confidential:
-        """Expected `KL(x/N || y)` over the draw, in nats, averaged over rows by size; P1's loss."""
+        """Expected `KL(x/N || y)` over the draw, in nats, averaged over rows by size; P1's measure."""
         return realised_kl(self._counts, self._mechanism.alpha, self._mechanism.r)
 
     @property
     def variance(self) -> Confidential:
-        """Variance of that average; rows are drawn independently."""
+        """Variance over the draw of the error of which `mean` is the expectation; rows are drawn independently."""
         return Confidential(sum(w**2 * row.variance for w, row in zip(self._weights, self._rows, strict=True)))
 
     @property
@@ -113,7 +124,7 @@ class RealisedError:
         return Confidential(sum(w * row.squared_hellinger for w, row in rows))
 
     def tail(self, eta: float) -> Confidential:
-        """Bound of the probability that some row misses its frequencies by more than eta nats."""
+        """Upper bound of the probability that some row misses its frequencies by more than `eta` nats."""
         return Confidential(min(1.0, sum(row.tail(eta) for row in self._rows)))
 
     def of_draw(self, y: ArrayLike) -> Confidential:
@@ -127,8 +138,4 @@ class RealisedError:
         draw = np.asarray(y, dtype=np.float64)
         if draw.shape != self._posterior.shape:
             raise ArgumentError(f"Expected one draw of shape {self._posterior.shape}, got {draw.shape}.")
-        q = draw[self._some].reshape(self._frequencies.shape)
-        p = self._frequencies
-        with np.errstate(divide="ignore"):
-            divergences = (xlogy(p, p) - np.where(p > 0, p * np.log(q), 0.0)).sum(axis=1)
-        return Confidential(float(self._weights @ divergences))
+        return Confidential(kl_of_draws(self._counts, draw[np.newaxis])[0])

@@ -13,21 +13,18 @@ from typing import Any, ClassVar, Self, final, override
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import numbers_or_none, one_of
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.entropy import Seed
 
-__all__ = ["SAMPLERS", "Fact", "Mechanism", "Released", "TableMechanism", "Tempered", "checked_counts"]
-
-Array = NDArray[np.float64]
+__all__ = ["SAMPLERS", "Fact", "Mechanism", "Released", "TableMechanism", "Tempered"]
 
 SAMPLERS = ("exact", "fast")
-# Above 2**53 a double no longer holds every whole number, and the sums that follow would be rounded.
-_LARGEST_COUNT = 2.0**53
 
 
 class Mechanism(PrivacyCurves):
@@ -40,7 +37,7 @@ class Mechanism(PrivacyCurves):
     covers_all_draws: ClassVar[bool] = False
     """Whether one release serves any number of draws; otherwise each draw is a release of its own."""
     samplers: ClassVar[tuple[str, ...]] = SAMPLERS
-    """What it can be drawn with, a part of `("exact", "fast")`; the first is the default."""
+    """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
     has_urn: ClassVar[bool] = False
     """Whether its exact sampler is an urn, which takes `steps` and a thousand times as long as another sampler."""
 
@@ -58,7 +55,7 @@ class Mechanism(PrivacyCurves):
         return type(self), *hashable
 
     def checked_sampler(self, sampler: str | None) -> str:
-        """The same name if this mechanism can draw so; for None that of its own default."""
+        """The name, if this mechanism can be drawn so; None takes the mechanism's own default."""
         if sampler is None:
             return self.samplers[0]
         if one_of(SAMPLERS, sampler=sampler) not in self.samplers:
@@ -96,16 +93,16 @@ class Mechanism(PrivacyCurves):
         output, counts : array_like
             A release, and a data set. Leading axes broadcast.
         steps : int, optional
-            Of the urn that drew the output; None for the law that the urn approaches.
+            The number of steps of the urn that drew the output; None for the law that the urn approaches.
 
         Returns
         -------
         log_likelihood : array
-            Over the leading axes. The curator's where the counts are.
+            One number for each of the leading axes. It is confidential where the counts are.
         """
 
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        """Logarithm of the likelihood of x over that of y: the most powerful statistic. Shape of the leading axes.
+        """Logarithm of the likelihood of x over that of y, the most powerful statistic. Shape of the leading axes.
 
         Parameters
         ----------
@@ -114,7 +111,7 @@ class Mechanism(PrivacyCurves):
         x, y : array
             The two data sets.
         floor : float
-            Added to probabilities that a sampler on a grid may put out as 0: half a step of the grid.
+            Half a step of the grid, added to probabilities that a sampler on a grid may put out as 0.
         """
         with np.errstate(invalid="ignore"):
             ratio = self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
@@ -150,7 +147,7 @@ class Mechanism(PrivacyCurves):
         Raises
         ------
         ArgumentError
-            If it does not lead to a posterior of counts.
+            If the mechanism does not lead to a posterior of counts.
         """
         raise ArgumentError(f"No private posterior of counts comes from a {type(self).__name__}.")
 
@@ -179,9 +176,9 @@ class Fact:
     Attributes
     ----------
     name : str
-        In the release.
+        Its name in the release.
     field : str
-        Of the mechanism: a field or a property.
+        The field or property of the mechanism.
     kind : {"table", "scalar", "number", "text"}
         A variable with the axes of the table, a variable without axes, or an attribute.
     given : bool, default True
@@ -302,9 +299,10 @@ class TableMechanism(Mechanism):
         counts : array_like of whole numbers
             The secret.
         draws : int
-            How many.
+            Number of draws.
         sampler : {"exact", "fast"}
         random_seed : int, SeedSequence, Generator or None
+            None takes entropy from the operating system.
         n_records : int or None
             The public or planned number of records.
         """
@@ -321,42 +319,3 @@ class TableMechanism(Mechanism):
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """The mechanism of which a file says these facts, by the names of its arguments."""
         return cls(**facts)
-
-
-def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float = 0.0) -> Array:
-    """Counts as floats, or an error that says what is wrong with them and never what they are.
-
-    Parameters
-    ----------
-    counts : array_like of whole numbers, shape `shape`
-        The secret. Each below 2**53.
-    shape : tuple of int
-        The public shape of the table.
-    min_count : float
-        The public promise that no cell holds fewer records than this.
-
-    Returns
-    -------
-    counts : array of float, shape `shape`
-    """
-    array = numbers_or_none(counts)
-    if array is None:
-        raise DataError("Expected counts to be an array of whole numbers.")
-    if array.shape != shape:
-        raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
-    if not np.all(np.isfinite(array)):
-        raise DataError("Some counts are missing or not finite. Drop those records or give them a category.")
-    if np.any(array < 0):
-        raise DataError("Some counts are negative.")
-    if np.any(array != np.floor(array)):
-        raise DataError(
-            "Some counts are not whole numbers. The guarantee is for whole records; see published.p1_theorem_1."
-        )
-    if np.any(array > _LARGEST_COUNT):
-        raise DataError("Some counts are above 2**53 and cannot be held exactly.")
-    if min_count and np.any(array < min_count):
-        raise DataError(
-            "Some cell holds fewer records than min_count promises, so the guarantee would be false. "
-            "Lower min_count; it must hold for every data set that could have occurred."
-        )
-    return array

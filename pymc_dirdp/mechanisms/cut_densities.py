@@ -4,21 +4,19 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaln, logsumexp
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
 
 __all__ = ["CELLS", "cut", "dirichlet_laws", "normal_laws"]
 
-Array = NDArray[np.float64]
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-# Into how many cells a law is cut, about, and how many times fewer if several parts of the output change: products are
-# summed over.
+# A law is cut into about so many cells, and into so many times fewer if several parts of the output change, because
+# their products are summed over.
 CELLS, _FEWER_OF_SEVERAL = 6_000, 10
-# So many standard deviations of normal noise get all the cells that are asked for; more get more, up to a limit.
+# A reach of so many standard deviations gets the cells that are asked for; a wider one gets more, up to a limit.
 _PER_REACH = 12
 _MOST_CELLS = 400_000
 # What is left out has a probability of about exp(-80).
@@ -33,7 +31,7 @@ def cut(log_density: Callable[[Array], Array], edges: Array) -> Array:
 
 
 def normal_laws(ratio: float, cells: int = CELLS) -> FiniteLaws:
-    """Normal(ratio, 1) and Normal(0, 1)."""
+    """The laws Normal(ratio, 1) and Normal(0, 1), cut into cells."""
     reach = 13 + 35 * ratio
     edges = np.linspace(-reach, ratio + reach, min(round(cells * reach / _PER_REACH), _MOST_CELLS))
 
@@ -52,7 +50,7 @@ def dirichlet_laws(u: Array, v: Array, cells: int = CELLS) -> FiniteLaws:
     Raises
     ------
     ArgumentError
-        If more changes in a row, or nothing does.
+        If more than that changes in a row, or nothing changes.
     """
     changes = [(p, q, np.flatnonzero(p != q)) for p, q in zip(np.atleast_2d(u), np.atleast_2d(v), strict=True)]
     parts = []

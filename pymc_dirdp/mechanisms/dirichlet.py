@@ -8,29 +8,25 @@ from typing import ClassVar, final, override
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import at_least, integer, one_of, positive, positive_array, within
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import SAMPLERS, Fact, Released, TableMechanism, Tempered, checked_counts
-from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
-from pymc_dirdp.mechanisms.dirichlet_likelihood import cell_terms, log_ratio, row_likelihood, row_terms
+from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism, Tempered
+from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.contribution import MOST_RECORDS, Contribution
-from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, urn_counts
-from pymc_dirdp.sampling.fast import fast_dirichlet
 
 __all__ = ["DirichletMechanism"]
 
-Array = NDArray[np.float64]
-
-# The steps of the exact sampler for a table: more would take a minute. And where the number of records is private.
+# More steps of the exact sampler for a table would take a minute; the second number is for private numbers of records.
 _MOST_STEPS, _UNKNOWN_STEPS = 100_000_000, 1_000_000
 # The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
 _CROWD = 1_000_000
@@ -38,7 +34,7 @@ _CROWD = 1_000_000
 
 @final
 @dataclass(frozen=True, eq=False)
-class DirichletMechanism(CurvesOf, TableMechanism):
+class DirichletMechanism(TableMechanism, DirichletDraws):
     """Release `y ~ Dirichlet(r * counts + alpha)`, one draw for every row of a table.
 
     The privacy curves are exact: they are the suprema over all neighbouring data sets. Where a person has one record
@@ -99,7 +95,6 @@ class DirichletMechanism(CurvesOf, TableMechanism):
         Fact("r", "r", "scalar"),
         Fact("min_count", "min_count", "number"),
     )
-    has_urn: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", positive_array(alpha=self.alpha))
@@ -134,6 +129,7 @@ class DirichletMechanism(CurvesOf, TableMechanism):
         """The dominating pair of laws, or a composition of such pairs where a person has records in many blocks."""
         return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution)
 
+    @override
     def concentration(self, counts: ArrayLike) -> Array:
         """Parameters `r * counts + alpha` of the law that :meth:`sample` draws from. **Secret**, as the counts are.
 
@@ -173,7 +169,7 @@ class DirichletMechanism(CurvesOf, TableMechanism):
             None takes the bits of the operating system, for `"fast"` as the key of a generator. Anything else is for
             tests: the draw can be computed again.
         steps : int, optional
-            Of the urn, for `"exact"`: public. By default as :meth:`default_steps` says.
+            Public number of steps of the urn, for `"exact"`; by default that of :meth:`default_steps`.
 
         Returns
         -------
@@ -184,20 +180,16 @@ class DirichletMechanism(CurvesOf, TableMechanism):
         ----------
         Theory, section 11, for the exact sampler.
         """
-        draws = integer(1, draws=draws)
         table = checked_counts(counts, self.alpha.shape, self.min_count)
-        if one_of(SAMPLERS, sampler=sampler) == "fast" and steps is not None:
-            raise ArgumentError("steps is for sampler='exact'.")
-        if steps is not None:
-            integer(1, steps=steps)
-        if sampler == "fast":
-            return fast_dirichlet(self.concentration(counts), draws, generator(random_seed))
+        return self._draws(table, draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
+
+    @override
+    def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
         if steps is None:
             public = adjacency_named(self.adjacency).records_are_public
             # Whole numbers: a sum of doubles would be rounded, and how may depend on where the records lie.
-            n_records = sum(map(int, table.ravel().tolist()))
-            steps = self.default_steps(n_records if public else None)
-        return exact_dirichlet(self.alpha, self.r, table, steps=steps, draws=draws, bits=Bits(random_seed))
+            steps = self.default_steps(sum(map(int, secret.ravel().tolist())) if public else None)
+        return exact_dirichlet(self.alpha, self.r, secret, steps=steps, draws=draws, bits=bits)
 
     def default_steps(self, n_records: int | None) -> int:
         """Public number of steps of the exact sampler, so that its grid adds 1 % to the variance of a draw.
@@ -244,25 +236,17 @@ class DirichletMechanism(CurvesOf, TableMechanism):
 
     @override
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        return cell_terms(self.r * np.asarray(counts, dtype=np.float64) + self.alpha, output, steps)
+        return self._cell_terms(self.r * np.asarray(counts, dtype=np.float64) + self.alpha, output, steps)
 
     @override
     def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
-        return row_terms(self.r * np.asarray(totals, dtype=np.float64) + self.alpha.sum(axis=-1), steps)
+        return self._row_terms(self.r * np.asarray(totals, dtype=np.float64) + self.alpha.sum(axis=-1), steps)
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
         d = self.alpha.shape[-1]
         rows = zip(self.alpha.reshape(-1, d), output.reshape(-1, d), strict=True)
-        return [row_likelihood(alpha, self.r, y, steps) for alpha, y in rows]
-
-    @override
-    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        return log_ratio(outputs, self.concentration(x), self.concentration(y), floor)
-
-    @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
-        return dirichlet_laws(self.concentration(x), self.concentration(y), cells or CELLS)
+        return [self._row_likelihood(alpha, self.r, y, steps) for alpha, y in rows]
 
     @override
     def stronger(self, factor: float) -> tuple[str, "DirichletMechanism"]:
@@ -270,7 +254,7 @@ class DirichletMechanism(CurvesOf, TableMechanism):
 
     @override
     def is_on_grid(self, output: Array, steps: int | None) -> bool:
-        # A release without the number of its steps says nothing of a grid.
+        # A release without the number of its steps does not say which grid it is on.
         if steps is None:
             return False
         try:
@@ -314,6 +298,6 @@ def _two_cells(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]
 
 
 def _fill(base: Array, cell: int, d: int) -> None:
-    """Records in the row of this cell, in another cell."""
+    """Put many records into another cell of the row of this cell."""
     row, column = divmod(cell, d)
     base.flat[row * d + (column + 1) % d] += _CROWD

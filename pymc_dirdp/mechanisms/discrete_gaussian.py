@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 from typing import Any, ClassVar, final, override
@@ -10,14 +10,13 @@ from typing import Any, ClassVar, final, override
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import positive
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import discrete_gaussian_curve as curve
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import gaussian_deviation, gaussian_noise
 from pymc_dirdp.numerics.roots import largest_safe
 from pymc_dirdp.numerics.rounding import not_below
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_gaussian
@@ -25,14 +24,10 @@ from pymc_dirdp.sampling.rationals import dyadic_above
 
 __all__ = ["DiscreteGaussianMechanism"]
 
-Array = NDArray[np.float64]
-
 # Up to this variance the normaliser is a sum of so many terms.
 _WIDE, _TERMS = 2.0, 80
-# What audits sum over: so many sigmas, and so many cells at most.
+# Audits sum over so many sigmas, and over so many cells at most.
 _REACH, _MOST_CELLS = 13.0, 400_000
-# The variance has to be a double, with room for its square.
-_LEAST, _MOST = 2.0**-200, 2.0**200
 # The search for the least noise goes down by this factor until a promise breaks, and then bisects.
 _STEP = 0.98
 _BISECTIONS = 32
@@ -52,12 +47,8 @@ class DiscreteGaussianMechanism(NoisyCounts):
     sigma : float
         Parameter of the noise, between 2**-200 and 2**200; above 1 it is nearly its standard deviation. Its square is
         rounded up to a rational number, see `variance`.
-    adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change. A record that moves changes two cells by 1, also if they are in two rows.
-    postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
-        How noisy counts are made nonnegative.
-    contribution : int or Contribution, default 1
-        What one person adds to the table; all of that person's records may change together.
+    adjacency, postprocess, contribution
+        As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`.
 
     Notes
     -----
@@ -84,21 +75,10 @@ class DiscreteGaussianMechanism(NoisyCounts):
     (4,)
     """
 
-    prior: Array
     sigma: float
-    _: KW_ONLY
-    adjacency: str = "replace-one"
-    postprocess: str = "clip-and-smooth"
-    contribution: Contribution | int = 1
 
     kind: ClassVar[str] = "gaussian"
     smooth_noise: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        self._check()
-        object.__setattr__(self, "sigma", positive(sigma=self.sigma))
-        if not _LEAST <= self.sigma <= _MOST:
-            raise ArgumentError(f"Expected sigma between 2**-200 and 2**200, got sigma={self.sigma:g}.")
 
     @cached_property
     def variance(self) -> Fraction:
@@ -150,12 +130,12 @@ class DiscreteGaussianMechanism(NoisyCounts):
     @classmethod
     @override
     def _least(cls, excess: Callable[[float], float]) -> float:
-        """From a sigma that is safe down to the first that is not, because below that one others may be safe again."""
+        """The search goes down to the first sigma that is not safe, because smaller ones may be safe again."""
 
         def at(sigma: float) -> float:
-            if sigma > _MOST:
+            if sigma > MOST:
                 raise UnattainableError("The guarantee is so tight that no sigma up to 2**200 keeps it; relax it.")
-            return excess(sigma) if sigma >= _LEAST else math.inf
+            return excess(sigma) if sigma >= LEAST else math.inf
 
         safe = 1 / largest_safe(lambda inverse: at(1 / inverse))
         if safe > _FINE:
@@ -198,6 +178,6 @@ class DiscreteGaussianMechanism(NoisyCounts):
 def _log_normaliser(variance: float) -> float:
     """Logarithm of the sum of `exp(-k**2 / (2 variance))` over all whole numbers k."""
     if variance > _WIDE:
-        # By Poisson's summation; the next term is below 1e-60.
+        # This is Poisson's summation formula; the next term is below 1e-60.
         return math.log(2 * math.pi * variance) / 2 + math.log1p(2 * math.exp(-2 * math.pi**2 * variance))
     return math.log1p(2 * math.fsum(math.exp(-(k**2) / (2 * variance)) for k in range(1, _TERMS)))

@@ -12,17 +12,15 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.gaussian_excess import gaussian_excess
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.conversion import best_order, log_delta_at
 
 __all__ = ["converted", "delta", "log_theta_ratio", "renyi"]
 
-Array = NDArray[np.float64]
-
-# Covers the rounding of an exponential of at most 745 and of what is done with it, relative.
+# This covers the rounding of an exponential of at most 745 and of what is done with it, relative.
 _MARGIN = 1e-12
 _LEAST = 5e-324
 # A sum of noises that is this close to a discrete Gaussian variable is taken for one, and what is missing is added.
@@ -33,37 +31,24 @@ _MOST_CONVOLVED = 4096
 _UNDERFLOW, _UNDERFLOWN = 745.0, 1e-305
 # Above this variance the sum is an integral with a bound on the difference, of about 1e-6 of it and less.
 _MOST_SUMMED = 2.0**24
-# exp(-50) of the sum is left out, and bounded.
+# A part exp(-50) of the sum is left out, and bounded.
 _REACH = 100.0
 
 
 def delta(variance: float, cells: int, records: int, epsilon: float) -> float:
     """Upper bound on the hockey-stick divergence at epsilon >= 0, tight up to rounding or 1e-6 (see the constants).
 
-    Parameters
-    ----------
-    variance : float
-        The parameter s of the noise, exactly.
-    cells : int
-        How many counts move.
-    records : int
-        By how much each of them moves, at least 1.
-    epsilon : float
-        At least 0.
-
-    References
-    ----------
-    Theory, Exact noise.
+    The variance is the parameter s of the noise, exactly; `cells` counts move by `records` each (Theory, Exact noise).
     """
     v = cells * variance
-    # With an infinite one the next difference would be no number.
+    # If `up` were infinite, the next difference would be NaN.
     up, down = min(variance * epsilon / records, sys.float_info.max), cells * records / 2
-    # Chernoff's bound: the noise is subgaussian with its parameter. Rounding moves it up.
+    # Chernoff's bound holds, because the noise is subgaussian with its parameter. It is rounded up.
     nearest = up - down - 1e-15 * (up + down)
     log_bound = -nearest * nearest / (2 * v) if nearest > 0 else 0.0
     if log_bound < -700:
         return max(math.exp(log_bound), _LEAST)
-    # Exactly, because whether an outcome counts must not be decided by rounding.
+    # The fraction is exact: rounding must not decide whether an outcome counts.
     t = Fraction(variance) * Fraction(epsilon) / records - Fraction(cells * records, 2)
     closeness = _closeness(variance, cells)
     if closeness > _CLOSE and cells > _MOST_CONVOLVED:
@@ -97,7 +82,7 @@ def _closeness(variance: float, cells: int) -> float:
 
 
 def _summed(v: float, slope: float, t: Fraction, masses: Array | None = None) -> float:
-    """The sum, term by term. Without masses they are those of one discrete Gaussian variable of variance v."""
+    """The sum, term by term; by default with the masses of one discrete Gaussian variable of variance v."""
     reach = math.ceil(math.sqrt(max(float(t), 0.0) ** 2 + _REACH * v)) + 2
     first = max(math.floor(t) + 1, -reach)
     steps = np.arange(reach + 1 - first, dtype=np.float64)
@@ -114,10 +99,10 @@ def _summed(v: float, slope: float, t: Fraction, masses: Array | None = None) ->
 
 
 def _integrated(v: float, slope: float, t: Fraction) -> float:
-    """The integral in place of the sum: they differ by at most an eighth of the total variation of the derivative."""
+    """The integral in place of the sum: they differ by an eighth of the derivative's total variation at most."""
     deviation = math.sqrt(v)
-    excess = gaussian_excess(slope * deviation, float(t) / deviation)
-    return excess.integral + excess.variation / (8 * v)
+    integral, variation = gaussian_excess(slope * deviation, float(t) / deviation)
+    return integral + variation / (8 * v)
 
 
 @lru_cache(maxsize=64)

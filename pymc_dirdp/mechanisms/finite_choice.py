@@ -4,13 +4,11 @@ from bisect import bisect_right
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.sampling.bits import Bits
 
 __all__ = ["drawn_from", "whole_weights"]
-
-Array = NDArray[np.float64]
 
 # A probability p becomes the weight p 2**100 + 2**50, rounded down.
 _ONE, _FLOOR = 100, 50

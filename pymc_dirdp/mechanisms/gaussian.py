@@ -1,27 +1,21 @@
 """Gaussian noise on counts."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import ClassVar, final, override
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from pymc_dirdp.checks import positive, within
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.cut_densities import CELLS, normal_laws
 from pymc_dirdp.mechanisms.gaussian_excess import gaussian_excess
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.grid import on_grid
 
 __all__ = ["GaussianMechanism"]
 
-Array = NDArray[np.float64]
-
-# Its square, and that over a square of records, have to be doubles.
-_LEAST, _MOST = 2.0**-200, 2.0**200
 # Where two logarithms are this close their difference has lost digits, and an integral is used in its place.
 _CLOSE = 0.01
 
@@ -40,20 +34,15 @@ class GaussianMechanism(NoisyCounts):
         The model's own prior, positive; it says the shape of the table.
     sigma : float
         Standard deviation of the noise, between 2**-200 and 2**200.
-    adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change. A record that moves changes two cells, also if they are in two rows.
-    postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
-        How noisy counts are made nonnegative.
-    contribution : int or Contribution, default 1
-        What one person adds to the table; all of that person's records may change together.
+    adjacency, postprocess, contribution
+        As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`.
 
     Notes
     -----
     All curves are exact for the ideal law. The loss is normal with standard deviation `Delta_2 / sigma`. With m records
-    in each of R blocks `Delta_2**2` is `2 R m**2` under replace-one and `R m**2` under add-remove: of whole numbers
-    that add up to m the squares add up to `m**2` at most, where all m are in one cell. The
-    noise is rounded to a grid that holds all whole numbers, so the last bits of a sum tell nothing
-    (:mod:`pymc_dirdp.sampling.grid`).
+    in each of R blocks `Delta_2**2` is `2 R m**2` under replace-one and `R m**2` under add-remove, because the squares
+    of whole numbers that add up to m are largest in sum where all m are in one cell. The noise is rounded to a grid
+    that holds all whole numbers, so the last bits of a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`).
 
     References
     ----------
@@ -66,22 +55,12 @@ class GaussianMechanism(NoisyCounts):
     1.2...
     """
 
-    prior: Array
     sigma: float
-    _: KW_ONLY
-    adjacency: str = "replace-one"
-    postprocess: str = "clip-and-smooth"
-    contribution: Contribution | int = 1
 
     kind: ClassVar[str] = "continuous-gaussian"
     smooth_noise: ClassVar[bool] = True
     samplers: ClassVar[tuple[str, ...]] = ("fast",)
     exact_form: ClassVar[str] = "DiscreteGaussianMechanism"
-
-    def __post_init__(self) -> None:
-        self._check()
-        object.__setattr__(self, "sigma", positive(sigma=self.sigma))
-        within(_LEAST, _MOST, sigma=self.sigma)
 
     @property
     @override
@@ -103,6 +82,7 @@ class GaussianMechanism(NoisyCounts):
 
     @property
     def _ratio(self) -> float:
+        """The standard deviation of the privacy loss, whose law is `Normal(ratio**2 / 2, ratio**2)`."""
         return self._records * math.sqrt(self._groups) / self.sigma
 
     @override
@@ -115,14 +95,10 @@ class GaussianMechanism(NoisyCounts):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return _delta(self._ratio, epsilon)
-
-
-def _delta(ratio: float, epsilon: float) -> float:
-    """Hockey-stick divergence of `Normal(ratio**2 / 2, ratio**2)`-distributed losses, without cancellation."""
-    first = float(log_ndtr(ratio / 2 - epsilon / ratio))
-    second = epsilon + float(log_ndtr(-ratio / 2 - epsilon / ratio))
-    if first - second < _CLOSE:
-        return gaussian_excess(ratio, epsilon / ratio - ratio / 2).integral
-    # exp(first) - exp(second), with second < first.
-    return math.exp(first) * -math.expm1(second - first)
+        ratio = self._ratio
+        first = float(log_ndtr(ratio / 2 - epsilon / ratio))
+        second = epsilon + float(log_ndtr(-ratio / 2 - epsilon / ratio))
+        if first - second < _CLOSE:
+            return gaussian_excess(ratio, epsilon / ratio - ratio / 2)[0]
+        # This is exp(first) - exp(second), with second < first, without cancellation.
+        return math.exp(first) * -math.expm1(second - first)

@@ -1,7 +1,7 @@
 """Two-sided geometric noise on counts: whole numbers, and nothing is wasted."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, final, override
@@ -9,10 +9,10 @@ from typing import Any, ClassVar, final, override
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.numerics.rounding import not_below
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
@@ -20,8 +20,6 @@ from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 
 __all__ = ["GeometricMechanism"]
-
-Array = NDArray[np.float64]
 
 
 @final
@@ -36,12 +34,8 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
     scale : float
         Scale of the noise, positive: that of the Laplace law of which this is the discrete form. It is rounded up to
         41 binary digits, and the attribute is the number that is used.
-    adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change. A record that moves changes two cells by 1, also if they are in two rows.
-    postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
-        How noisy counts are made nonnegative.
-    contribution : int or Contribution, default 1
-        What one person adds to the table; all of that person's records may change together.
+    adjacency, postprocess, contribution
+        As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`.
 
     Notes
     -----
@@ -66,19 +60,14 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
     (4,)
     """
 
-    prior: Array
     scale: float
-    _: KW_ONLY
-    adjacency: str = "replace-one"
-    postprocess: str = "clip-and-smooth"
-    contribution: Contribution | int = 1
 
     kind: ClassVar[str] = "geometric"
     smooth_noise: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        self._check()
-        object.__setattr__(self, "scale", used_scale(self.scale))
+    @override
+    def _checked_parameter(self, value: float) -> float:
+        return used_scale(value)
 
     @property
     @override
@@ -102,7 +91,7 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
     @cached_property
     @override
     def _curves(self) -> RandomisedResponse:
-        """As many answers as groups of cells change. One over the scale is rounded up, and so is the largest loss."""
+        """One answer for each group of cells that changes; one over the scale and the largest loss are rounded up."""
         each = self._records / Fraction(self.scale)
         return RandomisedResponse(not_below(each), self._groups, not_below(self._groups * each))
 

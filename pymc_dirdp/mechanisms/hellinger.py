@@ -7,9 +7,10 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Self, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pymc_dirdp.checks import one_of, positive, positive_array
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
@@ -21,12 +22,9 @@ from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = ["HellingerMechanism"]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 _SENSITIVITIES = ("smooth", "global")
 _ACCOUNTINGS = ("exact", "proved")
-# Up to here the smoothness is chosen by the exact accounting, beyond by the proved one: some seconds for each.
+# With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
 _MOST_SEARCHED = 1_200
 _PLANNED = 24
 
@@ -40,10 +38,9 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
     Parameters
     ----------
-    prior : array_like, shape (d,)
-        The model's own prior, positive; `d = 2` is the Beta-binomial model.
-    n_records : int
-        Number of records, public, at least 1.
+    prior, n_records
+        As for every :class:`~pymc_dirdp.mechanisms.whole_posterior.WholePosterior`: the model's own prior, shape (d,),
+        and the public number of records.
     exponent : float
         Positive; what calibration solves for.
     sensitivity : {"smooth", "global"}, default "smooth"
@@ -78,8 +75,6 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     6.08...
     """
 
-    prior: Array
-    n_records: int
     exponent: float
     _: KW_ONLY
     sensitivity: str = "smooth"
@@ -87,7 +82,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     accounting: str = "exact"
 
     def __post_init__(self) -> None:
-        self._check()
+        super().__post_init__()
         one_of(_SENSITIVITIES, sensitivity=self.sensitivity)
         one_of(_ACCOUNTINGS, accounting=self.accounting)
         object.__setattr__(self, "exponent", positive(exponent=self.exponent))
@@ -126,22 +121,22 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         UnattainableError
             If there are too many candidates to compare, or to list.
         """
-        table = positive_array(prior=prior)
 
-        def made(exponent: float, gamma: float, by: str) -> Self:
-            return cls(table, n_records, exponent, sensitivity=sensitivity, smoothness=gamma, accounting=by)
+        def mechanism(exponent: float, gamma: float, by: str) -> Self:
+            return cls(prior, n_records, exponent, sensitivity=sensitivity, smoothness=gamma, accounting=by)  # type: ignore[arg-type]
 
         def calibrated(gamma: float, by: str) -> Self:
-            proved = largest_safe(lambda x: log_excess(*made(x, gamma, "proved").loss(guarantee)))
-            if by == "proved":
-                return made(proved, gamma, by)
-            start = made(proved, gamma, by)
-            if guarantee.is_pure:
-                return made(start._laws.largest_exponent(guarantee.budget, start=proved), gamma, by)
-            return made(largest_safe(lambda x: log_excess(*made(x, gamma, by).loss(guarantee))), gamma, by)
+            def largest(by: str) -> float:
+                return largest_safe(lambda x: log_excess(*mechanism(x, gamma, by).loss(guarantee)))
+
+            if by == "exact" and Guarantee.checked(guarantee=guarantee).is_pure:
+                start = largest("proved")
+                laws = mechanism(start, gamma, by)._laws
+                return mechanism(laws.largest_exponent(guarantee.budget, start=start), gamma, by)
+            return mechanism(largest(by), gamma, by)
 
         if smoothness is None and sensitivity == "smooth":
-            planned = made(1.0, 1.0, accounting)
+            planned = mechanism(1.0, 1.0, accounting)
             by = accounting if planned._laws.candidates.size <= _MOST_SEARCHED else "proved"
             data = _predicted(planned.prior, planned.n_records)
             smoothness = _best_smoothness(lambda gamma: _mean_distance(calibrated(gamma, by), data))
@@ -214,7 +209,7 @@ class _OfAllNeighbours(PrivacyCurves):
 
 @functools.lru_cache(maxsize=8)
 def _laws(prior: tuple[float, ...], n_records: int, sensitivity: str, smoothness: float) -> HellingerLaws:
-    """Kept, because the candidates and their sensitivities serve every exponent."""
+    """The laws are kept, because the candidates and their sensitivities serve every exponent."""
     return HellingerLaws(np.array(prior), n_records, sensitivity, smoothness)
 
 
@@ -230,11 +225,14 @@ def _mean_distance(mechanism: HellingerMechanism, data: Integers) -> float:
     return float(np.mean([np.exp(law) @ distances for law, distances in pairs]))
 
 
-def _best_smoothness(loss: Callable[[float], float]) -> float:
+def _best_smoothness(distance: Callable[[float], float]) -> float:
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
-    # The loss falls and rises once; a tenth of gamma makes no visible difference.
-    found = minimize_scalar(
-        lambda log: loss(math.exp(log)), bounds=(math.log(1e-3), math.log(10)), method="bounded", options={"xatol": 0.1}
+    # The distance falls and rises once; a tenth of gamma makes no visible difference.
+    minimum = minimize_scalar(
+        lambda log: distance(math.exp(log)),
+        bounds=(math.log(1e-3), math.log(10)),
+        method="bounded",
+        options={"xatol": 0.1},
     )
-    return math.exp(found.x)
+    return math.exp(minimum.x)

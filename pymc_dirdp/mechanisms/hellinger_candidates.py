@@ -7,18 +7,34 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.hellinger_distance import AffinityRows, distance_of
 
-__all__ = ["Candidates"]
+__all__ = ["Candidates", "all_counts", "number_of_tables"]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-# A table of so many vectors of counts is still listed and held in memory.
+# This many vectors of counts are still listed and held in memory.
 _MOST_LISTED = 5_000_000
+
+
+def number_of_tables(n_records: int, d: int) -> int:
+    """How many vectors of `d` counts add up to `n_records`."""
+    return math.comb(n_records + d - 1, d - 1)
+
+
+def all_counts(n_records: int, d: int) -> Integers:
+    """All vectors of `d` counts that add up to `n_records`, in lexicographic order. Shape `(number_of_tables, d)`."""
+    table = np.zeros((1, 0), dtype=np.int64)
+    # Column by column: the running sum of the first entries, 0 to n, and all ways to go on from it.
+    sums = np.zeros(1, dtype=np.int64)
+    for _ in range(d - 1):
+        ways = n_records + 1 - sums
+        parents = np.repeat(np.arange(len(sums)), ways)
+        steps = np.arange(len(parents)) - np.repeat(np.cumsum(ways) - ways, ways)
+        sums = sums[parents] + steps
+        table = np.column_stack([table[parents], steps])
+    return np.column_stack([table, n_records - sums])
 
 
 @final
@@ -36,7 +52,7 @@ class Candidates:
     def __init__(self, prior: Array, n_records: int) -> None:
         self.prior = prior
         self.n_records = n_records
-        self.size = math.comb(n_records + len(prior) - 1, len(prior) - 1)
+        self.size = number_of_tables(n_records, len(prior))
         if self.size > _MOST_LISTED:
             raise UnattainableError(
                 f"{n_records} records in {len(prior)} categories have {self.size} posteriors, and this mechanism "
@@ -46,33 +62,14 @@ class Candidates:
     @cached_property
     def counts(self) -> Integers:
         """Shape `(size, d)`."""
-        n, d = self.n_records, len(self.prior)
-        table = np.zeros((1, 1), dtype=np.int64)
-        # Column by column: the running sum of the first entries, 0 to n, and all ways to go on from it.
-        sums = np.zeros(1, dtype=np.int64)
-        for _ in range(d - 1):
-            ways = n + 1 - sums
-            parents = np.repeat(np.arange(len(sums)), ways)
-            steps = np.arange(len(parents)) - np.repeat(np.cumsum(ways) - ways, ways)
-            sums = sums[parents] + steps
-            table = np.column_stack([table[parents], steps])
-        counts = np.column_stack([table[:, 1:], n - sums])
+        counts = all_counts(self.n_records, len(self.prior))
         counts.flags.writeable = False
         return counts
 
     @cached_property
     def _rows(self) -> list[AffinityRows]:
-        made = {value: AffinityRows(value, self.n_records) for value in set(self.prior.tolist())}
-        return [made[value] for value in self.prior.tolist()]
-
-    def index(self, counts: Integers) -> int:
-        """Position of a vector of counts in the list."""
-        left, index = self.n_records, 0
-        for cells, count in zip(range(len(counts) - 1, 0, -1), counts[:-1].tolist(), strict=True):
-            # How many vectors have a smaller entry here and the same ones before.
-            index += math.comb(left + cells, cells) - math.comb(left - count + cells, cells)
-            left -= count
-        return index
+        of = {value: AffinityRows(value, self.n_records) for value in set(self.prior.tolist())}
+        return [of[value] for value in self.prior.tolist()]
 
     def distances(self, counts: Integers) -> Array:
         """Hellinger distance of every candidate from the posterior given these counts. Shape `(size,)`."""
@@ -93,17 +90,14 @@ class Candidates:
 
     @cached_property
     def neighbours(self) -> list[tuple[Integers, Integers]]:
-        """For each layer, all pairs of neighbours of which one lies in it and the other there or in the layer before.
-
-        Two arrays of indices, shape `(pairs,)`.
-        """
+        """For each layer, two arrays of indices: the pairs of neighbours in it, or in it and the layer before."""
         ranks = {tuple(row): i for i, row in enumerate(self.counts.tolist())}
         return [self._pairs(layer, ranks) for layer in self.layers()]
 
     def _pairs(self, layer: range, ranks: dict[tuple[int, ...], int]) -> tuple[Integers, Integers]:
         first, second = [], []
         for i, row in zip(layer, self.counts[layer.start : layer.stop].tolist(), strict=True):
-            # From the first cell to another: into the layer before. Between two others: once for both orders.
+            # A move from the first cell leads into the layer before; one between two others is listed in one order.
             for left, joined in itertools.combinations(range(len(row)), 2):
                 if row[left]:
                     moved = row.copy()

@@ -4,16 +4,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive_array
 
 __all__ = ["AffinityRows", "affinity_loss", "distance_of", "hellinger_distance"]
 
-Array = NDArray[np.float64]
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
-# From here on six terms of Stirling's series are exact to rounding.
+# For numbers from here on, six terms of Stirling's series are exact to rounding.
 _LARGE = 12.0
-# sqrt(1 - exp(-40)) is 1 in floating point.
+# In floating point sqrt(1 - exp(-40)) is 1.
 _APART = 40.0
 
 
@@ -41,7 +41,7 @@ def hellinger_distance(first: ArrayLike, second: ArrayLike) -> Array | float:
     """
     a, b = positive_array(first=first), positive_array(second=second)
     loss = affinity_loss(a, b).sum(axis=-1) - affinity_loss(a.sum(axis=-1), b.sum(axis=-1))
-    # Of laws with different totals rounding may leave less than nothing.
+    # If the totals differ, rounding may make the loss negative.
     distance = distance_of(np.maximum(loss, 0.0))
     return distance if distance.ndim else float(distance)
 
@@ -65,7 +65,7 @@ def affinity_loss(a: ArrayLike, b: ArrayLike) -> Array:
 
 
 def _bulk(a: Array, b: Array, mean: Array) -> Array:
-    """The loss if `log Gamma(z)` were `(z - 1/2) log z`, of which the linear terms cancel."""
+    """The loss if `log Gamma(z)` were `(z - 1/2) log z`; the linear terms cancel."""
     half = (b - a) / 2
     u = half / mean
     near = np.abs(u) < 0.5

@@ -1,25 +1,20 @@
 """The exponential mechanism on posteriors, and its exact losses between all neighbouring data sets."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.hellinger_candidates import Candidates
 from pymc_dirdp.mechanisms.hellinger_sensitivity import global_sensitivity, local_sensitivities, smooth_sensitivities
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 
-__all__ = ["SENSITIVITIES", "HellingerLaws"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-SENSITIVITIES = ("smooth", "global", "local")
+__all__ = ["HellingerLaws"]
 
 # Every data set is held against every candidate: 2.6e8 numbers, some seconds.
 _MOST_COMPARED = 16_000
@@ -132,20 +127,22 @@ class HellingerLaws:
         """The largest Rényi divergence of neighbours at an order >= 1."""
         if order == math.inf:
             return self.worst(exponent)[0]
-        largest = 0.0
-        for _, _, p, q in self.neighbours(exponent):
-            for u, v in ((p, q), (q, p)):
-                largest = max(largest, float(_divergences(u, v, order).max()))
-        return largest
+        return self._largest(exponent, lambda u, v: _divergences(u, v, order))
 
     def delta(self, exponent: float, epsilon: float) -> float:
         """The largest hockey-stick divergence of neighbours at epsilon >= 0."""
-        largest = 0.0
-        for _, _, p, q in self.neighbours(exponent):
-            for u, v in ((p, q), (q, p)):
-                above = np.maximum(u - v - epsilon, 0.0)
-                largest = max(largest, float(np.sum(-np.exp(u) * np.expm1(-above), axis=1).max()))
-        return largest
+
+        def divergences(u: Array, v: Array) -> Array:
+            above = np.maximum(u - v - epsilon, 0.0)
+            return np.asarray(np.sum(-np.exp(u) * np.expm1(-above), axis=1))
+
+        return self._largest(exponent, divergences)
+
+    def _largest(self, exponent: float, divergences: Callable[[Array, Array], Array]) -> float:
+        """The largest divergence of neighbours, in either order."""
+        pairs = ((p, q) for _, _, p, q in self.neighbours(exponent))
+        largest = (float(divergences(*laws).max()) for p, q in pairs for laws in ((p, q), (q, p)))
+        return max(0.0, max(largest, default=0.0))
 
 
 def _divergences(u: Array, v: Array, order: float) -> Array:
@@ -156,7 +153,7 @@ def _divergences(u: Array, v: Array, order: float) -> Array:
     tilt = (order - 1) * gaps
     if tilt.max() > _STEEP:
         return np.asarray(logsumexp(u + tilt, axis=1)) / (order - 1)
-    # The sum is near 1, and what differs from 1 is summed.
+    # The sum is near 1, so its difference from 1 is summed.
     return np.log1p(np.sum(np.exp(u) * np.expm1(tilt), axis=1)) / (order - 1)
 
 

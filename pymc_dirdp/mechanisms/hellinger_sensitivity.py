@@ -4,31 +4,23 @@ import itertools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.mechanisms.hellinger_distance import affinity_loss, distance_of
 
 __all__ = ["global_sensitivity", "local_sensitivities", "smooth_sensitivities"]
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def local_sensitivities(prior: Array, counts: Integers) -> Array:
     """Largest distance between the posterior and that of a neighbour, for each data set. Shape `(m,)`.
 
     By the triangle inequality this is also how much the distance to any third posterior changes at most, so it is P4's
-    local sensitivity, whose print compares a data set with itself (ERRATA P4.7).
-
-    Parameters
-    ----------
-    prior : array, shape (d,)
-    counts : array of int, shape (m, d)
-        Data sets, all of the same number of records.
+    local sensitivity, whose print compares a data set with itself (ERRATA P4.7). The data sets, of shape `(m, d)`, all
+    have the same number of records.
     """
     concentrations = prior + counts
     gains = affinity_loss(concentrations, concentrations + 1)
-    # Of a cell that holds no record none can be taken.
+    # An empty cell cannot give up a record.
     losses = np.where(counts > 0, affinity_loss(np.maximum(concentrations - 1, prior), concentrations), -np.inf)
     largest = np.full(len(counts), -np.inf)
     for receives, gives in itertools.permutations(range(len(prior)), 2):
@@ -49,15 +41,8 @@ def smooth_sensitivities(prior: Array, counts: Integers, smoothness: float) -> A
     """Least upper bound of the local sensitivity whose inverse changes by at most `smoothness` between neighbours.
 
     `1 / S(x)` is the minimum of `1 / LS(z) + smoothness * d(x, z)` over all data sets z (P4, Definition 3), found
-    without listing them.
-
-    Parameters
-    ----------
-    prior : array, shape (d,)
-    counts : array of int, shape (m, d)
-        Data sets, all of the same number of records.
-    smoothness : float
-        P4's gamma, positive.
+    without listing them. The data sets x, of shape `(m, d)`, all have the same number of records; the smoothness is
+    P4's gamma.
     """
     if len(prior) == 2:
         return _smooth_of_two(prior, int(counts[0].sum()), smoothness)[counts[:, 0]]
@@ -67,7 +52,7 @@ def smooth_sensitivities(prior: Array, counts: Integers, smoothness: float) -> A
 
 
 def _smooth_of_two(prior: Array, n_records: int, smoothness: float) -> Array:
-    """For every data set of two categories: a sweep upwards and one downwards."""
+    """The smooth sensitivity of every data set of two categories, by a sweep upwards and one downwards."""
     inverse = 1 / local_sensitivities(prior, _two_cells(n_records))
     ramp = smoothness * np.arange(n_records + 1)
     upwards = np.minimum.accumulate(inverse - ramp) + ramp
@@ -77,13 +62,13 @@ def _smooth_of_two(prior: Array, n_records: int, smoothness: float) -> Array:
 
 
 def _least_inverse(steps: list[Array], counts: list[int], smoothness: float) -> float:
-    """For three categories and more.
+    """The least inverse for a data set of three or more categories.
 
     The data set z that decides has some cell i that receives and some cell j that gives the record of its longest step.
     Only what these two hold matters, less is worse, and the other cells take what they lose: so the distance is what i
     and j lose, and 1 at least if j must be given a record before it can give one.
     """
-    # A step at the data set itself: no z that costs more than this can be better.
+    # This is a step at the data set itself: no z that costs more can be better.
     best = min(
         1 / math.sqrt(-math.expm1(-float(steps[i][counts[i]] + steps[j][counts[j] - 1])))
         for i, j in itertools.permutations(range(len(counts)), 2)

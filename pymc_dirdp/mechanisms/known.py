@@ -1,4 +1,4 @@
-"""The mechanisms by their names: those of `plan(mechanism=...)`, and those of classes, which files hold."""
+"""The mechanisms by name: by the kind in `plan(mechanism=...)`, and by the class, which files hold."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 
 __all__ = ["by_class_name", "kinds", "noises", "registered"]
 
-# A new mechanism is one more line. Those of releases that users make stand in the order in which they are preferred.
+# A new mechanism is one more line. They stand in the order in which they are preferred.
 _KNOWN: dict[str, type[TableMechanism]] = {
     mechanism.kind: mechanism
     for mechanism in (
@@ -27,12 +27,12 @@ _KNOWN: dict[str, type[TableMechanism]] = {
 
 
 def kinds() -> tuple[str, ...]:
-    """What a release can be made with."""
+    """The kinds of mechanism that a release can name."""
     return tuple(_KNOWN)
 
 
 def noises(*, exact: bool = False) -> dict[str, type[NoisyCounts]]:
-    """Mechanisms that add noise to counts, by kind; on request those alone that are drawn in whole numbers."""
+    """Mechanisms that add noise to counts, by kind; with `exact` only those that are drawn in whole numbers."""
     return {
         kind: mechanism
         for kind, mechanism in _KNOWN.items()

@@ -1,19 +1,17 @@
 """Laplace noise on counts."""
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, final, override
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pymc_dirdp.checks import positive, within
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
@@ -21,12 +19,7 @@ from pymc_dirdp.sampling.grid import on_grid
 
 __all__ = ["LaplaceMechanism"]
 
-Array = NDArray[np.float64]
-
-# As for Gaussian noise.
-_LEAST, _MOST = 2.0**-200, 2.0**200
-
-# To so many decimals a likelihood ratio is the law's.
+# A likelihood ratio agrees with that of the law to so many decimals.
 _DECIMALS = 9
 # Cells between the centres of two Laplace laws.
 _BETWEEN = 300
@@ -46,12 +39,8 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
         The model's own prior, positive; it says the shape of the table.
     scale : float
         Scale of the noise, between 2**-200 and 2**200; its standard deviation is `sqrt(2) * scale`.
-    adjacency : {"replace-one", "add-remove"}, default "replace-one"
-        What one person can change. A record that moves changes two cells by 1, also if they are in two rows.
-    postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
-        How noisy counts are made nonnegative.
-    contribution : int or Contribution, default 1
-        What one person adds to the table; all of that person's records may change together.
+    adjacency, postprocess, contribution
+        As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`.
 
     Notes
     -----
@@ -75,22 +64,12 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
     0.95...
     """
 
-    prior: Array
     scale: float
-    _: KW_ONLY
-    adjacency: str = "replace-one"
-    postprocess: str = "clip-and-smooth"
-    contribution: Contribution | int = 1
 
     kind: ClassVar[str] = "laplace"
     smooth_noise: ClassVar[bool] = True
     samplers: ClassVar[tuple[str, ...]] = ("fast",)
     exact_form: ClassVar[str] = "GeometricMechanism"
-
-    def __post_init__(self) -> None:
-        self._check()
-        object.__setattr__(self, "scale", positive(scale=self.scale))
-        within(_LEAST, _MOST, scale=self.scale)
 
     @property
     @override
@@ -107,12 +86,12 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        # Where it is constant, the last bits would tell how the noise was added, and not what the law says.
+        # Where the ratio is constant, its last bits would tell how the noise was added.
         return np.round(super().log_likelihood_ratio(outputs, x, y), _DECIMALS)
 
     @override
     def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
-        """Beyond the two counts the loss is constant: one cell each."""
+        """The loss is constant beyond the two counts, so one cell is enough on either side."""
         edges = np.linspace(0.0, shift / self.scale, _BETWEEN)
         # P[a < Z < b] = exp(-a) (1 - exp(a - b)) / 2 for 0 <= a.
         width = math.log(-math.expm1(-float(edges[1]))) - math.log(2)
@@ -153,7 +132,22 @@ class _Block(PrivacyCurves):
 
     @override
     def _renyi(self, order: float) -> float:
-        return self.cells * _renyi(self.u, order)
+        """The divergence at one count is exact (Mironov 2017, Table II).
+
+        There `exp((order - 1) D)` is `[order exp((order - 1) u) + (order - 1) exp(-order u)] / (2 order - 1)`.
+        """
+        u = self.u
+        if order == math.inf:
+            return self.pure_epsilon
+        if order == 1:
+            return self.cells * _second_order(-u)
+        if order * u > 1:
+            # The larger term is taken out.
+            log = math.log1p((order - 1) / (2 * order - 1) * math.expm1(-(2 * order - 1) * u))
+            return self.cells * (u + log / (order - 1))
+        # The constant and linear terms of both exponentials cancel; what is left of them is positive.
+        more = order * _second_order((order - 1) * u) + (order - 1) * _second_order(-order * u)
+        return self.cells * (math.log1p(more / (2 * order - 1)) / (order - 1))
 
     @override
     def _rho(self, omega: float) -> float:
@@ -161,24 +155,15 @@ class _Block(PrivacyCurves):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return _delta(self.u, self.cells, epsilon)
+        """In closed form, with x half the distance from epsilon to the largest loss.
 
-
-def _renyi(u: float, order: float) -> float:
-    """Divergence of two Laplace laws whose centres are `u` scales apart; exact (Mironov 2017, Table II).
-
-    `exp((order - 1) D)` is `[order exp((order - 1) u) + (order - 1) exp(-order u)] / (2 order - 1)`.
-    """
-    if order == math.inf:
-        return u
-    if order == 1:
-        return _second_order(-u)
-    if order * u > 1:
-        # The larger term taken out.
-        return u + math.log1p((order - 1) / (2 * order - 1) * math.expm1(-(2 * order - 1) * u)) / (order - 1)
-    # The constant and linear terms of both exponentials cancel; what is left of them is positive.
-    more = order * _second_order((order - 1) * u) + (order - 1) * _second_order(-order * u)
-    return math.log1p(more / (2 * order - 1)) / (order - 1)
+        The loss of one count is `u` with probability 1/2, `-u` with probability `exp(-u) / 2`, and has density
+        `exp((loss - u) / 2) / 4` between.
+        """
+        x = (self.cells * self.u - epsilon) / 2
+        if x <= 0:
+            return 0.0
+        return -math.expm1(-x) - (x / 2 * math.exp(-x) if self.cells == 2 else 0.0)
 
 
 def _second_order(x: float) -> float:
@@ -186,17 +171,3 @@ def _second_order(x: float) -> float:
     if abs(x) > 0.5:
         return math.expm1(x) - x
     return math.fsum(x**k / math.factorial(k) for k in range(2, 18))
-
-
-def _delta(u: float, cells: int, epsilon: float) -> float:
-    """Hockey-stick divergence at epsilon >= 0 if `cells` counts, 1 or 2, move by `u` scales each; closed form.
-
-    With `x = (cells * u - epsilon) / 2` half the distance to the largest loss: one loss is `u` with probability 1/2,
-    `-u` with probability `exp(-u) / 2`, and has density `exp((l - u) / 2) / 4` between.
-    """
-    x = (cells * u - epsilon) / 2
-    if x <= 0:
-        return 0.0
-    if cells == 1:
-        return -math.expm1(-x)
-    return -math.expm1(-x) - x / 2 * math.exp(-x)

@@ -7,12 +7,11 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 
 __all__ = ["blocks", "moved"]
-
-Array = NDArray[np.float64]
 
 
 def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> list[NDArray[np.intp]]:
@@ -32,8 +31,8 @@ def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, flo
         index = tuple(next(of[axis]) if axis in of else slice(None) for axis in axes)
         return positions[index].ravel()
 
-    def weight(found: list[NDArray[np.intp]]) -> float:
-        return math.fsum(weigh(*np.partition(prior.flat[cells], 1)[:2].tolist()) for cells in found)
+    def weight(person: list[NDArray[np.intp]]) -> float:
+        return math.fsum(weigh(*np.partition(prior.flat[cells], 1)[:2].tolist()) for cells in person)
 
     return max(([block(own, each) for each in along("each")] for own in along("own")), key=weight)
 

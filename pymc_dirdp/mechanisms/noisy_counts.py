@@ -4,16 +4,19 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pymc_dirdp.checks import integer, one_of, positive_array
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import checked_counts, one_of, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism, checked_counts
+from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
+from pymc_dirdp.mechanisms.released_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
@@ -22,13 +25,13 @@ from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
-from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = ["NoisyCounts"]
+__all__ = ["LEAST", "MOST", "NoisyCounts"]
 
-Array = NDArray[np.float64]
 Whole = NDArray[Any]
 
+# The square of a parameter, and that over a square of records, have to be doubles.
+LEAST, MOST = 2.0**-200, 2.0**200
 # Whole noise is listed so many standard deviations far, and for so many cells at most.
 _REACH, _MOST_CELLS = 60.0, 400_000
 # Noise is drawn for so many tables at a time.
@@ -37,26 +40,27 @@ _AT_ONCE = 20_000
 _LARGEST = 2.0**1000
 
 
-class NoisyCounts(TableMechanism):
+@dataclass(frozen=True, eq=False)
+class NoisyCounts(ReleasedCounts, TableMechanism):
     """Release counts plus noise; everything else is post-processing of it.
 
-    A subclass is a frozen dataclass with the fields `prior`, its one parameter, `adjacency`, `postprocess` and
-    `contribution`. It says its curves, the law of the noise in one cell, and how that is drawn.
+    A subclass is a frozen dataclass, whose one field more is the parameter of the noise. It says its curves, the law of
+    the noise in one cell, and how that is drawn.
 
-    Attributes
+    Parameters
     ----------
-    prior : array, shape (..., d)
-        The model's own prior; it says the shape of the table.
-    adjacency : {"replace-one", "add-remove"}
-        What one person can change.
-    postprocess : {"clip-and-smooth", "clip", "project"}
+    prior : array_like, shape (..., d)
+        The model's own prior, positive; it says the shape of the table.
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one person can change. A record that moves changes two cells by 1, also if they are in two rows.
+    postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
         How noisy counts are made nonnegative, see :func:`pymc_dirdp.mechanisms.postprocess.postprocessed`.
-    contribution : Contribution
-        What one person adds to the table. In every block of cells the records may gain and lose `records` in all, so
-        the counts that grow and those that fall make two groups of cells, or one under add-remove.
+    contribution : int or Contribution, default 1
+        What one person adds to the table; all of that person's records may change together. In every block of cells
+        the records may gain and lose `records` in all, so the counts that grow and those that fall make two groups of
+        cells, or one under add-remove.
     """
 
-    covers_all_draws = True
     publishes = "noisy_counts"
     law = "Dirichlet(z + prior), z the noisy counts, post-processed with {postprocess!r}"
     facts = (
@@ -71,14 +75,24 @@ class NoisyCounts(TableMechanism):
     """The mechanism to use in the place of one that cannot be drawn exactly."""
 
     prior: Array
-    postprocess: str
+    _: KW_ONLY
+    adjacency: str = "replace-one"
+    postprocess: str = "clip-and-smooth"
+    contribution: Contribution | int = 1
 
-    def _check(self) -> None:
-        """To be called once the fields are set."""
+    def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive_array(prior=self.prior))
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         one_of(POSTPROCESSES, postprocess=self.postprocess)
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.prior.shape))
+        object.__setattr__(self, self._parameter_name(), self._checked_parameter(self.parameter))
+
+    def _checked_parameter(self, value: float) -> float:
+        """The parameter that is used; an error where curves cannot be computed for it."""
+        named = {self._parameter_name(): value}
+        used = positive(**named)
+        within(LEAST, MOST, **named)
+        return used
 
     @classmethod
     def for_guarantee(
@@ -110,13 +124,15 @@ class NoisyCounts(TableMechanism):
         UnattainableError
             If noise of this law keeps no guarantee of this kind.
         """
-
-        def made(parameter: float, table: ArrayLike, unit: Contribution | int) -> Any:
-            return cls(table, parameter, adjacency=adjacency, postprocess=postprocess, contribution=unit)  # type: ignore[call-arg]
-
+        facts: dict[str, Any] = {
+            "prior": prior,
+            "adjacency": adjacency,
+            "postprocess": postprocess,
+            "contribution": contribution,
+        }
+        whole = cls.from_facts(facts | {"parameter": 1.0})
         # The curves depend on the number of blocks and not on the table, so the search is made for a small one.
-        whole: Self = made(1.0, prior, contribution)
-        small, unit = np.ones((whole._blocks, 2)), Contribution(whole._records, ("each",))
+        small = facts | {"prior": np.ones((whole._blocks, 2)), "contribution": Contribution(whole._records, ("each",))}
         if Guarantee.checked(guarantee=guarantee).is_pure and not math.isfinite(whole.pure_epsilon):
             raise UnattainableError(
                 f"{cls.__name__} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
@@ -124,10 +140,9 @@ class NoisyCounts(TableMechanism):
             )
 
         def excess(parameter: float) -> float:
-            return log_excess(*made(parameter, small, unit).loss(guarantee))
+            return log_excess(*cls.from_facts(small | {"parameter": parameter}).loss(guarantee))
 
-        mechanism: Self = made(cls._least(excess), prior, contribution)
-        return mechanism
+        return cls.from_facts(facts | {"parameter": cls._least(excess)})
 
     @classmethod
     def _least(cls, excess: Callable[[float], float]) -> float:
@@ -142,12 +157,11 @@ class NoisyCounts(TableMechanism):
     @property
     def parameter(self) -> float:
         """What calibration solves for and the class takes after `prior`: sigma, or the scale."""
-        value: float = getattr(self, self._parameter_name())
-        return value
+        return getattr(self, self._parameter_name())  # type: ignore[no-any-return]
 
     @classmethod
     def _parameter_name(cls) -> str:
-        return dataclasses.fields(cls)[1].name  # type: ignore[arg-type]  # each subclass is a dataclass
+        return dataclasses.fields(cls)[-1].name
 
     @classmethod
     @override
@@ -173,9 +187,9 @@ class NoisyCounts(TableMechanism):
             f"for it. Use {self.exact_form}, whose noise is whole and exact, or sampler='fast'."
         )
 
-    def postprocessed(self, noisy: Array) -> Array:
-        """Noisy counts made nonnegative by `postprocess`. Shape (..., *prior.shape)."""
-        return postprocessed(noisy, self.postprocess, noise=self.noise_sd)
+    @override
+    def postprocessed(self, released: Array) -> Array:
+        return postprocessed(released, self.postprocess, noise=self.noise_sd)
 
     @property
     def _relation(self) -> Adjacency:
@@ -205,92 +219,26 @@ class NoisyCounts(TableMechanism):
     def in_short(self) -> str:
         return f"{type(self).__name__.removesuffix('Mechanism')} noise of standard deviation {self.noise_sd:.4g}"
 
-    def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
-        """The counts with noise: what the guarantee is about. Shape of `prior`; entries may be negative.
+    @override
+    def _checked(self, counts: ArrayLike) -> Array:
+        return checked_counts(counts, self.prior.shape)
 
-        Parameters
-        ----------
-        counts : array_like of whole numbers, shape of `prior`
-            The secret. Errors never show it.
-        sampler : {"exact", "fast"}, default "exact"
-            `"exact"` draws whole noise with integer arithmetic and bits of the operating system, adds it to the counts
-            as whole numbers, and rounds the sum to a double once. `"fast"` draws in floating point with NumPy: nearly
-            the law that the curves are about, and how nearly is not proved. Continuous noise has only that.
-        random_seed : int, SeedSequence, Generator or None
-            None takes entropy from the operating system. Anything else is for tests.
+    @override
+    def _fast_release(self, counts: Array, rng: np.random.Generator) -> Array:
+        return np.clip(counts + self.noise_for(counts.shape, rng), -_LARGEST, _LARGEST)
 
-        Notes
-        -----
-        The running time of the exact sampler depends on the noise, and not on the counts.
-        """
-        table = checked_counts(counts, self.prior.shape)
-        if self.checked_sampler(sampler) == "fast":
-            return np.clip(table + self.noise_for(table.shape, generator(random_seed)), -_LARGEST, _LARGEST)
-        noise = self.exact_noise(table.shape, Bits(random_seed))
-        largest = int(_LARGEST)
+    @override
+    def _exact_release(self, counts: Array, bits: Bits) -> Array:
+        largest, noise = int(_LARGEST), self.exact_noise(counts.shape, bits)
         sums = [
             max(-largest, min(int(count) + extra, largest))
-            for count, extra in zip(table.ravel().tolist(), noise.ravel().tolist(), strict=True)
+            for count, extra in zip(counts.ravel().tolist(), noise.ravel().tolist(), strict=True)
         ]
-        return np.array([float(value) for value in sums]).reshape(table.shape)
-
-    def sample(self, counts: ArrayLike, *, draws: int = 1, sampler: str = "exact", random_seed: Seed = None) -> Array:
-        """Posterior draws given the noisy counts: `Dirichlet(noisy + prior)`.
-
-        All draws come from **one** noisy table, so the guarantee covers any number of them, and they vary less than
-        draws from several.
-
-        Parameters
-        ----------
-        counts : array_like of whole numbers, shape of `prior`
-            The secret. Errors never show it.
-        draws : int, default 1
-            Number of draws, at least 1.
-        sampler : {"exact", "fast"}, default "exact"
-            How the noise is drawn, see :meth:`release`. The draws that follow are post-processing, in floating point.
-        random_seed : int, SeedSequence, Generator or None
-            None takes entropy from the operating system. Anything else is for tests.
-
-        Returns
-        -------
-        y : array, shape ``(draws, *prior.shape)``
-
-        References
-        ----------
-        P2 Appendix C.
-        """
-        # One generator, which moves on; without a seed the exact noise takes the operating system's own bits.
-        rng = None if random_seed is None else generator(random_seed)
-        return self.sample_from(self.release(counts, sampler=sampler, random_seed=rng), draws=draws, random_seed=rng)
-
-    def sample_from(self, noisy: Array, *, draws: int = 1, random_seed: Seed = None) -> Array:
-        """Posterior draws given one release: post-processing, which anybody may do as often as they like.
-
-        Parameters
-        ----------
-        noisy : array, shape of `prior`
-            From :meth:`release`.
-        draws, random_seed
-            As for :meth:`sample`.
-
-        Returns
-        -------
-        y : array, shape ``(draws, *prior.shape)``
-        """
-        return dirichlet(self.postprocessed(noisy) + self.prior, integer(1, draws=draws), generator(random_seed))
-
-    def estimate(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
-        """Frequencies from the noisy counts, without the prior: shape of `prior`, rows add up to 1.
-
-        A row of which nothing is left is uniform. Arguments as for :meth:`release`.
-        """
-        noisy = self.postprocessed(self.release(counts, sampler=sampler, random_seed=random_seed))
-        total = noisy.sum(axis=-1, keepdims=True)
-        return np.where(total > 0, noisy / np.where(total > 0, total, 1.0), 1.0 / noisy.shape[-1])
+        return np.array([float(value) for value in sums]).reshape(counts.shape)
 
     @override
     def check(self, counts: ArrayLike) -> None:
-        checked_counts(counts, self.prior.shape)
+        self._checked(counts)
 
     @override
     def draw(
@@ -310,7 +258,7 @@ class NoisyCounts(TableMechanism):
         def some(size: int) -> Array:
             # What a person adds decides the curves, and not the noise, and may not fit to the shape of the tall table.
             copies = np.broadcast_to(self.prior, (size, *self.prior.shape))
-            tall = dataclasses.replace(self, prior=copies, contribution=1)  # type: ignore[type-var]
+            tall = dataclasses.replace(self, prior=copies, contribution=1)
             return tall.release(np.broadcast_to(counts, (size, *counts.shape)), sampler=sampler, random_seed=rng)
 
         return np.concatenate([some(min(_AT_ONCE, n - start)) for start in range(0, n, _AT_ONCE)])
@@ -356,7 +304,7 @@ class NoisyCounts(TableMechanism):
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:
         changed: dict[str, Any] = {self._parameter_name(): self.parameter / factor}
-        return "the same mechanism with less noise", dataclasses.replace(self, **changed)  # type: ignore[type-var]
+        return "the same mechanism with less noise", dataclasses.replace(self, **changed)
 
     @override
     def is_on_grid(self, output: Array, steps: int | None) -> bool:

@@ -4,35 +4,29 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Self, final, override
+from typing import Self, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pymc_dirdp.checks import integer, numbers_or_none, one_of, open_unit_interval, positive
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import integer, numbers_or_none, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
-from pymc_dirdp.mechanisms.dirichlet_likelihood import cell_terms, log_ratio, row_terms
+from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
-from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies
-from pymc_dirdp.sampling.fast import fast_dirichlet
 from pymc_dirdp.sampling.rationals import over_one_power
 from pymc_dirdp.sampling.urn import urn
 
 __all__ = ["SimplexMechanism"]
 
-Array = NDArray[np.float64]
-
-# A concentration above this is more exact than a double of the input.
+# With a concentration above this the draw is more precise than a double of the input.
 _MOST = 1e12
 # Steps of the urn: more would take minutes.
 _MOST_STEPS = 10_000_000
@@ -40,7 +34,7 @@ _MOST_STEPS = 10_000_000
 
 @final
 @dataclass(frozen=True, eq=False)
-class SimplexMechanism(CurvesOf, Mechanism):
+class SimplexMechanism(DirichletDraws):
     """Release `x ~ Dirichlet(k p)` for a secret vector of probabilities `p`.
 
     The curves are exact: moving a step `t` between two protected entries is moving a record of weight `k t` between two
@@ -69,14 +63,12 @@ class SimplexMechanism(CurvesOf, Mechanism):
     k: float
     domain: SimplexDomain
 
-    has_urn: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", positive(k=self.k))
         if not isinstance(self.domain, SimplexDomain):
             raise ArgumentError(f"Expected domain to be a SimplexDomain, got a {type(self.domain).__name__}.")
-        for what in (self.k * self.domain.eta, self.k * self.domain.largest_step):
-            if not LEAST_PARAMETER <= what <= MOST_PARAMETER:
+        for parameter in (self.k * self.domain.eta, self.k * self.domain.largest_step):
+            if not LEAST_PARAMETER <= parameter <= MOST_PARAMETER:
                 raise ArgumentError("Expected k times eta and k times the largest step between 1e-100 and 1e100.")
 
     @classmethod
@@ -139,8 +131,8 @@ class SimplexMechanism(CurvesOf, Mechanism):
             of the operating system; the output is positive and lies on a public grid. `"fast"` draws in floating point:
             nearly the law that the curves are about, and how nearly is not proved.
         steps : int, optional
-            Of the urn, for `"exact"`: public. By default the grid adds 1 % to the variance of a draw, with at most
-            10,000,000 steps.
+            Public number of steps of the urn, for `"exact"`. By default the grid adds 1 % to the variance of a draw,
+            with at most 10,000,000 steps.
         random_seed : int, SeedSequence, Generator or None
             None takes entropy from the operating system. Anything else is for tests.
 
@@ -148,20 +140,22 @@ class SimplexMechanism(CurvesOf, Mechanism):
         -------
         x : array, shape (draws, n)
         """
-        draws, vector = integer(1, draws=draws), self._checked(p, protected)
-        if one_of(("exact", "fast"), sampler=sampler) == "fast":
-            if steps is not None:
-                raise ArgumentError("steps is for sampler='exact'.")
-            return fast_dirichlet(self.k * vector, draws, generator(random_seed))
-        steps = integer(1, steps=self._default_steps(len(vector)) if steps is None else steps)
+        vector = self._checked(p, protected)
+        return self._draws(vector, draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
+
+    @override
+    def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
+        if steps is None:
+            steps = min(max(math.ceil(100 * self.k), fewest_steps(len(secret))), _MOST_STEPS)
         (k,), digits_of_k = over_one_power([self.k])
-        weights, digits = over_one_power(vector.tolist())
-        row = [k * weight for weight in weights]
-        counts = urn([row], digits_of_k + digits, steps=steps, draws=draws, bits=Bits(random_seed))
+        weights, digits = over_one_power(secret.tolist())
+        counts = urn([[k * weight for weight in weights]], digits_of_k + digits, steps=steps, draws=draws, bits=bits)
         return positive_frequencies(counts[:, 0], steps)
 
-    def _default_steps(self, n: int) -> int:
-        return min(max(math.ceil(100 * self.k), fewest_steps(n)), _MOST_STEPS)
+    @override
+    def concentration(self, counts: ArrayLike) -> Array:
+        """The parameters `k * p` for a vector of probabilities, in the place of counts. **Secret**, as `p` is."""
+        return self.k * np.asarray(counts, dtype=np.float64)
 
     def variance(self, p: float) -> float:
         """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""
@@ -188,7 +182,7 @@ class SimplexMechanism(CurvesOf, Mechanism):
             raise ArgumentError(f"Expected p to be a vector that holds the positions {positions} and others.")
         if not np.all(np.isfinite(vector)) or np.any(vector <= 0) or abs(float(vector.sum()) - 1) > 1e-9:
             raise DataError("The entries of p are not positive numbers that add up to 1.")
-        # No tolerance: an input below the floor loses more than is promised.
+        # There is no tolerance: an input below the floor loses more than is promised.
         if np.any(vector[positions] < self.domain.eta):
             raise DataError("Some protected entry of p is below the floor eta that was promised.")
         if float(vector[positions].sum()) > 1 - self.domain.etabar:
@@ -210,17 +204,9 @@ class SimplexMechanism(CurvesOf, Mechanism):
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        """The density at a vector of probabilities, in the place of counts; of the urn's counts where it has steps."""
-        u = self.k * np.asarray(counts, dtype=np.float64)
-        return cell_terms(u, output, steps).sum(axis=-1) + row_terms(u.sum(axis=-1), steps)
-
-    @override
-    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        return log_ratio(outputs, self.k * x, self.k * y, floor)
-
-    @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
-        return dirichlet_laws(self.k * x, self.k * y, cells or CELLS)
+        """The likelihood of a vector of probabilities, in the place of counts."""
+        u = self.concentration(counts)
+        return self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:

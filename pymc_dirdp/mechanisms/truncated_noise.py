@@ -6,8 +6,9 @@ from fractions import Fraction
 from typing import Any, Self, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
@@ -22,14 +23,11 @@ from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 
 __all__ = ["TruncatedNoiseMechanism"]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 _NOISES = ("geometric", "laplace")
 _TOTALS = ("kept", "printed")
-# The law of a table with more outcomes is not listed; releases need no list.
+# With more outcomes the law of a table is not listed; releases need no list.
 _MOST_LISTED = 5_000_000
-# Nor for each alternative that an audit tries.
+# With more outcomes an audit does not list the law of each alternative.
 _MOST_TABLES = 20_000
 
 
@@ -40,10 +38,9 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     Parameters
     ----------
-    prior : array_like, shape (d,)
-        The model's own prior, positive; `d = 2` is the Beta-binomial model.
-    n_records : int
-        Number of records, public, at least 1.
+    prior, n_records
+        As for every :class:`~pymc_dirdp.mechanisms.whole_posterior.WholePosterior`: the model's own prior, shape (d,),
+        and the public number of records.
     scale : float
         Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the number that is
         used.
@@ -80,8 +77,6 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     0.00624...
     """
 
-    prior: Array
-    n_records: int
     scale: float
     _: KW_ONLY
     noise_kind: str = "geometric"
@@ -89,7 +84,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     contribution: int = 1
 
     def __post_init__(self) -> None:
-        self._check()
+        super().__post_init__()
         object.__setattr__(self, "scale", used_scale(self.scale))
         object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
         one_of(_NOISES, noise_kind=self.noise_kind)
@@ -108,10 +103,10 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     ) -> Self:
         """The mechanism with the least noise that keeps `guarantee`, of any kind. Arguments as for the mechanism."""
 
-        def made(inverse: float) -> Self:
+        def mechanism(inverse: float) -> Self:
             return cls(prior, n_records, 1 / inverse, noise_kind=noise_kind, total=total, contribution=contribution)  # type: ignore[arg-type]
 
-        return made(largest_safe(lambda inverse: log_excess(*made(inverse).loss(guarantee))))
+        return mechanism(largest_safe(lambda inverse: log_excess(*mechanism(inverse).loss(guarantee))))
 
     @property
     def _cells(self) -> int:
@@ -143,7 +138,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         return "the same mechanism with less noise", replace(self, scale=self.scale / factor)
 
     @override
-    def _draw(self, counts: Integers, rng: np.random.Generator) -> Integers:
+    def _fast_release(self, counts: Integers, rng: np.random.Generator) -> Integers:
         size = (len(counts) - 1,)
         if self.noise_kind == "geometric":
             noise = geometric_noise(self.scale, size, rng)
@@ -152,10 +147,10 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         return self._released(counts, noise.tolist())
 
     @override
-    def _exact_draw(self, counts: Integers, bits: Bits) -> Integers:
+    def _exact_release(self, counts: Integers, bits: Bits) -> Integers:
         drawn = discrete_laplace(Fraction(self.scale), (len(counts) - 1,), bits).tolist()
         if self.noise_kind == "laplace":
-            # Of a two-sided geometric number x, x itself or -1 - x, whichever is not negative, is a one-sided one.
+            # If x is two-sided geometric, the one of x and -1 - x that is not negative is one-sided geometric.
             sizes = [max(x, -1 - x) for x in drawn]
             drawn = [size if bits.uniform(2) else -1 - size for size in sizes]
         return self._released(counts, drawn)
@@ -180,12 +175,12 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         return self._completed(noisy), probabilities
 
     def _cell(self, count: int) -> Array:
-        """Law of a noisy and truncated count: geometric in both directions, and the ends take the tails."""
+        """The law of a noisy and truncated count: geometric in both directions, and the ends take the tails."""
         q, distance = math.exp(-1 / self.scale), np.arange(self.n_records + 1) - count
         if self.noise_kind == "geometric":
             law, below, above = (1 - q) / (1 + q) * q ** np.abs(distance), q**count / (1 + q), 1 / (1 + q)
         else:
-            # Rounded down, as much lies below 0 as above: -1 is as likely as 0.
+            # Noise that is rounded down is below 0 with probability 1/2: -1 is as likely as 0.
             law = (1 - q) / 2 * q ** np.where(distance < 0, -distance - 1, distance)
             below, above = q ** (count - 1) / 2 if count else (1 + 1 - q) / 2, 0.5
         law[0] = below
@@ -193,7 +188,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         return law
 
     def _completed(self, noisy: Integers) -> Integers:
-        """Truncated, with the last cell. Shape (m, d - 1) to (m, d)."""
+        """The noisy cells truncated, and the last cell. Shape (m, d - 1) to (m, d)."""
         n = self.n_records
         cells = np.clip(noisy, 0, n)
         if self.total == "kept":
@@ -225,7 +220,7 @@ class _FlooredLaplace(PrivacyCurves):
             return self.cells * self.u * -math.expm1(-self.u) / 2
         s = (order - 1) * self.u
         if s > 1:
-            # exp(s) / 2 taken out.
+            # The factor exp(s) / 2 is taken out.
             rest = -math.expm1(-self.u) * math.exp(-s) + math.exp(-self.u - 2 * s)
             return min(self.cells * (s + math.log1p(rest) - math.log(2)) / (order - 1), self.pure_epsilon)
         more = -math.expm1(s) * math.expm1(-self.u - s) / 2
@@ -233,7 +228,7 @@ class _FlooredLaplace(PrivacyCurves):
 
     @override
     def _rho(self, omega: float) -> float:
-        """That of the noise before it is rounded, from above: its Kullback-Leibler divergence (Theory, Theorem 7)."""
+        """From above: the Kullback-Leibler divergence of the noise before it is rounded (Theory, Theorem 7)."""
         return self.cells * (self.u + math.expm1(-self.u))
 
     @override

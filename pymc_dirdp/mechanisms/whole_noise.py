@@ -3,17 +3,15 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.rationals import dyadic_above
 
 __all__ = ["gaussian_deviation", "gaussian_noise", "geometric_noise", "used_scale"]
 
-Array = NDArray[np.float64]
-
-# Beyond it a double cannot hold the noise; below its inverse there is none.
+# A double cannot hold noise of a larger scale; with a scale below the inverse all noise is 0.
 _LARGEST = 2.0**1000
 # Above this variance a discrete Gaussian variable is a rounded normal one up to 1e-7 of the variance.
 _MOST_LISTED = 1e6

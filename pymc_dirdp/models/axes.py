@@ -1,4 +1,4 @@
-"""Does the unit that the user names exist in the model? Errors where it does not, or is no axis of people."""
+"""Refusals of a unit that does not exist in the model, or that names no axis of people."""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -7,14 +7,14 @@ from dataclasses import replace
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation
-from pymc_dirdp.models.stated import Stated, as_code
+from pymc_dirdp.models.stated import Stated, as_code, axis_text
 from pymc_dirdp.models.unit import people_axes
 
 __all__ = ["lacking", "refuse_steps", "refuse_unknown_axes"]
 
 
 def refuse_unknown_axes(observations: Sequence[Observation], stated: Stated) -> None:
-    """A unit that no observed variable has is a slip."""
+    """Refuse a unit that no observed variable has: it is a slip."""
     dims = sorted({axis for observed in observations for axis in observed.axes if isinstance(axis, str)})
     most = max((len(observed.axes) for observed in observations), default=0)
     cores = {dim for observed in observations for dim in observed.core}
@@ -37,15 +37,12 @@ def refuse_unknown_axes(observations: Sequence[Observation], stated: Stated) -> 
 
 
 def _refuse_two_meanings(axis: str | int, observations: Sequence[Observation]) -> None:
-    """A number of an axis that has one dim here and another there."""
+    """Refuse the number of an axis that has one dim in one observed variable and another dim in another."""
     if isinstance(axis, str):
         return
-    dims = {
-        name: observed.name
-        for observed in observations
-        for name in observed.axes[axis : axis + 1]
-        if isinstance(name, str)
-    }
+    dims = {one.axes[axis]: one.name for one in observations if axis < len(one.axes)}
+    # An axis without a dim is called by its number.
+    dims.pop(axis, None)
     if len(dims) > 1:
         (one, first), (other, second) = list(dims.items())[:2]
         raise ArgumentError(
@@ -71,22 +68,17 @@ def lacking(
 
 
 def refuse_steps(observed: Observation, together: Sequence[Observation], stated: Stated) -> None:
-    """People are no steps of a sequence: each step is in several records, of which others hold the rest."""
+    """Refuse people who are the steps of a sequence: each step is in several records, and others hold the rest."""
     for other in (observed, *together):
         axis = observed.step_axis(other, surely=True)
         if axis is not None and axis in (people_axes(observed, stated) or ()):
             raise refusal(
                 observed.name,
-                f"is a sequence along {_axis(observed, axis)}, which {stated.unit_text} names: each of its entries is "
+                f"is a sequence along {axis_text(observed.axes[axis])}, which {stated.unit_text} names: each entry is "
                 "in several records",
-                "Name another axis, or say in the place of unit= with contribution= how many records a person holds at "
+                "Name another axis, or use contribution= instead of unit= to say how many records a person holds at "
                 "most.",
             )
-
-
-def _axis(observed: Observation, axis: int) -> str:
-    name = observed.axes[axis]
-    return f"the dim {name!r}" if isinstance(name, str) else f"axis {name}"
 
 
 def _listed(names: Sequence[str]) -> str:

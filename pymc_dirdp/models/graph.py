@@ -1,4 +1,4 @@
-"""Pure questions about PyTensor graphs. Nothing here knows what a table is."""
+"""Questions about PyTensor graphs. Nothing in this file knows what a table is."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,6 +17,7 @@ from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.type_other import NoneTypeT
 
 __all__ = [
+    "Node",
     "compiled_plainly",
     "evaluate",
     "is_random",
@@ -27,11 +28,14 @@ __all__ = [
     "values_read",
 ]
 
+Node = Variable[Any, Any]
+"""A variable of PyTensor's graph, of any type."""
+
 # The default mode compiles for seconds to save microseconds. These graphs are a few nodes long and run once.
 PLAIN = Mode(linker="py", optimizer=None)  # type: ignore[arg-type]
 
 
-def compiled_plainly(inputs: Sequence[Variable[Any, Any]], outputs: Any) -> Callable[..., Any]:
+def compiled_plainly(inputs: Sequence[Node], outputs: Any) -> Callable[..., Any]:
     """A function that runs in Python.
 
     The compiler is switched off as well: some operations, such as a softmax, would call it even in Python mode.
@@ -43,7 +47,7 @@ def compiled_plainly(inputs: Sequence[Variable[Any, Any]], outputs: Any) -> Call
     return function
 
 
-def evaluate(variable: Variable[Any, Any]) -> NDArray[Any]:
+def evaluate(variable: Node) -> NDArray[Any]:
     """The present value of a graph that has no free inputs; about half a millisecond."""
     if isinstance(variable, Constant):
         return np.asarray(variable.data)
@@ -52,16 +56,16 @@ def evaluate(variable: Variable[Any, Any]) -> NDArray[Any]:
     return np.asarray(compiled_plainly([], variable)())
 
 
-def stored_shape(variable: Variable[Any, Any]) -> tuple[int, ...]:
+def stored_shape(variable: Node) -> tuple[int, ...]:
     """The shape of a constant or shared variable, without a look at what it holds."""
     if isinstance(variable, SharedVariable):
         return tuple(np.shape(variable.get_value(borrow=True)))
     return tuple(np.shape(variable.data))  # type: ignore[attr-defined]
 
 
-def values_read(variable: Variable[Any, Any]) -> Iterator[Variable[Any, Any]]:
-    """The variable and all whose values decide its value. A variable of which only the shape is used is not one."""
-    seen: set[Variable[Any, Any]] = set()
+def values_read(variable: Node) -> Iterator[Node]:
+    """The variable and all variables whose values decide its value; not those of which only the shape is used."""
+    seen: set[Node] = set()
     waiting = [variable]
     while waiting:
         current = waiting.pop()
@@ -73,25 +77,21 @@ def values_read(variable: Variable[Any, Any]) -> Iterator[Variable[Any, Any]]:
             waiting.extend(current.owner.inputs)
 
 
-def is_random(variable: Variable[Any, Any]) -> bool:
+def is_random(variable: Node) -> bool:
     """Whether the variable is the output of a distribution."""
     return variable.owner is not None and isinstance(variable.owner.op, RNGConsumerOp)
 
 
-def parameters(rv: Variable[Any, Any]) -> tuple[Variable[Any, Any] | None, tuple[Variable[Any, Any], ...]]:
-    """The size (None where the parameters decide it) and the parameters of a random variable.
-
-    Asked of the op, because the positions among its inputs differ between versions of PyMC.
-    """
+def parameters(rv: Node) -> tuple[Node | None, tuple[Node, ...]]:
+    """The size (None where the parameters decide it) and the parameters of a random variable."""
+    # The op is asked, because the positions among its inputs differ between versions of PyMC.
     op: Any = rv.owner.op
     size = op.size_param(rv.owner)
     return (None if size is None or isinstance(size.type, NoneTypeT) else size), tuple(op.dist_params(rv.owner))
 
 
-def origin(
-    variable: Variable[Any, Any], *, through_rounding: bool = False
-) -> tuple[Variable[Any, Any], tuple[int, ...]]:
-    """What the variable is a copy of, possibly with new axes of length 1.
+def origin(variable: Node, *, through_rounding: bool = False) -> tuple[Node, tuple[int, ...]]:
+    """The variable that this one is a copy of, possibly with new axes of length 1.
 
     Parameters
     ----------
@@ -110,16 +110,13 @@ def origin(
     axes = list(range(variable.type.ndim))
     while variable.owner is not None:
         op = variable.owner.op
-        if isinstance(op, DimShuffle) and _only_adds_axes(op):
+        # A DimShuffle that keeps the order of the axes only adds new ones.
+        if isinstance(op, DimShuffle) and list(op.shuffle) == list(range(op.input_ndim)):
             axes = [axis for axis, moved in zip(axes, op.new_order, strict=True) if moved != "x"]
         elif not _is_copy(op, through_rounding):
             break
         variable = variable.owner.inputs[0]
     return variable, tuple(axes)
-
-
-def _only_adds_axes(op: DimShuffle) -> bool:
-    return list(op.shuffle) == list(range(op.input_ndim))
 
 
 def _is_copy(op: Any, through_rounding: bool) -> bool:
@@ -132,7 +129,7 @@ def _is_copy(op: Any, through_rounding: bool) -> bool:
     return isinstance(op.scalar_op, Identity)
 
 
-def operation(variable: Variable[Any, Any]) -> str:
+def operation(variable: Node) -> str:
     """The name of the operation behind the variable: `Poisson`, `Sub`, `AdvancedSubtensor`. Never its inputs."""
     op: Any = variable.owner.op
     inner = op.scalar_op if isinstance(op, Elemwise) else op

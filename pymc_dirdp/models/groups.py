@@ -1,4 +1,4 @@
-"""Which observed variables may hold records of the same person? What the user says of it, checked against the model."""
+"""Groups of observed variables that may hold records of the same person, checked against the model."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -19,21 +19,10 @@ Group = frozenset[str]
 def groups_of_people(
     tables: Sequence[Table], disjoint: tuple[tuple[str, ...], ...] | None
 ) -> tuple[tuple[Group, ...], Group]:
-    """Groups of observed variables that other people feed, and those that anybody may feed.
+    """The groups of observed variables that are fed by different people, and the variables that anybody may feed.
 
-    Parameters
-    ----------
-    tables : sequence of Table
-        Those of the model.
-    disjoint : tuple of tuple of str, or None
-        Names of tables or observed variables; nobody has records in two of these groups.
-
-    Returns
-    -------
-    groups : tuple of frozenset of str
-        Names of observed variables. One group if nothing was said.
-    anybody : frozenset of str
-        Those that were not named. A person of any group may have records there.
+    Each group of `disjoint` holds names of tables or observed variables, and nobody has records in two groups. There is
+    one empty group if nothing was said. Anybody may have records in the variables that were not named.
 
     Raises
     ------
@@ -56,12 +45,12 @@ def groups_of_people(
 
 
 def tables_of(tables: Sequence[Table], group: Group) -> tuple[str, ...]:
-    """Names of the tables that a group feeds."""
+    """The names of the tables that a group feeds."""
     return tuple(table.name for table in tables if any(likelihood.name in group for likelihood in table.likelihoods))
 
 
 def refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observation]) -> None:
-    """Groups that hold the same data, or of which one decides the rows of the other, are fed by the same people."""
+    """Refuse groups that are fed by the same people: they share data, or one decides the rows of the other."""
     for first, second in combinations(groups, 2):
         for one in observations:
             for other in observations:
@@ -74,11 +63,11 @@ def refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observati
 
 
 def _shared(one: Observation, other: Observation) -> str | None:
+    """What the two observed variables share, as a part of a sentence; None if nothing."""
     for child, parent in ((one, other), (other, one)):
         for _, codes in child.parents:
             if same_data(codes, parent.stored):
                 return f"and {other.name!r} are parent and child"
-    mine, theirs = ((of.stored, *(codes for _, codes in of.parents)) for of in (one, other))
-    if any(same_data(first, second) for first in mine for second in theirs):
+    if any(same_data(mine, theirs) for mine in one.arrays for theirs in other.arrays):
         return f"and {other.name!r} hold the same data"
     return None

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import pymc as pm
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant
 
 from pymc_dirdp.errors import UnsupportedModelError
-from pymc_dirdp.models.graph import is_random, operation, origin, parameters, values_read
+from pymc_dirdp.models.graph import Node, is_random, operation, origin, parameters, stored_shape, values_read
 from pymc_dirdp.models.parents import indexing, parent_name, stored_parent
 
 __all__ = [
@@ -18,11 +18,14 @@ __all__ = [
     "Family",
     "Kind",
     "Likelihood",
+    "batch_shape",
     "kind_of",
+    "parent_codes",
     "probability_of",
     "refusal",
     "route",
     "stored_observations",
+    "trials_parameter",
 ]
 
 Family = Literal["dirichlet", "beta"]
@@ -36,12 +39,12 @@ _CONJUGATES = (
 
 @dataclass(frozen=True)
 class Kind:
-    """What has to be known of a distribution of discrete data.
+    """The facts that have to be known about a distribution of discrete data.
 
     Attributes
     ----------
     name : str
-        How the documentation calls it.
+        What the documentation calls it.
     family : {"dirichlet", "beta"}
         The conjugate prior.
     trials : int or None
@@ -104,11 +107,9 @@ def refusal(name: str | None, reason: str, way_out: str) -> UnsupportedModelErro
     return UnsupportedModelError(f"Cannot release this model: {name!r} {reason}. {way_out}")
 
 
-def kind_of(observed: Variable[Any, Any]) -> Kind:
-    """The kind of an observed variable.
-
-    Asked of the exact class of its op: a name says nothing, and a subclass may have another likelihood.
-    """
+def kind_of(observed: Node) -> Kind:
+    """The kind of an observed variable."""
+    # The exact class of the op decides: a name says nothing, and a subclass may have another likelihood.
     op = observed.owner.op
     if type(op) in _KIND_BY_OP:
         return _KIND_BY_OP[type(op)]
@@ -118,12 +119,12 @@ def kind_of(observed: Variable[Any, Any]) -> Kind:
     raise refusal(observed.name, f"is observed through {operation(observed)}, which is not supported", _CONJUGATES)
 
 
-def stored_observations(observed: Variable[Any, Any], model: pm.Model) -> Variable[Any, Any]:
+def stored_observations(observed: Node, model: pm.Model) -> Node:
     """The constant or shared variable that holds the observations as they were given; its value is not read.
 
     PyMC casts a `pm.Data` of floats to integers; this is the variable behind the cast.
     """
-    # The likelihood is then one of the transformed values.
+    # With a transform, the likelihood would be one of the transformed values.
     if model.rvs_to_transforms.get(observed) is not None:
         raise refusal(observed.name, "has a transform", "Observe the variable itself, without `transform=`.")
     value = model.rvs_to_values[observed]
@@ -138,28 +139,17 @@ def stored_observations(observed: Variable[Any, Any], model: pm.Model) -> Variab
     return source
 
 
-def route(
-    observed: Variable[Any, Any], kind: Kind, families: Mapping[Variable[Any, Any], Family], model: pm.Model
-) -> tuple[Variable[Any, Any], Likelihood]:
-    """How does a parameter reach this likelihood?
+def batch_shape(observed: Node, kind: Kind, model: pm.Model) -> tuple[int, ...]:
+    """The lengths of the batch axes of the observations; their values are not read."""
+    shape = stored_shape(stored_observations(observed, model))
+    return shape[: len(shape) - kind.core]
 
-    Parameters
-    ----------
-    observed : Variable
-        The observed variable.
-    kind : Kind
-        What `kind_of` says of it; one with a probability.
-    families : mapping of Variable to {"dirichlet", "beta"}
-        The parameters of the model.
-    model : pymc.Model
-        Where observed parents have their values.
 
-    Returns
-    -------
-    parameter : Variable
-        The one that is the probability of `observed`.
-    likelihood : Likelihood
-        Which of its rows a record feeds: by its position, or by the values of its parents.
+def route(observed: Node, kind: Kind, families: Mapping[Node, Family], model: pm.Model) -> tuple[Node, Likelihood]:
+    """The parameter that is the probability of an observed variable, and its likelihood.
+
+    The likelihood says which row of the parameter a record feeds, by its position or by the values of its parents. The
+    `kind` has a probability, and `families` holds all parameters of the model.
 
     Raises
     ------
@@ -189,24 +179,33 @@ def route(
     return parameter, Likelihood(str(observed.name), kind.name, tuple(offset + axis for axis in rows))
 
 
-def probability_of(observed: Variable[Any, Any], kind: Kind) -> Variable[Any, Any]:
+def probability_of(observed: Node, kind: Kind) -> Node:
     """The parameter of an observed variable that is its probability; `kind` has one."""
     assert kind.probability is not None
     return parameters(observed)[1][kind.probability]
 
 
+def trials_parameter(observed: Node, kind: Kind) -> Node:
+    """The parameter of an observed variable that is its number of trials; `kind` has one."""
+    assert kind.trials is not None
+    return parameters(observed)[1][kind.trials]
+
+
+def parent_codes(observed: Node, kind: Kind, model: pm.Model) -> tuple[Node, ...]:
+    """The stored arrays of the codes of a conditional table's parents; none for another table."""
+    rows = None if kind.probability is None else indexing(probability_of(observed, kind))
+    stored = [stored_parent(index, model) for index in (rows.indices if rows is not None else ())]
+    return tuple(array for array in stored if array is not None)
+
+
 def _indexed(
-    observed: Variable[Any, Any],
-    kind: Kind,
-    probability: Variable[Any, Any],
-    families: Mapping[Variable[Any, Any], Family],
-    model: pm.Model,
-) -> tuple[Variable[Any, Any], Likelihood] | None:
+    observed: Node, kind: Kind, probability: Node, families: Mapping[Node, Family], model: pm.Model
+) -> tuple[Node, Likelihood] | None:
     """The parameter and likelihood of a conditional table; None if the probability is no indexing of a parameter."""
-    found = indexing(probability)
-    if found is None or found.parameter not in families:
+    rows = indexing(probability)
+    if rows is None or rows.parameter not in families:
         return None
-    parameter, indices = found.parameter, found.indices
+    parameter, indices = rows.parameter, rows.indices
     _refuse_other_family(observed, kind, parameter, families)
     n_rows = parameter.type.ndim - (kind.family == "dirichlet")
     if len(indices) != n_rows:
@@ -226,24 +225,16 @@ def _indexed(
     return parameter, Likelihood(str(observed.name), kind.name, (), tuple(map(parent_name, indices)))
 
 
-def _refuse_other_family(
-    observed: Variable[Any, Any],
-    kind: Kind,
-    parameter: Variable[Any, Any],
-    families: Mapping[Variable[Any, Any], Family],
-) -> None:
+def _refuse_other_family(observed: Node, kind: Kind, parameter: Node, families: Mapping[Node, Family]) -> None:
     if families[parameter] != kind.family:
-        wanted = kind.family.capitalize()
         raise refusal(
             observed.name,
             f"uses {parameter.name!r}, which is a {families[parameter].capitalize()} variable",
-            f"{operation(observed)} is conjugate to a {wanted} prior only.",
+            f"{operation(observed)} is conjugate to a {kind.family.capitalize()} prior only.",
         )
 
 
-def _no_plain_route(
-    observed: Variable[Any, Any], reached: Variable[Any, Any], families: Mapping[Variable[Any, Any], Family]
-) -> UnsupportedModelError:
+def _no_plain_route(observed: Node, reached: Node, families: Mapping[Node, Family]) -> UnsupportedModelError:
     behind = sorted({str(variable.name) for variable in values_read(reached) if variable in families})
     if behind:
         return refusal(

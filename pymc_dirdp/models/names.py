@@ -1,4 +1,4 @@
-"""Names that a release can hold: it is a tree of paths, with dims of its own, and goes to files and terminals."""
+"""The names that a release can hold: it is a tree of paths with dims of its own, written to files and terminals."""
 
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -22,21 +22,22 @@ __all__ = [
     "outcome_dim",
 ]
 
-# Dims that a release uses itself, beside those that PyMC refuses.
-_TAKEN = ("table",)
-# Names of the coordinates of draws, which a variable of the same name would take the place of.
+# The dim that a release uses itself, beside those that PyMC refuses.
+_TAKEN = "table"
+# The names of the coordinates of draws. A variable of such a name would replace the coordinate.
 _DRAWS = ("chain", "draw")
+_SIGNS = "without '/', '\\' and control characters, such as line breaks"
 PYMC_NAMES = (*_DRAWS, "__sample__")
-"""What PyMC calls its own dims."""
+"""The names of PyMC's own dims."""
 DIAGNOSIS_NAMES = ("draw", "elpd", "elpd_exact", "kl_posterior", "kl_release", "p", "pareto_k", "posterior", "records")
-"""What the groups of a diagnosis hold."""
+"""The names that the groups of a diagnosis use themselves."""
 
 
 def is_one_line(text: str) -> bool:
     """Whether a text is free of line breaks and other control characters, and of halves of characters.
 
-    A terminal obeys the former, so that a name could write what looks like another line of a report; no file can hold
-    the latter, nor the character NUL.
+    A terminal obeys control characters, so a name could write what looks like another line of a report. No file can
+    hold the halves of a character, nor the character NUL.
     """
     return not any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
 
@@ -66,20 +67,19 @@ def outcome_dim(name: str) -> str:
     return f"{name}_outcome"
 
 
-def check_names(found: Sequence[Table]) -> None:
+def check_names(tables: Sequence[Table]) -> None:
     """Refuse names that no release can hold, before anything is planned, spent or drawn."""
-    made = _made_dims(found)
-    for table in found:
+    new_dims = {name: table.name for table in tables for name in _new_dims(table)}
+    for table in tables:
         if not is_variable_name(table.name):
             raise UnsupportedModelError(
                 f"A release keeps each table under its name, and {table.name!r} is no name of a group or that of the "
-                f"draws. Rename the variable: not {' or '.join(_DRAWS)}, and without '/', '\\' and control "
-                "characters, such as line breaks."
+                f"draws. Rename the variable: not {' or '.join(_DRAWS)}, and {_SIGNS}."
             )
         for name in (table.name, *(table.dims or ())):
-            if name in made:
+            if name in new_dims:
                 raise UnsupportedModelError(
-                    f"The name {name!r} of {table.name!r} is also that of an axis of {made[name]!r} in a release. "
+                    f"The name {name!r} of {table.name!r} is also that of an axis of {new_dims[name]!r} in a release. "
                     "Rename it."
                 )
         if table.family == "beta" and outcome_dim(table.name) in (table.dims or ()):
@@ -92,24 +92,20 @@ def check_names(found: Sequence[Table]) -> None:
                     f"The name {likelihood.name!r} holds control characters, such as line breaks. Rename the variable."
                 )
         for dim in table.dims or ():
-            if dim is not None and (dim in _TAKEN or not is_path_name(dim)):
+            if dim is not None and (dim == _TAKEN or not is_path_name(dim)):
                 raise UnsupportedModelError(
                     f"The dim {dim!r} of {table.name!r} is taken or is no name that a release can hold. Rename it: not "
-                    f"{', '.join(_TAKEN)}, and without '/', '\\' and control characters, such as line breaks."
+                    f"{_TAKEN}, and {_SIGNS}."
                 )
         for dim, labels in table.coords.items():
             if labels is not None:
                 _check_labels(dim, labels, table.name)
 
 
-def _made_dims(found: Sequence[Table]) -> dict[str, str]:
-    """The names that a release gives to axes that have none in the model, and whose axes they are."""
-    made: dict[str, str] = {}
-    for table in found:
-        n_axes = len(table.shape) - (table.family == "beta")
-        dims: tuple[str | None, ...] = table.dims or (None,) * n_axes
-        made |= {dim_name(table.name, axis, None): table.name for axis, dim in enumerate(dims) if dim is None}
-    return made
+def _new_dims(table: Table) -> list[str]:
+    """The names that a release gives to axes that have none in the model."""
+    dims = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
+    return [dim_name(table.name, axis, None) for axis, dim in enumerate(dims) if dim is None]
 
 
 def _check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
@@ -123,7 +119,7 @@ def _check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
         raise UnsupportedModelError(f"{where} hold control characters, such as line breaks. Leave those out.")
     if any(label != label for label in given):
         raise UnsupportedModelError(f"{where} are not all equal to themselves, such as nan. Use text or numbers.")
-    # Only of texts can a file hold an array of Python objects; xarray writes None as the empty one.
+    # A file can hold an array of Python objects only if they are texts; xarray writes None as an empty text.
     stored = xr.Dataset(coords={dim: given}).variables[dim].dtype
     if stored.kind == "O" and not all(isinstance(label, str | None) for label in given):
         raise UnsupportedModelError(

@@ -1,44 +1,43 @@
-"""One observed variable as far as it matters for people: its axes, its number of trials, where its rows come from."""
+"""The facts about one observed variable that matter for people: its axes, its trials and the origin of its rows."""
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
-from pytensor.graph.basic import Variable
 
-from pymc_dirdp.models.graph import stored_shape
-from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, stored_observations
+from pymc_dirdp.models.graph import Node
+from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, batch_shape, parent_codes, stored_observations
 from pymc_dirdp.models.observations import trials_of
-from pymc_dirdp.models.shared_data import same_data, shift_axis, stored_parents
+from pymc_dirdp.models.shared_data import same_data, shift_axis
 from pymc_dirdp.models.tables import Table
 
 __all__ = ["Observation", "observation"]
 
-# So many numbers of two categories agree by chance in one of 4096 cases.
+# This many numbers of two categories agree by chance in one of 4096 cases.
 _NO_CHANCE = 12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Observation:
-    """The facts of one likelihood of one table. Not kept: a plan holds only what follows from it.
+    """The facts about one likelihood of one table. A plan does not keep them, only what follows from them.
 
     Attributes
     ----------
     name : str
         The observed variable.
     table : Table
-        What its records are counted in.
+        The table in which its records are counted.
     kind : Kind
-        Of its distribution.
+        The kind of its distribution.
     axes : tuple of str or int
         Its batch axes: a dim's name, or the number of an axis without a dim.
     core : tuple of str
-        Dims of its categories.
+        The dims of its categories.
     lengths : tuple of int
-        Of the batch axes. Under add-remove the number of people is private, and so is the axis that holds them.
+        The lengths of the batch axes. Under add-remove the number of people is private, and so is the length of the
+        axis that holds them.
     rows : tuple of int or None
         For every row axis of the table: the batch axis that decides it by position. None where codes of parents
         decide it, and where the table has one row along it.
@@ -46,7 +45,7 @@ class Observation:
         The number of trials, with one axis for each batch axis (of length 1 where it is the same along it); None where
         each observation is one record.
     parents : tuple of (str, Variable)
-        Names and stored arrays of its parents.
+        The names and stored arrays of its parents.
     stored : Variable
         The array of its observations.
     """
@@ -59,8 +58,13 @@ class Observation:
     lengths: tuple[int, ...]
     rows: tuple[int | None, ...]
     trials: NDArray[np.int64] | None
-    parents: tuple[tuple[str, Variable[Any, Any]], ...]
-    stored: Variable[Any, Any]
+    parents: tuple[tuple[str, Node], ...]
+    stored: Node
+
+    @property
+    def arrays(self) -> tuple[Node, ...]:
+        """The arrays of its observations and of its parents' codes."""
+        return (self.stored, *(codes for _, codes in self.parents))
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -69,7 +73,7 @@ class Observation:
 
     @property
     def summed(self) -> tuple[int, ...]:
-        """The other batch axes. One of length 1 is one of them: its length may be a private number of records."""
+        """The other batch axes, also those of length 1: a length may be a private number of records."""
         return tuple(axis for axis in range(len(self.lengths)) if axis not in self.kept)
 
     @property
@@ -100,10 +104,10 @@ class Observation:
         return bool(np.any(self.trials.max(axis=axes) != self.trials.min(axis=axes)))
 
     def step_axis(self, other: "Observation", *, surely: bool = False) -> int | None:
-        """The axis along which a parent is what is observed in `other` some steps on, as in a Markov chain.
+        """The axis along which a parent is what is observed in `other` some steps later, as in a Markov chain.
 
-        `surely` asks for so many numbers that agree that it can hardly be chance. Data that repeat themselves are some
-        steps on what they are now, so a parent that is `other` itself is no sequence.
+        With `surely`, so many numbers have to agree that it can hardly be chance. A parent that is `other` itself is no
+        sequence, although data that repeat themselves are the same some steps later.
         """
         least = _NO_CHANCE if surely else 2
         apart = (array for _, array in self.parents if not same_data(array, other.stored))
@@ -112,11 +116,11 @@ class Observation:
 
     @property
     def records_of_a_step(self) -> int:
-        """In how many records of its table an entry of a chain is: its own, and one for each parent that it becomes."""
+        """The number of records that hold an entry of a chain: its own, and one for each parent that it becomes."""
         return 1 + sum(shift_axis(array, self.stored) is not None for _, array in self.parents)
 
     def most_in_a_block(self, people: tuple[int, ...]) -> int:
-        """How many records an entry of the axes `people` holds at most in cells that no kept axis separates."""
+        """The largest number of records of an entry of the axes `people` in cells that no kept axis separates."""
         together = tuple(axis for axis in self.summed if axis not in people)
         if self.trials is None:
             return math.prod(self.lengths[axis] for axis in together)
@@ -131,16 +135,14 @@ class Observation:
 
 
 def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observation:
-    """The facts of a likelihood of a table. Of the data it reads the number of trials, and no observed value."""
+    """The facts about a likelihood of a table. It reads the number of trials, and no observed value."""
     rv = model.named_vars[likelihood.name]
     kind = KINDS[likelihood.kind]
-    stored = stored_observations(rv, model)
-    shape = stored_shape(stored)
-    lengths = shape[: len(shape) - kind.core]
-    dims = model.named_vars_to_dims.get(likelihood.name) or (None,) * len(shape)
+    lengths = batch_shape(rv, kind, model)
+    dims = model.named_vars_to_dims.get(likelihood.name) or (None,) * (len(lengths) + kind.core)
     names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
     by_position = zip(likelihood.rows, table.shape[:-1], strict=True) if not likelihood.parents else ()
-    # Where the prior is integrated out, each observation has its own row, also if there is one observation only.
+    # Where the prior is integrated out, each observation has its own row, also if there is only one observation.
     alone = kind.probability is None
     rows = tuple(axis if length > 1 or alone else None for axis, length in by_position)
     return Observation(
@@ -152,6 +154,6 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
         lengths=lengths,
         rows=rows or (None,) * len(table.shape[:-1]),
         trials=trials_of(rv, kind, lengths),
-        parents=tuple(zip(likelihood.parents, stored_parents(likelihood, model), strict=True)),
-        stored=stored,
+        parents=tuple(zip(likelihood.parents, parent_codes(rv, kind, model), strict=True)),
+        stored=stored_observations(rv, model),
     )

@@ -1,20 +1,19 @@
-"""The one place that reads observed values. What it returns is the secret; what it raises never holds a value."""
+"""The only file that reads observed values. What it returns is secret; what it raises never holds a value."""
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
 from numpy.typing import NDArray
-from pytensor.graph.basic import Variable
 
+from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.models.graph import evaluate, parameters, stored_shape
-from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, probability_of, stored_observations
-from pymc_dirdp.models.parents import indexing, stored_parent
+from pymc_dirdp.models.graph import Node, evaluate, parameters, stored_shape
+from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, parent_codes, stored_observations, trials_parameter
 from pymc_dirdp.models.tables import Table, root_model
-from pymc_dirdp.privacy.contribution import MOST_RECORDS
 
 __all__ = [
     "evaluated_input",
@@ -33,12 +32,12 @@ Counts = NDArray[np.int64]
 def total_records(table: Table, model: pm.Model | None = None) -> int:
     """How many records a table counts: public under replace-one, private under add-remove.
 
-    From the number of trials, or from the shape of raw records; observed values are not read.
+    It follows from the number of trials, or from the shape of raw records; observed values are not read.
 
     Parameters
     ----------
     table : Table
-        One that `tables` found in this model.
+        A table that `tables` found in this model.
     model : pymc.Model, optional
         The model on the context stack by default.
 
@@ -61,24 +60,24 @@ def total_records(table: Table, model: pm.Model | None = None) -> int:
 
 
 def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
-    """The secret: how many records fell into each cell.
+    """The secret counts: how many records fell into each cell.
 
-    PyMC has its own conversions, which nobody can look behind. A plain array is cut to integers: `observed=[1.5, 2]` is
-    `[1, 2]` here, and is caught only where it does not add up to `n`; a `pm.Data` of floats is read as it was given.
-    Integer arrays are stored in 32 bits, so counts of 2**31 and more wrap around; lists and floats do not. Under
-    `floatX="float32"` they are stored in 16 bits, and counts of 2**24 and more are refused.
+    PyMC converts the observations before this function sees them. It cuts a plain array to integers: `observed=[1.5,
+    2]` is `[1, 2]` here, and is caught only where it does not add up to `n`; a `pm.Data` of floats is read as it was
+    given. It stores integer arrays in 32 bits, so counts of 2**31 and more wrap around; lists and floats do not. Under
+    `floatX="float32"` it stores them in 16 bits, and counts of 2**24 and more are refused.
 
     Parameters
     ----------
     table : Table
-        One that `tables` found in this model.
+        A table that `tables` found in this model.
     model : pymc.Model, optional
         The model on the context stack by default.
 
     Returns
     -------
     ndarray of int64
-        Of the table's shape; summed over all axes that are no rows of the table.
+        It has the table's shape, and is summed over all axes that are no rows of the table.
 
     Raises
     ------
@@ -92,8 +91,10 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     for likelihood in table.likelihoods:
         observed, kind, batch = resolve_likelihood(likelihood, table, model)
         values = whole_numbers(evaluated_input(stored_observations(observed, model), observed), observed)
-        if _is_single_precision(model):
-            # PyMC has cast an array of numbers to floatX and then to integers, so its dtype no longer says so.
+        short = any(rv.type.dtype == "float32" for rv in model.free_RVs)
+        if short or pytensor.config.floatX == "float32":  # type: ignore[attr-defined]
+            # The model was built under `floatX="float32"`, or is read under it. PyMC has cast an array of numbers to
+            # floatX and then to integers, so its dtype no longer shows the cast.
             _check_precision(values, np.finfo(np.float32), observed)
         row = rows_of(values, observed, likelihood, table, model)
         if kind.name == "categorical":
@@ -105,9 +106,7 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     return counts
 
 
-def resolve_likelihood(
-    likelihood: Likelihood, table: Table, model: pm.Model
-) -> tuple[Variable[Any, Any], Kind, tuple[int, ...]]:
+def resolve_likelihood(likelihood: Likelihood, table: Table, model: pm.Model) -> tuple[Node, Kind, tuple[int, ...]]:
     """The observed variable, its kind, and the batch shape of its observations, which has to fit the table."""
     observed = model.named_vars.get(likelihood.name)
     if observed is None:
@@ -119,18 +118,18 @@ def resolve_likelihood(
         raise _wrong(observed, f"do not have the {table.n_categories} categories of the prior")
     rows = table.shape[:-1] if not likelihood.parents else ()
     for axis, length in zip(likelihood.rows, rows, strict=True):
-        # A row axis of length 1 is shared by all records along this axis. The reverse, one observation for many
-        # rows, would count it many times.
+        # All records along this axis share a row axis of length 1. One observation for many rows would be counted
+        # many times.
         if length not in (1, batch[axis]):
             raise _wrong(observed, f"do not have the {length} rows of the prior along axis {axis}")
     size, _ = parameters(observed)
-    # PyMC repeats the likelihood up to `shape=`; the same record would count many times.
+    # PyMC repeats the likelihood up to `shape=`, so the same record would count many times.
     if size is not None and tuple(evaluated_input(size, observed)) != batch:
         raise _wrong(observed, "do not have the shape that the variable declares")
     return observed, kind, batch
 
 
-def records_by_cell(values: Counts, observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts:
+def records_by_cell(values: Counts, observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts:
     """The observations as counts of categories: shape (*batch, d)."""
     trials = np.ones(batch, dtype=np.int64) if kind.trials is None else _trials(observed, kind, batch)
     if kind.core:
@@ -146,15 +145,15 @@ def records_by_cell(values: Counts, observed: Variable[Any, Any], kind: Kind, ba
 def _summed(records: Counts, likelihood: Likelihood, table: Table) -> Counts:
     """Records of the same row added up: (*batch, d) to (*rows, d)."""
     lengths = dict(zip(likelihood.rows, table.shape[:-1], strict=True))
-    # The rows keep their order, so what is left after the sums has the axes of the table.
+    # The rows keep their order, so the axes that are left after the sums are those of the table.
     shared = tuple(axis for axis, length in lengths.items() if length == 1)
     repeated = tuple(axis for axis in range(records.ndim - 1) if axis not in lengths)
     summed: Counts = records.sum(axis=shared, keepdims=True).sum(axis=repeated)
     return summed
 
 
-def _tally(codes: Counts, row: Counts, observed: Variable[Any, Any], table: Table) -> Counts:
-    """How often each category occurs in each row; without an indicator for each record and category."""
+def _tally(codes: Counts, row: Counts, observed: Node, table: Table) -> Counts:
+    """How often each category occurs in each row, without an indicator for each record and category."""
     if np.any(codes >= table.n_categories):
         raise _wrong(observed, f"are not all codes from 0 to {table.n_categories - 1}")
     cells = np.bincount((row * table.n_categories + codes).ravel(), minlength=table.prior.size)
@@ -168,9 +167,7 @@ def _gathered(records: Counts, row: Counts, table: Table) -> Counts:
     return counts.reshape(table.shape)
 
 
-def rows_of(
-    values: Counts, observed: Variable[Any, Any], likelihood: Likelihood, table: Table, model: pm.Model
-) -> Counts:
+def rows_of(values: Counts, observed: Node, likelihood: Likelihood, table: Table, model: pm.Model) -> Counts:
     """The number of the table's row that each observation feeds, in the batch shape of raw records."""
     batch = values.shape[: values.ndim - KINDS[likelihood.kind].core]
     if not likelihood.parents:
@@ -178,14 +175,11 @@ def rows_of(
         for axis, length in zip(likelihood.rows, table.shape[:-1], strict=True):
             shape[axis] = length
         return np.broadcast_to(np.arange(table.n_rows).reshape(shape), batch)
-    found = indexing(probability_of(observed, KINDS[likelihood.kind]))
-    assert found is not None
     codes = []
-    for index, length in zip(found.indices, table.shape[:-1], strict=True):
-        stored = stored_parent(index, model)
-        assert stored is not None
-        code = whole_numbers(evaluated_input(stored, observed), observed, "parents")
-        # An index of its own length would be repeated, and one person's parents would move many records.
+    stored = parent_codes(observed, KINDS[likelihood.kind], model)
+    for array, length in zip(stored, table.shape[:-1], strict=True):
+        code = whole_numbers(evaluated_input(array, observed), observed, "parents")
+        # PyMC would repeat an index of another shape, and one person's parents would move many records.
         if code.shape != batch:
             raise _wrong(observed, "do not have one code for each observation", "parents")
         if np.any(code >= length):
@@ -194,15 +188,15 @@ def rows_of(
     return np.ravel_multi_index(tuple(codes), table.shape[:-1])
 
 
-def trials_of(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts | None:
+def trials_of(observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts | None:
     """`n` as the model gives it, with an axis for each batch axis, of length 1 where it is the same along it.
 
     None for a likelihood without trials.
     """
     if kind.trials is None:
         return None
-    given = parameters(observed)[1][kind.trials]
-    trials = whole_numbers(evaluated_input(given, observed), observed, "number of trials")
+    given = evaluated_input(trials_parameter(observed, kind), observed)
+    trials = whole_numbers(given, observed, "number of trials")
     # PyTensor may have more axes of length 1 than there are observations.
     aligned = (1,) * (len(batch) - trials.ndim) + trials.shape
     if len(aligned) != len(batch) or any(n not in (1, length) for n, length in zip(aligned, batch, strict=True)):
@@ -210,7 +204,7 @@ def trials_of(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) 
     return trials.reshape(aligned)
 
 
-def _trials(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) -> Counts:
+def _trials(observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts:
     """`n` for every observation."""
     given = trials_of(observed, kind, batch)
     assert given is not None
@@ -219,18 +213,16 @@ def _trials(observed: Variable[Any, Any], kind: Kind, batch: tuple[int, ...]) ->
     return trials
 
 
-def evaluated_input(variable: Variable[Any, Any], observed: Variable[Any, Any]) -> NDArray[Any]:
+def evaluated_input(variable: Node, observed: Node) -> NDArray[Any]:
     """The value of an input of a likelihood; no error shows it."""
-    try:
+    with suppress(Exception):
         return evaluate(variable)
-    except Exception:
-        pass
-    # Outside of the handler, because PyTensor's message holds values and would stay attached as the context.
+    # Raised here and not in a handler, because PyTensor's message holds values and would be attached as the context.
     raise _wrong(observed, "or their number of trials cannot be computed")
 
 
-def whole_numbers(values: NDArray[Any], observed: Variable[Any, Any], what: str = "observations") -> Counts:
-    """The same values as integers, or an error that says what is wrong with them and never what they are."""
+def whole_numbers(values: NDArray[Any], observed: Node, what: str = "observations") -> Counts:
+    """The same values as integers, or an error that says what is wrong with them and does not show them."""
     if values.dtype.kind not in "biuf":
         raise _wrong(observed, "are not a dense array of numbers", what)
     if not np.all(np.isfinite(values)):
@@ -247,12 +239,12 @@ def whole_numbers(values: NDArray[Any], observed: Variable[Any, Any], what: str 
 
 
 def _check_precision(
-    values: NDArray[Any], precision: "np.finfo[Any]", observed: Variable[Any, Any], what: str = "observations"
+    values: NDArray[Any], precision: "np.finfo[Any]", observed: Node, what: str = "observations"
 ) -> None:
     """Refuse numbers that a short float cannot tell from the next one: they were rounded before anybody looked.
 
-    Two neighbouring data sets could then differ by more than one record. From 2**24 on `float32` has even numbers only,
-    and the odd one above 2**24 is rounded down to it, so 2**24 itself is refused too.
+    Two neighbouring data sets could then differ by more than one record. Above 2**24 `float32` has only even numbers,
+    and 2**24 + 1 is rounded down to 2**24, so 2**24 itself is refused too.
     """
     bits = precision.nmant + 1
     if np.any(values >= 2**bits):
@@ -264,17 +256,11 @@ def _check_precision(
         )
 
 
-def _is_single_precision(model: pm.Model) -> bool:
-    """Whether the model was built under `floatX="float32"`, or is read under it."""
-    parameters_are_short = any(rv.type.dtype == "float32" for rv in model.free_RVs)
-    return parameters_are_short or pytensor.config.floatX == "float32"  # type: ignore[attr-defined]
-
-
-def _check_total(values: Counts, observed: Variable[Any, Any]) -> None:
-    # In doubles first: the exact sum of many large numbers would wrap around.
+def _check_total(values: Counts, observed: Node) -> None:
+    # The sum is taken in doubles first, because the exact sum of many large numbers would wrap around.
     if values.sum(dtype=np.float64) > MOST_RECORDS or int(values.sum()) > MOST_RECORDS:
         raise _wrong(observed, "count more than 2**53 records in all")
 
 
-def _wrong(observed: Variable[Any, Any], problem: str, what: str = "observations") -> DataError:
+def _wrong(observed: Node, problem: str, what: str = "observations") -> DataError:
     return DataError(f"The {what} of {observed.name!r} {problem}.")

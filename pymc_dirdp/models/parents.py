@@ -1,35 +1,27 @@
-"""Conditional tables: which row of `theta[parents]` does a record feed?"""
+"""Conditional tables: which row of `theta[parents]` a record feeds."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import pymc as pm
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant
 from pytensor.tensor.subtensor import AdvancedSubtensor
 
-from pymc_dirdp.models.graph import operation, origin
+from pymc_dirdp.models.graph import Node, operation, origin
 
 __all__ = ["Indexing", "indexing", "parent_name", "stored_parent"]
 
 
 @dataclass(frozen=True)
 class Indexing:
-    """`parameter[indices]`, with an index array for each of the leading axes.
+    """`parameter[indices]`, with an index array for each of the leading axes."""
 
-    Attributes
-    ----------
-    parameter : Variable
-        What is indexed.
-    indices : tuple of Variable
-        One for each leading axis, in order.
-    """
-
-    parameter: Variable[Any, Any]
-    indices: tuple[Variable[Any, Any], ...]
+    parameter: Node
+    indices: tuple[Node, ...]
 
 
-def indexing(probability: Variable[Any, Any]) -> Indexing | None:
+def indexing(probability: Node) -> Indexing | None:
     """How `probability` is indexed out of a variable; None where it is not, or in another way."""
     source, axes = origin(probability)
     # Axes that were added afterwards would let one record feed several rows.
@@ -46,7 +38,7 @@ def indexing(probability: Variable[Any, Any]) -> Indexing | None:
     return Indexing(parameter, tuple(indices))
 
 
-def stored_parent(index: Variable[Any, Any], model: pm.Model) -> Variable[Any, Any] | None:
+def stored_parent(index: Node, model: pm.Model) -> Node | None:
     """The constant or shared variable that holds the codes of an index array; None where they are computed.
 
     It is an array, a `pm.Data`, or the observed values of another variable of the model.
@@ -59,8 +51,8 @@ def stored_parent(index: Variable[Any, Any], model: pm.Model) -> Variable[Any, A
     return array if stored and len(axes) == codes.type.ndim else None
 
 
-def parent_name(index: Variable[Any, Any]) -> str:
-    """How an index array is called; for one without a name, what it is."""
+def parent_name(index: Node) -> str:
+    """The name of an index array, or what it is if it has no name."""
     if index.name:
         return str(index.name)
     return "an array" if index.owner is None else operation(index)

@@ -1,108 +1,133 @@
-"""Who is protected, and what two neighbouring data sets are, in sentences. Public numbers only."""
+"""Who is protected, and what two neighbouring data sets are, in sentences. They hold public numbers only."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pymc_dirdp.models.stated import Stated
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
-__all__ = ["neighbours", "protected", "unit_label"]
-
-# By the names of the tables.
-Shapes = Mapping[str, Sequence[int]]
-Contributions = Mapping[str, Contribution]
+__all__ = ["Reading"]
 
 
-def unit_label(stated: Stated, *, others: bool = False) -> str:
-    """What the unit is called in a report, an attribute and a ledger; `others` where some people are no entries."""
-    if stated.unit:
-        named = ", ".join(axis if isinstance(axis, str) else f"axis {axis}" for axis in stated.unit)
-        return f"{named} | record" if others else named
-    if stated.contribution is not None and stated.contribution > 1:
-        return f"at most {stated.contribution} records"
-    return "record"
+@dataclass(frozen=True)
+class Reading:
+    """What one person can change, in numbers and in sentences. It is public, and holds no graph, model or data.
 
+    Attributes
+    ----------
+    stated : Stated
+        What the user said.
+    relation : Adjacency
+        What is replaced or removed.
+    shapes : tuple of (str, tuple of int)
+        The name and the shape of each table.
+    contributions : tuple of (str, Contribution)
+        The name of each table, and the most that one person adds to it.
+    groups : tuple of tuple of str
+        The names of tables that one person's records may feed together.
+    n_units : int or None
+        How many units there are, where a unit is an axis and their number is public.
+    others : bool
+        Whether some groups of tables are fed by people who are no entries of the unit.
+    """
 
-def protected(
-    stated: Stated,
-    relation: Adjacency,
-    shapes: Shapes,
-    contributions: Contributions,
-    groups: Sequence[Sequence[str]],
-    n_units: int | None,
-    *,
-    others: bool = False,
-) -> str:
-    """Who is protected."""
-    what = neighbours(stated, relation, shapes, contributions, groups)
-    if stated.unit:
-        facts = [_axes(stated)]
-        if n_units is not None:
-            facts.append(f"{n_units} of them")
-        facts.append(_holdings(stated, shapes, contributions, groups))
-        rest = " In the other groups, whose people are no such entries: every record." if others else ""
-        return f"every {_called(stated)} ({', '.join(facts)}). Neighbours: {what}.{rest}"
-    if stated.contribution is not None and stated.contribution > 1:
-        return f"every person, who holds at most {stated.contribution} records of each table. Neighbours: {what}."
-    return (
-        "every record: each observation, and each trial where several are counted, is another person. "
-        f"Neighbours: {what}."
-    )
+    stated: Stated
+    relation: Adjacency
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    contributions: tuple[tuple[str, Contribution], ...]
+    groups: tuple[tuple[str, ...], ...]
+    n_units: int | None
+    others: bool
 
+    def contribution(self, name: str) -> Contribution:
+        """What one person adds to the table of this name."""
+        return dict(self.contributions)[name]
 
-def neighbours(
-    stated: Stated,
-    relation: Adjacency,
-    shapes: Shapes,
-    contributions: Contributions,
-    groups: Sequence[Sequence[str]],
-) -> str:
-    """What two neighbouring data sets are."""
-    public = relation.records_are_public
-    if stated.unit:
-        total = _total(shapes, contributions, groups)
-        many = "the record" if total == 1 else f"all {total} records"
-        if stated.max_records_per_person is not None:
-            many = "all records"
-        if public:
-            kept = "" if stated.max_records_per_person is not None else ", and so is how many records each holds"
-            return f"{many} of one {_called(stated)} replaced; how many of them there are is public{kept}"
-        return f"{many} of one {_called(stated)} appear or disappear; how many of them there are is private"
-    if stated.contribution is not None and stated.contribution > 1:
-        m = stated.contribution
-        if public:
-            return f"all records of one person replaced, at most {m} in each table; the number of records is public"
-        return f"all records of one person, at most {m} in each table, appear or disappear; the number is private"
-    several = " (in each table that it feeds)" if len(shapes) > 1 else ""
-    return f"{relation.statement}{several}"
+    @property
+    def sizes_are_public(self) -> bool:
+        """Whether the number of records of each table is public."""
+        return self.relation.records_are_public and self.stated.max_records_per_person is None
 
+    @property
+    def label(self) -> str:
+        """The name of the unit: "record", "person", "hospital, person", "axis 0", "at most 3 records"."""
+        if self.stated.unit:
+            return f"{_axes(self.stated)} | record" if self.others else _axes(self.stated)
+        return f"at most {self.stated.contribution} records" if self._holds_several else "record"
 
-def _called(stated: Stated) -> str:
-    if len(stated.unit) == 1:
-        (axis,) = stated.unit
-        return axis if isinstance(axis, str) else f"entry of axis {axis}"
-    return f"entry of ({unit_label(stated)})"
+    @property
+    def protected(self) -> str:
+        """Who is protected, as a sentence."""
+        if self.stated.unit:
+            number = [] if self.n_units is None else [f"{self.n_units} of them"]
+            facts = ", ".join([_origin(self.stated), *number, self._holdings])
+            rest = " In the other groups, whose people are no such entries: every record." if self.others else ""
+            return f"every {_called(self.stated)} ({facts}). Neighbours: {self.neighbours}.{rest}"
+        if self._holds_several:
+            who = f"every person, who holds at most {self.stated.contribution} records of each table"
+        else:
+            who = "every record: each observation, and each trial where several are counted, is another person"
+        return f"{who}. Neighbours: {self.neighbours}."
+
+    @property
+    def neighbours(self) -> str:
+        """What two neighbouring data sets are, as a part of a sentence."""
+        public = self.relation.records_are_public
+        if self.stated.unit:
+            many, kept = f"all {self._records}", ", and so is how many records each holds"
+            if self.stated.max_records_per_person is not None:
+                many, kept = "all records", ""
+            elif self._total == 1:
+                many = "the record"
+            if public:
+                return f"{many} of one {_called(self.stated)} replaced; how many of them there are is public{kept}"
+            return f"{many} of one {_called(self.stated)} appear or disappear; how many of them there are is private"
+        if self._holds_several:
+            m = self.stated.contribution
+            if public:
+                return f"all records of one person replaced, at most {m} in each table; the number of records is public"
+            return f"all records of one person, at most {m} in each table, appear or disappear; the number is private"
+        several = " (in each table that it feeds)" if len(self.shapes) > 1 else ""
+        return f"{self.relation.statement}{several}"
+
+    @property
+    def _holds_several(self) -> bool:
+        return self.stated.contribution is not None and self.stated.contribution > 1
+
+    @property
+    def _total(self) -> int:
+        """The largest number of records of one person in all tables."""
+        totals = {name: self.contribution(name).total(shape) for name, shape in self.shapes}
+        return max(sum(totals[name] for name in group) for group in self.groups)
+
+    @property
+    def _records(self) -> str:
+        return "1 record" if self._total == 1 else f"{self._total} records"
+
+    @property
+    def _holdings(self) -> str:
+        where = "; ".join(_where(name, shape, self.contribution(name)) for name, shape in self.shapes)
+        bound = "at most " if self.stated.max_records_per_person is not None else ""
+        return f"{bound}{self._records} each: {where}"
 
 
 def _axes(stated: Stated) -> str:
+    return ", ".join(axis if isinstance(axis, str) else f"axis {axis}" for axis in stated.unit)
+
+
+def _called(stated: Stated) -> str:
+    if len(stated.unit) > 1:
+        return f"entry of ({_axes(stated)})"
+    return _axes(stated) if isinstance(stated.unit[0], str) else f"entry of {_axes(stated)}"
+
+
+def _origin(stated: Stated) -> str:
     dims = [axis for axis in stated.unit if isinstance(axis, str)]
     if len(dims) < len(stated.unit):
         return "numbered axes, without a dim" if len(stated.unit) > 1 else "an axis without a dim"
     return f"dim{'s' if len(dims) > 1 else ''} {' and '.join(map(repr, dims))}"
-
-
-def _total(shapes: Shapes, contributions: Contributions, groups: Sequence[Sequence[str]]) -> int:
-    totals = {name: contributions[name].total(shape) for name, shape in shapes.items()}
-    return max(sum(totals[name] for name in group) for group in groups)
-
-
-def _holdings(stated: Stated, shapes: Shapes, contributions: Contributions, groups: Sequence[Sequence[str]]) -> str:
-    total = _total(shapes, contributions, groups)
-    where = "; ".join(_where(name, shape, contributions[name]) for name, shape in shapes.items())
-    records = "1 record" if total == 1 else f"{total} records"
-    bound = "at most " if stated.max_records_per_person is not None else ""
-    return f"{bound}{records} each: {where}"
 
 
 def _where(name: str, shape: Sequence[int], contribution: Contribution) -> str:

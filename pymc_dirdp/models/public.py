@@ -1,21 +1,20 @@
-"""Which numbers of a model may be public? A number of trials that comes from the data is data."""
+"""Refusals of models whose release would publish data as if they were public numbers."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Sum
 from pytensor.tensor.type import TensorType
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import DataError
-from pymc_dirdp.models.graph import evaluate, origin, parameters, values_read
-from pymc_dirdp.models.likelihoods import refusal
+from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, values_read
+from pymc_dirdp.models.likelihoods import refusal, trials_parameter
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.observations import read_counts, records_by_cell, whole_numbers
 from pymc_dirdp.models.shared_data import same_data, same_numbers
@@ -26,7 +25,7 @@ __all__ = ["check_public"]
 
 
 def check_public(observations: Sequence[Observation], model: pm.Model, stated: Stated, relation: Adjacency) -> None:
-    """Refuse what would publish data as if it were a public number.
+    """Refuse a model whose release would publish data as if they were public numbers.
 
     Raises
     ------
@@ -42,91 +41,80 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
     if not relation.records_are_public:
         _refuse_rows_of_records(observations, stated)
         _refuse_private_lengths(observations, model, stated)
-    # Under add-remove, and where people hold privately many records, no number of trials is used but that of a unit.
+    # A number of trials is used only under replace-one, or to know what a unit holds where that is not private.
     public = relation.records_are_public
     used = stated.max_records_per_person is None and (public or bool(stated.unit))
+    if stated.unit:
+        way_out = "add max_records_per_person=m, and n_records= for planning: then it is private."
+    else:
+        way_out = "ask for adjacency='add-remove', where the numbers of records are private."
     for observed in observations if used else ():
         source = _source(observed, observations, model, stated)
         if source is not None:
+            named = f"add public_n={as_code([observed.name])} if anybody may know it, or " if public else ""
+            ways = named + way_out
             raise refusal(
                 observed.name,
                 f"has a number of trials that is, or depends on, what is observed in {source!r}, so it is no public "
                 "number",
-                (f"Add public_n={as_code([observed.name])} if anybody may know it, or a" if public else "A")
-                + (
-                    "dd max_records_per_person=m, and n_records= for planning: then it is private."
-                    if stated.unit
-                    else "sk for adjacency='add-remove', where the numbers of records are private."
-                ),
+                ways[0].upper() + ways[1:],
             )
 
 
-def _source(
-    observed: Observation,
-    observations: Sequence[Observation],
-    model: pm.Model,
-    stated: Stated,
-) -> str | None:
+def _source(observed: Observation, observations: Sequence[Observation], model: pm.Model, stated: Stated) -> str | None:
     """The observed variable that the number of trials comes from; None if it is public."""
     if observed.trials is None or observed.name in stated.public_n:
         return None
-    trials = _trials(observed, model)
+    trials = trials_parameter(model.named_vars[observed.name], observed.kind)
     if _is_own_total(trials, observed):
-        # Counts have to add up to `n`, so however it is written it says no more than the total of the table.
+        # Counts have to add up to `n`, so it tells no more than the total of the table, however it is written.
         return None
     source, _ = origin(trials, through_rounding=True)
-    # Complete counts add up to their own number of trials, which is checked in its turn, and the total is all that is
-    # used of `n`, unless it says how many records a person holds. It is how naive Bayes on counts is written: the
-    # records of a feature, class by class, are as many as the class counts say.
-    if not stated.unit and any(_is_complete(other, source) for other in observations):
+    # Complete counts add up to their own number of trials, which is checked itself. Only the total of `n` is used,
+    # unless it tells how many records a person holds. Naive Bayes on counts is written so: each class has as many
+    # records of a feature as the class counts say.
+    counted = [other.stored for other in observations if other.kind.core]
+    if not stated.unit and _is_array(source) and any(same_data(source, counts) for counts in counted):
         return None
     graph = list(values_read(trials))
     for other in observations:
         rv = model.named_vars[other.name]
-        data = (rv, model.rvs_to_values[rv], other.stored, *(array for _, array in other.parents))
+        data = (rv, model.rvs_to_values[rv], *other.arrays)
         if any(variable is known for variable in graph for known in data):
             return other.name
     for other in observations:
-        # Its own observations may agree with `n` for good reason: all trials of a Binomial may succeed.
+        # Its own observations may equal `n` for a good reason: all trials of a Binomial may succeed.
         if other is not observed and any(_holds(other, array, model) for array in graph):
             return other.name
     return None
 
 
-def _trials(observed: Observation, model: pm.Model) -> Variable[Any, Any]:
-    assert observed.kind.trials is not None
-    return parameters(model.named_vars[observed.name])[1][observed.kind.trials]
-
-
-def _is_own_total(trials: Variable[Any, Any], observed: Observation) -> bool:
+def _is_own_total(trials: Node, observed: Observation) -> bool:
     """Whether the number of trials is `x.sum(axis=-1)` of the observed counts `x`."""
     total, _ = origin(trials, through_rounding=True)
     if not observed.kind.core or total.owner is None or not isinstance(total.owner.op, Sum):
         return False
     counts, axes = origin(total.owner.inputs[0], through_rounding=True)
     last = len(observed.lengths)
-    return (
-        counts is observed.stored
-        and len(axes) == last + 1
-        and total.owner.op.axis in ((last,), None if not last else (last,))
-    )
+    summed = total.owner.op.axis
+    return counts is observed.stored and len(axes) == last + 1 and (summed == (last,) or (summed is None and not last))
 
 
-def _holds(other: Observation, array: Variable[Any, Any], model: pm.Model) -> bool:
+def _holds(other: Observation, array: Node, model: pm.Model) -> bool:
     """Whether the array is the observations of a variable or its parents' codes, or counts of some of its categories.
 
     These are counts of one category or of all others, of the first few or of the last few, in each row of the table or
-    for each observation. Other sums are not known again.
+    for each observation. Other sums are not recognised.
     """
     if not _is_array(array):
         return False
-    if any(same_data(array, known) for known in (other.stored, *(codes for _, codes in other.parents))):
+    if any(same_data(array, known) for known in other.arrays):
         return True
     return any(same_numbers(array, some) for counts in _counts(other, model) for some in _parts(counts))
 
 
 def _counts(other: Observation, model: pm.Model) -> Iterator[NDArray[np.int64]]:
-    """The counts of its table, and those of each observation if it counts several records; none of data in error."""
+    """The counts of its table, and those of each observation of several records; none if the data are wrong."""
     rv = model.named_vars[other.name]
     try:
         yield read_counts(other.table, model)
@@ -134,11 +122,12 @@ def _counts(other: Observation, model: pm.Model) -> Iterator[NDArray[np.int64]]:
             values = whole_numbers(evaluate(other.stored), rv)
             yield records_by_cell(values, rv, other.kind, other.lengths)
     except DataError:
-        # It is raised again where the counts are read, after the charge.
+        # The error is raised again where the counts are read, after the charge.
         return
 
 
 def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The counts of one category, of all others, of the first few and of the last few."""
     total = counts.sum(axis=-1)
     for k in range(counts.shape[-1]):
         yield counts[..., k]
@@ -149,13 +138,13 @@ def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 
 
 def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, stated: Stated) -> None:
-    """Under add-remove the number of observations is private: no prior and no shape of a release may be made of it."""
-    lengths: set[Variable[Any, Any]] = {observed.stored for observed in observations}
+    """Refuse priors and shapes of a release that depend on the number of observations, private under add-remove."""
+    lengths: set[Node] = {observed.stored for observed in observations}
     for observed in observations:
         summed = {observed.axes[axis] for axis in observed.summed}
         private = summed & set(stated.unit) if stated.unit else summed
         lengths |= {model.dim_lengths[dim] for dim in private if isinstance(dim, str)}
-        # Rows that are chosen by codes may have the labels of the people all the same.
+        # Rows that are chosen by codes may still have the labels of the people.
         dims = set(observed.table.dims or ())
         if observed.parents and (set(stated.unit) <= dims if stated.unit else private & dims):
             raise refusal(
@@ -173,28 +162,25 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
             )
 
 
-def _is_array(variable: Variable[Any, Any]) -> bool:
+def _is_array(variable: Node) -> bool:
     return isinstance(variable, Constant | SharedVariable) and isinstance(variable.type, TensorType)
 
 
-def _is_complete(other: Observation, array: Variable[Any, Any]) -> bool:
-    """Whether the array is the counts of all categories of a variable."""
-    return bool(other.kind.core) and _is_array(array) and same_data(array, other.stored)
-
-
 def _refuse_rows_of_records(observations: Sequence[Observation], stated: Stated) -> None:
-    """Under add-remove no row of a release may belong to one record: the shape would be the number of records."""
+    """Refuse rows that belong to one record: under add-remove the shape would be the private number of records."""
     for observed in observations:
         alone = observed.most_trials <= 1 if observed.integrated else observed.one_number_of_trials == 1
         each_has_a_row = observed.integrated or (observed.kept and not observed.summed)
-        if observed.lengths and alone and each_has_a_row and not observed.parents and not stated.unit:
+        if not observed.lengths or not alone:
+            continue
+        if each_has_a_row and not observed.parents and not stated.unit:
             raise refusal(
                 observed.name,
                 f"has one record in each row of {observed.table.name!r}, so under add-remove the shape of the release "
                 "would show how many people take part",
                 'Use adjacency="replace-one", where the number of records is public.',
             )
-        if observed.integrated and observed.lengths and alone and stated.unit:
+        if observed.integrated and stated.unit:
             raise refusal(
                 observed.name,
                 f"has a row of {observed.table.name!r} for each record, so under add-remove the shape of the release "

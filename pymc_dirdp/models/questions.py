@@ -1,4 +1,4 @@
-"""Where a model leaves open whose records it holds: what is asked, and lines that answer it."""
+"""What is asked where a model leaves open whose records it holds, and lines that answer it."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -8,37 +8,24 @@ from itertools import combinations
 from pymc_dirdp.display import aligned
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.shared_data import same_data
-from pymc_dirdp.models.stated import Stated, as_code
+from pymc_dirdp.models.stated import Stated, as_code, axis_text
 
 __all__ = ["held_by_one", "question"]
 
-# A bound to start from where the model's own number is private.
+# The bound that is offered where the model's own number is private.
 _BOUND = 10
 
-# What is asked of one observed variable or of two, and the answers to try: a statement and its meaning.
+# An answer to a question about one observed variable or about two: a statement and its meaning.
 _Answer = tuple[Stated, str]
 
 
 def question(
     together: Sequence[Observation], stated: Stated, public: bool, works: Callable[[Stated], bool]
 ) -> str | None:
-    """What has to be asked before these variables, which one person may feed, are released; None if nothing.
+    """The question to ask before these variables, which one person may feed, are released; None if nothing is open.
 
-    Parameters
-    ----------
-    together : sequence of Observation
-        Those of one group of people.
-    stated : Stated
-        What was said so far.
-    public : bool
-        Whether numbers of records may be named.
-    works : callable
-        Whether a statement answers all that is open. Only lines that do are offered.
-
-    Returns
-    -------
-    text : str or None
-        With a line for each answer, as arguments of `plan` or `sample`.
+    Numbers of records may be named if they are `public`. The question has a line for each answer, written as arguments
+    of `plan` or `sample`. Only answers are offered for which `works` is true: they leave nothing else open.
     """
     for opening, answers in _open(together, stated, public):
         lines = [
@@ -54,6 +41,7 @@ def question(
 
 
 def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iterator[tuple[str, list[_Answer]]]:
+    """Everything that is open, with the answers to try."""
     for observed in together:
         asked = _of_one(observed, stated, public)
         if asked is not None:
@@ -65,7 +53,7 @@ def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iter
 
 
 def _answers_for_both(one: Observation, other: Observation, stated: Stated, public: bool) -> list[_Answer]:
-    steps = one.step_axis(other) if one.step_axis(other) is not None else other.step_axis(one)
+    steps = next((axis for axis in (one.step_axis(other), other.step_axis(one)) if axis is not None), None)
     axes = [axis for axis in one.axes if axis in other.axes and (steps is None or one.axes.index(axis) != steps)]
     answers: list[_Answer] = [
         *((replace(stated, unit=(axis,)), _people(axis, "one record in each")) for axis in axes[:1]),
@@ -79,6 +67,7 @@ def _answers_for_both(one: Observation, other: Observation, stated: Stated, publ
 
 
 def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, list[_Answer]] | None:
+    """What is open about one observed variable alone, with the answers to try; None if nothing is."""
     name = repr(observed.name)
     several = observed.most_trials > 1
     first = _first(observed)
@@ -114,7 +103,7 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
     if observed.summed and (observed.kept or len(observed.summed) > 1):
         shape = " x ".join(map(str, observed.lengths))
         how_many = f"{shape} observations" if public else "observations"
-        others = [_axis(axis) for axis in observed.axes if axis != observed.axes[first[0]]]
+        others = [axis_text(axis) for axis in observed.axes if axis != observed.axes[first[0]]]
         each = f"each has a record for every entry of {' x '.join(others)}"
         return (
             f"{name} has {how_many} over the axes ({', '.join(map(repr, observed.axes))}), and a person may stand "
@@ -122,16 +111,13 @@ def _of_one(observed: Observation, stated: Stated, public: bool) -> tuple[str, l
             [
                 (_unit(stated, observed, first), _people(observed.axes[first[0]], each)),
                 (_holding(stated, held_by_one(observed, public)), _anywhere(observed, public)),
-                (
-                    _unit(stated, observed, tuple(range(len(observed.axes)))),
-                    "every observation is another person",
-                ),
+                (_unit(stated, observed, tuple(range(len(observed.axes)))), "every observation is another person"),
                 *([(_holding(stated, 1), "every record is another person")] * several),
             ],
         )
     if observed.summed and several:
         return (
-            f"{name} holds {_trials(observed, public)} in each entry of {_axis(observed.axes[first[0]])}, and a "
+            f"{name} holds {_trials(observed, public)} in each entry of {axis_text(observed.axes[first[0]])}, and a "
             "person may stand behind several of them.",
             _trial_answers(observed, first, stated, public),
         )
@@ -149,7 +135,7 @@ def _trial_answers(observed: Observation, first: tuple[int, ...], stated: Stated
 
 
 def _link(one: Observation, other: Observation) -> str | None:
-    """How two observed variables hang together by the codes of their parents."""
+    """The relation of two observed variables by the codes of their parents, as a sentence; None if there is none."""
     for child, parent in ((one, other), (other, one)):
         for name, codes in child.parents:
             if same_data(codes, parent.stored):
@@ -164,7 +150,7 @@ def _link(one: Observation, other: Observation) -> str | None:
 
 
 def _first(observed: Observation) -> tuple[int, ...]:
-    """The axis that is offered as that of the people; none where there is no axis."""
+    """The axis that is offered as the axis of the people; empty where there is no axis."""
     return (*observed.summed, *observed.kept)[:1]
 
 
@@ -173,12 +159,12 @@ def _unit(stated: Stated, observed: Observation, axes: tuple[int, ...]) -> State
 
 
 def _holding(stated: Stated, records: int) -> Stated:
-    """A bound on the records of each table, which stands in the place of a unit."""
+    """The statement with a bound on the records of each table in place of a unit."""
     return replace(stated, unit=(), max_records_per_person=None, contribution=records)
 
 
 def _completed(said: Stated, together: Sequence[Observation], works: Callable[[Stated], bool]) -> Stated | None:
-    """The answer with what else has to be said for it; None if it is no answer here."""
+    """The answer with everything else that has to be said for it; None if it is no answer here."""
     if not said.unit and said.contribution is None:
         return None
     differing = tuple(observed.name for observed in together if observed.trials is not None)
@@ -190,27 +176,23 @@ def _completed(said: Stated, together: Sequence[Observation], works: Callable[[S
 
 
 def _written(said: Stated) -> str:
-    """A statement as arguments."""
-    unit = said.unit[0] if len(said.unit) == 1 else said.unit
-    parts = [f"unit={as_code(unit)}"] if said.unit else []
-    parts += [f"contribution={said.contribution}"] if said.contribution is not None else []
-    parts += [f"public_n={as_code(list(said.public_n))}"] if said.public_n else []
-    if said.max_records_per_person is not None:
-        parts += [f"max_records_per_person={said.max_records_per_person}"]
-    if said.disjoint is not None:
-        parts += [f"disjoint={as_code([list(group) for group in said.disjoint])}"]
-    return ", ".join(parts)
+    """A statement as arguments of `plan` and `sample`."""
+    given = {
+        "unit": said.unit[0] if len(said.unit) == 1 else said.unit or None,
+        "contribution": said.contribution,
+        "public_n": list(said.public_n) or None,
+        "max_records_per_person": said.max_records_per_person,
+        "disjoint": None if said.disjoint is None else [list(group) for group in said.disjoint],
+    }
+    return ", ".join(f"{name}={as_code(value)}" for name, value in given.items() if value is not None)
 
 
 def held_by_one(observed: Observation, public: bool) -> int:
-    """How many records a person holds who is an entry of the axis that is offered, as far as that is public.
-
-    A bound to start from where it is not.
-    """
+    """How many records an entry of the offered axis holds, if that is public; otherwise a bound to start from."""
     people = _first(observed)
     trials = observed.one_number_of_trials
     others = [axis for axis in range(len(observed.axes)) if axis not in people]
-    # The lengths of rows are those of the prior, so they are public in any case.
+    # The lengths of rows are those of the prior, so they are always public.
     known = public or (observed.trials is None and set(others) <= set(observed.kept))
     if trials is None or not known:
         return _BOUND
@@ -228,8 +210,4 @@ def _trials(observed: Observation, public: bool) -> str:
 
 def _people(axis: str | int, each: str) -> str:
     hint = "" if isinstance(axis, str) else " (name it with dims=)"
-    return f"{_axis(axis)} holds the people: {each}{hint}"
-
-
-def _axis(axis: str | int) -> str:
-    return repr(axis) if isinstance(axis, str) else f"axis {axis}"
+    return f"{axis_text(axis)} holds the people: {each}{hint}"

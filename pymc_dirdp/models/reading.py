@@ -1,7 +1,8 @@
-"""Whose records does a model hold? The answer of a plan: for each table what one person adds, and in words."""
+"""Whose records a model holds: what one person adds to each table, in numbers and in words."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -11,7 +12,7 @@ from pymc_dirdp.models.axes import lacking, refuse_steps, refuse_unknown_axes
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
 from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation, observation
-from pymc_dirdp.models.protected import neighbours, protected, unit_label
+from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.public import check_public
 from pymc_dirdp.models.questions import held_by_one, question
 from pymc_dirdp.models.stated import Stated, as_code, check_stated
@@ -20,68 +21,13 @@ from pymc_dirdp.models.unit import contribution_to, largest, people_axes
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
-__all__ = ["Reading", "check_people", "read"]
+__all__ = ["check_people", "read"]
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What one person can change. Public, without graph, model or data.
+def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adjacency, *, ask: bool = True) -> Reading:
+    """Find out from a model whose records it holds.
 
-    Attributes
-    ----------
-    stated : Stated
-        What the user said.
-    contributions : tuple of (str, Contribution)
-        For each table, what one person adds to it at most.
-    groups : tuple of tuple of str
-        Names of tables that one person's records may feed together.
-    label : str
-        What the unit is called: "record", "person", "hospital, person", "axis 0", "at most 3 records".
-    n_units : int or None
-        How many units there are, where a unit is an axis and their number is public.
-    protected : str
-        Who is protected, in a sentence.
-    neighbours : str
-        What two neighbouring data sets are, in a sentence.
-    sizes_are_public : bool
-        Whether the number of records of each table is public.
-    others : bool
-        Whether some groups of tables are fed by people who are no entries of the unit.
-    """
-
-    stated: Stated
-    contributions: tuple[tuple[str, Contribution], ...]
-    groups: tuple[tuple[str, ...], ...]
-    label: str
-    n_units: int | None
-    protected: str
-    neighbours: str
-    sizes_are_public: bool
-    others: bool
-
-    def contribution(self, name: str) -> Contribution:
-        """What one person adds to the table of this name."""
-        return dict(self.contributions)[name]
-
-
-def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adjacency, *, ask: bool = True) -> Reading:
-    """Read the people off a model.
-
-    Parameters
-    ----------
-    found : sequence of Table
-        Those that :func:`pymc_dirdp.tables` finds.
-    model : pymc.Model
-    stated : Stated
-        What the user says.
-    relation : Adjacency
-        What one person can change.
-    ask : bool, default True
-        Whether the error for an open question offers answers, each of which is tried.
-
-    Returns
-    -------
-    reading : Reading
+    With `ask`, the error for an open question offers answers, each of which is tried by another call.
 
     Raises
     ------
@@ -95,86 +41,79 @@ def read(found: Sequence[Table], model: pm.Model, stated: Stated, relation: Adja
     ----------
     Theory, sections 6 and 7.
     """
-    # Before the data are looked at, so that a name that is misspelt is found first.
+    # This comes before the data are looked at, so that a misspelt name is reported first.
     check_stated(stated)
-    groups, anybody = groups_of_people(found, stated.disjoint)
+    groups, anybody = groups_of_people(tables, stated.disjoint)
+    public = relation.records_are_public and stated.max_records_per_person is None
 
     def works(said: Stated) -> bool:
-        # An answer that leaves something else open is none; asking again would not end.
+        # A statement that leaves something else open is no answer. To ask again about it would never end.
         if not ask:
             return False
         try:
-            read(found, model, said, relation, ask=False)
+            read(tables, model, said, relation, ask=False)
         except (UnsupportedModelError, ArgumentError):
             return False
         return True
 
-    observations = [observation(table, likelihood, model) for table in found for likelihood in table.likelihoods]
+    observations = _observations(tables, model)
     refuse_unknown_axes(observations, stated)
     refuse_shared_data(groups, observations)
     check_public(observations, model, stated, relation)
-    parts: dict[str, list[Contribution]] = {table.name: [] for table in found}
-    fed: list[tuple[str, ...]] = []
+    parts: dict[str, list[Contribution]] = {table.name: [] for table in tables}
     others = False
     for group in groups:
         together = [observed for observed in observations if observed.name in group | anybody]
         of_group = _of_group(together, stated, relation, works)
         if of_group is None:
             of_group = dict.fromkeys((observed.table.name for observed in together), Contribution())
-            _refuse_open(together, stated, relation, works)
+            if (asked := question(together, stated, public, works)) is not None:
+                raise UnsupportedModelError(asked)
             others = bool(stated.unit)
         for name, contribution in of_group.items():
             parts[name].append(contribution)
-        fed.append(tables_of(found, group | anybody))
-    contributions = tuple((table.name, largest(parts[table.name], table.shape).fitted(table.shape)) for table in found)
-    shapes = {table.name: table.shape for table in found}
+    fed = tuple(tables_of(tables, group | anybody) for group in groups)
+    shapes = tuple((table.name, table.shape) for table in tables)
+    contributions = tuple((name, largest(parts[name], shape).fitted(shape)) for name, shape in shapes)
     n_units = _number_of_units(observations, stated) if relation.records_are_public else None
-    return Reading(
-        stated=stated,
-        contributions=contributions,
-        groups=tuple(fed),
-        label=unit_label(stated, others=others),
-        n_units=n_units,
-        protected=protected(stated, relation, shapes, dict(contributions), fed, n_units, others=others),
-        neighbours=neighbours(stated, relation, shapes, dict(contributions), fed),
-        sizes_are_public=relation.records_are_public and stated.max_records_per_person is None,
-        others=others,
-    )
+    return Reading(stated, relation, shapes, contributions, fed, n_units, others)
 
 
-def check_people(found: Sequence[Table], model: pm.Model, stated: Stated) -> None:
-    """Refuse data in which a person holds more records than `max_records_per_person`. How many records is a secret.
+def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> None:
+    """Refuse data in which a person holds more records than `max_records_per_person`.
 
     Raises
     ------
     DataError
-        It says in which observed variable, and not who or how many.
+        It names the observed variable, and not the person or the number of records, which are secret.
     """
     most = stated.max_records_per_person
     if most is None:
         return
-    for table in found:
-        for likelihood in table.likelihoods:
-            observed = observation(table, likelihood, model)
-            people = people_axes(observed, stated)
-            if people is not None and np.any(observed.records_of(people) > most):
-                raise DataError(
-                    f"Some entry of {stated.unit_text} holds more than max_records_per_person={most} records of "
-                    f"{observed.name!r}. Leave records out, or plan for more."
-                )
+    for observed in _observations(tables, model):
+        people = people_axes(observed, stated)
+        if people is not None and np.any(observed.records_of(people) > most):
+            raise DataError(
+                f"Some entry of {stated.unit_text} holds more than max_records_per_person={most} records of "
+                f"{observed.name!r}. Leave records out, or plan for more."
+            )
+
+
+def _observations(tables: Sequence[Table], model: pm.Model) -> list[Observation]:
+    return [observation(table, likelihood, model) for table in tables for likelihood in table.likelihoods]
 
 
 def _of_group(
     together: Sequence[Observation], stated: Stated, relation: Adjacency, works: Callable[[Stated], bool]
 ) -> Mapping[str, Contribution] | None:
-    """What a person of this group adds to each table, as far as it was said; None where nothing was."""
+    """What a person of this group adds to each table; None where nothing was said about the group."""
     tables = {observed.table.name: observed.table for observed in together}
     if stated.contribution is not None:
         _refuse_many(together, stated.contribution, stated, relation, works)
         return dict.fromkeys(tables, Contribution(stated.contribution))
     having = [observed for observed in together if stated.unit and people_axes(observed, stated) is not None]
     if not having:
-        # Nothing was said, or other people feed this group, who are no entries of the unit.
+        # Nothing was said, or this group is fed by people who are no entries of the unit.
         _refuse_many(together, 1, stated, relation, works)
         return None
     for observed in together:
@@ -187,15 +126,6 @@ def _of_group(
     }
 
 
-def _refuse_open(
-    together: Sequence[Observation], stated: Stated, relation: Adjacency, works: Callable[[Stated], bool]
-) -> None:
-    public = relation.records_are_public and stated.max_records_per_person is None
-    asked = question(together, stated, public, works)
-    if asked is not None:
-        raise UnsupportedModelError(asked)
-
-
 def _refuse_many(
     together: Sequence[Observation],
     contribution: int,
@@ -203,7 +133,7 @@ def _refuse_many(
     relation: Adjacency,
     works: Callable[[Stated], bool],
 ) -> None:
-    """A table with more likelihoods than a person holds records."""
+    """Refuse a table that has more likelihoods than a person holds records."""
     for name in dict.fromkeys(observed.table.name for observed in together):
         sharing = [observed for observed in together if observed.table.name == name]
         if len(sharing) <= contribution:
@@ -229,12 +159,6 @@ def _refuse_many(
 
 def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int | None:
     """The number of people where all observed variables agree on it."""
-    numbers = set()
-    for observed in observations:
-        axes = people_axes(observed, stated) if stated.unit else None
-        if axes is not None:
-            count = 1
-            for axis in axes:
-                count *= observed.lengths[axis]
-            numbers.add(count)
+    having = [(one, people_axes(one, stated)) for one in observations if stated.unit]
+    numbers = {math.prod(one.lengths[axis] for axis in axes) for one, axes in having if axes is not None}
     return numbers.pop() if len(numbers) == 1 else None

@@ -1,37 +1,16 @@
-"""Do two inputs of a model hold the same data? Each answer is one word, and no value leaves this file."""
+"""Whether two inputs of a model hold the same data. Each answer is yes, no or an axis: no value leaves this file."""
 
 from typing import Any
 
 import numpy as np
-import pymc as pm
 from numpy.typing import NDArray
-from pytensor.graph.basic import Variable
 
-from pymc_dirdp.models.graph import evaluate
-from pymc_dirdp.models.likelihoods import KINDS, Likelihood, probability_of, stored_observations
-from pymc_dirdp.models.parents import indexing, stored_parent
+from pymc_dirdp.models.graph import Node, evaluate
 
-__all__ = ["inputs", "same_data", "same_numbers", "shift_axis", "stored_parents"]
-
-Stored = Variable[Any, Any]
+__all__ = ["same_data", "same_numbers", "shift_axis"]
 
 
-def stored_parents(likelihood: Likelihood, model: pm.Model) -> tuple[Stored, ...]:
-    """The arrays that hold the codes of a conditional table's parents; none for another table."""
-    if not likelihood.parents:
-        return ()
-    found = indexing(probability_of(model.named_vars[likelihood.name], KINDS[likelihood.kind]))
-    assert found is not None
-    stored = [stored_parent(index, model) for index in found.indices]
-    return tuple(array for array in stored if array is not None)
-
-
-def inputs(likelihood: Likelihood, model: pm.Model) -> tuple[Stored, ...]:
-    """All arrays of data behind a likelihood: the observations, then the codes of its parents."""
-    return (stored_observations(model.named_vars[likelihood.name], model), *stored_parents(likelihood, model))
-
-
-def same_data(first: Stored, second: Stored) -> bool:
+def same_data(first: Node, second: Node) -> bool:
     """Whether both are one stored array, or hold the same two numbers or more.
 
     One number may agree by chance, and an answer must not tell that it does. Axes of length 1 make no difference.
@@ -39,11 +18,11 @@ def same_data(first: Stored, second: Stored) -> bool:
     return first is second or same_numbers(first, evaluate(second))
 
 
-def shift_axis(parent: Stored, observations: Stored, *, least: int = 2) -> int | None:
+def shift_axis(parent: Node, observations: Node, *, least: int = 2) -> int | None:
     """The axis along which the parent is the observations themselves, one or two steps earlier or later; None if none.
 
-    So it is in a Markov chain, `P[x[:, :-1]]` observed as `x[:, 1:]`. At least `least` numbers have to agree, or it is
-    chance. Sequences of other lengths that were put one after the other are not found.
+    A Markov chain does this: `P[x[:, :-1]]` observed as `x[:, 1:]`. At least `least` numbers have to agree, otherwise
+    it may be chance. Sequences of different lengths that were put one after the other are not recognised.
     """
     one, two = evaluate(parent), evaluate(observations)
     if one.shape != two.shape:
@@ -54,7 +33,7 @@ def shift_axis(parent: Stored, observations: Stored, *, least: int = 2) -> int |
         if any(_is_ahead(*pair, step, least) for step in (1, 2) for pair in pairs):
             return axis
     if one.ndim == 1:
-        # Sequences of one length, one after the other: what follows the end of one is the start of the next.
+        # Sequences of one length may stand one after the other: the end of one is followed by the start of the next.
         for length in range(3, one.size // 2 + 1):
             if one.size % length == 0:
                 ahead, behind = one.reshape(-1, length).T, two.reshape(-1, length).T
@@ -68,7 +47,7 @@ def _is_ahead(ahead: NDArray[Any], behind: NDArray[Any], step: int, least: int) 
     return bool(early.size >= least and np.array_equal(early, late))
 
 
-def same_numbers(variable: Stored, numbers: NDArray[Any]) -> bool:
+def same_numbers(variable: Node, numbers: NDArray[Any]) -> bool:
     """Whether a stored array holds these two numbers or more."""
     one, two = np.squeeze(evaluate(variable)), np.squeeze(numbers)
     return bool(one.size > 1 and one.shape == two.shape and np.array_equal(one, two))

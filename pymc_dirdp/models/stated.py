@@ -1,4 +1,4 @@
-"""What the user says of people: whose records there are, and which numbers anybody may know."""
+"""What the user states about people: whose records there are, and which numbers anybody may know."""
 
 import json
 import numbers
@@ -15,7 +15,7 @@ Unit = str | int | tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Stated:
-    """Checked words of the user about people. Public.
+    """The user's checked statements about people. They are public.
 
     Attributes
     ----------
@@ -26,9 +26,9 @@ class Stated:
     public_n : tuple of str
         Observed variables whose number of trials anybody may know.
     max_records_per_person : int or None
-        With a unit: how many records a person holds at most in each observed variable; how many is private.
+        With a unit: how many records a person holds at most in each observed variable. The number itself is private.
     disjoint : tuple of tuple of str, or None
-        Groups of tables or observed variables that other people feed.
+        Groups of tables or observed variables that are fed by different people.
     """
 
     unit: tuple[str | int, ...] = ()
@@ -54,6 +54,11 @@ def as_code(value: object) -> str:
     return f"[{', '.join(map(as_code, value))}]" if isinstance(value, list) else repr(value)
 
 
+def axis_text(axis: str | int) -> str:
+    """An axis as errors and questions name it."""
+    return repr(axis) if isinstance(axis, str) else f"axis {axis}"
+
+
 def stated(
     *,
     unit: Unit | None,
@@ -62,7 +67,7 @@ def stated(
     max_records_per_person: int | None,
     disjoint: Iterable[Iterable[str]] | None,
 ) -> Stated:
-    """What was said, or an ArgumentError if it contradicts itself."""
+    """The checked statements, or an ArgumentError if they contradict one another."""
     axes = _axes(unit)
     if contribution is not None:
         contribution = integer(1, contribution=contribution)
@@ -74,15 +79,15 @@ def stated(
 
 
 def check_stated(said: Stated) -> None:
-    """Refuse what contradicts itself."""
+    """Refuse statements that contradict one another."""
     if said.unit and said.contribution is not None:
         raise ArgumentError(
             f"{said.unit_text} and contribution={said.contribution} both say what one person can change. Leave one out."
         )
     if said.max_records_per_person is not None and not said.unit:
         raise ArgumentError(
-            "max_records_per_person counts the records of the entries of unit=. Say unit= too, or contribution= in "
-            "its place if a person's records may lie anywhere."
+            "max_records_per_person counts the records of the entries of unit=. Say unit= too, or use contribution= "
+            "instead if a person's records may lie anywhere."
         )
 
 

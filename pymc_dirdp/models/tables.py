@@ -1,4 +1,4 @@
-"""Which conjugate tables does this model hold? Questions only: no observed value is read here."""
+"""The conjugate tables that a model holds. No observed value is read in this file."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -10,18 +10,28 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant
 
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.graph import evaluate, is_random, operation, parameters, stored_shape, values_read
-from pymc_dirdp.models.likelihoods import Family, Kind, Likelihood, kind_of, refusal, route, stored_observations
+from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, values_read
+from pymc_dirdp.models.likelihoods import (
+    Family,
+    Kind,
+    Likelihood,
+    batch_shape,
+    kind_of,
+    refusal,
+    route,
+    stored_observations,
+    trials_parameter,
+)
 
 __all__ = ["Likelihood", "Table", "root_model", "tables"]
 
 _FAMILY_BY_OP: dict[type, Family] = {pm.Dirichlet.rv_type: "dirichlet", pm.Beta.rv_type: "beta"}
 
-# They change the coordinates in which a sampler moves. Any other transform (ordered, say) restricts the law itself.
+# These transforms change the coordinates in which a sampler moves. Any other one, such as `ordered`, restricts the law.
 _HARMLESS_TRANSFORMS = (
     type(None),
     type(pm.distributions.transforms.simplex),
@@ -31,9 +41,9 @@ _HARMLESS_TRANSFORMS = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """The public facts of one table of counts and its conjugate prior.
+    """The public facts about one table of counts and its conjugate prior.
 
-    It holds no graph, no model and no data, and can be pickled. Two tables are equal if all their facts are.
+    A table holds no graph, no model and no data, and can be pickled. Two tables are equal if all their facts are equal.
 
     Attributes
     ----------
@@ -41,9 +51,9 @@ class Table:
         The variable that is released: the Dirichlet or Beta variable, or `f"{observed}_p"` for a
         `pm.DirichletMultinomial` or `pm.BetaBinomial`, where it is integrated out.
     family : {"dirichlet", "beta"}
-        The prior's.
+        The family of the prior.
     prior : ndarray of float64, shape (..., d), read-only
-        Its parameters, one for each cell of the table. A Beta has d = 2: success, then failure.
+        The parameters of the prior, one for each cell of the table. A Beta has d = 2: success, then failure.
     dims : tuple of (str or None), or None
         PyMC's dims of the released variable. The categories of a Beta are no axis of it.
     coords : mapping of str to tuple or None
@@ -65,17 +75,17 @@ class Table:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the table of counts, categories last."""
+        """The shape of the table of counts, categories last."""
         return self.prior.shape
 
     @property
     def n_rows(self) -> int:
-        """How many vectors of probabilities there are."""
+        """The number of vectors of probabilities."""
         return math.prod(self.shape[:-1])
 
     @property
     def n_categories(self) -> int:
-        """How many cells a row has."""
+        """The number of cells of a row."""
         return self.shape[-1]
 
     def _facts(self) -> tuple[Any, ...]:
@@ -90,7 +100,7 @@ class Table:
         return hash((self.name, self.family, self.shape, self.dims, self.likelihoods))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Through __init__, because pickle forgets that an array is read-only.
+        # It is made again by __init__, because pickle forgets that an array is read-only.
         return Table, (self.name, self.family, np.array(self.prior), self.dims, dict(self.coords), self.likelihoods)
 
     def __repr__(self) -> str:
@@ -111,7 +121,7 @@ def tables(model: pm.Model | None = None) -> tuple[Table, ...]:
     Returns
     -------
     tuple of Table
-        At least one.
+        It holds at least one table.
 
     Raises
     ------
@@ -131,11 +141,11 @@ def tables(model: pm.Model | None = None) -> tuple[Table, ...]:
     for rv in model.observed_RVs:
         if type(rv.owner.op) in _FAMILY_BY_OP:
             raise refusal(rv.name, "is a parameter and is itself observed", "Leave it unobserved.")
-    # Before the priors: a missing value is a free variable whose own message would mislead.
+    # This comes before the priors, because a missing value is a free variable whose own message would mislead.
     _refuse_missing_values(model)
     families = {rv: _family(rv, model) for rv in model.free_RVs}
-    followers: dict[Variable[Any, Any], list[Likelihood]] = {rv: [] for rv in families}
-    integrated: dict[Variable[Any, Any], Kind] = {}
+    followers: dict[Node, list[Likelihood]] = {rv: [] for rv in families}
+    integrated: dict[Node, Kind] = {}
     for rv in model.observed_RVs:
         kind = kind_of(rv)
         stored_observations(rv, model)
@@ -148,16 +158,16 @@ def tables(model: pm.Model | None = None) -> tuple[Table, ...]:
     for rv, likelihoods in followers.items():
         if not likelihoods:
             raise refusal(rv.name, "has no observed child, so there is nothing to release", "Observe data that use it.")
-    found = [
+    held = [
         _integrated_table(rv, integrated[rv], model)
         if rv in integrated
         else _table(rv, families[rv], followers[rv], model)
         for rv in model.named_vars.values()
         if rv in integrated or rv in families
     ]
-    if not found:
+    if not held:
         raise refusal(model.name or "model", "has no Dirichlet or Beta variable", "There is nothing to release.")
-    return tuple(found)
+    return tuple(held)
 
 
 def root_model(model: pm.Model | None) -> pm.Model:
@@ -183,8 +193,8 @@ def _refuse_missing_values(model: pm.Model) -> None:
             )
 
 
-def _family(rv: Variable[Any, Any], model: pm.Model) -> Family:
-    """Of a free variable, which has to be a Dirichlet or Beta with a prior of numbers."""
+def _family(rv: Node, model: pm.Model) -> Family:
+    """The family of a free variable, which has to be a Dirichlet or Beta with a prior of numbers."""
     family = _FAMILY_BY_OP.get(type(rv.owner.op))
     if family is None:
         predicts = any(variable.owner and type(variable.owner.op) in _FAMILY_BY_OP for variable in values_read(rv))
@@ -206,22 +216,19 @@ def _family(rv: Variable[Any, Any], model: pm.Model) -> Family:
     return family
 
 
-def _refuse_random_trials(observed: Variable[Any, Any], kind: Kind) -> None:
-    if kind.trials is None:
-        return
-    trials = parameters(observed)[1][kind.trials]
-    if any(is_random(variable) for variable in values_read(trials)):
+def _refuse_random_trials(observed: Node, kind: Kind) -> None:
+    if kind.trials is not None and any(map(is_random, values_read(trials_parameter(observed, kind)))):
         raise refusal(observed.name, "has a number of trials that is random", "Write `n` as numbers or pm.Data.")
 
 
-def _table(rv: Variable[Any, Any], family: Family, likelihoods: Iterable[Likelihood], model: pm.Model) -> Table:
+def _table(rv: Node, family: Family, likelihoods: Iterable[Likelihood], model: pm.Model) -> Table:
     size, arguments = parameters(rv)
     batch = None if size is None else tuple(int(length) for length in evaluate(size))
     prior = _broadcast_prior(str(rv.name), family, arguments, batch)
     return _checked_table(str(rv.name), family, prior, str(rv.name), likelihoods, model)
 
 
-def _integrated_table(observed: Variable[Any, Any], kind: Kind, model: pm.Model) -> Table:
+def _integrated_table(observed: Node, kind: Kind, model: pm.Model) -> Table:
     """The table of a likelihood whose parameter is integrated out: every observation has its own row."""
     name = f"{observed.name}_p"
     if name in model.named_vars:
@@ -231,33 +238,29 @@ def _integrated_table(observed: Variable[Any, Any], kind: Kind, model: pm.Model)
     arguments = tuple(parameters(observed)[1][position] for position in kind.prior)
     for argument in arguments:
         _refuse_uncertain_prior(str(observed.name), argument, model)
-    shape = stored_shape(stored_observations(observed, model))
-    batch = shape[: len(shape) - kind.core]
+    batch = batch_shape(observed, kind, model)
     prior = _broadcast_prior(str(observed.name), kind.family, arguments, batch)
     likelihood = Likelihood(str(observed.name), kind.name, tuple(range(len(batch))))
     return _checked_table(name, kind.family, prior, str(observed.name), [likelihood], model)
 
 
-def _refuse_uncertain_prior(name: str, argument: Variable[Any, Any], model: pm.Model) -> None:
+def _refuse_uncertain_prior(name: str, argument: Node, model: pm.Model) -> None:
     """A prior is public, so it may depend on numbers and on the lengths of dims only."""
     lengths = set(model.dim_lengths.values())
     for variable in values_read(argument):
         if is_random(variable):
-            raise refusal(
-                name,
-                f"has a prior that depends on the random variable {variable.name!r}",
-                "Write the prior as numbers.",
-            )
-        if isinstance(variable, SharedVariable) and variable not in lengths:
-            raise refusal(
-                name, f"has a prior that depends on the data {variable.name!r}", "Write the prior as numbers."
-            )
-        if variable.owner is None and not isinstance(variable, Constant | SharedVariable):
-            raise refusal(name, "has a prior that depends on a free input", "Write the prior as numbers.")
+            source = f"the random variable {variable.name!r}"
+        elif isinstance(variable, SharedVariable) and variable not in lengths:
+            source = f"the data {variable.name!r}"
+        elif variable.owner is None and not isinstance(variable, Constant | SharedVariable):
+            source = "a free input"
+        else:
+            continue
+        raise refusal(name, f"has a prior that depends on {source}", "Write the prior as numbers.")
 
 
 def _broadcast_prior(
-    name: str, family: Family, arguments: Iterable[Variable[Any, Any]], batch: tuple[int, ...] | None
+    name: str, family: Family, arguments: Iterable[Node], batch: tuple[int, ...] | None
 ) -> NDArray[Any]:
     values = [evaluate(argument) for argument in arguments]
     try:
@@ -271,12 +274,7 @@ def _broadcast_prior(
 
 
 def _checked_table(
-    name: str,
-    family: Family,
-    prior: NDArray[Any],
-    labelled_by: str,
-    likelihoods: Iterable[Likelihood],
-    model: pm.Model,
+    name: str, family: Family, prior: NDArray[Any], labelled_by: str, likelihoods: Iterable[Likelihood], model: pm.Model
 ) -> Table:
     """The table, with the dims and coords of the variable `labelled_by`."""
     dims = model.named_vars_to_dims.get(labelled_by)

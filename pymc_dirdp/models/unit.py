@@ -1,7 +1,7 @@
-"""What one person can change in each table, read off the axes of the model: the cases of Theory, section 6."""
+"""What one person can change in each table. It follows from the axes of the model: see Theory, section 6."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.observation import Observation
@@ -21,22 +21,22 @@ def people_axes(observed: Observation, stated: Stated) -> tuple[int, ...] | None
     ArgumentError
         If the unit is the dim of the categories.
     """
-    found = []
+    people = []
     for axis in stated.unit:
         if axis in observed.core:
             raise ArgumentError(
                 f"{stated.unit_text} is the dim of the categories of {observed.name!r}, so its entries are no people. "
-                f"Name another axis of {observed.name!r}: {_listed(observed.axes)}."
+                f"Name another axis of {observed.name!r}: {', '.join(map(repr, observed.axes)) or 'it has none'}."
             )
         if isinstance(axis, str) and axis in observed.axes:
-            found.append(observed.axes.index(axis))
+            people.append(observed.axes.index(axis))
         elif isinstance(axis, int) and axis < len(observed.axes):
-            found.append(axis)
+            people.append(axis)
         else:
             return None
-    if len(set(found)) < len(found):
+    if len(set(people)) < len(people):
         raise ArgumentError(f"{stated.unit_text} names an axis of {observed.name!r} twice. Name each of them once.")
-    return tuple(found)
+    return tuple(people)
 
 
 def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) -> Contribution:
@@ -77,7 +77,7 @@ def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) 
 
 def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: Stated, relation: Adjacency) -> None:
     if not relation.records_are_public:
-        # Also if they are equal: that they are is data, because another person may hold another number.
+        # Equal numbers are refused too: that they are equal is data, because another person may hold another number.
         if observed.trials_are_given_along(people):
             raise UnsupportedModelError(
                 f"{stated.unit_text} under adjacency='add-remove' keeps private who takes part, but 'n' of "
@@ -85,10 +85,7 @@ def _refuse_private_trials(observed: Observation, people: tuple[int, ...], state
                 "as many, or add max_records_per_person=m (then the number of records is private: pass n_records= for "
                 "planning)."
             )
-        return
-    if not observed.trials_differ_along(people):
-        return
-    if observed.name not in stated.public_n:
+    elif observed.trials_differ_along(people) and observed.name not in stated.public_n:
         raise UnsupportedModelError(
             f"{stated.unit_text} under adjacency='replace-one' keeps the number of records of every person, but 'n' of "
             f"{observed.name!r} differs between them and is not named public. Add "
@@ -102,7 +99,7 @@ def contribution_to(
 ) -> Contribution:
     """What one person adds to a table in all these observed variables together."""
     parts = [contribution_of(observed, stated, relation).fitted(table.shape) for observed in observations]
-    # Where rows of a person's own follow one of the unit's axes here and another there, they are not the same rows.
+    # A person's own rows in two variables are not the same rows if they follow different axes of the unit.
     followed = zip(*(_people_of_rows(observed, stated) for observed in observations), strict=True)
     differ = [len(set(axes)) > 1 for axes in followed]
     return added([_without_own(part, differ) for part in parts], table.shape)
@@ -115,29 +112,29 @@ def _people_of_rows(observed: Observation, stated: Stated) -> list[int | None]:
 
 
 def _without_own(part: Contribution, along: Sequence[bool]) -> Contribution:
-    """The same records, anywhere along these row axes if they had one entry of their own."""
+    """The contribution without `"own"` along these row axes: the records may lie anywhere there."""
     axes = zip(part.axes, along, strict=True)
     return Contribution(part.records, tuple("any" if kind == "own" and lost else kind for kind, lost in axes))
 
 
 def added(parts: Sequence[Contribution], shape: tuple[int, ...]) -> Contribution:
-    """What a person adds in all, who adds each of these to the same table.
+    """The contribution of a person who adds all of these to the same table.
 
-    Blocks that overlap are united: a row axis along which the patterns differ becomes `"any"`, and what lay in each
-    entry along `"each"` lies anywhere then, so many times as the axis is long.
+    Blocks that overlap are united: a row axis along which the patterns differ becomes `"any"`. Records that lay in each
+    entry of an axis (`"each"`) may then lie anywhere, and are multiplied by the length of the axis.
     """
     axes, parts = _united([part.fitted(shape) for part in parts], shape)
     return Contribution(sum(part.records for part in parts), axes)
 
 
 def largest(parts: Sequence[Contribution], shape: tuple[int, ...]) -> Contribution:
-    """What a person adds at most, who adds one of these to the same table."""
+    """The largest contribution of a person who adds one of these to the same table."""
     axes, parts = _united([part.fitted(shape) for part in parts], shape)
     return Contribution(max(part.records for part in parts), axes)
 
 
 def _united(parts: Sequence[Contribution], shape: tuple[int, ...]) -> tuple[tuple[str, ...], Sequence[Contribution]]:
-    """The same contributions with one pattern for all: each is at most what it becomes."""
+    """Contributions of one pattern that are at least as large as the given ones."""
     patterns = [{part.axes[axis] for part in parts} for axis in range(len(shape) - 1)]
     axes = tuple(next(iter(pattern)) if len(pattern) == 1 else "any" for pattern in patterns)
     united = []
@@ -145,7 +142,3 @@ def _united(parts: Sequence[Contribution], shape: tuple[int, ...]) -> tuple[tupl
         lost = [axis for axis, (old, new) in enumerate(zip(part.axes, axes, strict=True)) if old == "each" != new]
         united.append(Contribution(part.records * math.prod(shape[axis] for axis in lost), axes))
     return axes, united
-
-
-def _listed(names: Iterable[object]) -> str:
-    return ", ".join(map(repr, names)) or "it has none"

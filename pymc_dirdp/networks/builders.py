@@ -33,23 +33,24 @@ def naive_bayes(
     X : data frame or mapping of str to one-dimensional array
         The features.
     y : array_like, shape (n,)
-        The class of each record, in the order of `X`: records are matched by position, not by an index of pandas.
+        The class of each record. Records of `X` and `y` are matched by position, not by an index of pandas.
     categories : mapping of str to sequence
-        All values of the class and of each feature that is used. Public: not read off the data.
+        All values of the class and of each feature that is used. They are public, so they are not taken from the data.
     target : str, optional
-        What the class is called in `categories`; the name of `y` by default, or "class".
+        The name of the class in `categories`; the name of `y` by default, or "class".
     alpha : float or mapping of str to array_like, default 1.0
         Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
 
     Returns
     -------
     model : pymc.Model
-        With variables as :func:`bayesian_network` names them. Columns of `X` without categories are left out.
+        Its variables have the names that :func:`bayesian_network` gives. Columns of `X` without categories are left
+        out.
 
     Raises
     ------
     ArgumentError, DataError
-        As :func:`bayesian_network` does.
+        The same errors as those of :func:`bayesian_network`.
 
     References
     ----------
@@ -93,8 +94,8 @@ def bayesian_network(
     structure : mapping of str to iterable of str, or iterable of (parent, child), or directed graph of networkx
         The parents of each variable. It is public: a structure that was learned from the data is not protected.
     categories : mapping of str to sequence
-        All values that each variable could take. Public: not read off the data. They become coords, so those of one
-        variable are all texts or all numbers.
+        All values that each variable could take. They are public, so they are not taken from the data. They become
+        coords, so those of one variable are all texts or all numbers.
     alpha : float or mapping of str to array_like, default 1.0
         Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
 
@@ -124,7 +125,7 @@ def bayesian_network(
         raise ArgumentError(f"alpha has {unknown[0]!r}, which is no variable of the model.")
     shapes = {name: table_shape([*given, name], labels) for name, given in parents.items()}
     priors = {name: _prior(name, alpha, shape) for name, shape in shapes.items()}
-    # All that is public is checked by now. Each column is read once, however many tables it is in.
+    # Everything public is checked by now. Each column is read once, however many tables it is in.
     columns = encode(frame, list(parents), labels)
     with pm.Model(coords={name: tuple(values) for name, values in labels.items()}) as model:
         for name, given in parents.items():
@@ -138,7 +139,7 @@ def bayesian_network(
 def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     """The parents of each variable, every variable after its parents."""
     undirected = callable(getattr(structure, "is_directed", None)) and not structure.is_directed()  # type: ignore[union-attr]
-    # A graph of networkx says its nodes and edges; a list of edges is the edges.
+    # A graph of networkx has nodes and edges; a list of edges has edges only.
     edges = getattr(structure, "edges", structure)
     if undirected or not isinstance(edges, Iterable):
         raise ArgumentError(f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}.")
@@ -181,7 +182,7 @@ def _names(name: str, given: Iterable[str]) -> tuple[str, ...]:
 
 
 def _refuse_names(names: Iterable[str]) -> None:
-    """Names that can't be those of dims, or that would stand for two things in the model."""
+    """Refuse names that no dim can have, or that would stand for two things in the model."""
     taken = tuple(names)
     for name in taken:
         if not isinstance(name, str) or not is_path_name(name):
@@ -197,7 +198,7 @@ def _refuse_names(names: Iterable[str]) -> None:
 
 
 def _refuse_labels(name: str, labels: list[Any]) -> None:
-    """Labels that are not the same once they are an array: of 1 and "1" it makes one text."""
+    """Refuse labels that an array would change: it turns 1 and "1" into the same text."""
     try:
         array = np.asarray(labels)
     except ValueError:
@@ -230,5 +231,5 @@ def _prior(name: str, alpha: Alpha, shape: tuple[int, ...]) -> NDArray[np.float6
 
 
 def _stored(counts: NDArray[np.int64]) -> NDArray[Any]:
-    """PyMC keeps integers in 32 bits and doubles whole: large counts go in as doubles."""
+    """The counts as PyMC keeps them whole: it stores integers in 32 bits, so large counts are given as doubles."""
     return counts if counts.sum() < 2**31 else counts.astype(np.float64)

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from pymc_dirdp.counting.tables import Counts, Frame, encode
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.counting.tables import Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.stored.draws import drawn_tables
 
 __all__ = ["log_likelihood", "predict_log_proba"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,6 +22,10 @@ class _Node:
 
     dims: tuple[str, ...]
     log_p: Array
+
+    def at(self, draws: int | slice, entries: Mapping[str, Any]) -> Array:
+        """The log-probabilities of these draws at the entries along each dim."""
+        return self.log_p[(draws, *(entries[dim] for dim in self.dims))]
 
 
 def predict_log_proba(release: xr.DataTree, X: Frame, *, target: str | None = None) -> Array:
@@ -35,9 +37,9 @@ def predict_log_proba(release: xr.DataTree, X: Frame, *, target: str | None = No
         Of a model from :func:`pymc_dirdp.naive_bayes` or :func:`pymc_dirdp.bayesian_network`, or of any model whose
         tables have the dims of their parents and then their own, all with coords.
     X : data frame or mapping of str to one-dimensional array
-        The other variables of the records: those that are needed for the target.
+        The records, with the other variables that are needed for the target.
     target : str, optional
-        The variable to predict; by default the one that has no parents, if there is one such.
+        The variable to predict; by default the one that has no parents, if there is only one.
 
     Returns
     -------
@@ -66,26 +68,25 @@ def predict_log_proba(release: xr.DataTree, X: Frame, *, target: str | None = No
     others = sorted({dim for node in relevant for dim in node.dims} - {target})
     columns = encode(X, others, labels)
     n = len(next(iter(columns.values()))) if columns else _length(X)
-    classes = np.arange(len(labels[target]))
+    entries = {dim: column[:, None] for dim, column in columns.items()} | {target: np.arange(len(labels[target]))}
     draws = len(relevant[0].log_p)
-    average = np.full((n, len(classes)), -np.inf)
-    # One draw after the other: all at once would take as much memory as there are draws.
+    average = np.full((n, len(labels[target])), -np.inf)
+    # The draws are taken one after the other, because all at once would need memory in proportion to their number.
     for draw in range(draws):
         joint = np.zeros_like(average)
         for node in relevant:
-            index: list[Any] = [classes[None, :] if dim == target else columns[dim][:, None] for dim in node.dims]
-            joint += node.log_p[(draw, *index)]
+            joint += node.at(draw, entries)
         average = np.logaddexp(average, joint - logsumexp(joint, axis=-1, keepdims=True) - np.log(draws))
     return average
 
 
 def log_likelihood(release: xr.DataTree, frame: Frame) -> Array:
-    """Logarithm of the probability of each record, all variables together.
+    """The logarithm of the probability of each record, with all variables together.
 
     Parameters
     ----------
     release : xarray.DataTree
-        As for :func:`predict_log_proba`.
+        The release of a network, see :func:`predict_log_proba`.
     frame : data frame or mapping of str to one-dimensional array
         Records with all variables of the release.
 
@@ -97,7 +98,7 @@ def log_likelihood(release: xr.DataTree, frame: Frame) -> Array:
     Raises
     ------
     ArgumentError, DataError
-        As :func:`predict_log_proba` does.
+        The same errors as those of :func:`predict_log_proba`.
 
     References
     ----------
@@ -105,19 +106,14 @@ def log_likelihood(release: xr.DataTree, frame: Frame) -> Array:
     """
     nodes = _network(release)
     columns = encode(frame, list(nodes), _labels(release))
-    first, *others = (_at(node, columns) for node in nodes.values())
+    # Each of these arrays has the shape `(draws, n)`.
+    first, *others = (node.at(slice(None), columns) for node in nodes.values())
     total = sum(others, start=first)
     return np.asarray(logsumexp(total, axis=0) - np.log(len(total)))
 
 
-def _at(node: _Node, columns: dict[str, Counts]) -> Array:
-    """Log-probabilities of the records under one table: shape `(draws, n)`."""
-    index: list[Any] = [columns[dim] for dim in node.dims]
-    return node.log_p[(slice(None), *index)]
-
-
 def _network(release: xr.DataTree) -> dict[str, _Node]:
-    """The tables by the variable that they are about."""
+    """The tables by the variable whose probabilities they hold."""
     nodes: dict[str, _Node] = {}
     for table, drawn in drawn_tables(release).items():
         if drawn.family != "dirichlet" or drawn.dims[-1] in nodes:
@@ -149,7 +145,7 @@ def _target(nodes: dict[str, _Node]) -> str:
 
 
 def _length(X: Frame) -> int:
-    """How many records there are where no column is needed."""
+    """The number of records if no column is needed."""
     if not isinstance(X, Mapping):
         return len(X)  # type: ignore[arg-type]  # every data frame has one
     return max((len(column) for column in map(X.__getitem__, X)), default=0)

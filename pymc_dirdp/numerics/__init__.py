@@ -1,1 +1,1 @@
-"""Roots, integrals and tails. Nothing here knows of privacy."""
+"""Roots, integrals and tails. This room does not depend on anything about privacy."""

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammaln
 
+from pymc_dirdp.arrays import Array
+
 __all__ = ["CountLaw", "count_law"]
 
-Array = NDArray[np.float64]
-
-# Up to here every count is summed; beyond, blocks of counts are replaced by Gauss rules.
+# Up to so many records every count is summed; for more, blocks of counts are replaced by Gauss rules.
 _EXACT = 256
 _NODES = 12
-# With more distinct priors than this, neighbours on the logarithmic scale share one: 64 values are 1 part in 1000.
+# If there are more distinct priors, those that are near each other on a logarithmic scale are averaged.
 _DISTINCT = 64
 
 
@@ -32,9 +32,9 @@ class CountLaw:
     counts, priors, weights : array, shape (nodes,)
         The weights of one row add up to its number of categories.
     row_size : int
-        The number of records that was assumed for every row.
+        The number of records that is assumed for every row.
     row_totals : array, shape (n_rows,)
-        Sum of the prior over each row.
+        The sum of the prior over each row.
     """
 
     counts: Array
@@ -48,7 +48,7 @@ def count_law(prior: Array, n_records: int) -> CountLaw:
     """The prior predictive law of the cells of a table with `n_records` records in all.
 
     The sizes of the rows are data, so every row is assumed to hold an equal share (rounded). With more than 64
-    distinct priors the law of a cell is that of a prior within a few per cent of its own.
+    distinct priors each cell gets the law of a prior within a few per cent of its own.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def _coarsened(cells: Array, multiplicity: NDArray[np.int64]) -> tuple[Array, ND
 
 @lru_cache(maxsize=256)
 def _beta_binomial(n: int, a: float, b: float) -> tuple[Array, Array]:
-    """Nodes and weights for `E f(x)`, `x ~ BetaBinomial(n, a, b)`, exact for `n` below `_EXACT`."""
+    """Nodes and weights for `E f(x)` with `x ~ BetaBinomial(n, a, b)`, exact for `n` below `_EXACT`."""
     x, block = _summation_rule(n, a, b)
     log_mass = _log_gamma_ratio(x, a) + _log_gamma_ratio(n - x, b)
     weights = block * np.exp(log_mass - log_mass.max())
@@ -114,7 +114,7 @@ def _summation_rule(n: int, a: float, b: float) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=1024)
 def _block_rule(length: int) -> tuple[Array, Array]:
-    """Gauss rule for a sum over 0..length-1: the Gram polynomials' Jacobi matrix (Golub and Welsch)."""
+    """Gauss rule for a sum over 0..length-1, from the Jacobi matrix of the Gram polynomials (Golub and Welsch)."""
     if length <= _NODES:
         return np.arange(float(length)), np.ones(length)
     k = np.arange(1.0, _NODES)
@@ -124,10 +124,10 @@ def _block_rule(length: int) -> tuple[Array, Array]:
 
 
 def _log_gamma_ratio(x: Array, a: float) -> Array:
-    """`log Gamma(x + a) - log Gamma(x + 1)`, whose terms are of size x log x, without their cancellation."""
+    """`log Gamma(x + a) - log Gamma(x + 1)`, whose terms are of size x log x, without cancellation."""
     z, h = x + 1, a - 1
     direct = gammaln(z + h) - gammaln(z)
-    # Stirling's series, differenced term by term; its fourth term is below 1e-13 from 64 on.
+    # The differences of the terms of Stirling's series, whose fourth term is below 1e-13 from 64 on.
     large = np.maximum(z, 64.0)
     top = np.maximum(z + h, 64.0)
     series = (top - 0.5) * np.log1p((top - large) / large) + (top - large) * (np.log(large) - 1)

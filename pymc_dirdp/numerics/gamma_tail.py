@@ -1,21 +1,19 @@
-"""The lower tail of a Gamma law with a large shape: SciPy misses 30 per cent of it at 5 sigma and shape 1e8."""
+"""The lower tail of a Gamma law with a large shape, of which SciPy misses 30 per cent at 5 sigma and shape 1e8."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainc
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import nodes
-from pymc_dirdp.numerics.second_order import log1p_less
+from pymc_dirdp.numerics.second_order import log1p_less, stirling_remainder
 
 __all__ = ["regularized_lower"]
 
-Array = NDArray[np.float64]
-
-# SciPy sums a power series of 2000 terms beyond 4.5 standard deviations below the mean, and it needs `sqrt(a)` times
-# some. Up to this shape they suffice.
+# Beyond 4.5 standard deviations below the mean SciPy sums 2000 terms of a power series, which needs some multiple of
+# `sqrt(a)` terms. Up to this shape they suffice.
 _LARGE = 1e4
 _SIGMAS = 4.0
-# exp(-45) is what the integral leaves out.
+# The integral ends where its integrand has fallen to exp(-45).
 _REACH = 45.0
 _PANELS = 32
 
@@ -38,13 +36,11 @@ def _far(a: float, x: Array) -> Array:
     The substitution is `t = x (1 - s)` in the Gamma integral. The integrand falls from 1 like `exp(-k s)` with
     `k = a - 1 - x`, and faster.
     """
-    # Stirling: log Gamma(a) = (a - 1/2) log a - a + log(2 pi) / 2 + remainder.
-    remainder = (1 / 12 - 1 / (360 * a**2)) / a
-    leading = a * log1p_less((x - a) / a) + 0.5 * np.log(a / (2 * np.pi)) - remainder
+    leading = a * log1p_less((x - a) / a) + 0.5 * np.log(a / (2 * np.pi)) - stirling_remainder(a)
     k = a - 1 - x
     points, weights = nodes(np.linspace(0.0, 1.0, _PANELS + 1))
     end = np.minimum(1.0, _REACH / k)[:, None]
     s = end * points
-    # (a - 1) log(1 - s) + x s, of which the linear terms nearly cancel.
+    # The exponent is (a - 1) log(1 - s) + x s, whose linear terms nearly cancel.
     integrand = np.exp((a - 1) * log1p_less(-s) - k[:, None] * s)
     return np.asarray(np.exp(leading) * (integrand * (end * weights)).sum(axis=1))

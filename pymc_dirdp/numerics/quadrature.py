@@ -4,20 +4,19 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["bulk_breaks", "graded_breaks", "integrate", "integrate_panels", "nodes"]
+from pymc_dirdp.arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["bulk_breaks", "graded_breaks", "integrate", "nodes"]
 
-# 14 nodes on a panel whose nearest singularity is one panel length away leave an error of about 5.8**-28 = 4e-22.
+# With 14 nodes on a panel whose nearest singularity is one panel length away the error is about 5.8**-28 = 4e-22.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(14)
-# Panels of a density are at most so long, in standard deviations.
+# The longest panel of a density, in standard deviations.
 _BULK_PANEL = 0.5
 
 
 def integrate(f: Callable[[Array], Array], breaks: Array) -> float:
-    """Integral of `f` over `[breaks[0], breaks[-1]]`, one Gauss-Legendre rule a panel; `f` is called once.
+    """Integral of `f` over `[breaks[0], breaks[-1]]`, by one Gauss-Legendre rule a panel; `f` is called once.
 
     Parameters
     ----------
@@ -26,15 +25,9 @@ def integrate(f: Callable[[Array], Array], breaks: Array) -> float:
     breaks : array, shape (panels + 1,)
         Increasing. `f` is smooth inside each panel, with its singularities at least about a panel's length away.
     """
-    return float(np.sum(integrate_panels(f, breaks)))
-
-
-def integrate_panels(f: Callable[[Array], Array], breaks: Array) -> Array:
-    """The integral over each panel, shape `(panels,)`; as :func:`integrate`, which adds them up."""
-    left, right = breaks[:-1, None], breaks[1:, None]
-    half = (right - left) / 2
-    panels: Array = np.sum(f(left + half * (1 + _NODES)) * (half * _WEIGHTS), axis=1)
-    return panels
+    half = np.diff(breaks)[:, None] / 2
+    # The sum over each panel comes first, so that small panels are not lost.
+    return float(np.sum(np.sum(f(breaks[:-1, None] + half * (1 + _NODES)) * (half * _WEIGHTS), axis=1)))
 
 
 def nodes(breaks: Array) -> tuple[Array, Array]:
@@ -62,7 +55,7 @@ def graded_breaks(gap: float, length: float) -> Array:
 def bulk_breaks(gap: float, length: float) -> Array:
     """Breakpoints of `[0, length]` for a density in units of its standard deviation: panels of 1/2, graded towards 0.
 
-    `gap` is the scale of what else changes at 0, as in :func:`graded_breaks`.
+    `gap` is the distance of the nearest singularity from 0, as in :func:`graded_breaks`.
     """
     if length <= _BULK_PANEL:
         return graded_breaks(gap, length)

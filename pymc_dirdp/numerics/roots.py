@@ -9,15 +9,15 @@ from pymc_dirdp.errors import UnattainableError
 
 __all__ = ["bracket", "largest_safe", "last_safe", "least_epsilon", "log_excess", "safe_root", "with_margin"]
 
-# 6e-11, relative: far above the rounding of a curve, and far below what anybody could see.
+# This relative margin of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
 _MARGIN = 2.0**-34
 
 
 def log_excess(loss: float, allowed: float) -> float:
-    """`log(loss / allowed)`, at most 0 exactly where `loss <= allowed`: rounding does not decide."""
+    """`log(loss / allowed)`, which is at most 0 exactly where `loss <= allowed`, whatever rounding does."""
     if loss <= allowed:
         return min(math.log(loss) - math.log(allowed), 0.0) if loss > 0 else -math.inf
-    # What is no number may be any loss: a comparison would not see it.
+    # NaN may be any loss, and no comparison notices it.
     return math.inf if math.isnan(loss) else max(math.log(loss) - math.log(allowed), 5e-324)
 
 
@@ -36,12 +36,12 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
     Returns
     -------
     x : float
-        `excess(x) <= 0` was evaluated and holds there; within about 50 `rtol` of where it stops to hold.
+        `excess(x) <= 0` was evaluated and holds; x is within about 50 `rtol` of the root.
     """
     from scipy.optimize import brentq  # Here, because it takes most of a second to import.
 
     def bounded(log_x: float) -> float:
-        # Brent's method interpolates, so infinities must be large instead.
+        # Brent's method interpolates, so infinities are replaced by large numbers.
         return min(max(excess(math.exp(log_x)), -1e3), 1e3)
 
     ends = math.log(safe), math.log(unsafe)
@@ -60,10 +60,7 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
 
 
 def with_margin(x: float, excess: Callable[[float], float]) -> float:
-    """A little less than `x`, if a promise that holds up to `x` holds there: rounding elsewhere must not break it.
-
-    A release is verified on other machines, whose last digits differ.
-    """
+    """A little less than `x`, if the promise holds there too, so that rounding on another machine does not break it."""
     lower = x * (1 - _MARGIN)
     return lower if excess(lower) <= 0 else x
 
@@ -76,23 +73,23 @@ def bracket(
     least: float = 1e-300,
     most: float = 1e300,
 ) -> tuple[float, float]:
-    """Two points around the one at which a promise stops to hold, found by steps of a factor.
+    """Two points around the one at which a promise stops holding, by steps of a factor.
 
     Parameters
     ----------
     excess : callable
         At most 0 exactly where the promise holds.
     start : float
-        Where the search starts, positive.
+        The first point, positive.
     factor : float
         In this direction the promise breaks: above 1 if it holds for small numbers, below 1 if for large ones.
     least, most : float
-        The search ends here.
+        The ends of the search.
 
     Returns
     -------
     safe, unsafe : float
-        Neighbours, a factor apart or less. The one that was not found is 0 or infinite.
+        At most a factor apart. If all points up to an end are on one side, the other point is 0 or infinite.
     """
     holds = excess(start) <= 0
     step, x = factor if holds else 1 / factor, start
@@ -112,7 +109,7 @@ def last_safe(
     loose: str = "The guarantee is so loose that every setting keeps it; ask for a tighter one.",
     **search: float,
 ) -> float:
-    """The last point at which a promise holds: :func:`bracket` with its arguments, and then :func:`safe_root`.
+    """The last point at which a promise holds, by :func:`bracket` with its arguments and then :func:`safe_root`.
 
     Raises
     ------
@@ -128,7 +125,7 @@ def last_safe(
 
 
 def largest_safe(excess: Callable[[float], float], **search: Any) -> float:
-    """The largest `x` at which a promise holds, as :func:`last_safe`, less a little for rounding elsewhere."""
+    """The result of :func:`last_safe`, less the margin of :func:`with_margin`."""
     return with_margin(last_safe(excess, **search), excess)
 
 
@@ -146,7 +143,7 @@ def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
 
     high = 1.0
     while excess(high) > 0:
-        # Few steps, where one may take long: there are thousands of factors of 2 between the ends of the doubles.
+        # Large steps, because one may take long and 1e308 is a thousand doublings away.
         high *= 2.0 if high < 1e4 else 1e4
         if math.isinf(high):
             return math.inf

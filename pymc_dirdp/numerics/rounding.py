@@ -27,7 +27,7 @@ def not_below(exact: Fraction) -> float:
 def at_least_in_short(value: float, digits: int = 6) -> float:
     """The least number of so many digits that is not below a value: an upper bound that can be printed.
 
-    Printed with `:g` it is the number itself, where `:g` of the value could be a bound that does not hold.
+    With `:g` it is printed exactly, while `:g` of the value itself might print a smaller number, which is no bound.
 
     Examples
     --------

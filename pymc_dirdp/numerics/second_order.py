@@ -1,13 +1,12 @@
-"""Exponential and logarithm without their constant and linear terms: what is left near 0, without cancellation."""
+"""Functions without their leading terms, computed without cancellation."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["expm1_less", "log1p_less"]
+from pymc_dirdp.arrays import Array
 
-Array = NDArray[np.float64]
+__all__ = ["expm1_less", "log1p_less", "stirling_remainder"]
 
-# Below it a series is summed: its 13 terms leave less than rounding.
+# Below this size a series is summed, whose error after 13 terms is below rounding.
 _SMALL = 0.05
 
 
@@ -17,7 +16,7 @@ def log1p_less(x: Array) -> Array:
     near = np.where(small, x, 0.0)
     series = np.zeros_like(near)
     for n in range(14, 1, -1):
-        # From the last term to the first, so that small ones are not lost.
+        # The sum goes from the last term to the first, so that small ones are not lost.
         series = series * near + (1.0 if n % 2 else -1.0) / n
     with np.errstate(divide="ignore"):
         direct = np.log1p(x) - x
@@ -32,3 +31,8 @@ def expm1_less(x: Array) -> Array:
     for n in range(10, 2, -1):
         series = 1 + series * near / n
     return np.asarray(np.where(small, series * near**2 / 2, np.expm1(x) - x))
+
+
+def stirling_remainder(a: float) -> float:
+    """`log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for a of at least 1e4."""
+    return (1 / 12 - 1 / (360 * a * a)) / a

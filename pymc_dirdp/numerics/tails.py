@@ -1,22 +1,20 @@
 """Logarithms of Gamma ratios and tail probabilities, taken from the side on which they are small.
 
-Each tail takes a number or an array. Beyond `_FAR` nats from the middle a tail is its leading power: the next term is
-`exp(-60) = 9e-27` as large, and it is the power, not the argument, that must not underflow.
+Each tail takes a number or an array. Beyond `_FAR` nats from the middle a tail is computed as its leading power, whose
+relative error is `exp(-60) = 9e-27`: the argument underflows long before the power does.
 """
 
 import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, digamma, expit, gammaincc, gammaln
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.gamma_tail import regularized_lower
 from pymc_dirdp.numerics.quadrature import graded_breaks, integrate
 
 __all__ = ["gamma_lower", "gamma_upper", "logit_beta_upper", "mean_digamma"]
-
-Array = NDArray[np.float64]
 
 _FAR = 60.0
 _LARGEST_EXPONENT = 700.0
@@ -61,7 +59,7 @@ def gamma_lower[Real: (float, Array)](log_g: Real, a: float) -> Real:
 
 
 def _first_above[Real: (float, Array)](x: Real, *branches: tuple[float, Callable[[Real], Real]]) -> Real:
-    """The first branch whose bound lies below `x`, elementwise."""
+    """Apply, elementwise, the first branch whose bound lies below `x`."""
     if isinstance(x, float):
         return next(float(f(x)) for bound, f in branches if x > bound)
     values = np.empty_like(x)

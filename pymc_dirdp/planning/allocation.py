@@ -16,7 +16,7 @@ __all__ = ["allocate", "composed", "shares", "whole_share"]
 
 # One unit or so below the share: shares, added up in floating point, must not exceed the whole.
 _DOWN = 1 - 2**-50
-# Of the budget; half as much of epsilon is left unused at most.
+# The budget is solved for to this relative error; at most half as much of epsilon is left unused.
 _TIGHT = 2e-3
 
 
@@ -63,7 +63,7 @@ def allocate[M: Mechanism](
     Parameters
     ----------
     guarantee : RenyiDP, TruncatedCDP or ApproxDP
-        For all tables and draws together.
+        What all tables and draws together have to keep.
     calibrate : callable
         The mechanism of a table, by its name, for a guarantee of its own.
     weights : mapping of str to float
@@ -71,9 +71,9 @@ def allocate[M: Mechanism](
     groups : sequence of tuple of str
         Tables that one person's records may feed together; every table is in one at least.
     draws : int
-        Number of draws of each.
+        Number of draws from each table.
     once : collection of str
-        Tables of which one release serves all draws.
+        The tables for which one release serves all draws.
 
     Returns
     -------
@@ -92,9 +92,9 @@ def allocate[M: Mechanism](
     if divergence is None:
         return {name: calibrate(name, guarantee.with_budget(guarantee.budget * part)) for name, part in parts.items()}
     while True:
-        found = _largest_budget(divergence, guarantee, calibrate, parts, groups, draws)
-        if found is not None:
-            return found
+        mechanisms = _largest_budget(divergence, guarantee, calibrate, parts, groups, draws)
+        if mechanisms is not None:
+            return mechanisms
         # At a high order the divergence is infinite before the guarantee is used up. A lower one reaches on.
         order = divergence.order
         divergence = replace(divergence, order=1 + (order - 1) / 2 if order > 1.1 else 1.0)
@@ -103,7 +103,8 @@ def allocate[M: Mechanism](
 def whole_share(mechanism: Mechanism, guarantee: Guarantee, draws: int) -> Guarantee:
     """What all draws of a mechanism lose together, as a promise of their own for which others can be calibrated.
 
-    At the order of the guarantee, or for `ApproxDP` at one that suits it; so it compares mechanisms and proves nothing.
+    The loss is taken at the order of the guarantee, or for `ApproxDP` at one that suits it, so it compares mechanisms
+    and proves nothing.
     """
     divergence = guarantee.as_divergence()
     if divergence is None:
@@ -121,7 +122,7 @@ def _largest_budget[M: Mechanism](
     groups: Sequence[tuple[str, ...]],
     draws: int,
 ) -> dict[str, M] | None:
-    """Mechanisms for the largest divergence, of the order of `start`, that keeps the guarantee; None if all do."""
+    """Mechanisms for the largest divergence, at the order of `start`, that keeps the guarantee; None if all do."""
 
     @lru_cache(maxsize=4)
     def mechanisms(budget: float) -> dict[str, M]:

@@ -1,4 +1,4 @@
-"""From a guarantee to a mechanism that keeps it, on the safe side of every root."""
+"""Calibration of the Dirichlet mechanism for a guarantee, on the safe side of every root."""
 
 import math
 from collections.abc import Callable
@@ -6,8 +6,9 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -23,12 +24,10 @@ from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
 __all__ = ["OBJECTIVES", "STRATEGIES", "calibrate"]
 
-Array = NDArray[np.float64]
-
 STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
 OBJECTIVES = ("posterior", "estimate")
 
-# Beyond it, doubles no longer resolve what one record changes.
+# If more is added, doubles no longer resolve what one record changes.
 _MOST_ADDED = 1e12
 
 
@@ -69,7 +68,7 @@ def calibrate(
     objective : {"posterior", "estimate"}, default "posterior"
         What `"optimal"` keeps small: `"posterior"` the divergence of the private posterior from the posterior, with
         `r <= 1`, so that a loose guarantee gives back the posterior unchanged; `"estimate"` the divergence of the draw
-        from the data's frequencies (P1's loss).
+        from the data's frequencies (P1's measure).
     min_count : float, default 0.0
         The public promise that every cell of every data set that could occur holds at least so many records.
     contribution : Contribution or int, default 1
@@ -163,15 +162,15 @@ def _expected_kl(prior: Array, n_records: int | None, objective: str) -> Callabl
     expected = PriorExpectedKL(prior, integer(0, n_records=n_records))
     if objective == "posterior":
         return expected.posterior
-    expected.estimate(1.0)  # No frequencies without records: say so before the search.
+    expected.estimate(1.0)  # Without records this raises an error, and it has to do so before the search.
     return expected.estimate
 
 
 class _Boundary:
     """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`.
 
-    At first as if several records of a person always lay in one cell of a block, which is quick and nearly always the
-    worst. With `spread` they may lie anywhere.
+    At first several records of a person are taken to lie in one cell of each block, which is quick and nearly always
+    the worst. With `spread` they may lie anywhere.
     """
 
     def __init__(
@@ -185,7 +184,7 @@ class _Boundary:
         self.cells = personal_cells(prior, contribution)
 
     def promising(self, guarantee: Guarantee) -> "_Boundary":
-        """The same for another guarantee."""
+        """The boundary of another guarantee."""
         other = copy(self)
         other.guarantee = guarantee
         return other
@@ -196,13 +195,13 @@ class _Boundary:
         return not self.guarantee.adds_up and isinstance(self.curves(1.0, 0.0), (Composition, Parallel))
 
     def curves(self, r: float, s: float) -> PrivacyCurves:
-        """What a person loses at this point, or a little less."""
+        """The curves of one person at this point, or slightly lower ones."""
         return self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=False)
 
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
         excess = log_excess(*self.curves(r, s).loss(self.guarantee))
-        # What is lost in one cell is quick to know, and enough to refuse.
+        # The loss with all records in one cell is quick to compute, and enough to refuse.
         if excess > 0 or not self.spread:
             return excess
         return log_excess(*self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count).loss(self.guarantee))
@@ -231,8 +230,8 @@ def _outermost(excess: Callable[[float], float], **search: Any) -> float:
     return largest_safe(excess, factor=4, **limits | search)
 
 
-def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:
-    """The point of the boundary with the least expected loss, searched over log r from tempering outwards.
+def _optimal(boundary: _Boundary, error: Callable[[float, float], float], *, cap_r: bool) -> tuple[float, float]:
+    """The point of the boundary with the least expected error, searched over log r from tempering outwards.
 
     At tempering s is 0. Further out both r and s grow. The grid guards against a second valley; the golden section
     then needs only the relative accuracy at which a minimum is flat.
@@ -245,44 +244,44 @@ def _optimal(boundary: _Boundary, loss: Callable[[float, float], float], *, cap_
 
     s_last = 1.0
 
-    def loss_at(log_r: float) -> float:
+    def error_at(log_r: float) -> float:
         nonlocal s_last
         r = math.exp(log_r)
         # Neighbouring points have similar s. A minimum is flat, so the search needs no more digits than these.
         s_last = boundary.least_s(r, near=max(s_last, 1e-6), rtol=1e-7)
-        return loss(r, s_last)
+        return error(r, s_last)
 
     start = math.log(r_temper)
     end = 0.0 if cap_r else start + math.log(1e4)
     grid = np.linspace(start, end, 9 if cap_r else 19)
-    losses = [loss(r_temper, 0.0), *(loss_at(log_r) for log_r in grid[1:])]
-    best = int(np.argmin(losses))
+    errors = [error(r_temper, 0.0), *(error_at(log_r) for log_r in grid[1:])]
+    best = int(np.argmin(errors))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = minimize_scalar(loss_at, bounds=(low, high), method="bounded", options={"xatol": 1e-4})
-    if best == 0 and losses[0] <= found.fun:
+    minimum = minimize_scalar(error_at, bounds=(low, high), method="bounded", options={"xatol": 1e-4})
+    if best == 0 and errors[0] <= minimum.fun:
         return r_temper, 0.0
-    if best == len(grid) - 1 and losses[-1] <= found.fun:
+    if best == len(grid) - 1 and errors[-1] <= minimum.fun:
         r = math.exp(grid[-1])
         return r, boundary.least_s(r)
-    s = boundary.least_s(math.exp(found.x))
+    s = boundary.least_s(math.exp(minimum.x))
     # s was rounded up to the safe side; r takes up what that left.
     return min(boundary.largest_r(s), 1.0 if cap_r else math.inf), s
 
 
 def _optimal_of_blocks(
-    boundary: _Boundary, loss: Callable[[float, float], float], *, cap_r: bool
+    boundary: _Boundary, error: Callable[[float, float], float], *, cap_r: bool
 ) -> tuple[float, float]:
-    """The same for an (epsilon, delta) of a person with many blocks, where each point of the boundary costs much.
+    """The optimum for an (epsilon, delta) of a person with many blocks, where each point of the boundary costs much.
 
     The search follows the boundary of a Rényi divergence that meets the other one at tempering, and ends on the true
-    one. The minimum is flat, so this costs less than 1e-3 of the loss.
+    one. The minimum is flat, so the error is larger by less than 1e-3, relative.
     """
     r = boundary.largest_r(0.0)
     if cap_r and r >= 1:
         return 1.0, 0.0
     divergence = boundary.guarantee.as_divergence(boundary.curves(r, 0.0))
     assert divergence is not None
-    _, s = _optimal(boundary.promising(divergence), loss, cap_r=cap_r)
+    _, s = _optimal(boundary.promising(divergence), error, cap_r=cap_r)
     r = boundary.largest_r(s, near=r)
     return (1.0, boundary.least_s(1.0, near=max(s, 1e-6))) if cap_r and r > 1 else (r, s)
 

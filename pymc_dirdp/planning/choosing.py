@@ -1,12 +1,11 @@
-"""Which mechanism loses least at the same promise? Decided without data."""
+"""Which mechanism has the least error at the same promise? This is decided without data."""
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.known import noises
@@ -16,18 +15,16 @@ from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
 __all__ = ["Choice", "rank"]
 
-Array = NDArray[np.float64]
-
 
 @final
 @dataclass(frozen=True)
 class Choice:
-    """The a priori losses of every mechanism that can keep a promise, and the least of them.
+    """The expected errors of all mechanisms that can keep a promise.
 
     Attributes
     ----------
     objective : {"posterior", "estimate"}
-        Which loss.
+        Which error.
     expected_kl : tuple of (str, float)
         In nats, the least first.
     """
@@ -37,13 +34,12 @@ class Choice:
 
     @property
     def best(self) -> str:
-        """The mechanism that loses least."""
+        """The mechanism with the least error."""
         return self.expected_kl[0][0]
 
     def margin(self, kind: str) -> float:
-        """The loss of `kind` over that of the best; `inf` if it cannot keep the promise."""
-        found = dict(self.expected_kl)
-        return found[kind] / max(self.expected_kl[0][1], 1e-300) if kind in found else np.inf
+        """The error of `kind` over that of the best; `inf` if it cannot keep the promise."""
+        return dict(self.expected_kl).get(kind, math.inf) / max(self.expected_kl[0][1], 1e-300)
 
 
 def rank(
@@ -57,7 +53,7 @@ def rank(
     contribution: Contribution | int = 1,
     n_simulated_cells: int = 200_000,
 ) -> Choice:
-    """Mechanisms for one table by their a priori loss, on the same simulated data sets.
+    """Mechanisms for one table by their expected error, on the same simulated data sets.
 
     Parameters
     ----------
@@ -70,7 +66,7 @@ def rank(
         The public number of records, or the size to plan for.
     adjacency : str
     objective : {"posterior", "estimate"}
-        Which loss decides, see :class:`pymc_dirdp.utility.simulated.ExpectedKL`.
+        Which error decides, see :class:`pymc_dirdp.utility.simulated.ExpectedKL`.
     contribution : int or Contribution
         What one person adds to the table.
     n_simulated_cells : int
@@ -80,13 +76,15 @@ def rank(
         raise ArgumentError(
             "mechanism='auto' plans for a number of records: pass n_records= (your guess, if the number is private)."
         )
-    made: dict[str, Mechanism] = {} if dirichlet is None else {"dirichlet": dirichlet}
+    mechanisms: dict[str, Mechanism] = {} if dirichlet is None else {"dirichlet": dirichlet}
     if share is not None:
         # Continuous noise cannot be drawn exactly, and is never chosen.
         for kind, noise in noises(exact=True).items():
             with suppress(UnattainableError):
-                made[kind] = noise.for_guarantee(share, prior=prior, adjacency=adjacency, contribution=contribution)
-    data = predicted_data(prior, n_records, max(100, min(5_000, n_simulated_cells // prior.size)))
-    scores = {kind: getattr(simulated_kl(mechanism, prior, data), objective) for kind, mechanism in made.items()}
+                mechanisms[kind] = noise.for_guarantee(
+                    share, prior=prior, adjacency=adjacency, contribution=contribution
+                )
+    data = predicted_data(prior, n_records, n_cells=n_simulated_cells)
+    scores = {kind: getattr(simulated_kl(mechanism, prior, data), objective) for kind, mechanism in mechanisms.items()}
     # On ties, keep the first kind, which is the Dirichlet mechanism.
     return Choice(objective, tuple(sorted(scores.items(), key=lambda item: item[1])))

@@ -1,4 +1,4 @@
-"""The same promise, kept by every mechanism that can: how accurate would each be? No data is used."""
+"""A comparison of all mechanisms that can keep one promise, by their expected errors. No data are used."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -7,16 +7,18 @@ from functools import partial
 from typing import Any, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
+from pymc_dirdp.mechanisms.hellinger_candidates import number_of_tables
 from pymc_dirdp.mechanisms.known import noises
-from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES
+from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, frequencies
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -26,13 +28,7 @@ from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
 __all__ = ["Comparison", "Score", "compare"]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-
-_Made = Callable[[], Mechanism]
-
-# Up to so many posteriors the Hellinger mechanism is calibrated exactly: about a second.
+# Up to so many posteriors the Hellinger mechanism is calibrated exactly, which takes about a second.
 _MOST_EXACT = 1_200
 
 
@@ -52,7 +48,8 @@ class Score:
     kl_draw : float
         Expected divergence of one private posterior draw from the data's frequencies, in nats, averaged over rows.
     kl_estimate : float
-        The same of the best that is released: the draw of a Dirichlet mechanism, the noisy frequencies of the others.
+        Expected divergence of the released estimate from the data's frequencies: of the draw of a Dirichlet mechanism,
+        and of the noisy frequencies of the others.
     l_inf, hellinger : float
         Expected largest error of a frequency, and expected Hellinger distance of frequencies, averaged over rows.
     pure : bool
@@ -79,13 +76,13 @@ class Comparison(Tabular):
     guarantee : Guarantee
         What each of them promises.
     adjacency : str
-        Between which data sets.
+        What one person can change.
     scores : tuple of Score
-        Of each mechanism, in the order in which they were tried.
+        One for each mechanism, in the order in which they were tried.
     baseline : Score
-        The same for the posterior itself, which is not private.
+        The score of the posterior itself, which is not private.
     unattainable : tuple of str
-        Those that cannot keep the guarantee.
+        The mechanisms that cannot keep the guarantee.
     """
 
     guarantee: Guarantee
@@ -109,7 +106,7 @@ def compare(
     adjacency: str = "replace-one",
     simulations: int = 1000,
 ) -> Comparison:
-    """The same target for every mechanism that releases counts, and how accurate each would be.
+    """Calibrate every mechanism for the same guarantee, and simulate how accurate each would be.
 
     Parameters
     ----------
@@ -140,17 +137,19 @@ def compare(
     size = max(1, round(integer(n_rows, n_records=n_records) / n_rows))
     data = predicted_data(parameters, size * n_rows, integer(1, simulations=simulations))
     scores, unattainable = [], []
-    for name, made in _candidates(guarantee, parameters, size * n_rows, relation.name):
+    for name, calibrated in _candidates(guarantee, parameters, size * n_rows, relation.name):
         try:
-            scores.append(_score(name, made(), parameters, data))
+            scores.append(_score(name, calibrated(), parameters, data))
         except UnattainableError:
             unattainable.append(name)
     baseline = _score("posterior, not private", DirichletMechanism(parameters, 1.0), parameters, data)
     return Comparison(guarantee, relation.name, tuple(scores), baseline, tuple(unattainable))
 
 
-def _candidates(guarantee: Guarantee, prior: Array, n_records: int, adjacency: str) -> Iterator[tuple[str, _Made]]:
-    """Names, and how each is made."""
+def _candidates(
+    guarantee: Guarantee, prior: Array, n_records: int, adjacency: str
+) -> Iterator[tuple[str, Callable[[], Mechanism]]]:
+    """Names, and functions that calibrate the mechanisms."""
     dirichlets: dict[str, dict[str, Any]] = {
         "Dirichlet, optimal for the posterior": {"objective": "posterior"},
         "Dirichlet, optimal for the estimate": {"objective": "estimate"},
@@ -165,27 +164,18 @@ def _candidates(guarantee: Guarantee, prior: Array, n_records: int, adjacency: s
             yield name, partial(noisy.for_guarantee, guarantee, prior=prior, adjacency=adjacency, postprocess=how)
     if adjacency == "replace-one" and prior.ndim == 1:
         # The number of records is public, and so are all posteriors there can be.
+        truncated = partial(TruncatedNoiseMechanism.for_guarantee, guarantee, prior=prior, n_records=n_records)
         for noise in ("geometric", "laplace"):
-            name = f"Truncated {noise}"
-            yield (
-                name,
-                partial(
-                    TruncatedNoiseMechanism.for_guarantee, guarantee, prior=prior, n_records=n_records, noise_kind=noise
-                ),
-            )
+            yield f"Truncated {noise}", partial(truncated, noise_kind=noise)
         for sensitivity in ("smooth", "global"):
             yield f"Hellinger, {sensitivity}", partial(_hellinger, guarantee, prior, n_records, sensitivity)
 
 
 def _hellinger(guarantee: Guarantee, prior: Array, n_records: int, sensitivity: str) -> HellingerMechanism:
-    size = math.comb(n_records + len(prior) - 1, len(prior) - 1)
     most = _MOST_EXACT if guarantee.is_pure else _MOST_EXACT // 10
+    accounting = "exact" if number_of_tables(n_records, len(prior)) <= most else "proved"
     return HellingerMechanism.for_guarantee(
-        guarantee,
-        prior=prior,
-        n_records=n_records,
-        sensitivity=sensitivity,
-        accounting="exact" if size <= most else "proved",
+        guarantee, prior=prior, n_records=n_records, sensitivity=sensitivity, accounting=accounting
     )
 
 
@@ -205,10 +195,7 @@ def _released(mechanism: Mechanism, prior: Array, data: Integers) -> Array:
     if not mechanism.covers_all_draws:
         draw: Array = dirichlet(private, 1, rng)[0]
         return draw
-    released: Array = private - prior
-    total = released.sum(axis=-1, keepdims=True)
-    frequencies: Array = np.where(total > 0, released / np.where(total > 0, total, 1.0), 1.0 / released.shape[-1])
-    return frequencies
+    return frequencies(private - prior)
 
 
 def _distances(p: Array, q: Array) -> tuple[float, float, float]:

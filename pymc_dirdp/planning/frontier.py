@@ -1,12 +1,11 @@
-"""What accuracy costs in privacy, and what privacy costs in accuracy. No data is used."""
+"""What accuracy costs in privacy, and what privacy costs in accuracy. No data are used."""
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, final, override
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pymc_dirdp.checks import integer, positive, positive_array
 from pymc_dirdp.display import Tabular
@@ -21,13 +20,10 @@ from pymc_dirdp.utility.simulated import a_priori_kl
 
 __all__ = ["Frontier", "expected_error", "least_guarantee", "least_records", "privacy_utility"]
 
-Array = NDArray[np.float64]
-
-# Beyond it nothing is private.
-_LARGEST_LOSS = 1e6
-_LEAST_LOSS = 1e-9
+# A guarantee with a larger budget is not private.
+_LEAST_BUDGET, _LARGEST_BUDGET = 1e-9, 1e6
 _MOST_RECORDS = 2**40
-# A priori losses of simulated noise are known to about a per cent; those of Dirichlet draws to nine digits.
+# The expected error of simulated noise is known to about a per cent, that of Dirichlet draws to nine digits.
 _RTOL = 1e-6
 
 
@@ -38,12 +34,12 @@ def expected_error(
     n_records: int,
     **options: Unpack[MechanismPlanning],
 ) -> float:
-    """The a priori loss at a guarantee, in nats.
+    """The expected error at a guarantee, in nats, before any data are seen.
 
     Parameters
     ----------
     guarantee : Guarantee
-        For one table and one draw.
+        What one table and one draw have to keep.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int
@@ -56,7 +52,7 @@ def expected_error(
 
     Returns
     -------
-    loss : float
+    error : float
         `inf` if the mechanism cannot keep the guarantee.
 
     References
@@ -74,7 +70,7 @@ def least_guarantee(
     n_records: int,
     **options: Unpack[MechanismPlanning],
 ) -> Guarantee:
-    """The tightest guarantee at which the expected loss is at most `kl`.
+    """The tightest guarantee at which the expected error is at most `kl`.
 
     Parameters
     ----------
@@ -88,7 +84,7 @@ def least_guarantee(
     Returns
     -------
     guarantee : Guarantee
-        Of the kind of `like`, with the least epsilon or rho, within 1e-5 relative.
+        The kind is that of `like`, with the least epsilon or rho, within 1e-5 relative.
 
     Raises
     ------
@@ -103,21 +99,21 @@ def least_guarantee(
     """
     kl, name = positive(kl=kl), Guarantee.checked(guarantee=like).budget_name
     chosen = MechanismOptions(**options)
-    loss = _expected_kl(prior, n_records, chosen)
+    error = _expected_kl(prior, n_records, chosen)
 
     def excess(amount: float) -> float:
-        found = loss(like.with_budget(amount))
-        return math.log(found / kl) if found > 0 else -math.inf
+        reached = error(like.with_budget(amount))
+        return math.log(reached / kl) if reached > 0 else -math.inf
 
     amount = last_safe(
         excess,
         factor=0.5,
-        least=_LEAST_LOSS,
-        most=_LARGEST_LOSS,
+        least=_LEAST_BUDGET,
+        most=_LARGEST_BUDGET,
         rtol=_RTOL,
-        tight=f"An expected loss of {kl:g} nats is out of reach with mechanism={chosen.mechanism!r} and "
+        tight=f"An expected KL of {kl:g} nats is out of reach with mechanism={chosen.mechanism!r} and "
         f"n_records={n_records}, whatever {name} is. Raise kl or n_records, or take another mechanism or objective.",
-        loose=f"A loss of {kl:g} nats needs next to no information: every {name} reaches it.",
+        loose=f"An expected KL of {kl:g} nats needs next to no information: every {name} reaches it.",
     )
     return like.with_budget(amount)
 
@@ -129,14 +125,14 @@ def least_records(
     prior: ArrayLike,
     **options: Unpack[MechanismPlanning],
 ) -> int:
-    """How many records it takes until the expected loss at a guarantee is at most `kl`.
+    """How many records it takes until the expected error at a guarantee is at most `kl`.
 
     Parameters
     ----------
     kl : float
         Target in nats, positive.
     guarantee : Guarantee
-        For one table and one draw.
+        What one table and one draw have to keep.
     prior, **options
         As for :func:`expected_error`.
 
@@ -151,36 +147,31 @@ def least_records(
         If no number of records up to 2**40 reaches the target.
     """
     kl, rows = positive(kl=kl), math.prod(positive_array(prior=prior).shape[:-1])
-
     chosen = MechanismOptions(**options)
 
-    def loss(n: int) -> float:
+    def error(n: int) -> float:
         return _expected_kl(prior, n, chosen)(guarantee)
 
-    def reached(n: int) -> bool:
-        return loss(n) <= kl
-
     high = rows
-    # Whether a guarantee can be kept at all does not depend on the number of records.
-    kept = math.isfinite(loss(high))
-    while not reached(high):
+    while (reached := error(high)) > kl:
         high *= 2
-        if high > _MOST_RECORDS or not kept:
+        # Whether a guarantee can be kept at all does not depend on the number of records.
+        if high > _MOST_RECORDS or math.isinf(reached):
             raise UnattainableError(
-                f"An expected loss of {kl:g} nats is out of reach at {guarantee} with "
+                f"An expected KL of {kl:g} nats is out of reach at {guarantee} with "
                 f"mechanism={chosen.mechanism!r}, for any number of records. Raise kl or loosen the guarantee."
             )
     low = high // 2
     while high - low > max(rows, high // 100):
         middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
+        low, high = (low, middle) if error(middle) <= kl else (middle, high)
     return high
 
 
 @final
 @dataclass(frozen=True)
 class Frontier(Tabular):
-    """Expected losses of several mechanisms over a grid of guarantees.
+    """Expected errors of several mechanisms over a grid of guarantees.
 
     `print` it, let a notebook show it, or take `frame()`.
 
@@ -188,7 +179,7 @@ class Frontier(Tabular):
     ----------
     guarantees : tuple of Guarantee
     expected_kl : dict of str to tuple of float
-        For each mechanism the loss at each guarantee, in nats; `inf` where it cannot keep it.
+        For each mechanism the expected error at each guarantee, in nats; `inf` where it cannot keep it.
     objective : str
     n_records : int
     """
@@ -218,7 +209,7 @@ def privacy_utility(
     mechanisms: Iterable[str] = ("dirichlet", "gaussian", "laplace", "geometric"),
     **options: Unpack[MechanismPlanning],
 ) -> Frontier:
-    """Expected losses over a grid of guarantees: the price list, before anything is bought.
+    """Expected errors of several mechanisms over a grid of guarantees.
 
     Parameters
     ----------
@@ -242,32 +233,26 @@ def privacy_utility(
     chosen = MechanismOptions(**options)
     columns = {}
     for mechanism in mechanisms:
-        loss = _expected_kl(prior, n_records, replace(chosen, mechanism=mechanism))
-        columns[mechanism] = tuple(loss(guarantee) for guarantee in grid)
+        error = _expected_kl(prior, n_records, replace(chosen, mechanism=mechanism))
+        columns[mechanism] = tuple(map(error, grid))
     return Frontier(grid, columns, chosen.objective, int(n_records))
 
 
 def _expected_kl(prior: ArrayLike, n_records: int, chosen: MechanismOptions) -> Callable[[Guarantee], float]:
-    """The a priori loss as a function of the guarantee; `inf` where it cannot be kept."""
+    """The expected error as a function of the guarantee; `inf` where it cannot be kept."""
     parameters, n_records = positive_array(prior=prior), integer(1, n_records=n_records)
 
     def of(kind: str, guarantee: Guarantee) -> float:
         try:
             if kind in noises():
                 noise = noises()[kind]
-                made: Mechanism = noise.for_guarantee(guarantee, prior=parameters, adjacency=chosen.adjacency)
+                mechanism: Mechanism = noise.for_guarantee(guarantee, prior=parameters, adjacency=chosen.adjacency)
             else:
-                made = calibrate(
-                    guarantee,
-                    prior=parameters,
-                    n_records=n_records,
-                    adjacency=chosen.adjacency,
-                    strategy=chosen.strategy,
-                    objective=chosen.objective,
-                )
+                options = {key: getattr(chosen, key) for key in ("adjacency", "strategy", "objective")}
+                mechanism = calibrate(guarantee, prior=parameters, n_records=n_records, **options)
         except UnattainableError:
             return math.inf
-        return float(getattr(a_priori_kl(made, parameters, n_records), chosen.objective))
+        return float(getattr(a_priori_kl(mechanism, parameters, n_records), chosen.objective))
 
     tried = ("dirichlet", *noises(exact=True)) if chosen.mechanism == "auto" else (chosen.mechanism,)
     return lambda guarantee: min(of(kind, guarantee) for kind in tried)

@@ -1,19 +1,23 @@
 """Axes to draw on, and the few habits that all pictures share."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    import matplotlib.axes
 
-__all__ = ["COLOURS", "DASHES", "MARKERS", "axes_or_new", "marked", "tidy"]
+__all__ = ["COLOURS", "DASHES", "MARKERS", "Axes", "axes_or_new", "labelled_rows", "legend", "marked", "tidy"]
 
-# Of falling lightness, so that a grey print keeps them apart; with them go dashes and markers.
+# An alias is evaluated when it is asked for, so that Matplotlib is imported by those alone who draw.
+type Axes = matplotlib.axes.Axes
+
+# The lightness falls, so that a grey print keeps the colours apart; each goes with its dashes and marker.
 COLOURS = ("#0b1f4d", "#c8452d", "#2a8c82", "#e0a526", "#8a8a8a")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
 
 
-def axes_or_new(ax: "Axes | None", **figure: Any) -> "Axes":
+def axes_or_new(ax: Axes | None, **figure: Any) -> Axes:
     """The axes given, or those of a new figure."""
     if ax is not None:
         return ax
@@ -25,14 +29,27 @@ def axes_or_new(ax: "Axes | None", **figure: Any) -> "Axes":
     return new
 
 
-def tidy(ax: "Axes") -> "Axes":
-    """Without the frame's upper and right side."""
+def tidy(ax: Axes) -> Axes:
+    """The axes without the upper and right side of their frame."""
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
-def marked(ax: "Axes") -> "Axes":
-    """With the word "confidential" across the picture, where cutting off a margin does not remove it."""
+def labelled_rows(ax: Axes, names: Sequence[str]) -> None:
+    """One row for each name, the first at the top."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+
+
+def legend(ax: Axes) -> Axes:
+    """The axes with a small legend, tidied."""
+    ax.legend(frameon=False, fontsize="small")
+    return tidy(ax)
+
+
+def marked(ax: Axes) -> Axes:
+    """The axes with the word "confidential" across the picture, where cutting off a margin does not remove it."""
     ax.text(
         *(0.5, 0.5, "confidential"),
         transform=ax.transAxes,
@@ -43,7 +60,7 @@ def marked(ax: "Axes") -> "Axes":
         fontweight="bold",
         color=COLOURS[1],
         alpha=0.4,
-        # Upon the picture: clouds and filled areas would hide what is below them.
+        # The word lies upon the picture: clouds and filled areas would hide what is below them.
         zorder=10,
         in_layout=False,
     )

@@ -1,14 +1,10 @@
 """The mechanisms that can keep one guarantee, from the most accurate to the least."""
 
 import math
-from typing import TYPE_CHECKING
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.planning.comparison import Comparison
-from pymc_dirdp.plots.axes import COLOURS, MARKERS, axes_or_new, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from pymc_dirdp.plots.axes import COLOURS, MARKERS, Axes, axes_or_new, labelled_rows, tidy
 
 __all__ = ["plot_comparison"]
 
@@ -22,7 +18,7 @@ _LABELS = {
 _KINDS = ("Dirichlet", "Gaussian", "Laplace", "Geometric")
 
 
-def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: "Axes | None" = None) -> "Axes":
+def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: Axes | None = None) -> Axes:
     """A point for each mechanism on a logarithmic axis, the most accurate at the top.
 
     Parameters
@@ -41,14 +37,13 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     one_of(_LABELS, column=column)
     scores = sorted(comparison.scores, key=lambda score: getattr(score, column))
     ax = axes_or_new(ax, figsize=(7.5, 1.2 + 0.27 * len(scores)))
-    finite = [getattr(score, column) for score in scores if math.isfinite(getattr(score, column))]
+    values = [getattr(score, column) for score in scores]
     names = []
-    for place, score in enumerate(scores):
-        value = getattr(score, column)
+    for place, (score, value) in enumerate(zip(scores, values, strict=True)):
         family = score.mechanism.split(",")[0]
         kind = _KINDS.index(family) if family in _KINDS else len(_KINDS)
         if math.isfinite(value):
-            ax.hlines(place, min(finite) / 1.5, value, color="0.85", linewidth=1, zorder=1)
+            ax.hlines(place, values[0] / 1.5, value, color="0.85", linewidth=1, zorder=1)
             ax.plot(value, place, MARKERS[kind], color=COLOURS[kind], markersize=6)
         names.append(score.mechanism if math.isfinite(value) else f"{score.mechanism} (infinite)")
     reference = getattr(comparison.baseline, column)
@@ -63,8 +58,6 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
             fontsize="small",
             color="0.3",
         )
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.3, -0.7)
+    labelled_rows(ax, names)
     ax.set(xscale="log", xlabel=_LABELS[column], title=f"{comparison.guarantee}, {comparison.adjacency}")
-    ax.tick_params(axis="y", length=0)
     return tidy(ax)

@@ -1,31 +1,24 @@
 """A released draw, with the error that was to be expected of it before any data were read."""
 
-from typing import TYPE_CHECKING, Any
+import itertools
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.plots.axes import COLOURS, axes_or_new, tidy
+from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, labelled_rows, tidy
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.stored.table import mechanism_of_table
 from pymc_dirdp.utility.simulated import predicted_data
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["plot_draw"]
-
-Array = NDArray[np.float64]
+__all__ = ["cell_labels", "plot_draw"]
 
 _MOST_CELLS = 60
 
 
-def plot_draw(
-    release: xr.DataTree, *, var_name: str | None = None, prob: float = 0.9, ax: "Axes | None" = None
-) -> "Axes":
+def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float = 0.9, ax: Axes | None = None) -> Axes:
     """Each category of the first draw, with an a priori band for the frequency in the data. Public.
 
     The band is what the draw's error spans with this probability over data sets that the prior predicts, for each
@@ -60,7 +53,7 @@ def plot_draw(
     draw = release.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     value = np.asarray(draw.values, dtype=np.float64)
     if table.attrs["family"] == "beta":
-        # The probability of success; that of failure is its mirror image.
+        # The picture shows the probability of success, of which that of failure is the mirror image.
         low, high = low[..., 0], high[..., 0]
     value, low, high = value.ravel(), low.ravel(), high.ravel()
     ax = axes_or_new(ax, figsize=(5.5, 0.9 + 0.32 * len(value)))
@@ -70,10 +63,8 @@ def plot_draw(
         places, np.clip(value - high, 0, 1), np.clip(value - low, 0, 1), color=COLOURS[2], linewidth=5, alpha=0.35
     )
     ax.plot(value, places, "o", color=COLOURS[0], markersize=5)
-    ax.set_yticks(places, _labels(draw))
-    ax.set_ylim(len(value) - 0.4, -0.6)
+    labelled_rows(ax, cell_labels(draw))
     ax.set(xlabel=f"{name}: private draw, and a {prob:.0%} band for the data's frequency, a priori", xlim=(0, None))
-    ax.tick_params(axis="y", length=0)
     return tidy(ax)
 
 
@@ -87,8 +78,8 @@ def _errors(table: xr.Dataset, prior: Array, n_records: int) -> Array:
     return errors
 
 
-def _labels(draw: xr.DataArray) -> list[str]:
-    if draw.ndim == 0:
-        return [str(draw.name)]
-    stacked: Any = draw.stack(cell=draw.dims)
-    return [", ".join(map(str, cell)) if isinstance(cell, tuple) else str(cell) for cell in stacked["cell"].values]
+def cell_labels(values: xr.DataArray) -> list[str]:
+    """The labels of each cell; the name of the variable if it has no axes."""
+    if values.ndim == 0:
+        return [str(values.name)]
+    return [", ".join(map(str, labels)) for labels in itertools.product(*(values[dim].values for dim in values.dims))]

@@ -1,19 +1,16 @@
 """What accuracy costs in privacy."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pymc_dirdp.planning.frontier import Frontier
-from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, axes_or_new, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, Axes, axes_or_new, legend
 
 __all__ = ["plot_frontier"]
 
 
-def plot_frontier(frontier: Frontier, *, ax: "Axes | None" = None) -> "Axes":
-    """Expected loss against the privacy loss allowed, a line for each mechanism, both axes logarithmic.
+def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
+    """Expected error against the privacy loss allowed, a line for each mechanism, both axes logarithmic.
 
     Parameters
     ----------
@@ -27,21 +24,14 @@ def plot_frontier(frontier: Frontier, *, ax: "Axes | None" = None) -> "Axes":
     ax : matplotlib Axes
     """
     ax = axes_or_new(ax, figsize=(5.5, 3.6))
-    amounts = frontier.amounts
-    for place, (mechanism, losses) in enumerate(frontier.expected_kl.items()):
-        kept = [(x, y) for x, y in zip(amounts, losses, strict=True) if math.isfinite(y) and y > 0]
+    for place, (mechanism, errors) in enumerate(frontier.expected_kl.items()):
+        kept = [(x, y) for x, y in zip(frontier.amounts, errors, strict=True) if math.isfinite(y) and y > 0]
         style = place % len(COLOURS)
         # The choice of the best lies upon other lines: draw it broad and pale below them.
         look: dict[str, Any] = {"color": COLOURS[style], "linestyle": DASHES[style], "marker": MARKERS[style]}
         if mechanism == "auto":
             look |= {"linewidth": 6, "alpha": 0.25, "marker": "", "zorder": 1}
-        ax.plot(
-            [x for x, _ in kept],
-            [y for _, y in kept],
-            label=mechanism,
-            markersize=4,
-            **look,
-        )
+        ax.plot([x for x, _ in kept], [y for _, y in kept], label=mechanism, markersize=4, **look)
     first = frontier.guarantees[0]
     ax.set(
         xscale="log",
@@ -50,5 +40,4 @@ def plot_frontier(frontier: Frontier, *, ax: "Axes | None" = None) -> "Axes":
         ylabel=f"expected KL, {frontier.objective} (nats)",
         title=f"{frontier.n_records} records",
     )
-    ax.legend(frameon=False, fontsize="small")
-    return tidy(ax)
+    return legend(ax)

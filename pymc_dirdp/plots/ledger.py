@@ -1,18 +1,13 @@
 """What has been spent of a budget."""
 
-from typing import TYPE_CHECKING
-
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.display import visible
-from pymc_dirdp.plots.axes import COLOURS, axes_or_new, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, labelled_rows, tidy
 
 __all__ = ["plot_ledger"]
 
 
-def plot_ledger(ledger: Ledger, *, ax: "Axes | None" = None) -> "Axes":
+def plot_ledger(ledger: Ledger, *, ax: Axes | None = None) -> Axes:
     """A bar for each amount that the ledger limits: spent, left, and the limit as 100 per cent.
 
     The title says the limit, the number of releases, and whom they are about.
@@ -46,13 +41,11 @@ def plot_ledger(ledger: Ledger, *, ax: "Axes | None" = None) -> "Axes":
             color="white" if inside else "0.2",
             fontsize="small",
         )
-    ax.set_yticks(places, names)
-    ax.set_ylim(len(names) - 0.5, -0.5)
+    labelled_rows(ax, names)
     ax.set_xlim(0, 1)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     many, unit = len(ledger.entries()), ledger.unit
     about = "" if unit is None else f", unit {visible(unit)}"
     # A dollar in the name of a unit is no formula.
     ax.set_title(f"{ledger.limit}: {many} release{'s' * (many != 1)}{about}", parse_math=False)
-    ax.tick_params(axis="y", length=0)
     return tidy(ax)

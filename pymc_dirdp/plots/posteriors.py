@@ -1,22 +1,18 @@
 """The private posterior beside the one without privacy. From a diagnosis, so **confidential**."""
 
-import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.plots.axes import COLOURS, axes_or_new, marked, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, marked, tidy
+from pymc_dirdp.plots.draw import cell_labels
 
 __all__ = ["plot_posteriors", "plot_ternary"]
-
-Array = NDArray[np.float64]
 
 _LABELS = {"non_private": "posterior", "private": "private posterior"}
 _HEIGHT = np.sqrt(3) / 2
@@ -47,25 +43,27 @@ def plot_posteriors(
     values = {label: _values(diagnosis, key, name) for key, label in _LABELS.items()}
     first = values["posterior"]
     shape = first.shape[2:]
-    found = np.asarray(_new_axes(shape) if axes is None else axes, dtype=object).reshape(shape)
+    grid = np.asarray(_new_axes(shape) if axes is None else axes, dtype=object).reshape(shape)
     azp.plot_dist(
         {label: xr.DataTree.from_dict({"/posterior": value.to_dataset()}) for label, value in values.items()},
         var_names=[name],
         backend="matplotlib",
         kind="kde",
         visuals={"credible_interval": False, "point_estimate": False, "point_estimate_text": False, "title": False},
-        plot_collection=_collection(azp, values, found),
+        plot_collection=_collection(azp, values, grid),
     )
-    for ax, value, title in zip(found.ravel(), _released(diagnosis, name).ravel(), _titles(first), strict=True):
+    for ax, value, title in zip(
+        grid.ravel(), _released(diagnosis, name).ravel(), cell_labels(first.isel(chain=0, draw=0)), strict=True
+    ):
         ax.axvline(float(value), color=COLOURS[1], linestyle=":")
         marked(ax).set_title(title, fontsize="medium")
-    first = found.flat[0]
-    # Room for the legend above the curves.
+    first = grid.flat[0]
+    # This leaves room for the legend above the curves.
     first.set_ylim(0, 1.6 * first.get_ylim()[1])
     first.legend(
         first.lines[:3], [*_LABELS.values(), "released draw"], frameon=False, fontsize="small", loc="upper left"
     )
-    return found
+    return grid
 
 
 def _new_axes(shape: tuple[int, ...]) -> Any:
@@ -78,14 +76,6 @@ def _new_axes(shape: tuple[int, ...]) -> Any:
     for unused in axes.ravel()[cells:]:
         unused.set_axis_off()
     return axes.ravel()[:cells]
-
-
-def _titles(values: xr.DataArray) -> list[str]:
-    """The labels of each cell."""
-    if values.ndim == 2:
-        return [str(values.name)]
-    cells = [values[dim].values.tolist() for dim in values.dims[2:]]
-    return [", ".join(map(str, labels)) for labels in itertools.product(*cells)]
 
 
 def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:
@@ -110,7 +100,7 @@ def _collection(azp: Any, values: dict[str, xr.DataArray], axes: Any) -> Any:
     )
 
 
-def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: "Axes | None" = None) -> "Axes":
+def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: Axes | None = None) -> Axes:
     """Both posteriors of three categories as clouds of draws in a triangle, with the released draw. **Confidential**.
 
     The word is written across the picture.
@@ -141,7 +131,7 @@ def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: "Ax
             ends[:, i] = share
             ends[0, (i + 1) % 3] = ends[1, (i + 2) % 3] = 1 - share
             ax.plot(*(ends @ corners).T, color="0.9", linewidth=0.7, zorder=0)
-    # The narrower cloud on top of the wider one.
+    # The narrower cloud is drawn on top of the wider one.
     for key, colour in (("private", COLOURS[0]), ("non_private", COLOURS[3])):
         label = _LABELS[key]
         draws = _values(diagnosis, key, name).values.reshape(-1, 3)
@@ -170,8 +160,7 @@ def _checked(diagnosis: xr.DataTree, var_name: str | None) -> str:
 
 
 def _values(diagnosis: xr.DataTree, key: str, name: str) -> xr.DataArray:
-    found: xr.DataArray = diagnosis.children[key].children["posterior"].to_dataset()[name]
-    return found
+    return diagnosis.children[key].children["posterior"].to_dataset()[name]
 
 
 def _released(diagnosis: xr.DataTree, name: str) -> Array:

@@ -1,28 +1,24 @@
-"""Privacy curves: exact, published, and of given neighbours."""
+"""A picture of privacy curves: the exact one, the published one, and those of given neighbours."""
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
-from pymc_dirdp.plots.axes import COLOURS, DASHES, axes_or_new, tidy
+from pymc_dirdp.plots.axes import COLOURS, DASHES, Axes, axes_or_new, legend
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.published.privacy import p1_theorem_1, p2_theorem_2
 from pymc_dirdp.releases.interop import as_mechanism
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 __all__ = ["plot_privacy"]
-
-Array = NDArray[np.float64]
 
 _POINTS = 60
 
@@ -32,8 +28,8 @@ def plot_privacy(
     *,
     curve: str = "delta",
     pairs: Iterable[tuple[ArrayLike, ArrayLike]] = (),
-    ax: "Axes | None" = None,
-) -> "Axes":
+    ax: Axes | None = None,
+) -> Axes:
     """The exact privacy curve, with the published bound and with given pairs of neighbours where there are any.
 
     Parameters
@@ -65,7 +61,7 @@ def plot_privacy(
     return _divergences(mechanism, dirichlet, neighbours, ax)
 
 
-def _deltas(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax: "Axes") -> "Axes":
+def _deltas(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax: Axes) -> Axes:
     last = min(mechanism.epsilon(1e-10), 60.0)
     epsilons = np.linspace(0, last, _POINTS)
     deltas = np.asarray(mechanism.delta(epsilons))
@@ -73,28 +69,21 @@ def _deltas(mechanism: PrivacyCurves, dirichlet: TableMechanism | None, ax: "Axe
     ax.plot(epsilons[shown], deltas[shown], DASHES[0], color=COLOURS[0], label="exact")
     if dirichlet is not None and _one_record(dirichlet):
         grid = np.geomspace(1e-10, 0.5, 30).tolist()
-        bound = [
-            p2_theorem_2(
-                delta=delta,
-                **_parameters(dirichlet),
-            ).epsilon
-            for delta in grid
-        ]
+        bound = [p2_theorem_2(delta=delta, **_parameters(dirichlet)).epsilon for delta in grid]
         ax.plot(bound, grid, DASHES[1], color=COLOURS[1], label="P2 Theorem 2")
         ax.set_xlim(0, min(max(bound), 3 * last))
     ax.set(yscale="log", xlabel="epsilon", ylabel="delta", ylim=(1e-10, 1.5))
-    ax.legend(frameon=False, fontsize="small")
-    return tidy(ax)
+    return legend(ax)
 
 
 def _divergences(
-    mechanism: PrivacyCurves, dirichlet: TableMechanism | None, pairs: list[tuple[ArrayLike, ArrayLike]], ax: "Axes"
-) -> "Axes":
+    mechanism: PrivacyCurves, dirichlet: TableMechanism | None, pairs: list[tuple[ArrayLike, ArrayLike]], ax: Axes
+) -> Axes:
     orders = np.geomspace(1.01, 256, _POINTS)
     exact = np.asarray(mechanism.renyi(orders))
     finite = np.isfinite(exact)
     if dirichlet is not None:
-        # As far as the curve is finite, to the end.
+        # The orders go to the end of where the curve is finite.
         end = orders[finite][-1]
         orders = np.geomspace(1.01, end, _POINTS)
         exact, finite = np.asarray(mechanism.renyi(orders)), np.ones(_POINTS, dtype=bool)
@@ -112,8 +101,7 @@ def _divergences(
         label = "these neighbours" if not number else None
         ax.plot(orders[shown], values[shown], DASHES[3], color=COLOURS[2], label=label)
     ax.set(xscale="log", yscale="log", xlabel="Rényi order", ylabel="divergence (nats)")
-    ax.legend(frameon=False, fontsize="small")
-    return tidy(ax)
+    return legend(ax)
 
 
 def _one_record(mechanism: TableMechanism) -> bool:

@@ -4,26 +4,21 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, final, override
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import final, override
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.dominating_pairs import AddingPair, AddRemovePair
-from pymc_dirdp.privacy.several_records import SpreadRecords, converted_deltas
+from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords
+from pymc_dirdp.privacy.several_records import SpreadRecords
 
-__all__ = ["AcrossGroups", "AppearingRecords", "adding"]
-
-Array = NDArray[np.float64]
+__all__ = ["AcrossGroups"]
 
 
 @final
 @dataclass(frozen=True)
 class AcrossGroups(PrivacyCurves):
-    """What a person changes who leaves one group of disjoint people and joins another.
+    """Curves for a person who leaves one group of disjoint people and joins another.
 
     Where neighbours replace a person, the tables of disjoint groups compose in parallel only if the person stays in the
     group, that is, if the size of each group is public. Otherwise the records disappear from the tables of one group
@@ -58,13 +53,13 @@ class AcrossGroups(PrivacyCurves):
     def __post_init__(self) -> None:
         if len(self.groups) < 2:
             raise ArgumentError(
-                f"Expected at least two groups of people, got {len(self.groups)}. Within one group nobody changes "
-                "groups: use its own curves."
+                f"Expected at least two groups of people, got {len(self.groups)}. With one group no person can change "
+                "groups, so use its own curves."
             )
 
     @cached_property
     def _distinct(self) -> tuple[PrivacyCurves, ...]:
-        """Two groups of each kind at most: more of them lose nothing more."""
+        """At most two groups of each kind, because a person changes between two groups only."""
         kept: list[PrivacyCurves] = []
         for group in self.groups:
             if sum(group.curve_key == other.curve_key for other in kept) < 2:
@@ -73,7 +68,7 @@ class AcrossGroups(PrivacyCurves):
 
     @override
     def _renyi(self, order: float) -> float:
-        losses = [(group._renyi(order), adding(group)._renyi(order)) for group in self._distinct]
+        losses = [(group._renyi(order), _adding(group)._renyi(order)) for group in self._distinct]
         return max(left[0] + joined[1] for left, joined in itertools.permutations(losses, 2))
 
     @override
@@ -87,69 +82,21 @@ class AcrossGroups(PrivacyCurves):
 
     @cached_property
     def _moves(self) -> tuple[Composition, ...]:
-        """From the first group to the second, and, in the other direction of the composition, back."""
+        """Every change between two groups; the other direction of the composition is the way back."""
         pairs = itertools.combinations(self._distinct, 2)
-        return tuple(Composition(((left, 1), (adding(joined), 1))) for left, joined in pairs)
+        return tuple(Composition(((left, 1), (_adding(joined), 1))) for left, joined in pairs)
 
 
-@final
-@dataclass(frozen=True)
-class AppearingRecords(PrivacyCurves):
-    """Several records of a person that appear in a block of cells, and it is known that none disappear.
-
-    Parameters
-    ----------
-    block : SpreadRecords
-        The curves of the block under add-remove.
-
-    References
-    ----------
-    Theory, section 6.
-    """
-
-    block: SpreadRecords
-
-    from_divergences: ClassVar[bool] = True
-    """As for :class:`~pymc_dirdp.privacy.several_records.SpreadRecords`."""
-
-    @override
-    def _renyi(self, order: float) -> float:
-        return self.block._renyi_back(order)
-
-    @override
-    def _renyi_back(self, order: float) -> float:
-        return self.block._renyi(order)
-
-    @override
-    def _rho(self, omega: float) -> float:
-        # For every way to spread them the divergence over its order falls (Theory, section 5).
-        return self._renyi(1.0)
-
-    @override
-    def _delta(self, epsilon: float) -> float:
-        return self.block._delta(epsilon)
-
-    @override
-    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        return converted_deltas(self._renyi, step, points), self.block.hockey_sticks(step, points)[0]
-
-
-def adding(curves: PrivacyCurves) -> PrivacyCurves:
+def _adding(curves: PrivacyCurves) -> PrivacyCurves:
     """The curves of records that appear, from those of records that appear or disappear.
 
-    Parameters
-    ----------
-    curves : PrivacyCurves
-        Under add-remove: of a Dirichlet table, or of a composition of such tables. Whatever loses the same in both
-        directions, such as noise, is its own answer.
+    Noise, and whatever else loses the same in both directions, is returned as it is.
     """
     match curves.curve_key:
-        case AddRemovePair(a=a, r=r):
-            return AddingPair(a, r)
-        case SpreadRecords() as spread:
-            return AppearingRecords(spread)
+        case AddRemovePair() | SpreadRecords() as both:
+            return AppearingRecords(both)
         case Composition(parts=parts):
-            return Composition(tuple((adding(part), times) for part, times in parts))
+            return Composition(tuple((_adding(part), times) for part, times in parts))
         case Parallel(members=members):
-            return Parallel(tuple(adding(member) for member in members))
+            return Parallel(tuple(_adding(member) for member in members))
     return curves

@@ -61,5 +61,5 @@ ADJACENCIES = {
 
 
 def adjacency_named(adjacency: str) -> Adjacency:
-    """The relation of that name, or an error that suggests the nearest one."""
+    """The relation of this name, or an error that suggests the nearest one."""
     return ADJACENCIES[one_of(ADJACENCIES, adjacency=adjacency)]

@@ -1,4 +1,4 @@
-"""Many releases about the same people, or about different people: one mechanism, one guarantee."""
+"""Curves of many releases together, about the same people or about different people."""
 
 import math
 from collections import Counter
@@ -16,12 +16,12 @@ from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution,
 
 __all__ = ["Composition", "Parallel"]
 
-# The grid widens the composed loss by at most this share of its variance, and epsilon by about half of it.
+# The grid adds at most this share to the variance of the composed loss, and about half of it to epsilon.
 _WIDENING = 1e-3
-# A loss whose delta is below this counts as infinite from there on.
+# The grid ends where delta is below this; larger losses count as infinite.
 _CUT = 1e-22
 _MOST_POINTS = 2**15
-# Squares of standard deviations within these bounds are doubles; outside of them simpler bounds serve.
+# A grid is used within these bounds, in which squares of standard deviations are doubles.
 _GRID_SPREADS = (1e-100, 1e100)
 
 
@@ -30,7 +30,7 @@ _GRID_SPREADS = (1e-100, 1e100)
 class Composition(PrivacyCurves):
     """Sequential composition: releases that the same records feed, such as `K` draws from one posterior.
 
-    One release alone keeps its exact curves. For more, Rényi divergences add at equal order, and the (epsilon, delta)
+    A single release keeps its exact curves. For more, Rényi divergences add at equal order, and the (epsilon, delta)
     curve is that of the sum of their privacy losses, on a grid that errs towards more loss. The sums are also valid if
     a later mechanism answers a question that was chosen after seeing an earlier answer.
 
@@ -49,7 +49,7 @@ class Composition(PrivacyCurves):
 
     @cached_property
     def _distinct(self) -> tuple[tuple[PrivacyCurves, int], ...]:
-        """The parts, with those of equal curves counted together."""
+        """The parts; those with equal curves are counted together."""
         times: Counter[Hashable] = Counter()
         representative: dict[Hashable, PrivacyCurves] = {}
         for mechanism, count in _flat(self.parts):
@@ -64,7 +64,7 @@ class Composition(PrivacyCurves):
 
     @property
     def pure_epsilon(self) -> float:
-        """The epsilons of pure differential privacy add."""
+        """The sum of the pure epsilons of the parts."""
         return _added(times * mechanism.pure_epsilon for mechanism, times in self._distinct)
 
     def _renyi(self, order: float) -> float:
@@ -77,7 +77,7 @@ class Composition(PrivacyCurves):
 
     @cached_property
     def _divergences(self) -> dict[float, float]:
-        """What is known so far, by order: searches for the best one start at the same orders."""
+        """A cache by order, because all searches for the best order start at the same ones."""
         return {}
 
     def _rho(self, omega: float) -> float:
@@ -86,23 +86,20 @@ class Composition(PrivacyCurves):
     def _delta(self, epsilon: float) -> float:
         if self._single is not None:
             return self._single._delta(epsilon)
-        # Beyond the sum of the largest losses nothing is left; the grid would not know.
+        # No loss is above the sum of the largest ones, which the grid does not know.
         if epsilon >= self.pure_epsilon:
             return 0.0
         delta = min(self._total_variation, max((loss.delta(epsilon) for loss in self._losses), default=1.0))
-        if delta > 2 * max((loss.infinite for loss in self._losses), default=1.0) and not self._from_divergences:
+        converted = any(mechanism.from_divergences for mechanism, _ in self._distinct)
+        if delta > 2 * max((loss.infinite for loss in self._losses), default=1.0) and not converted:
             return delta
 
-        # Below the cut of the grid, where there is no grid, and where a part's own curve comes from them, the Rényi
-        # divergences know more.
+        # The Rényi divergences may give less below the cut of the grid, where there is no grid, and where the curve of
+        # a part comes from them.
         def log_delta(order: float) -> float:
             return log_delta_at(order, max(self._renyi(order), self._renyi_back(order)), epsilon)
 
         return min(delta, math.exp(log_delta(best_order(log_delta))))
-
-    @cached_property
-    def _from_divergences(self) -> bool:
-        return any(getattr(mechanism.curve_key, "from_divergences", False) for mechanism, _ in self._distinct)
 
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
@@ -111,19 +108,19 @@ class Composition(PrivacyCurves):
 
     @cached_property
     def _total_variation(self) -> float:
-        """No delta is above the total variation distance; each release can be coupled with its neighbour's."""
+        """An upper bound of every delta: the probability that a coupling of the outputs of neighbours fails."""
         distances = [(mechanism._delta(0.0), times) for mechanism, times in self._distinct]
         if any(distance >= 1 for distance, _ in distances):
             return 1.0
         differ = -math.expm1(math.fsum(times * math.log1p(-distance) for distance, times in distances))
-        # Covers the rounding of the three functions.
+        # The factor covers the rounding of the three functions.
         return min(1.0, differ * (1 + 1e-14))
 
     @cached_property
     def _losses(self) -> tuple[ComposedLoss, ...]:
-        """The composed loss, once if neighbours come in both orders, else for removing and for adding.
+        """One composed loss if neighbours come in both orders, else one for removing and one for adding.
 
-        Empty where the losses are too small or too large for a grid.
+        There is none where the losses are too small or too large for a grid.
         """
         spreads = {mechanism.curve_key: _spread(mechanism) for mechanism, _ in self._distinct}
         together = math.hypot(*(math.sqrt(times) * spreads[mechanism.curve_key] for mechanism, times in self._distinct))
@@ -140,7 +137,7 @@ class Composition(PrivacyCurves):
 
 
 def _added(losses: Iterable[float]) -> float:
-    """The sum of numbers that are not negative; infinite where it is no double."""
+    """The sum of numbers that are not negative; infinite beyond the largest double."""
     try:
         return math.fsum(losses)
     except OverflowError:
@@ -148,11 +145,11 @@ def _added(losses: Iterable[float]) -> float:
 
 
 def _spread(mechanism: PrivacyCurves) -> float:
-    """About the standard deviation of the finite losses. It decides on the grid only, so any value is safe."""
+    """A rough standard deviation of the finite losses. Any value is safe, because only the grid depends on it."""
     divergence = mechanism._renyi(1.0)
     if math.isfinite(divergence):
         return math.sqrt(2 * divergence)
-    # Some loss is infinite. The finite ones end where the hockey-stick curve has come half way down.
+    # Some loss is infinite. The scale of the finite ones is where the hockey-stick curve has fallen half way.
     scales = [2.0**k for k in range(-20, 21)]
     half = (mechanism._delta(0.0) + mechanism._delta(scales[-1])) / 2
     return next(scale for scale in scales if mechanism._delta(scale) <= half or scale == scales[-1])
@@ -185,10 +182,10 @@ def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[Loss
     """The loss of one mechanism, for removing and for adding; the same object where there is no difference."""
 
     def left(top: float) -> float:
-        """What is beyond the end of the grid; either direction may have the longer tail."""
+        """The larger delta of both directions at the end of the grid."""
         return max(float(deltas[1]) for deltas in mechanism.hockey_sticks(top, 2))
 
-    # Not from 0, and from no less than a step where the other losses are of a larger scale.
+    # The search starts above 0, and at a step or more where the other losses have a larger scale.
     top = max(4 * spread, step)
     while left(top) > _CUT and top < _MOST_POINTS * step:
         top *= 1.3
@@ -201,7 +198,7 @@ def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[Loss
 @final
 @dataclass(frozen=True)
 class Parallel(PrivacyCurves):
-    """Releases about different people: nobody's record feeds more than one of them, so the largest loss counts.
+    """Releases about different people: no person's records feed more than one of them, so the largest loss counts.
 
     Parameters
     ----------
@@ -213,7 +210,7 @@ class Parallel(PrivacyCurves):
 
     @property
     def pure_epsilon(self) -> float:
-        """The largest of the members'."""
+        """The largest pure epsilon of a member."""
         return max(member.pure_epsilon for member in self.members)
 
     def _renyi(self, order: float) -> float:
@@ -232,9 +229,9 @@ class Parallel(PrivacyCurves):
         return max(member._epsilon(delta) for member in self.members)
 
     def hockey_sticks(self, step: float, points: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The largest of the members', for removing and for adding."""
+        """The largest hockey-stick divergences of a member, for removing and for adding."""
         there, back = zip(*(member.hockey_sticks(step, points) for member in self.members), strict=True)
         removing, adding = np.max(there, axis=0), np.max(back, axis=0)
-        # The same object says that neighbours come in both orders.
+        # One object for both directions means that neighbours come in both orders.
         both_ways = all(one is other for one, other in zip(there, back, strict=True))
         return removing, removing if both_ways else adding

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self, final
 
-from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["AXES", "MOST_RECORDS", "Contribution"]
+__all__ = ["AXES", "Contribution"]
 
-# Above it a double no longer holds every whole number, and the sums of counts that follow would be rounded.
-MOST_RECORDS = 2**53
 
 # How the records of one person lie along a row axis of a table.
 AXES = ("any", "each", "own")
@@ -70,7 +68,7 @@ class Contribution:
         return value if isinstance(value, Contribution) else cls(integer(1, contribution=value))
 
     def fitted(self, shape: Sequence[int]) -> Self:
-        """The same with one entry in `axes` for each row axis of a table of this shape."""
+        """Return this contribution with one entry in `axes` for each row axis of a table of this shape."""
         n_axes = len(shape) - 1
         if self.axes and len(self.axes) != n_axes:
             raise ArgumentError(
@@ -80,20 +78,14 @@ class Contribution:
         return type(self)(self.records, self.axes or ("any",) * n_axes)
 
     def blocks(self, shape: Sequence[int]) -> int:
-        """In how many blocks of cells a person holds records, in a table of this shape."""
+        """The number of blocks of cells in which a person holds records, in a table of this shape."""
         axes = self.fitted(shape).axes
         return math.prod(length for axis, length in zip(axes, shape[:-1], strict=True) if axis == "each")
 
     def total(self, shape: Sequence[int]) -> int:
-        """How many records a person holds in all, at most, in a table of this shape."""
+        """The most records that a person holds in a table of this shape."""
         return self.records * self.blocks(shape)
 
     def to_json(self) -> str:
-        """A text that a file can hold."""
+        """Write this contribution as a text."""
         return json.dumps({"records": self.records, "axes": list(self.axes)})
-
-    @classmethod
-    def from_json(cls, text: str) -> "Contribution":
-        """The contribution that was written by :meth:`to_json`."""
-        facts = json.loads(text)
-        return cls(facts["records"], tuple(facts["axes"]))

@@ -6,13 +6,16 @@ from dataclasses import fields
 
 import numpy as np
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
-__all__ = ["best_order", "convert", "epsilon_at", "log_delta_at"]
+__all__ = ["ORDERS", "best_order", "convert", "converted_deltas", "epsilon_at", "least_log_delta", "log_delta_at"]
 
-# Orders from 1 + exp(-30) on; above 1 + exp(30) no curve of use is left.
+# The search covers orders from 1 + exp(-30) to 1 + exp(30), beyond which no curve is of use.
 _LOG_EXCESS = 30.0
+# A whole curve of deltas is taken from the divergences at these orders; the bound of each order is valid.
+ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
 
 
 def epsilon_at(order: float, divergence: float, delta: float) -> float:
@@ -23,6 +26,18 @@ def epsilon_at(order: float, divergence: float, delta: float) -> float:
 def log_delta_at(order: float, divergence: float, epsilon: float) -> float:
     """The logarithm of the delta that a divergence of `divergence` nats at `order > 1` implies at `epsilon`."""
     return min(0.0, (order - 1) * (divergence - epsilon + math.log(order - 1)) - order * math.log(order))
+
+
+def least_log_delta(divergences: Array, epsilon: float) -> float:
+    """The least of :func:`log_delta_at` over `ORDERS`, at which these are the divergences."""
+    above = ORDERS - 1
+    return float(np.minimum(above * (divergences - epsilon + np.log(above)) - ORDERS * np.log(ORDERS), 0.0).min())
+
+
+def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:
+    """Upper bounds on the deltas at `0, step, ..., step * (points - 1)`, from Rényi divergences at `ORDERS`."""
+    divergences = np.array([renyi(order) for order in ORDERS.tolist()])
+    return np.exp([least_log_delta(divergences, i * step) for i in range(points)])
 
 
 def best_order(bound: Callable[[float], float], *, largest: float = math.inf) -> float:
@@ -42,8 +57,8 @@ def best_order(bound: Callable[[float], float], *, largest: float = math.inf) ->
     best = int(np.argmin(values))
     around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     # Brent's method needs finite values to compare.
-    found = minimize_scalar(lambda x: min(at(x), 1e300), bounds=around, method="bounded", options={"xatol": 1e-9})
-    log_excess = float(found.x) if found.fun < values[best] else float(grid[best])
+    refined = minimize_scalar(lambda x: min(at(x), 1e300), bounds=around, method="bounded", options={"xatol": 1e-9})
+    log_excess = float(refined.x) if refined.fun < values[best] else float(grid[best])
     return min(1 + math.exp(log_excess), largest)
 
 
@@ -61,7 +76,7 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
     kind : type
         The class of the promise that is wanted.
     **at : float
-        Where: `delta` for `ApproxDP`, `order` for `RenyiDP`, `omega` for `TruncatedCDP`; nothing for `ZeroCDP`.
+        `delta` for `ApproxDP`, `order` for `RenyiDP`, `omega` for `TruncatedCDP`; nothing for the other kinds.
 
     Returns
     -------
@@ -86,13 +101,13 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
     if set(at) != where:
         wanted = f"{next(iter(where))}=..." if where else "no further argument"
         raise ArgumentError(f"Conversion to {kind.__name__} takes {wanted}.")
-    # The budget of 1 stands for the one that is implied.
+    # The budget of 1 holds the place of the one that is implied.
     wanted_at = kind(**{kind.budget_name: 1.0, **at})
     return wanted_at.with_budget(_implied(guarantee, kind, *wanted_at.fixed.values()))
 
 
 def _implied(guarantee: Guarantee, kind: type[Guarantee], at: float = math.inf) -> float:
-    """The budget of the promise of a kind that follows from a guarantee."""
+    """The budget of the promise of this kind that follows from the guarantee."""
     if kind is ApproxDP:
         return _approx_epsilon(guarantee, at)
     if kind is RenyiDP:
@@ -111,7 +126,7 @@ def _does_not_follow(guarantee: Guarantee, wanted: str) -> ArgumentError:
 
 
 def _half_square(epsilon: float) -> float:
-    """Half of `epsilon**2`: never 0, which would be no bound, and infinite where it is no double."""
+    """Half of `epsilon**2`: never 0, which would be no bound, and infinite beyond the largest double."""
     return max(epsilon * epsilon / 2, 5e-324)
 
 
@@ -120,10 +135,8 @@ def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
         # The divergence grows with the order, so a bound at a higher order serves.
         case RenyiDP(order=known, epsilon=epsilon) if order <= known:
             return epsilon
-        # Orders up to omega inclusive: the divergence is continuous from the left where it is bounded.
-        case TruncatedCDP(rho=rho, omega=omega) if order <= omega:
-            return order * rho
-        case ZeroCDP(rho=rho):
+        # The promise includes the order omega, because a bounded divergence is continuous from the left.
+        case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega) if order <= omega:
             return order * rho
         case PureDP(epsilon=epsilon):
             return min(epsilon, order * _half_square(epsilon))
@@ -132,9 +145,7 @@ def _renyi_epsilon(guarantee: Guarantee, order: float) -> float:
 
 def _rho(guarantee: Guarantee, omega: float) -> float:
     match guarantee:
-        case TruncatedCDP(rho=rho, omega=known) if omega <= known:
-            return rho
-        case ZeroCDP(rho=rho):
+        case TruncatedCDP(rho=rho, omega=known) | ZeroCDP(rho=rho, omega=known) if omega <= known:
             return rho
         case PureDP(epsilon=epsilon):
             return _half_square(epsilon)
@@ -152,15 +163,16 @@ def _approx_epsilon(guarantee: Guarantee, delta: float) -> float:
             return epsilon
         case RenyiDP(order=order, epsilon=epsilon) if order > 1:
             return epsilon_at(order, epsilon, delta)
-        case TruncatedCDP(rho=rho, omega=omega):
+        case TruncatedCDP(rho=rho, omega=omega) | ZeroCDP(rho=rho, omega=omega):
             return _best_epsilon(rho, omega, delta)
-        case ZeroCDP(rho=rho):
-            return _best_epsilon(rho, math.inf, delta)
     raise _does_not_follow(guarantee, f"approximate differential privacy at delta {delta:g}")
 
 
 def _best_epsilon(rho: float, omega: float, delta: float) -> float:
-    """Never above P2 Lemma 1, which uses a looser lemma at one order. Order omega itself is covered, as above."""
+    """An epsilon that is at most that of P2 Lemma 1, which uses a looser lemma at one order.
+
+    The promise covers the order omega itself, because the divergence is continuous from the left.
+    """
 
     def bound(order: float) -> float:
         return epsilon_at(order, order * rho, delta)

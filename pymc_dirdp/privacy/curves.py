@@ -1,4 +1,4 @@
-"""One noun for curves: whatever has a privacy loss says it in the same four ways."""
+"""The interface of everything that has a privacy loss: four curves, and what is derived from them."""
 
 import abc
 import math
@@ -6,16 +6,15 @@ from collections.abc import Callable, Hashable
 from typing import overload, override
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval
 from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.conversion import best_order, epsilon_at
 from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
 
 __all__ = ["CurvesOf", "PrivacyCurves"]
-
-Array = NDArray[np.float64]
 
 
 class PrivacyCurves(abc.ABC):
@@ -38,18 +37,23 @@ class PrivacyCurves(abc.ABC):
         return least_epsilon(self._delta, delta)
 
     def _renyi_back(self, order: float) -> float:
-        """The same where what disappears appears and the reverse; `_renyi` is the larger of both unless stated."""
+        """Rényi divergence with the two data sets exchanged. `_renyi` is the larger of both unless stated."""
         return self._renyi(order)
+
+    def _delta_back(self, epsilon: float) -> float:
+        """Hockey-stick divergence with the two data sets exchanged, or an upper bound of it."""
+        return self._delta(epsilon)
 
     @property
     def curve_key(self) -> Hashable:
-        """What decides the privacy curves: objects for which it is equal have equal curves."""
+        """Objects with equal keys have equal curves."""
         return self
 
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
         """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, for removing and for adding.
 
-        The same array twice where neighbours come in both orders, or where the curves do not tell them apart.
+        Both arrays are the same object where neighbours come in both orders, or where the curves do not tell the
+        orders apart.
         """
         deltas = np.array([self._delta(i * step) for i in range(points)])
         return deltas, deltas
@@ -58,6 +62,11 @@ class PrivacyCurves(abc.ABC):
     def pure_epsilon(self) -> float:
         """The epsilon of pure differential privacy, `inf` where the loss is unbounded."""
         return math.inf
+
+    @property
+    def from_divergences(self) -> bool:
+        """Whether the deltas come from the Rényi divergences, so that a composition also tries the divergences."""
+        return False
 
     @overload
     def renyi(self, order: float) -> float: ...
@@ -101,13 +110,13 @@ class PrivacyCurves(abc.ABC):
         return loss <= allowed
 
     def loss(self, guarantee: Guarantee) -> tuple[float, float]:
-        """What is lost in the guarantee's own measure, and what it allows."""
+        """The loss in the guarantee's own measure, and the largest loss that it allows."""
         guarantee = Guarantee.checked(guarantee=guarantee)
         return guarantee.loss(self), guarantee.allowed
 
 
 class CurvesOf(PrivacyCurves):
-    """Something whose curves are those of something else, its `_curves`."""
+    """Base class of what has the curves of another object, its `_curves`."""
 
     @property
     @abc.abstractmethod
@@ -122,6 +131,11 @@ class CurvesOf(PrivacyCurves):
     @override
     def pure_epsilon(self) -> float:
         return self._curves.pure_epsilon
+
+    @property
+    @override
+    def from_divergences(self) -> bool:
+        return self._curves.from_divergences
 
     @override
     def _renyi(self, order: float) -> float:

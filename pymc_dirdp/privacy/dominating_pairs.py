@@ -2,8 +2,8 @@
 
 For every pair of neighbouring data sets and every f-divergence, the output laws are no further apart than one fixed
 pair of laws, which depends only on the two smallest prior parameters and on `r` (Theory, section 2). A pair knows its
-curves. What one person with many records can change is made of such pairs in :mod:`pymc_dirdp.privacy.unit`. The
-proofs are in the documentation under "Theory".
+curves. :mod:`pymc_dirdp.privacy.unit` composes such pairs into what one person with many records can change. The proofs
+are in the documentation under "Theory".
 """
 
 import math
@@ -11,28 +11,31 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import final, override
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy.special import polygamma
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.tails import gamma_lower, gamma_upper, logit_beta_upper, mean_digamma
+from pymc_dirdp.privacy.conversion import converted_deltas
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.hockey_stick import Loss
 from pymc_dirdp.privacy.narrow_loss import LARGE, NarrowLoss
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 
-__all__ = ["AddRemovePair", "AddingPair", "DominatingPair", "ReplaceOnePair"]
-
-Array = NDArray[np.float64]
+__all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "ReplaceOnePair"]
 
 
 class DominatingPair(PrivacyCurves):
-    """Two laws, of which no neighbouring output laws are further apart.
+    """Two laws that are at least as far apart as the output laws of any two neighbouring data sets.
 
     All curves are exact for the pair, so they are upper bounds for every pair of neighbouring data sets and the
     suprema over them. They rise with `r` and fall as the prior parameters rise. Where neighbours come in both orders,
     both directions have the larger curve.
     """
+
+    @override
+    def _rho(self, omega: float) -> float:
+        # The divergence over its order is convex in the order (Theory, sections 5 and 6), so it is largest at an end.
+        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
 
 
 @final
@@ -62,13 +65,8 @@ class ReplaceOnePair(DominatingPair):
     def _renyi(self, order: float) -> float:
         low, high = sorted((self.a, self.b))
         removing = renyi_remove(order, low, self.r)
-        # Where it is infinite the other term may be no number at all.
+        # Where this is infinite, the other term may be NaN.
         return removing if removing == math.inf else renyi_add(order, high, self.r) + removing
-
-    @override
-    def _rho(self, omega: float) -> float:
-        # Divergence over order is convex in the order for each of the two directions (Theory, section 5).
-        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
 
     @override
     def _delta(self, epsilon: float) -> float:
@@ -129,12 +127,12 @@ class AddRemovePair(DominatingPair):
         return renyi_add(order, self.a, self.r)
 
     @override
-    def _rho(self, omega: float) -> float:
-        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
-
-    @override
     def _delta(self, epsilon: float) -> float:
         return self._removing.delta(epsilon)
+
+    @override
+    def _delta_back(self, epsilon: float) -> float:
+        return self._adding.delta(epsilon)
 
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
@@ -176,34 +174,36 @@ class AddRemovePair(DominatingPair):
 
 @final
 @dataclass(frozen=True)
-class AddingPair(DominatingPair):
-    """`Gamma(a + r)` from `Gamma(a)` in this order alone: a record appears, and it is known that none disappears.
+class AppearingRecords(PrivacyCurves):
+    """Records that appear, where it is known that none disappears: the smaller direction of an add-remove pair.
 
-    It is the smaller direction of :class:`AddRemovePair` at every Rényi order. In a composition it stands for a cell
-    that gains records while another loses some.
+    In a composition they stand for cells that gain records while others lose some.
 
     Parameters
     ----------
-    a : float
-        The smallest prior parameter, positive.
-    r : float
-        The concentration, positive.
+    both : PrivacyCurves
+        The curves under add-remove: an :class:`AddRemovePair`, or
+        :class:`~pymc_dirdp.privacy.several_records.SpreadRecords`.
 
     References
     ----------
-    Theory, section 2 to 5.
+    Theory, section 2 to 6.
     """
 
-    a: float
-    r: float
+    both: PrivacyCurves
+
+    @property
+    @override
+    def from_divergences(self) -> bool:
+        return self.both.from_divergences
 
     @override
     def _renyi(self, order: float) -> float:
-        return renyi_add(order, self.a, self.r)
+        return self.both._renyi_back(order)
 
     @override
     def _renyi_back(self, order: float) -> float:
-        return renyi_remove(order, self.a, self.r)
+        return self.both._renyi(order)
 
     @override
     def _rho(self, omega: float) -> float:
@@ -212,18 +212,16 @@ class AddingPair(DominatingPair):
 
     @override
     def _delta(self, epsilon: float) -> float:
-        return self._both._adding.delta(epsilon)
+        return self.both._delta_back(epsilon)
 
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        removing, adding = self._both.hockey_sticks(step, points)
-        return adding, removing
-
-    @cached_property
-    def _both(self) -> AddRemovePair:
-        return AddRemovePair(self.a, self.r)
+        larger, smaller = self.both.hockey_sticks(step, points)
+        if smaller is larger:
+            smaller = converted_deltas(self._renyi, step, points)
+        return smaller, larger
 
 
 def _gamma_above_minus[Real: (float, Array)](v: Real, a: float) -> Real:
-    """`P[-log G_a > v]`. A named function, because a mechanism can be pickled."""
+    """`P[-log G_a > v]`. It is a named function, so that mechanisms can be pickled."""
     return gamma_lower(-v, a)

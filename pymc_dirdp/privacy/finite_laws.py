@@ -1,7 +1,7 @@
 """Two laws over finitely many outcomes: those of a finite mechanism, or densities that are cut into cells.
 
-Cutting the outputs into cells is post-processing, so the divergences of the cells' probabilities are never above those
-of the outputs, however wide the cells: a lower bound of every divergence, without chance.
+Cutting the outputs into cells is post-processing. So the divergences of the cells' probabilities are lower bounds of
+those of the outputs, however wide the cells are.
 """
 
 import math
@@ -10,20 +10,18 @@ from functools import reduce
 from typing import Self, final, override
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.tcdp import rho_from_above
 
 __all__ = ["FiniteLaws", "product_of"]
 
-Array = NDArray[np.float64]
-
-# Cells that are kept of the product of two laws.
+# A product of two laws is merged into so many cells.
 _KEPT = 1_500
-# The largest loss of a cell, when cells are put in order.
+# Cells are put in order by their loss, cut at this size.
 _LARGEST_LOSS = 700.0
 
 
@@ -32,7 +30,7 @@ _LARGEST_LOSS = 700.0
 class FiniteLaws(PrivacyCurves):
     """Logarithms of the probabilities of outcomes, given the first data set and given the second.
 
-    The curves are those of the larger direction.
+    Each curve is the larger one of both directions.
 
     Attributes
     ----------
@@ -54,15 +52,15 @@ class FiniteLaws(PrivacyCurves):
         return type(self)(np.add.outer(self.log_p, other.log_p).ravel(), np.add.outer(self.log_q, other.log_q).ravel())
 
     def merged(self, cells: int) -> Self:
-        """Outcomes with nearly the same loss as one outcome: post-processing, so no divergence grows."""
+        """These laws with outcomes of nearly equal loss joined. That is post-processing, so no divergence grows."""
         if len(self.log_p) <= cells:
             return self
         possible = (self.log_p > -np.inf) | (self.log_q > -np.inf)
         log_p, log_q = self.log_p[possible], self.log_q[possible]
-        # Where one of the two is impossible the loss is infinite, and those cells stay apart from others.
+        # Where one of the two laws is 0 the loss is infinite, and these cells stay apart from others.
         loss = np.clip(log_p - log_q, -_LARGEST_LOSS, _LARGEST_LOSS)
         order = np.argsort(loss, kind="stable")
-        # Narrow where the probability is, and as narrow in the loss itself far out.
+        # Cells are narrow where the probability is, and as narrow in the loss itself far out.
         weight = np.cumsum(np.exp(np.logaddexp(log_p, log_q)[order])) / 2
         rank = weight / weight[-1] + np.arcsinh(loss[order])
         rank = (rank - rank[0]) / max(rank[-1] - rank[0], 1e-300)
@@ -72,7 +70,7 @@ class FiniteLaws(PrivacyCurves):
     @property
     @override
     def pure_epsilon(self) -> float:
-        """The largest loss of an outcome, `inf` where one of the two laws alone has it."""
+        """The largest loss of an outcome, `inf` where an outcome is possible under one law only."""
         return max(float(np.max(p[p > -np.inf] - q[p > -np.inf], initial=0.0)) for p, q in self._directions)
 
     @override
@@ -95,11 +93,10 @@ class FiniteLaws(PrivacyCurves):
 
 
 def product_of(parts: list[FiniteLaws]) -> FiniteLaws:
-    """The laws of independent parts together, with nearly equal losses as one outcome where there are too many."""
+    """The joint laws of independent parts; outcomes of nearly equal loss are joined where there are too many."""
     if not parts:
         raise ArgumentError("Expected two data sets that differ.")
-    # A product of two is small enough to be kept as it is.
-    return parts[0] if len(parts) == 1 else reduce(lambda law, part: law.merged(_KEPT).times(part), parts[1:], parts[0])
+    return reduce(lambda law, part: law.merged(_KEPT).times(part), parts)
 
 
 def _hockey_stick(log_p: Array, log_q: Array, epsilon: float) -> float:
@@ -117,5 +114,6 @@ def _renyi(log_p: Array, log_q: Array, order: float) -> float:
     tilt = (order - 1) * loss
     if tilt.max() > 30:
         return float(logsumexp(p + tilt)) / (order - 1)
-    # The sum is near 1; what differs from 1 is summed, without the linear term, which belongs to the sum of q - p.
+    # The sum is near 1, so its difference from 1 is summed. Its linear terms are left out: they add
+    # up to the sum of q - p, which is 0 unless the other direction is infinite.
     return math.log1p(float(np.sum(np.exp(p) * (np.expm1(tilt) + (order - 1) * np.expm1(-loss))))) / (order - 1)

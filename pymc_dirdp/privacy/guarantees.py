@@ -1,17 +1,18 @@
-"""What is promised: the five kinds of guarantees. Whatever depends on the kind is said by its class.
+"""The five kinds of guarantees. Each class holds whatever depends on its kind.
 
-As a text, a promise is rounded so that it follows from the promise: losses up, orders down.
+The text of a promise is rounded so that it follows from the promise: losses up, orders down.
 """
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, final, override
 
 from pymc_dirdp.checks import at_least, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.numerics.rounding import at_most_in_short as down
-from pymc_dirdp.privacy.promise import Guarantee, Losses
+from pymc_dirdp.privacy.promise import Domain, Guarantee, Losses
 
 if TYPE_CHECKING:
     from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -39,12 +40,9 @@ class RenyiDP(Guarantee):
     Mironov (2017), Rényi differential privacy, https://doi.org/10.1109/CSF.2017.11. P1 Definition 2.3.
     """
 
+    domains: ClassVar[dict[str, Domain]] = {"order": partial(at_least, 1), "epsilon": positive}
     order: float
     epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "order", at_least(1, order=self.order))
-        object.__setattr__(self, "epsilon", positive(epsilon=self.epsilon))
 
     def __str__(self) -> str:
         return f"({down(self.order):g}, {up(self.epsilon):g})-Rényi differential privacy"
@@ -87,12 +85,13 @@ class TruncatedCDP(Guarantee):
     """
 
     budget_name: ClassVar[str] = "rho"
+    domains: ClassVar[dict[str, Domain]] = {"rho": positive, "omega": partial(at_least, 1, finite=False)}
     rho: float
     omega: float
 
+    @override
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", positive(rho=self.rho))
-        object.__setattr__(self, "omega", at_least(1, finite=False, omega=self.omega))
+        super().__post_init__()
         if self.omega == 1:
             raise ArgumentError("Expected omega > 1, got omega=1: the promise would hold for no order at all.")
 
@@ -129,12 +128,9 @@ class ApproxDP(Guarantee):
     Dwork, Kenthapadi, McSherry, Mironov and Naor (2006), https://doi.org/10.1007/11761679_29. P2 Definition 2.1.
     """
 
+    domains: ClassVar[dict[str, Domain]] = {"epsilon": partial(at_least, 0), "delta": open_unit_interval}
     epsilon: float
     delta: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", at_least(0, epsilon=self.epsilon))
-        object.__setattr__(self, "delta", open_unit_interval(delta=self.delta))
 
     def __str__(self) -> str:
         return f"({up(self.epsilon):g}, {up(self.delta):g})-differential privacy"
@@ -186,17 +182,16 @@ class ZeroCDP(Guarantee):
     """
 
     budget_name: ClassVar[str] = "rho"
+    domains: ClassVar[dict[str, Domain]] = {"rho": positive}
+    omega: ClassVar[float] = math.inf
     rho: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", positive(rho=self.rho))
 
     def __str__(self) -> str:
         return f"{up(self.rho):g}-zero-concentrated differential privacy"
 
     @override
     def loss[Loss](self, of: Losses[Loss]) -> Loss:
-        return of.rho(math.inf)
+        return of.rho(self.omega)
 
 
 @final
@@ -214,10 +209,8 @@ class PureDP(Guarantee):
     Dwork, McSherry, Nissim and Smith (2006), https://doi.org/10.1007/11681878_14.
     """
 
+    domains: ClassVar[dict[str, Domain]] = {"epsilon": positive}
     epsilon: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", positive(epsilon=self.epsilon))
 
     def __str__(self) -> str:
         return f"{up(self.epsilon):g}-differential privacy"
@@ -232,5 +225,5 @@ class PureDP(Guarantee):
         return 0.0
 
 
-# Each kind by its name, as files hold it.
+# Files hold the kind of a guarantee by its name.
 KINDS: dict[str, type[Guarantee]] = {kind.__name__: kind for kind in (ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP)}

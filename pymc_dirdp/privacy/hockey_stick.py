@@ -6,26 +6,24 @@ from dataclasses import dataclass
 from typing import Protocol, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import integrate, nodes
 
 __all__ = ["Loss"]
 
-Array = NDArray[np.float64]
-
 # Tail differences are trusted while they keep this share of their larger term; below it, the loss is integrated.
 _CANCELLED = 1e-3
-# exp(-46) = 1e-20: what an integral with this decay leaves out.
+# Integrals end at exp(-46) = 1e-20 of their largest value.
 _NEGLIGIBLE = 46.0
-# exp(600) times a tail still fits a double.
+# Up to this epsilon exp(epsilon) times a tail is a double.
 _LARGEST_EXPONENT = 600.0
-# A step of a grid is one panel if it is at most so long, against the scales of the law, and the tail falls by no more.
+# A step of a grid is one panel if it is at most this share of the law's scales and the tail falls by less than exp(2).
 _SMOOTH, _FALL = 0.5, 2.0
 
 
 class Tail(Protocol):
-    """The probability to lie above a number, for a number or an array of them."""
+    """The probability that V lies above a number, or above each number of an array."""
 
     def __call__[Real: (float, Array)](self, v: Real, /) -> Real: ...
 
@@ -42,7 +40,7 @@ class Loss:
     upper, other : callable
         `P[V > v]` under the first law, where it is log-concave, and under the second.
     centre, spread : float
-        About where the bulk of V lies under the first law.
+        Rough centre and standard deviation of V under the first law.
     rate : float
         The upper tail falls at least like `exp(-rate * v)` beyond the bulk.
     """
@@ -57,7 +55,7 @@ class Loss:
 
     def delta(self, epsilon: float) -> float:
         """Hockey-stick divergence at `epsilon >= 0`."""
-        # Where this is no double the divergence at a smaller epsilon serves, which is larger.
+        # Beyond the largest double the divergence at a smaller epsilon is used, which is larger.
         t = min(epsilon / self.r + self.shift, sys.float_info.max)
         first = self.upper(t)
         if first == 0:
@@ -77,7 +75,7 @@ class Loss:
         with np.errstate(over="ignore", invalid="ignore"):
             deltas: Array = first - np.exp(epsilons) * self.other(t)
             cancelled = ~(deltas > _CANCELLED * first) | (epsilons >= _LARGEST_EXPONENT)
-        # Beyond exp(709) an empty tail times infinity is no number.
+        # Beyond exp(709) an empty tail times infinity is NaN.
         deltas[first == 0] = 0.0
         cancelled &= first > 0
         if np.any(cancelled):
@@ -90,7 +88,7 @@ class Loss:
 
         This is `E[1 - exp(-(loss - epsilon))]_+` after one integration by parts.
         """
-        # Everything is measured from t, because a large r looks at a distance that would be lost against t.
+        # Everything is measured from t, because with a large r the distances are too small to be added to t.
         r, spread, rate, centre = self.r, self.spread, self.rate, self.centre - t
         end = min(_NEGLIGIBLE / r, max(0.0, centre) + 50 * spread + 50 / rate)
         doubling = np.exp2(np.arange(-2.0, 1 + max(1, math.ceil(math.log2(1 + abs(t) + end)))))
@@ -102,7 +100,7 @@ class Loss:
         return min(1.0, r * integrate(lambda u: np.exp(-r * u) * self.upper(t + u), breaks))
 
     def _accumulated(self, step: float, t: Array, first: Array) -> Array:
-        """The same integral at increasing `t`, each from the one after it: one pass from the top.
+        """The integral of :meth:`_integrated` at increasing `t`, each from the one after it, in one pass from the top.
 
         `first` is `P[V > t]`. One rule a step is enough where the integrand changes little in it; elsewhere each
         integral is taken by itself.

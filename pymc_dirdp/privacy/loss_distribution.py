@@ -1,9 +1,9 @@
-"""Privacy loss distributions on a grid: hockey-stick curves go in, the curve of their composition comes out.
+"""Privacy loss distributions on a grid, which lead from hockey-stick curves to the curve of their composition.
 
 A pair of laws with hockey-stick curve `delta(epsilon)` over all real epsilon is as far apart as, or less than, the
 discrete pair that agrees with the curve on a grid of epsilons and is linear in `exp(epsilon)` between ("connect the
 dots"). Losses of independent pairs add, so discrete pairs are composed by convolution (Theory, section 7). Every step
-errs towards more loss, and what rounding could hide is added back.
+errs towards more loss, and a bound of the rounding error is added.
 """
 
 import math
@@ -13,20 +13,19 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
+
+from pymc_dirdp.arrays import Array
 
 __all__ = ["ComposedLoss", "LossDistribution", "discretised"]
 
-Array = NDArray[np.float64]
-
-# Covers the rounding of the curves themselves, which is about 1e-11 relative.
+# This margin covers the rounding of the curves themselves, which is about 1e-11 relative.
 _MARGIN = 1e-10
-# Share of a tilted law that may lie outside of the window; it is added to the result.
+# At most this share of a tilted law lies outside of the window; it is added to the result.
 _OUTSIDE = 1e-13
-# Tilts in units of one over the standard deviation of the composed loss.
+# The tilts are in units of one over the standard deviation of the composed loss.
 _TILTS = np.exp2(np.arange(-4.0, 11.0))
-# Rounding of a transform of length n is below `_ROUNDING * log2(n)` relative, in the l2 norm.
+# The rounding error of a transform of length n is below `_ROUNDING * log2(n)` relative, in the l2 norm.
 _ROUNDING = 1e-15
 
 
@@ -57,18 +56,16 @@ class LossDistribution:
 
     @cached_property
     def log_masses(self) -> Array:
-        """Their logarithms, minus infinity where there is none."""
+        """Logarithms of the masses, minus infinity where a mass is 0."""
         with np.errstate(divide="ignore"):
             return np.log(self.masses)
 
 
 def discretised(step: float, forward: Array, backward: Array) -> LossDistribution:
-    """The least discrete loss on the grid whose hockey-stick curve lies nowhere below the given one.
+    """The least discrete loss on a grid of this step whose hockey-stick curve lies nowhere below the given one.
 
     Parameters
     ----------
-    step : float
-        Distance of the grid, in nats.
     forward, backward : array, shape (n,)
         Hockey-stick divergences of the first law from the second and of the second from the first, at epsilon
         `0, step, ..., step * (n - 1)`. Convex and falling in `exp(epsilon)`.
@@ -86,10 +83,10 @@ def discretised(step: float, forward: Array, backward: Array) -> LossDistributio
 
 
 def _positive_masses(step: float, deltas: Array) -> tuple[Array, float]:
-    """Masses at `step, 2 step, ...` and at infinity of the law whose curve joins the dots and is flat beyond them."""
+    """Masses at `step, 2 step, ...` and at infinity: the law whose curve joins the dots and is flat beyond them."""
     falls = np.append(deltas[:-1] - deltas[1:], 0.0)
-    # The slope in exp(epsilon) jumps at each dot by the mass there over exp(epsilon). Divided by exp(step), which may
-    # be no double.
+    # The slope in exp(epsilon) jumps at each dot by the mass there over exp(epsilon). Both sides are divided by
+    # exp(step), which may be beyond the largest double.
     masses = (falls[:-1] - math.exp(-step) * falls[1:]) / -math.expm1(-step)
     return np.maximum(masses, 0.0), float(deltas[-1])
 
@@ -126,7 +123,7 @@ class ComposedLoss:
     def delta(self, epsilon: float) -> float:
         """An upper bound on the hockey-stick divergence at any real `epsilon`, tight up to the grid."""
         if any(not part.masses.any() for part, _ in self.parts):
-            # Nothing is left of some loss on the grid: all of it may be infinite.
+            # Some loss has no mass on the grid, so all of it may be infinite.
             return 1.0
         tilt = min(self._log_moments, key=lambda tilt: self._log_moments[tilt] - tilt * epsilon)
         if tilt not in self._bulks:
@@ -141,7 +138,7 @@ class ComposedLoss:
 
     @cached_property
     def _bulks(self) -> dict[float, tuple[Array, Array, float]]:
-        """What is known of the tilted sums so far."""
+        """A cache of the tilted sums, by tilt."""
         return {}
 
     @cached_property
@@ -172,7 +169,7 @@ class ComposedLoss:
         norms = 1.0
         for part, times in self.parts:
             n = len(part.masses) // 2
-            # A circle of length `size`: what lies outside of the window falls somewhere into it, and is accounted for.
+            # The transform wraps around: mass outside of the window falls somewhere into it, and is accounted for.
             circle = np.bincount(np.arange(-n, n + 1) % size, weights=_tilted(part, tilt), minlength=size)
             spectrum *= rfft(circle) ** times
             norms += times * float(np.linalg.norm(circle))
@@ -205,6 +202,6 @@ def _log_moment(part: LossDistribution, tilt: float) -> float:
 
 
 def _tilted(part: LossDistribution, tilt: float) -> Array:
-    """The masses times `exp(tilt * loss)`, made to add up to 1."""
+    """The masses times `exp(tilt * loss)`, normalised."""
     weights: Array = np.exp(part.log_masses + tilt * part.losses - _log_moment(part, tilt))
     return weights

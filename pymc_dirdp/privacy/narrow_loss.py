@@ -1,8 +1,8 @@
 """The hockey-stick divergence of Gamma and Beta laws with large parameters.
 
-Such a law is narrow: of a Gamma variable with parameter 1e12 the logarithm has a standard deviation of 1e-6, and where
-its tail is looked at has to be known to far more digits than a difference of logarithms of 1e12 keeps. So everything
-is measured from the mode, and the divergence is one integral of the density, in which every term is positive.
+Such a law is narrow: the logarithm of a Gamma variable with parameter 1e12 has a standard deviation of 1e-6. Its tails
+need arguments with far more digits than a difference of logarithms of 1e12 keeps. So everything is measured from the
+mode, and the divergence is one integral of the density, in which every term is positive.
 """
 
 import math
@@ -12,23 +12,21 @@ from functools import partial
 from typing import Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import bulk_breaks, graded_breaks, integrate, nodes
-from pymc_dirdp.numerics.second_order import expm1_less, log1p_less
+from pymc_dirdp.numerics.second_order import expm1_less, log1p_less, stirling_remainder
 
 __all__ = ["LARGE", "NarrowLoss"]
 
-Array = NDArray[np.float64]
-
-# From here on parameters are large: Stirling's series has 16 digits after two terms, and the law is narrow.
+# Parameters are large from this one on: Stirling's series has 16 digits after two terms, and the law is narrow.
 LARGE = 1e4
-# In standard deviations from the mode: what is left of it, and what is right of this and of the start.
+# The integral begins so many standard deviations from the mode, and ends so many beyond the mode and its own start.
 _LEFT, _REACH = -40.0, 12.0
-# Beyond it the density is below exp(-745), which is no double.
+# Beyond so many standard deviations the density is below exp(-745), the smallest double.
 _FURTHEST = 60.0
 _ROUNDING = 2e-15
-# exp(-60) of the integrand is left out.
+# The integral ends where the integrand has fallen to exp(-60).
 _NEGLIGIBLE = 60.0
 
 
@@ -44,7 +42,7 @@ class NarrowLoss:
     start : float
         Origin of the loss, less the mode.
     spread : float
-        About the standard deviation of X.
+        Rough standard deviation of X.
     log_density : callable
         Logarithm of the density of X over that at 0; concave.
     log_slope : callable
@@ -62,7 +60,7 @@ class NarrowLoss:
 
     @classmethod
     def of_gamma(cls, a: float, r: float, *, removing: bool) -> Self:
-        """`Gamma(a)` from `Gamma(a + r)`, or, if not removing, the other way round. `a` is large."""
+        """The loss of `Gamma(a)` from `Gamma(a + r)`, or, if not removing, of the reverse. `a` is large."""
         first, sign = (a, -1.0) if removing else (a + r, 1.0)
         return cls(
             r=r,
@@ -70,12 +68,12 @@ class NarrowLoss:
             spread=1 / math.sqrt(first),
             log_density=partial(_gamma_log_density, first, sign),
             log_slope=partial(_gamma_log_slope, first, sign),
-            remainder=-_stirling(first),
+            remainder=-stirling_remainder(first),
         )
 
     @classmethod
     def of_beta(cls, a: float, b: float, r: float) -> Self:
-        """The logit of `Beta(a + r, b)` from that of `Beta(a, b + r)`. Both parameters are large."""
+        """The loss of the logit of `Beta(a + r, b)` from that of `Beta(a, b + r)`. Both parameters are large."""
         first = a + r
         return cls(
             r=r,
@@ -83,19 +81,19 @@ class NarrowLoss:
             spread=math.sqrt(1 / first + 1 / b),
             log_density=partial(_beta_log_density, first, b),
             log_slope=partial(_beta_log_slope, first, b),
-            remainder=_stirling(first + b) - _stirling(first) - _stirling(b),
+            remainder=stirling_remainder(first + b) - stirling_remainder(first) - stirling_remainder(b),
         )
 
     def delta(self, epsilon: float) -> float:
         """Hockey-stick divergence at `epsilon >= 0`: the integral of `f(x) (1 - exp(-r (x - t)))` above t."""
         above = epsilon / self.r
-        # What rounding may have added is taken off again: it is little against 1 unless the loss itself is beyond 1e12.
+        # Rounding may have raised t, so a bound of that is subtracted: it is small unless the loss is above 1e12.
         t = (above + self.start - _ROUNDING * (above + abs(self.start))) / self.spread
         if t > _FURTHEST:
             return 0.0
         from_mode, left, ratio = max(t, 0.0), max(t, _LEFT), self.r * self.spread
         slope = -self.log_slope(self.spread * from_mode) * self.spread
-        # The density falls at least as fast as at the start, and as far as it does from the mode.
+        # The log-density is concave, so from the start on it falls at least as fast as there, and as from the mode.
         length = from_mode - left + min(_REACH, _NEGLIGIBLE / slope if slope > 0 else math.inf)
         y, weights = nodes(bulk_breaks(min(1.0, 1 / ratio, 1 / (1 + from_mode)), length))
         density = np.exp(self.log_density(self.spread * (left + y)) + self.remainder)
@@ -110,11 +108,6 @@ class NarrowLoss:
             if deltas[i] == 0:
                 break
         return deltas
-
-
-def _stirling(a: float) -> float:
-    """`log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for large a."""
-    return (1 / 12 - 1 / (360 * a * a)) / a
 
 
 def _mean_digamma_less_log(a: float, r: float, *, at_end: bool) -> float:
@@ -139,11 +132,11 @@ def _gamma_log_slope(a: float, sign: float, x: float) -> float:
 
 
 def _beta_log_density(a: float, b: float, x: Array) -> Array:
-    """Of the logit of `Beta(a, b)`, from its mode `log(a / b)`."""
+    """The log-density of the logit of `Beta(a, b)`, with its argument measured from the mode `log(a / b)`."""
     if a > b:
         a, b, x = b, a, -x
     share = a / (a + b)
-    # Two parts of opposite sign, of which the larger is at least twice the smaller.
+    # The two terms have opposite signs, and the larger is at least twice the smaller.
     near = log1p_less(share * np.expm1(x)) + share * expm1_less(x)
     return np.asarray(-(a + b) * near)
 

@@ -1,7 +1,8 @@
-"""What can be asked of any guarantee, whatever its kind."""
+"""The interface of all guarantees."""
 
 import abc
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -11,11 +12,14 @@ if TYPE_CHECKING:
     from pymc_dirdp.privacy.curves import PrivacyCurves
     from pymc_dirdp.privacy.guarantees import RenyiDP
 
-__all__ = ["Guarantee", "Losses"]
+__all__ = ["Domain", "Guarantee", "Losses"]
+
+# Takes one number by its name, and returns it as a float or says what is allowed.
+type Domain = Callable[..., float]
 
 
 class Losses[Loss](Protocol):
-    """Whatever has a privacy loss in every measure: curves, two laws, or the probabilities of an event."""
+    """Anything that has a privacy loss in every measure: curves, two laws, or the probabilities of an event."""
 
     def renyi(self, order: float, /) -> Loss:
         """Rényi divergence of an order of at least 1."""
@@ -39,13 +43,20 @@ class Guarantee(abc.ABC):
     ----------
     budget_name : str
         Which of the fields is the budget. The others say at which order, up to which one, or at which delta.
+    domains : dict
+        The check of each field.
     """
 
     budget_name: ClassVar[str] = "epsilon"
+    domains: ClassVar[dict[str, Domain]]
+
+    def __post_init__(self) -> None:
+        for name, checked in self.domains.items():
+            object.__setattr__(self, name, checked(**{name: getattr(self, name)}))
 
     @staticmethod
     def checked(**named: object) -> "Guarantee":
-        """The argument, if it is a guarantee; else an error that names it."""
+        """The argument if it is a guarantee, or an error that names it."""
         ((name, value),) = named.items()
         if not isinstance(value, Guarantee):
             example = "a guarantee such as ApproxDP(epsilon=1, delta=1e-6)"
@@ -75,11 +86,11 @@ class Guarantee(abc.ABC):
 
     @abc.abstractmethod
     def loss[Loss](self, of: Losses[Loss]) -> Loss:
-        """What is lost in the measure of this kind."""
+        """The loss in the measure of this kind."""
 
     @property
     def allowed(self) -> float:
-        """How much the promise allows in the measure of its kind: it holds where the loss is not above this."""
+        """The largest loss, in the measure of this kind, with which the promise holds."""
         return self.budget
 
     def least_budget(self, curves: "PrivacyCurves") -> float:
@@ -88,7 +99,7 @@ class Guarantee(abc.ABC):
 
     @property
     def largest_order(self) -> float:
-        """Up to which Rényi order the divergence is bounded; 1 where it is bounded at none above."""
+        """The Rényi order up to which the divergence is bounded; 1 where it is bounded at no order above."""
         return math.inf
 
     @property
@@ -98,12 +109,15 @@ class Guarantee(abc.ABC):
 
     @property
     def adds_up(self) -> bool:
-        """Whether releases keep the promise together whose budgets add up to this one: (epsilon, delta) has two."""
+        """Whether releases whose budgets add up to this one keep the promise together.
+
+        For (epsilon, delta) this is False, because delta adds up too.
+        """
         return not self.stated_delta
 
     @property
     def is_pure(self) -> bool:
-        """Whether it bounds the loss of every single output."""
+        """Whether the promise bounds the loss of every single output."""
         return self.stated_delta == 0
 
     def as_divergence(self, curves: "PrivacyCurves | None" = None) -> "RenyiDP | None":
@@ -114,7 +128,7 @@ class Guarantee(abc.ABC):
         Parameters
         ----------
         curves : PrivacyCurves, optional
-            The divergence is theirs, at the order that suits this promise best. Without them it is that of a Gaussian
-            loss which just keeps this promise.
+            The divergence is that of these curves, at the order that suits this promise best. Without curves it is
+            that of a Gaussian loss which just keeps this promise.
         """
         return None

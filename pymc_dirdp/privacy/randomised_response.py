@@ -1,4 +1,4 @@
-"""Randomised response: the pair of laws that no mechanism with pure differential privacy is worse than."""
+"""Randomised response: no mechanism with pure differential privacy loses more than this pair of laws."""
 
 import math
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 
 __all__ = ["RandomisedResponse"]
 
-# The error of the logarithm of a factorial, relative; three of them make a binomial coefficient.
+# Relative error of the logarithm of a factorial; a binomial coefficient is made of three.
 _ROUNDING = 2e-15
-# Covers the rounding of the closed forms, so that no curve comes out below the true one.
+# The closed forms are raised by their rounding error, so that no curve comes out below the true one.
 _UP = 1 + 4e-15
 
 
 @final
 @dataclass(frozen=True)
 class RandomisedResponse(PrivacyCurves):
-    """The truth with probability `1 / (1 + exp(-u))`, else its opposite, `answers` times independently.
+    """Answers that are true with probability `1 / (1 + exp(-u))`, else false, `answers` times independently.
 
     For one answer every curve is the largest among all mechanisms that keep `u`-differential privacy, and for several
     the largest among all products of such mechanisms.
@@ -28,11 +28,11 @@ class RandomisedResponse(PrivacyCurves):
     Attributes
     ----------
     u : float
-        The loss of one answer, or minus that. Positive.
+        The loss of a true answer, positive; that of a false one is `-u`.
     answers : int
-        How many, at least 1.
+        The number of answers, at least 1.
     largest : float
-        What the loss is known never to exceed; `u` itself may have been rounded up.
+        A known upper bound of the loss, because `u` may have been rounded up.
 
     References
     ----------
@@ -45,32 +45,32 @@ class RandomisedResponse(PrivacyCurves):
 
     @property
     def _all_true(self) -> float:
-        """The loss of an output without a lie."""
+        """The loss of an output whose answers are all true."""
         loss = self.answers * self.u
-        # A multiple by a power of two is exact, and any other one may have been rounded down.
+        # Multiplication by a power of two is exact; any other product may have been rounded down.
         return loss if self.answers & (self.answers - 1) == 0 else math.nextafter(loss, math.inf)
 
     @property
     @override
     def pure_epsilon(self) -> float:
-        """The largest loss."""
+        """The largest loss of an output."""
         return min(self._all_true, self.largest)
 
     @override
     def _renyi(self, order: float) -> float:
-        """For each answer the logarithm of `cosh((order - 1/2) u) / cosh(u / 2)` over `order - 1`."""
+        """The sum of `log(cosh((order - 1/2) u) / cosh(u / 2)) / (order - 1)` over the answers."""
         return min(self.answers * _renyi(self.u, order) * _UP, self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:
-        """The largest `D_order / order`: it falls with the order (Theory, Theorem 7)."""
+        """The divergence at order 1, because `D_order / order` falls with the order (Theory, Theorem 7)."""
         return self._renyi(1.0)
 
     @override
     def _delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence at epsilon >= 0: a sum over the number i of lies, with loss `(answers - 2 i) u`.
+        """Hockey-stick divergence at epsilon >= 0: a sum over i false answers, with loss `(answers - 2 i) u`.
 
-        For two answers only the largest loss, `2 u`, is above epsilon: the others are 0 and `-2 u`.
+        With two answers only the largest loss, `2 u`, can be above epsilon: the others are 0 and `-2 u`.
         """
         if epsilon >= self.pure_epsilon:
             return 0.0

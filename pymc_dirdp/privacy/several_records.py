@@ -1,8 +1,8 @@
 """Several records of one person that may lie anywhere in a block of cells.
 
-All in one cell is the worst place for them where the prior parameters are 1/2 or more, or where `r` is small against
-them (Theory, Theorems 5 and 9). Otherwise they may do more when they are spread over several cells, and the curves here
-are the largest over all ways to spread them.
+Where the prior parameters are 1/2 or more, or `r` is small against them, the loss is largest with all records in one
+cell (Theory, Theorems 5 and 9). Otherwise it may be larger with the records spread over several cells, and the curves
+here are the largest over all ways to spread them.
 """
 
 import itertools
@@ -10,38 +10,33 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar, final, override
+from typing import final, override
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.tails import mean_digamma
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.conversion import best_order, log_delta_at
+from pymc_dirdp.privacy.conversion import ORDERS, best_order, converted_deltas, least_log_delta, log_delta_at
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.dominating_pairs import AddingPair, AddRemovePair, DominatingPair, ReplaceOnePair
+from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, DominatingPair, ReplaceOnePair
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 
 __all__ = [
     "SpreadRecords",
     "cells_needed",
-    "converted_deltas",
     "gains",
     "lie_in_one_cell",
     "partitions",
     "records_in_cells",
 ]
 
-Array = NDArray[np.float64]
-
 # From this prior parameter on the worst place of several records is one cell, whatever `r` is.
 _ALWAYS_TOGETHER = 0.5
-# Up to here all ways to spread the records are tried, for divergences and for deltas. There are 77 and 11.
+# Up to so many records all ways to spread them are tried, for divergences (77 ways) and for deltas (11 ways).
 _MOST_SPREAD, _MOST_COMPOSED = 12, 6
-# Orders at which a divergence is turned into a whole curve of deltas; each of them is valid.
-_ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
 
 
 def records_in_cells(
@@ -53,16 +48,10 @@ def records_in_cells(
     ----------
     cells : tuple of float
         The smallest prior parameters of the block in rising order, :func:`cells_needed` of them at least.
-    n_cells : int
-        How many cells the block has.
-    r : float
-        The concentration.
-    records : int
-        The most records of a person, at least 1.
-    adjacency : {"replace-one", "add-remove"}
-        Whether the records are replaced, or appear and disappear.
+    n_cells, r, records, adjacency
+        Same as in :class:`SpreadRecords`, but one record is enough.
     spread : bool
-        False for the records in one cell where they might do more elsewhere: less than the curves of the block.
+        False puts all records in one cell, which bounds the curves of the block from below.
     """
     if spread and not lie_in_one_cell(cells[0], r, records):
         return SpreadRecords(cells[: cells_needed(cells, records)], n_cells, r, records, adjacency)
@@ -87,7 +76,7 @@ def lie_in_one_cell(smallest: float, r: float, records: int) -> bool:
 def _join(a: float, r: float, larger: int, smaller: int) -> bool:
     """Whether every f-divergence rises if records in two cells, with parameters of at least `a`, come together."""
     both, one = mean_digamma(a, (larger + smaller) * r), mean_digamma(a, larger * r)
-    # What rounding could hide decides for the other, larger curves.
+    # Where rounding could hide the answer, it is no: the curves of spread records are the larger ones.
     return both - one <= math.log1p(smaller / larger) - 1e-12 * (1 + abs(both))
 
 
@@ -113,7 +102,7 @@ def partitions(records: int, parts: int) -> tuple[tuple[int, ...], ...]:
 @final
 @dataclass(frozen=True)
 class SpreadRecords(DominatingPair):
-    """Several records of one person in a block of cells, where spreading them may do more than one cell.
+    """Several records of one person in a block of cells, where the loss may be larger if they are spread.
 
     The Rényi divergences are exact for up to 12 records, and bounds beyond. The hockey-stick curve is the largest over
     all ways to spread up to 6 records, and for more the conversion of the Rényi divergences.
@@ -141,8 +130,10 @@ class SpreadRecords(DominatingPair):
     records: int
     adjacency: str
 
-    from_divergences: ClassVar[bool] = True
-    """In a composition the whole curve comes from the divergences, so these are worth a look of their own."""
+    @property
+    @override
+    def from_divergences(self) -> bool:
+        return True
 
     @property
     def _replaced(self) -> bool:
@@ -160,31 +151,26 @@ class SpreadRecords(DominatingPair):
         return self._renyi(order) if self._replaced else gains(order, self.cells, self.n_cells, self.r, self.records)
 
     @override
-    def _rho(self, omega: float) -> float:
-        # For every way to spread the records the divergence over its order is convex in the order (Theory, section 6).
-        return max(self._renyi(1.0), self._renyi(omega) / omega) if math.isfinite(omega) else math.inf
-
-    @override
     def _delta(self, epsilon: float) -> float:
         worst = self._together._delta(epsilon)
         if self.records > _MOST_COMPOSED:
             return max(worst, min([self._converted(epsilon), *(pair._delta(epsilon) for pair in self._weaker)]))
         for spread, divergences in self._spread:
-            # What cannot be the worst need not be composed.
-            if _log_delta(divergences, epsilon) > math.log(max(worst, 1e-300)):
+            # A way that cannot be the worst need not be composed.
+            if least_log_delta(divergences, epsilon) > math.log(max(worst, 1e-300)):
                 worst = max(worst, spread._delta(epsilon))
         return worst
 
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """Bounds from the divergences: this class has no exact curve on a whole grid in a short time."""
+        """Bounds from the divergences, because the exact curve would take too long on a whole grid."""
         larger = converted_deltas(self._renyi, step, points)
         for pair in self._weaker:
             larger = np.minimum(larger, pair.hockey_sticks(step, points)[0])
         return larger, larger
 
     def _converted(self, epsilon: float) -> float:
-        """The conversion of the divergences at the best order; a bound at any."""
+        """The delta that the divergence at the best order implies; every order gives a bound."""
 
         def log_delta(order: float) -> float:
             return log_delta_at(order, self._renyi(order), epsilon)
@@ -193,7 +179,7 @@ class SpreadRecords(DominatingPair):
 
     @property
     def _together(self) -> DominatingPair:
-        """All records in one cell: attained, so no bound is below it."""
+        """The pair with all records in one cell. It is attained, so no bound is below it."""
         return self._pair(self.cells[0], self.cells[1])
 
     @property
@@ -208,30 +194,30 @@ class SpreadRecords(DominatingPair):
 
     @cached_property
     def _spread(self) -> tuple[tuple[PrivacyCurves, Array], ...]:
-        """Every other way to spread the records, with its divergences at `_ORDERS`.
+        """Every other way to spread the records, with its divergences at `ORDERS`.
 
-        Parts that gain count from the second smallest cell and parts that lose from the smallest; a composition has
-        the other direction too.
+        Cells that gain have the second smallest parameter and cells that lose the smallest; a composition also covers
+        the other direction.
         """
         low, high = self.cells[:2]
         lost, won = self._divergences(renyi_remove, low), self._divergences(renyi_add, high)
         lost_back, won_back = self._divergences(renyi_remove, high), self._divergences(renyi_add, low)
-        found: list[tuple[PrivacyCurves, Array]] = []
+        spread: list[tuple[PrivacyCurves, Array]] = []
         for losing, gaining in self._ways():
-            parts = [(AddRemovePair(low, k * self.r), 1) for k in losing]
-            also = [(AddingPair(high, k * self.r), 1) for k in gaining]
+            parts: list[tuple[PrivacyCurves, int]] = [(AddRemovePair(low, k * self.r), 1) for k in losing]
+            parts += [(AppearingRecords(AddRemovePair(high, k * self.r)), 1) for k in gaining]
             there = sum(lost[k] for k in losing) + sum(won[k] for k in gaining)
             back = sum(won_back[k] for k in losing) + sum(lost_back[k] for k in gaining)
-            found.append((Composition((*parts, *also)), np.maximum(there, back)))
-        return tuple(found)
+            spread.append((Composition(tuple(parts)), np.maximum(there, back)))
+        return tuple(spread)
 
     def _divergences(self, divergence: Callable[[float, float, float], float], a: float) -> dict[int, Array]:
         sizes = range(1, self.records + 1)
-        return {k: np.array([divergence(order, a, k * self.r) for order in _ORDERS.tolist()]) for k in sizes}
+        return {k: np.array([divergence(order, a, k * self.r) for order in ORDERS.tolist()]) for k in sizes}
 
     def _ways(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The records that cells lose and gain, but for all in one cell. No cell does both."""
-        # Two parts that lose more when they come together need no look of their own, nor does what they belong to.
+        """How many records each cell loses and gains, without the case of one cell each. No cell does both."""
+        # A way with two parts that lose more together is never the worst.
         apart = [
             parts
             for parts in partitions(self.records, self.n_cells)
@@ -244,34 +230,11 @@ class SpreadRecords(DominatingPair):
                     yield losing, gaining
 
 
-def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:
-    """Upper bounds on the deltas at `0, step, ..., step * (points - 1)`, from Rényi divergences at some orders."""
-    divergences = np.array([renyi(order) for order in _ORDERS.tolist()])
-    return np.exp([_log_delta(divergences, i * step) for i in range(points)])
-
-
-def _log_delta(divergences: Array, epsilon: float) -> float:
-    """The least of :func:`log_delta_at` over `_ORDERS`."""
-    above = _ORDERS - 1
-    return float(np.minimum(above * (divergences - epsilon + np.log(above)) - _ORDERS * np.log(_ORDERS), 0.0).min())
-
-
 def gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, records: int) -> float:
-    """The largest sum of divergences of cells that gain so many records together; a bound for very many.
+    """The largest sum of divergences of `n_cells` cells that gain so many records together; a bound for very many.
 
-    Parameters
-    ----------
-    order : float
-    cells : tuple of float
-        The smallest of their prior parameters, in rising order.
-    n_cells : int
-        How many cells there are.
-    r : float
-    records : int
-
-    References
-    ----------
-    Theory, section 6: the larger part of a partition belongs into the cell with the smaller parameter.
+    `cells` are their smallest prior parameters in rising order. The larger part of a partition belongs into the cell
+    with the smaller parameter (Theory, section 6).
     """
     if records > _MOST_SPREAD:
         return _many_gains(order, cells, n_cells, r, records)
@@ -285,12 +248,12 @@ def gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, record
 def _many_gains(order: float, cells: tuple[float, ...], n_cells: int, r: float, records: int) -> float:
     """A bound for any number of records, of any size.
 
-    The divergence of a gain is first convex and then concave in its size. So no way to share is better than equal
-    shares of the real numbers, and no share better than the one with the most divergence for its size.
+    The divergence of a gain is first convex and then concave in its size. So no way to share has more divergence than
+    equal real shares, and none has more for its size than the steepest.
     """
     a, gain = cells[0], records * r
     if cells[-1] >= _ALWAYS_TOGETHER:
-        # What lies in cells of 1/2 and more does most in one of them.
+        # Among the cells of 1/2 and more the divergence is largest with all gains in one of them.
         n_cells = min(n_cells, 1 + sum(cell < _ALWAYS_TOGETHER for cell in cells))
     together, steepest = renyi_add(order, a, gain), _steepest(order, a)
     if gain <= steepest or n_cells == 1:

@@ -1,8 +1,8 @@
 """What one person can change in a Dirichlet table: from the blocks of cells of a person to exact privacy curves.
 
 A person's records lie in blocks of cells (see :class:`~pymc_dirdp.privacy.contribution.Contribution`). Records of
-different blocks cannot meet, so blocks compose. Entries of which only one is this person's are alternatives, of which
-the largest counts (Theory, section 6).
+different blocks cannot meet, so blocks compose. Where only one entry of an axis is this person's, the entry with the
+largest loss counts (Theory, section 6).
 """
 
 from collections import Counter
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import within
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
@@ -20,19 +20,17 @@ from pymc_dirdp.privacy.several_records import cells_needed, records_in_cells
 
 __all__ = ["LEAST_PARAMETER", "MOST_PARAMETER", "PersonalCells", "dominating_pair", "personal_cells"]
 
-Array = NDArray[np.float64]
-
-# Of a prior parameter and of r.
+# Prior parameters and r lie within these bounds.
 LEAST_PARAMETER, MOST_PARAMETER = 1e-100, 1e100
 
-# The smallest prior parameters of a block, and how many blocks of a person have the same.
+# The smallest prior parameters of a block, and how many blocks of a person have these parameters.
 type _Blocks = tuple[tuple[tuple[float, ...], int], ...]
 
 
 @final
 @dataclass(frozen=True)
 class PersonalCells:
-    """The cells of a table where one person's records may lie, as far as they decide the privacy curves.
+    """Those cells of a table that decide what one person's records can change.
 
     Adding the same number to every prior parameter does not change which are the smallest, so a calibration needs to
     look at the table only once.
@@ -40,7 +38,7 @@ class PersonalCells:
     Attributes
     ----------
     people : tuple
-        For every kind of person the blocks of cells: the smallest prior parameters in rising order, and how many blocks
+        The blocks of cells for every kind of person: the smallest prior parameters in rising order, and how many blocks
         have them.
     records : int
         The most records of a person in each block.
@@ -59,21 +57,18 @@ class PersonalCells:
 
         Parameters
         ----------
-        r : float
-            The concentration, positive.
-        adjacency : {"replace-one", "add-remove"}
+        r, adjacency, min_count
+            Same as in :func:`dominating_pair`.
         more : float
-            At least 0: what a calibration adds.
-        min_count : float
-            At least 0: how many records every cell holds for certain.
+            What a calibration adds, at least 0.
         spread : bool
-            False for a bound from below that is quick: all records of each block in one cell.
+            False puts all records of each block in one cell, for a quick bound from below.
 
         Returns
         -------
         curves : PrivacyCurves
-            A dominating pair of laws where a person has one block; a composition of such pairs otherwise. They are
-            equal where `r` and what matters of the prior parameters are.
+            A dominating pair of laws where a person has one block, and a composition of such pairs otherwise. Curves
+            with equal `r` and equal smallest prior parameters are equal.
         """
         members = dict.fromkeys(
             self._person(blocks, r, adjacency, more, r * min_count, spread) for blocks in self.people
@@ -85,7 +80,8 @@ class PersonalCells:
     ) -> PrivacyCurves:
         times: Counter[PrivacyCurves] = Counter()
         for cells, count in blocks:
-            # In this order, as if what is added were the prior: a calibration must see what its result will.
+            # The sum is rounded in this order, as if `more` were in the prior: a calibration must see the curves of
+            # its result.
             raised = tuple(cell + more + least for cell in cells)
             times[records_in_cells(raised, self.n_cells, r, self.records, adjacency, spread=spread)] += count
         ((first, count), *others) = times.items()
@@ -93,22 +89,14 @@ class PersonalCells:
 
 
 def personal_cells(alpha: Array, contribution: Contribution) -> PersonalCells:
-    """Where one person's records may lie in a table.
-
-    Parameters
-    ----------
-    alpha : array, shape (..., d)
-        Prior parameters, positive.
-    contribution : Contribution
-        What one person can add to the table.
-    """
+    """Where one person's records may lie in a table with the prior parameters `alpha`, shape (..., d)."""
     within(LEAST_PARAMETER, MOST_PARAMETER, prior=alpha)
     axes = contribution.fitted(alpha.shape).axes
     own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
     rest = [i for i in range(alpha.ndim) if i not in {*own, *each}]
     lengths = np.array(alpha.shape)
     shape = tuple(int(np.prod(lengths[some])) for some in (own, each, rest))
-    # One row of the first axis for each kind of person, of the second for each block of such a person.
+    # The first axis has an entry for each kind of person, the second one for each block of such a person.
     table = alpha.transpose([*own, *each, *rest]).reshape(shape)
     most = cells_needed((0.0,), contribution.records)
     smallest = np.sort(np.partition(table, min(most, shape[2]) - 1, axis=-1)[..., :most], axis=-1)
@@ -117,7 +105,7 @@ def personal_cells(alpha: Array, contribution: Contribution) -> PersonalCells:
 
 
 def _counted(blocks: Array, records: int) -> _Blocks:
-    """Blocks of the same smallest prior parameters, counted."""
+    """The distinct smallest prior parameters of the blocks, and how many blocks have them."""
     times: Counter[tuple[float, ...]] = Counter()
     for cells in map(tuple, blocks.tolist()):
         times[cells[: cells_needed(cells, records)]] += 1
@@ -125,25 +113,25 @@ def _counted(blocks: Array, records: int) -> _Blocks:
 
 
 def _worst(people: tuple[_Blocks, ...]) -> tuple[_Blocks, ...]:
-    """Without those who have a single block, and in it larger prior parameters than somebody else (Theorem 3)."""
+    """The people without those whose only block has larger prior parameters than somebody else's (Theorem 3)."""
     if any(len(blocks) > 1 or blocks[0][1] > 1 for blocks in people):
         return people
-    found: list[tuple[float, ...]] = []
+    worst: list[tuple[float, ...]] = []
     for ((cells, _),) in sorted(people):
-        if not any(len(others) == len(cells) and np.all(np.less_equal(others, cells)) for others in found):
-            found.append(cells)
-    return tuple(((cells, 1),) for cells in found)
+        if not any(len(others) == len(cells) and np.all(np.less_equal(others, cells)) for others in worst):
+            worst.append(cells)
+    return tuple(((cells, 1),) for cells in worst)
 
 
 def dominating_pair(
     alpha: Array, r: float, adjacency: str, min_count: float = 0.0, contribution: Contribution | int = 1
 ) -> PrivacyCurves:
-    """What one person can change in the release of a Dirichlet table: the curves, and what decides them.
+    """The privacy curves of what one person can change in the release of a Dirichlet table.
 
     Parameters
     ----------
     alpha : array, shape (..., d)
-        Prior parameters, positive. Rows of a table compose in parallel at no cost where a person has one record.
+        Prior parameters, positive. Where a person has one record, the rows of a table cost no more than one row.
     r : float
         The concentration, positive.
     adjacency : {"replace-one", "add-remove"}
@@ -160,7 +148,7 @@ def dominating_pair(
 
     References
     ----------
-    Theory, section 2 and 6.
+    Theory, sections 2 and 6.
     """
     person = personal_cells(alpha, Contribution.of(contribution))
     return person.curves(r, adjacency, min_count=min_count)

@@ -1,4 +1,4 @@
-"""The bounds and statements of the papers, by paper and theorem, beside which the exact curves stand."""
+"""The bounds and statements of the papers, by paper and theorem. The exact curves are in `privacy` and `mechanisms`."""
 
 from pymc_dirdp.lazy import attach
 

@@ -1,6 +1,7 @@
 """The published bounds on how accurate a Dirichlet draw is, by paper and theorem.
 
-They are there to compare and to teach: :mod:`pymc_dirdp.utility.draw_error` has exact expectations and tighter tails.
+They serve for comparison and for teaching. :mod:`pymc_dirdp.utility.draw_error` has exact expectations and tighter
+tails.
 """
 
 import math
@@ -30,14 +31,15 @@ def p1_theorem_2(*, eta: float, beta: float, alpha: float, d: int) -> float:
     beta : float
         Concentration of the data, `r N`; at least `d alpha / (exp(eta / 2) - 1)`.
     alpha : float
-        Prior parameter of every cell; at least 1/2, though P1 states it for any: below, it is false (ERRATA P1.1).
+        Prior parameter of every cell, at least 1/2. P1 states the bound for smaller ones too, where it is false
+        (ERRATA P1.1).
     d : int
         Number of categories, at least 2.
 
     Returns
     -------
     probability : float
-        An upper bound. :func:`p1_equation_22` is the tighter one that it is derived from.
+        An upper bound. It is derived from :func:`p1_equation_22`, which is tighter.
     """
     eta, beta, d = positive(eta=eta), positive(beta=beta), integer(2, d=d)
     alpha = at_least(_LEAST_ALPHA, alpha=alpha)
@@ -51,7 +53,7 @@ def p1_theorem_2(*, eta: float, beta: float, alpha: float, d: int) -> float:
 
 
 def p1_equation_22(*, eta: float, beta: float, total_alpha: float, least_alpha: float = 1.0) -> float:
-    """The bound of `P[KL(p || q) > eta]` inside of P1's proof, with Lambert's W, for any eta.
+    """Bound of `P[KL(p || q) > eta]` for any eta, from P1's proof of Theorem 2, with Lambert's W.
 
     `exp(-beta (1 - 1 / W) (W - 1))` with `W = W(beta exp(1 + eta) / (beta + total_alpha))`, and 1 where `W <= 1`.
 
@@ -68,7 +70,7 @@ def p1_equation_22(*, eta: float, beta: float, total_alpha: float, least_alpha: 
     """
     eta, beta, total_alpha = positive(eta=eta), positive(beta=beta), positive(total_alpha=total_alpha)
     at_least(_LEAST_ALPHA, least_alpha=least_alpha)
-    # Of a large eta only the logarithm is finite; beyond, the bound at a smaller one still holds.
+    # exp(1 + eta) overflows for a large eta, for which the bound at a smaller eta holds too.
     w = float(lambertw(math.exp(min(1 + eta, 700.0)) * beta / (beta + total_alpha)).real)
     return math.exp(-beta * (1 - 1 / w) * (w - 1)) if w > 1 else 1.0
 
@@ -101,7 +103,7 @@ def p2_theorem_3(*, p: ArrayLike, n_records: int, alpha: ArrayLike, inflated: Ar
 
 
 def p2_theorem_4(*, probability: float, effective_records: float, alpha: ArrayLike) -> float:
-    """What the largest error of a frequency exceeds with at most this probability (P2 Theorem 4).
+    """The error that the largest error of a frequency exceeds with at most this probability (P2 Theorem 4).
 
     `sqrt(log(2 d / probability) / (2 (n + a + 1))) + a / (n + a)` with n the effective records and a the sum of alpha.
 

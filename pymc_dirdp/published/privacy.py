@@ -1,8 +1,7 @@
-"""The published closed-form bounds, by paper and theorem.
+"""The published closed-form bounds on the privacy loss, by paper and theorem.
 
-They hold for real-valued statistics with known sensitivities, where no exact curve is available, and they are looser
-than :mod:`pymc_dirdp.privacy.dominating_pairs` for counts. P1 and P2 are the papers listed under "References" in the
-documentation.
+They hold for real-valued statistics with known sensitivities, for which no exact curve is available. For counts they
+are looser than :mod:`pymc_dirdp.privacy.dominating_pairs`. P1 and P2 are listed under "Papers" in the documentation.
 """
 
 import math
@@ -81,19 +80,17 @@ def p1_theorem_1_concentration(
 
     Parameters
     ----------
-    order : float
-        Rényi order, at least 1.
+    order, delta_2_squared, delta_inf
+        Same as in :func:`p1_theorem_1`.
     epsilon : float
         Target in nats, positive.
-    delta_2_squared, delta_inf : float
-        Sensitivities of the statistic; the defaults are those of counts under replace-one.
     min_count : float
         Public promise that every entry of the statistic is at least this.
 
     Returns
     -------
     r : float
-        The largest concentration found with a bound of at most `epsilon`; P1 Lemma 2 shows that the root is unique.
+        The largest concentration with a bound of at most `epsilon`; P1 Lemma 2 shows that the root is unique.
     """
     order, epsilon, min_count = at_least(1, order=order), positive(epsilon=epsilon), at_least(0, min_count=min_count)
     delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
@@ -108,9 +105,9 @@ def p1_theorem_1_concentration(
 
 
 def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: float, d: int) -> int:
-    """Number of records from which on P1 Theorem 2 promises Algorithm 1 to miss `eta` with at most this probability.
+    """The number of records from which on Algorithm 1 exceeds an error of `eta` with at most this probability.
 
-    The sample complexity of P1 section 4, with its constants.
+    It is the sample complexity of P1 section 4 with its constants, by P1 Theorem 2.
 
     Parameters
     ----------
@@ -119,7 +116,7 @@ def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: flo
     probability : float
         In (0, 1).
     order, epsilon : float
-        The RDP target of Algorithm 1.
+        The Rényi target of Algorithm 1.
     d : int
         Number of categories, at least 2.
     """
@@ -140,7 +137,7 @@ def p2_theorem_1(
     Parameters
     ----------
     gamma : float
-        In `(0, alpha_min)`; trades `rho` against `omega`.
+        In `(0, alpha_min)`. A larger one gives a larger `omega` and a larger `rho`.
     alpha_min : float
         Smallest prior parameter, positive.
     r : float
@@ -169,17 +166,13 @@ def p2_theorem_2(
     ----------
     delta : float
         In (0, 1).
-    alpha_min : float
-        Smallest prior parameter, positive.
-    r : float
-        Concentration, positive.
-    delta_2_squared, delta_inf : float
-        Sensitivities of the statistic; the defaults are those of counts under replace-one.
+    alpha_min, r, delta_2_squared, delta_inf
+        Same as in :func:`p2_theorem_1`.
 
     Returns
     -------
     guarantee : ApproxDP
-        The least `epsilon` of the theorem, for this `delta`. `curves` gives the exact and smaller one for counts.
+        The least `epsilon` of the theorem for this `delta`. For counts the exact curve gives a smaller one.
     """
     from scipy.optimize import brentq, minimize_scalar  # Here, because it takes most of a second to import.
 

@@ -1,8 +1,8 @@
-"""What P3 states of its simplex mechanism: as printed, right or not, and with the corrections of Theory, section 12.
+"""P3's statements about its simplex mechanism, as printed and with the corrections of Theory, section 12.
 
 :class:`pymc_dirdp.mechanisms.SimplexMechanism` has the exact curve, whose epsilon is smaller than that of the corrected
-theorem. All functions take a :class:`pymc_dirdp.mechanisms.SimplexDomain`, a concentration `k` and, but for the last, a
-`gamma` in (0, 1 / m): outputs with a protected entry below it are left out and count as the failure probability.
+theorem. All functions take a :class:`pymc_dirdp.mechanisms.SimplexDomain` and a concentration `k`. Most take a `gamma`
+in (0, 1 / m): outputs with a protected entry below it are left out and count as the failure probability.
 """
 
 import math
@@ -20,14 +20,14 @@ __all__ = ["p3_corollary", "p3_lemma_1", "p3_problem_14", "p3_theorem", "p3_theo
 
 Complex = NDArray[np.complex128]
 
-# Nodes of the midpoint rule on the contour; 32 suffice for k = 24, and 256 for k = 1e4.
+# The midpoint rule on the contour needs 32 nodes for k = 24, and 256 for k = 1e4.
 _NODES = 256
-# exp(-50) = 2e-22: what the contour leaves out, relative to its largest value.
+# The contour ends where its integrand has fallen to exp(-50) = 2e-22 of its largest value.
 _NEGLIGIBLE = 50.0
 
 
 def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float) -> float:
-    """The probability that a protected entry of the output is below `gamma`, at the worst input; exact.
+    """The exact probability that a protected entry of the output is below `gamma`, at the worst input.
 
     The worst input has all protected entries at `eta` (ERRATA P3.5). The probability is a contour integral of the
     Gamma form of the Dirichlet law, by the midpoint rule on the path of steepest descent.
@@ -64,16 +64,16 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float) -> float:
     size = (z * (1 - m * gamma) - k * np.log(z)).real
     near = size > size.max() - _NEGLIGIBLE
     z, slope = z[near], slope[near]
-    # 1 - (1 - P)**m, where P is the regularised lower incomplete gamma function at gamma z.
+    # This is 1 - (1 - P)**m, where P is the regularised lower incomplete gamma function at gamma z.
     missed = -expm1(m * log1p(-_lower(a, gamma * z)))
     kernel = np.exp(z - k * np.log(z) + gammaln(k))
     return float(np.sum((kernel * missed * slope).imag) / _NODES)
 
 
 def p3_theorem_1_corrected(domain: SimplexDomain, k: float, gamma: float) -> float:
-    """The largest loss over outputs whose protected entries are all at least `gamma`; exact.
+    """The exact largest loss over outputs whose protected entries are all at least `gamma`.
 
-    With :func:`p3_lemma_1` for delta this is probabilistic differential privacy. Arguments are as there.
+    With delta from :func:`p3_lemma_1` this is probabilistic differential privacy. The arguments are the same.
 
     References
     ----------
@@ -103,17 +103,17 @@ def p3_theorem_1_corrected(domain: SimplexDomain, k: float, gamma: float) -> flo
 
 
 def p3_theorem(domain: SimplexDomain, k: float, gamma: float, *, number: int = 1, alpha: float | None = None) -> float:
-    """The epsilon that P3's Theorems 1 to 3 print. It is no bound where the list of errata says so.
+    """The epsilon that P3's Theorems 1 to 3 print. It is not a bound where ERRATA P3.2 and P3.3 apply.
 
     Parameters
     ----------
     domain, k, gamma
-        As for :func:`p3_lemma_1`.
+        Same as in :func:`p3_lemma_1`.
     number : {1, 2, 3}
         1: identity queries; too small for large b. 2: averages, with `weight = 1 / N` in the domain. 3: linear queries
         that are `alpha`-bounded; wrong, it can even be negative (ERRATA P3.2 and P3.3).
     alpha : float, optional
-        For theorem 3; at least 0.
+        At least 0; for theorem 3 only.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def p3_corollary(
 ) -> float:
     """P3's Corollaries 1 to 3 as printed: the beta terms of the theorems replaced by `2 k (1 - etabar) - 3`.
 
-    Arguments are as for :func:`p3_theorem`.
+    The arguments are the same as in :func:`p3_theorem`.
     """
     return 2 * k * (1 - domain.etabar) - 3 + _printed_tail(domain, k, gamma, number, alpha)
 
@@ -143,12 +143,12 @@ def p3_problem_14(domain: SimplexDomain, k: float, delta: float) -> float:
     Raises
     ------
     UnattainableError
-        If `k eta` is so small that there is none.
+        If no `gamma` has so small a probability, because `k eta` is too small.
     """
     k, delta = positive(k=k), open_unit_interval(delta=delta)
 
     def excess(gamma: float) -> float:
-        # All entries can't be above 1 / m: delta is 1 there.
+        # Not all m entries can be above 1 / m, so the probability is 1 there.
         return log_excess(max(p3_lemma_1(domain, k, gamma), 0.0), delta) if gamma < most else 1.0
 
     most = 1.0 / domain.n_protected
@@ -164,7 +164,7 @@ def _checked(domain: SimplexDomain, k: float, gamma: float) -> tuple[float, floa
 
 
 def _log_ratio(domain: SimplexDomain, gamma: float) -> float:
-    """`R`: the logarithm of the largest ratio of two protected entries of an output."""
+    """The logarithm of the largest ratio of two protected entries of an output."""
     return math.log((1 - (domain.n_protected - 1) * gamma) / gamma)
 
 

@@ -1,4 +1,4 @@
-"""P4's forms of releasing a whole posterior, as printed: there to compare.
+"""P4's mechanisms for a whole posterior, as printed, for comparison.
 
 :class:`pymc_dirdp.mechanisms.TruncatedNoiseMechanism` and :class:`pymc_dirdp.mechanisms.HellingerMechanism` are more
 accurate at the same promise. P4's own private exponential mechanism is a `HellingerMechanism` with the exponent
@@ -8,8 +8,7 @@ accurate at the same promise. P4's own private exponential mechanism is a `Helli
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.checks import positive, positive_array
-from pymc_dirdp.mechanisms.base import checked_counts
+from pymc_dirdp.checks import checked_counts, positive, positive_array
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
@@ -20,12 +19,12 @@ __all__ = ["p4_ilap_mech", "p4_lap_mech", "p4_local_distance", "p4_local_loss"]
 def p4_lap_mech(*, epsilon: float, prior: ArrayLike, n_records: int) -> TruncatedNoiseMechanism:
     """P4's `lapMech`: Laplace noise rounded down with the scale `d / epsilon` (section 4.1.1).
 
-    Its noise is more than pure differential privacy with `epsilon` needs (ERRATA P4.2).
+    It adds more noise than pure differential privacy with `epsilon` needs (ERRATA P4.2).
 
     Parameters
     ----------
     epsilon : float
-        What it is meant for, positive.
+        The pure guarantee that P4 means it to have, positive.
     prior : array_like, shape (d,)
         The model's own prior, positive.
     n_records : int
@@ -40,9 +39,9 @@ def p4_lap_mech(*, epsilon: float, prior: ArrayLike, n_records: int) -> Truncate
 
 
 def p4_ilap_mech(*, epsilon: float, prior: ArrayLike, n_records: int) -> TruncatedNoiseMechanism:
-    """P4's `ilapMech`: scale `1 / epsilon` for two categories and `2 / epsilon` for more (section 4.1.2).
+    """P4's `ilapMech`, whose scale is `1 / epsilon` for two categories and `2 / epsilon` for more (section 4.1.2).
 
-    Arguments are as for :func:`p4_lap_mech`.
+    The arguments are the same as in :func:`p4_lap_mech`.
 
     Examples
     --------
@@ -55,8 +54,8 @@ def p4_ilap_mech(*, epsilon: float, prior: ArrayLike, n_records: int) -> Truncat
 def p4_local_distance(counts: ArrayLike, *, prior: ArrayLike, exponent: float) -> float:
     """Expected Hellinger distance under P4's exponential mechanism with the *local* sensitivity (section 4.2.2).
 
-    That mechanism is not private: the exponent depends on the data set, and with it the law of every output. So there
-    is nothing here that releases anything.
+    That mechanism is not private: the exponent depends on the data set, and with it the law of every output. So no
+    function here releases an output of it.
 
     Parameters
     ----------
@@ -78,9 +77,9 @@ def p4_local_distance(counts: ArrayLike, *, prior: ArrayLike, exponent: float) -
 
 
 def p4_local_loss(*, prior: ArrayLike, n_records: int, exponent: float) -> float:
-    """The largest loss of any neighbours under P4's mechanism with the local sensitivity: an observation, no promise.
+    """The largest loss of any neighbours under P4's mechanism with the local sensitivity. It is not a guarantee.
 
-    A loss that is bounded for one number of records is not for another (ERRATA P4.12). Arguments are as for
+    A bound for one number of records does not hold for another (ERRATA P4.12). The arguments are the same as in
     :func:`p4_local_distance`.
 
     Examples

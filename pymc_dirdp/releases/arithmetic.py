@@ -1,8 +1,7 @@
-"""How draws were made, in words, and whether the numbers of a release can have been made so."""
+"""How draws were made, in words, and whether the numbers of a release agree with these words."""
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.sampling.entropy import SOURCES
@@ -13,7 +12,7 @@ from pymc_dirdp.stored.untrusted import shown
 
 __all__ = ["ARITHMETIC", "contradiction"]
 
-# What is proved of a draw, by sampler.
+# What is proved about a draw, by sampler.
 ARITHMETIC = {
     "exact": "whole numbers: the release has the proved law, and nothing was rounded on the way from the counts",
     "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal law, and nothing is "
@@ -22,7 +21,7 @@ ARITHMETIC = {
 
 
 def contradiction(stored: Stored, release: xr.DataTree) -> str | None:
-    """What the draws, or the words about them, contradict of the sampler that is named; None if nothing."""
+    """How the draws, or the words about them, contradict the sampler that is named; None if they do not."""
     for name, drawn in drawn_tables(release).items():
         if problem := _of_table(stored.tables[name], drawn):
             return f"{shown(name)}: {problem}."
@@ -43,12 +42,10 @@ def _of_table(table: StoredTable, drawn: Drawn) -> str | None:
     if sampler != "exact":
         return None
     steps = int(group.number("steps")) if "steps" in group else None
-    what = mechanism.publishes
-    output = _probabilities(drawn) if what is None else group.array(what)
-    called = "draws" if what is None else what.replace("_", " ")
+    if mechanism.publishes is not None:
+        called, output = mechanism.publishes.replace("_", " "), group.array(mechanism.publishes)
+    else:
+        called, output = "draws", drawn.values
+        if drawn.family == "beta":
+            output = np.stack([output, 1 - output], axis=-1)
     return None if mechanism.is_on_grid(output, steps) else f"its {called} are not on the grid of an exact sampler"
-
-
-def _probabilities(drawn: Drawn) -> NDArray[np.float64]:
-    """All components of each draw."""
-    return np.stack([drawn.values, 1 - drawn.values], axis=-1) if drawn.family == "beta" else drawn.values

@@ -14,60 +14,38 @@ __all__ = ["beyond_a_release"]
 _MARKS = {"inference_library", "inference_library_version", "guarantee", "adjacency", "left_out", "reproducible"}
 # ArviZ writes these into the group of the draws.
 _ARVIZ = {"created_at", "creation_library", "creation_library_version", "creation_library_language"}
-_PRIVACY = {
-    "guarantee",
-    "statement",
-    "adjacency",
-    "neighbours",
-    "unit",
-    "people",
-    "protected",
-    "assumptions",
-    "min_count",
-    "contribution",
-    "groups",
-    "draws",
-}
-_MECHANISM = {
-    "mechanism",
-    "family",
-    "observed",
-    "adjacency",
-    "strategy",
-    "objective",
-    "sampler",
-    "arithmetic",
-    "randomness",
-    "contribution",
-}
+_WORDS = {"statement", "neighbours", "unit", "people", "protected", "assumptions"}
+_PRIVACY = _WORDS | {"guarantee", "adjacency", "min_count", "contribution", "groups", "draws"}
+_SAMPLING = {"sampler", "arithmetic", "randomness"}
+_MECHANISM = _SAMPLING | {"mechanism", "family", "observed", "adjacency", "strategy", "objective", "contribution"}
 
 
 def beyond_a_release(stored: Stored, release: xr.DataTree) -> Iterator[str]:
-    """Paths of all that a file holds and no release does. Which Deterministics there are, the file decides."""
+    """The paths of everything that a file holds and no release does. A file may hold any Deterministics."""
     tables = {f"/mechanism/{name}": table for name, table in stored.tables.items()}
     promise = {field.name for field in fields(stored.guarantee)}
     for node in release.subtree:
         path, dataset = node.path, node.to_dataset()
-        found = Group(path, dataset)
+        group = Group(path, dataset)
         match path:
             case "/" | "/mechanism":
-                yield from _more(found, set(), set(), _MARKS if path == "/" else set())
+                yield from _more(group, set(), set(), _MARKS if path == "/" else set())
             case "/posterior":
                 own = {str(name) for name in dataset.data_vars}
-                yield from _more(found, own, _labelled(dataset), _MARKS | _ARVIZ)
+                yield from _more(group, own, _labelled(dataset), _MARKS | _ARVIZ)
             case "/privacy":
-                yield from _more(found, set(CURVES), set(CURVES.values()), _PRIVACY | promise)
+                yield from _more(group, set(CURVES), set(CURVES.values()), _PRIVACY | promise)
             case "/utility":
-                yield from _more(found, set(A_PRIORI), {"table"}, {"records", "note"})
+                yield from _more(group, set(A_PRIORI), {"table"}, {"records", "note"})
             case _ if path in tables:
                 variables, attributes = _of_mechanism(tables[path].mechanism)
-                yield from _more(found, variables, _labelled(dataset), attributes)
+                yield from _more(group, variables, _labelled(dataset), attributes)
             case _:
                 yield path
 
 
 def _of_mechanism(mechanism: TableMechanism) -> tuple[set[str], set[str]]:
-    """Names of the variables and of the attributes of its group."""
+    """The names of the variables and of the attributes of a mechanism's group."""
     variables = {"prior"} | {fact.name for fact in mechanism.facts if fact.is_variable}
     variables |= {mechanism.publishes} if mechanism.publishes else set()
     attributes = _MECHANISM | {fact.name for fact in mechanism.facts if not fact.is_variable} | {"chosen_from"}
@@ -75,7 +53,7 @@ def _of_mechanism(mechanism: TableMechanism) -> tuple[set[str], set[str]]:
 
 
 def _labelled(dataset: xr.Dataset) -> set[str]:
-    """Labels belong to an axis of a variable, and are called as it is."""
+    """The names of the labels that belong to an axis of a variable and have its name."""
     used = {dim for variable in dataset.data_vars.values() for dim in variable.dims}
     return {str(name) for name, labels in dataset.coords.items() if name in used and labels.dims == (name,)}
 

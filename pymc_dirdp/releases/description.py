@@ -1,4 +1,4 @@
-"""What a plan says of a release: the groups `mechanism`, `privacy` and `utility`. Public numbers only."""
+"""The groups `mechanism`, `privacy` and `utility` of a release. They follow from its plan: public numbers only."""
 
 import json
 from dataclasses import asdict
@@ -18,12 +18,13 @@ from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import people_of
 from pymc_dirdp.sampling.entropy import Seed, randomness
 from pymc_dirdp.sampling.exact import grid_share
+from pymc_dirdp.stored.release import A_PRIORI
 from pymc_dirdp.utility.expected_kl import effective_records
 from pymc_dirdp.utility.simulated import a_priori_kl
 
 __all__ = ["cell_dims", "described", "labels"]
 
-# Where the curves of a release are written down. Anybody can compute more points from r and alpha.
+# The points at which a release states its curves. Anybody can compute more points from r and alpha.
 _ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
 _EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
 _DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
@@ -38,12 +39,12 @@ def described(
 
 
 def labels(table: Table) -> dict[str, list[Any]]:
-    """Only the coords of the released variable come along: others may hold data."""
+    """The coords of the released variable. No others come along, because they may hold data."""
     return {dim: list(values) for dim, values in table.coords.items() if values is not None}
 
 
 def cell_dims(table: Table) -> list[str]:
-    """Dims of the table of counts: those of the variable, and for a Beta one of its two outcomes."""
+    """The dims of the table of counts: those of the variable, and for a Beta the dim of its two outcomes."""
     axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
     # A variable of the group may not have the name of a dim.
     dims = [_renamed(dim_name(table.name, axis, dim)) for axis, dim in enumerate(axes)]
@@ -65,7 +66,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
     attrs: dict[str, str | float] = {
         "mechanism": type(mechanism).__name__,
         "family": table.family,
-        # As JSON, because a name may hold any sign.
+        # The names are written as JSON, because a name may hold any character.
         "observed": json.dumps([likelihood.name for likelihood in table.likelihoods]),
         "adjacency": mechanism.adjacency,
         "strategy": chosen.strategy,
@@ -118,38 +119,29 @@ def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
 
 
 def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
-    """A priori numbers only: they use the prior, the mechanism and the number of records that was planned for."""
-    rows = {part.table.name: _expected(part) | _grid(part, sampler) for part in chosen.parts}
-    names = list(next(iter(rows.values())))
-    dataset = xr.Dataset(
-        {name: ("table", np.array([row[name] for row in rows.values()])) for name in names},
-        coords={"table": list(rows)},
-    )
+    """A priori numbers: they use the prior, the mechanism and the number of records that was planned for."""
+    rows = {part.table.name: _a_priori(part, sampler) for part in chosen.parts}
+    variables = {name: ("table", np.array([row[name] for row in rows.values()])) for name in A_PRIORI}
+    dataset = xr.Dataset(variables, coords={"table": list(rows)})
     dataset.attrs["records"] = "public" if chosen.reading.sizes_are_public else "planned for"
     if any(part.n_records is None for part in chosen.parts):
-        dataset.attrs["note"] = "no a priori loss without n_records, the size to plan for"
+        dataset.attrs["note"] = "no a priori KL without n_records, the size to plan for"
     return dataset
 
 
-def _grid(part: PlannedTable, sampler: str) -> dict[str, float]:
-    """What the grid of an exact draw adds to its error: the weight of the middle, and the share of the variance."""
-    drawn, steps = part.mechanism.tempered, part.mechanism.steps(sampler, part.n_records)
-    if drawn is None or steps is None or part.n_records is None:
-        return {"grid_weight": np.nan, "grid_variance": np.nan}
-    share = grid_share(drawn.alpha, drawn.r, part.n_records, steps=steps)
-    return {"grid_weight": share.weight, "grid_variance": share.variance}
-
-
-def _expected(part: PlannedTable) -> dict[str, float]:
-    mechanism, n_records = part.mechanism, part.n_records
+def _a_priori(part: PlannedTable, sampler: str) -> dict[str, float]:
+    """The expected error of a table, and what the grid of an exact draw adds to it; NaN for what is unknown."""
+    values = dict.fromkeys(A_PRIORI, np.nan)
+    mechanism, n_records, drawn = part.mechanism, part.n_records, part.mechanism.tempered
     if n_records is None:
-        missing = ("n_records", "effective_records", "expected_kl_posterior", "expected_kl_estimate")
-        return dict.fromkeys(missing, np.nan)
-    expected, drawn = a_priori_kl(mechanism, part.table.prior, n_records), mechanism.tempered
-    return {
-        "n_records": float(n_records),
-        # Noise leaves every record its weight.
-        "effective_records": np.nan if drawn is None else effective_records(drawn.r, n_records),
-        "expected_kl_posterior": expected.posterior,
-        "expected_kl_estimate": expected.estimate,
-    }
+        return values
+    expected = a_priori_kl(mechanism, part.table.prior, n_records)
+    values["n_records"] = float(n_records)
+    values["expected_kl_posterior"], values["expected_kl_estimate"] = expected.posterior, expected.estimate
+    # Noise leaves every record its weight and has no grid.
+    if drawn is not None:
+        values["effective_records"] = effective_records(drawn.r, n_records)
+        if (steps := mechanism.steps(sampler, n_records)) is not None:
+            share = grid_share(drawn.alpha, drawn.r, n_records, steps=steps)
+            values["grid_weight"], values["grid_variance"] = share.weight, share.variance
+    return values

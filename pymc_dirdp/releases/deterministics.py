@@ -1,4 +1,4 @@
-"""Which Deterministics may come along with a release, and their values at the draw."""
+"""The Deterministics that may come along with a release, and their values at the draw."""
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator
@@ -9,14 +9,20 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.graph import compiled_plainly, evaluate, is_random, parameters, stored_shape
-from pymc_dirdp.models.likelihoods import kind_of, probability_of, stored_observations
+from pymc_dirdp.models.graph import Node, compiled_plainly, evaluate, is_random
+from pymc_dirdp.models.likelihoods import (
+    KINDS,
+    batch_shape,
+    kind_of,
+    parent_codes,
+    stored_observations,
+    trials_parameter,
+)
 from pymc_dirdp.models.names import is_path_name, is_variable_name
-from pymc_dirdp.models.parents import indexing, stored_parent
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.releases.formulas import (
     entries_taken,
@@ -30,21 +36,10 @@ from pymc_dirdp.releases.formulas import (
 
 __all__ = ["Derived", "LeftOut", "derived_quantities", "evaluated", "try_out"]
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A Deterministic that does not come along.
-
-    Attributes
-    ----------
-    name : str
-    reason : str
-        Why; decided without a look at the data.
-    way_out : str
-        What the user can do about it.
-    """
+    """A Deterministic that does not come along, the reason, which does not depend on data, and what the user can do."""
 
     name: str
     reason: str
@@ -56,15 +51,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Derived:
-    """What is derived from the released variables.
-
-    Attributes
-    ----------
-    kept : tuple of str
-        Deterministics that come along, in the model's order.
-    left_out : tuple of LeftOut
-        Those that do not.
-    """
+    """The names of the Deterministics that come along with a release, in the model's order, and those that do not."""
 
     kept: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
@@ -76,23 +63,11 @@ _AFTERWARDS = "Compute it from the release"
 def derived_quantities(
     model: pm.Model, tables: Iterable[Table], var_names: Collection[str] | None, *, records_are_public: bool
 ) -> Derived:
-    """Which Deterministics are functions of released variables and public numbers alone.
+    """Find the Deterministics that are functions of released variables and public numbers alone.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    tables : iterable of Table
-        Those that are released.
-    var_names : collection of str, optional
-        The Deterministics that are to come along, and no others. The user states that the arrays in them are public.
-        By default all come along that hold no array.
-    records_are_public : bool
-        Whether the number of records may be published. Where it may not, a number above 1 in a Deterministic might be
-        it, so such a Deterministic has to be named.
-
-    Returns
-    -------
-    derived : Derived
+    With `var_names`, only these Deterministics come along, and the user states that the arrays in them are public. By
+    default all come along that hold no array. Where the number of records may not be published, a number above 1 in a
+    Deterministic might be that number, so such a Deterministic has to be named.
 
     Raises
     ------
@@ -109,20 +84,20 @@ def derived_quantities(
     inputs = [model[name] for name in released if name in model.named_vars]
     data = _Data(model, tables)
 
-    def cells(deterministic: Variable[Any, Any]) -> int:
+    def cells(deterministic: Node) -> int:
         used = set(ancestors([deterministic], blockers=inputs))
         return sum(table.prior.size for table in tables if table.name in model.named_vars and model[table.name] in used)
 
     kept, left_out = [], []
     for deterministic in model.deterministics:
         name = str(deterministic.name)
-        found = _problem(deterministic, inputs, data) or _no_name(deterministic, model)
+        problem = _problem(deterministic, inputs, data) or _no_name(deterministic, model)
         if wanted is not None and name not in wanted:
             left_out.append(LeftOut(name, "it is not in var_names", "Name it there"))
-        elif found is not None and wanted is not None:
-            raise ArgumentError(f"{name!r} cannot come along: {found.reason}. {found.way_out}.")
-        elif found is not None:
-            left_out.append(found)
+        elif problem is not None and wanted is not None:
+            raise ArgumentError(f"{name!r} cannot come along: {problem.reason}. {problem.way_out}.")
+        elif problem is not None:
+            left_out.append(problem)
         elif wanted is not None:
             _refuse_arrays_of_data(deterministic, inputs, data, cells(deterministic))
             kept.append(name)
@@ -137,7 +112,7 @@ def _checked_names(var_names: Collection[str], model: pm.Model, released: tuple[
     names = [str(deterministic.name) for deterministic in model.deterministics]
     for name in var_names:
         if name in released:
-            continue  # All tables are released in any case.
+            continue  # All tables are always released.
         if name not in names:
             near = difflib.get_close_matches(str(name), [*names, *released], n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -146,56 +121,40 @@ def _checked_names(var_names: Collection[str], model: pm.Model, released: tuple[
 
 
 class _Data:
-    """The nodes of the model's graph that belong to its observations, and their arrays."""
+    """The nodes of the model's graph that belong to its observations. The values of `sources` are **secret**."""
 
     def __init__(self, model: pm.Model, tables: Iterable[Table]) -> None:
-        sources: list[Variable[Any, Any]] = []
+        sources: list[Node] = []
         for observed in model.observed_RVs:
             kind = kind_of(observed)
-            sources.append(stored_observations(observed, model))
+            sources += [stored_observations(observed, model), *parent_codes(observed, kind, model)]
             if kind.trials is not None:
-                sources.append(parameters(observed)[1][kind.trials])
-            found = None if kind.probability is None else indexing(probability_of(observed, kind))
-            for index in found.indices if found is not None else ():
-                stored = stored_parent(index, model)
-                if stored is not None:
-                    sources.append(stored)
+                sources.append(trials_parameter(observed, kind))
         self.sources = tuple(dict.fromkeys(sources))
         values = [model.rvs_to_values[observed] for observed in model.observed_RVs]
-        # A single number, such as an axis or a power, is nobody's data.
+        # A single number, such as an axis or a power, is not counted as data.
         self.nodes = {node for node in ancestors([*values, *self.sources]) if not is_number(node)}
 
         self.counted_lengths = {
             length
             for table in tables
             for likelihood in table.likelihoods
-            for axis, length in enumerate(_batch_shape(model[likelihood.name], model))
+            for axis, length in enumerate(batch_shape(model[likelihood.name], KINDS[likelihood.kind], model))
             if axis not in likelihood.rows and length > 1
         }
 
-    def arrays(self) -> Iterator[NDArray[Any]]:
-        """The observations, their codes and their numbers of trials. **Secret**."""
-        for source in self.sources:
-            yield evaluate(source)
 
-
-def _batch_shape(observed: Variable[Any, Any], model: pm.Model) -> tuple[int, ...]:
-    shape = stored_shape(stored_observations(observed, model))
-    return shape[: len(shape) - kind_of(observed).core]
-
-
-def _problem(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], data: _Data) -> LeftOut | None:
-    """Why a Deterministic can never come along; decided by the graph alone."""
+def _problem(deterministic: Node, inputs: list[Node], data: _Data) -> LeftOut | None:
+    """Why a Deterministic can never come along. The graph alone decides it."""
     name = str(deterministic.name)
     above = made_of(deterministic, inputs)
     if not set(inputs) & set(ancestors([deterministic], blockers=inputs)):
         return LeftOut(name, "it does not depend on a released variable", "Publish it apart from the release")
     for node in above:
+        called = f" {node.name!r}" if node.name else ""
         if is_random(node):
-            called = f" {node.name!r}" if node.name else ""
             return LeftOut(name, f"it depends on the variable{called}, which is not released", _AFTERWARDS)
         if isinstance(node, SharedVariable):
-            called = f" {node.name!r}" if node.name else ""
             return LeftOut(
                 name, f"it depends on the data{called}", f"{_AFTERWARDS}, or write public numbers as constants"
             )
@@ -204,45 +163,41 @@ def _problem(deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]]
     return None
 
 
-def _no_name(deterministic: Variable[Any, Any], model: pm.Model) -> LeftOut | None:
+def _no_name(deterministic: Node, model: pm.Model) -> LeftOut | None:
     """Why a release cannot hold the name of a Deterministic or of one of its dims."""
     name = str(deterministic.name)
     if not is_variable_name(name):
-        return LeftOut(name, "its name is that of the draws, or holds a sign that not every file can hold", "Rename it")
+        reason = "its name is that of the draws, or holds a character that not every file can hold"
+        return LeftOut(name, reason, "Rename it")
     for dim in model.named_vars_to_dims.get(name) or ():
         if dim is not None and not is_path_name(dim):
-            return LeftOut(name, "the name of its dim holds a sign that not every file can hold", "Rename the dim")
+            return LeftOut(name, "the name of its dim holds a character that not every file can hold", "Rename the dim")
     return None
 
 
-def _has_to_be_named(
-    deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], cells: int, records_are_public: bool
-) -> LeftOut | None:
-    """Why a Deterministic comes along only if the user names it; decided by the graph and by public numbers."""
-    name = str(deterministic.name)
-    named = f"If that is public, name it in var_names=[{name!r}]"
-    above = made_of(deterministic, inputs)
+def _has_to_be_named(deterministic: Node, inputs: list[Node], cells: int, records_are_public: bool) -> LeftOut | None:
+    """Why a Deterministic comes along only if the user names it. The graph and public numbers decide it."""
+    name, above = str(deterministic.name), made_of(deterministic, inputs)
     if any(map(is_array, above)):
-        return LeftOut(name, "it holds an array, which could be data", named)
-    if any(map(is_own_function, above)):
-        return LeftOut(name, "it calls a function of your own, which could hold data", named)
-    if is_a_list(above, cells):
-        return LeftOut(name, "it holds so many numbers or entries that they could be data", named)
-    if not records_are_public and any(number not in (-1, 0, 1) for number in numbers_of(above)):
+        reason = "it holds an array, which could be data"
+    elif any(map(is_own_function, above)):
+        reason = "it calls a function of your own, which could hold data"
+    elif is_a_list(above, cells):
+        reason = "it holds so many numbers or entries that they could be data"
+    elif not records_are_public and any(number not in (-1, 0, 1) for number in numbers_of(above)):
         reason = "it holds another number than 0 and 1, which could come from the number of records"
-        return LeftOut(name, reason, named)
-    return None
+    else:
+        return None
+    return LeftOut(name, reason, f"If that is public, name it in var_names=[{name!r}]")
 
 
-def _refuse_arrays_of_data(
-    deterministic: Variable[Any, Any], inputs: list[Variable[Any, Any]], data: _Data, cells: int
-) -> None:
+def _refuse_arrays_of_data(deterministic: Node, inputs: list[Node], data: _Data, cells: int) -> None:
     """Refuse an array that the user calls public and that is data all the same.
 
-    It is told by its values in any order, because a reshape or a transpose is another array, and by an axis as long as
-    one along which records are counted, because an array with an entry for each record says something of each.
+    Such an array has the values of the data in any order, because a reshape or a transpose is another array; or it has
+    an axis as long as one along which records are counted, because it then tells something about each record.
     """
-    secrets = {_sorted(array) for array in data.arrays() if array.size > 1}
+    secrets = {_sorted(array) for array in map(evaluate, data.sources) if array.size > 1}
     above = made_of(deterministic, inputs)
     held = [np.asarray(node.data) for node in above if is_array(node)]  # type: ignore[attr-defined]
     if is_a_list(above, cells):
@@ -262,17 +217,14 @@ def _sorted(array: NDArray[Any]) -> bytes:
 def try_out(model: pm.Model, names: tuple[str, ...], tables: Iterable[Table]) -> dict[str, Array]:
     """Evaluate Deterministics at a public point, so that one that fails does so before anything is spent.
 
-    Returns
-    -------
-    values : dict of str to array
-        Those of one draw: of the tables, then of the Deterministics.
+    The values are those of one draw: of the tables, then of the Deterministics.
 
     Raises
     ------
     ArgumentError
-        It names the Deterministic.
+        If one cannot be computed. The message names the Deterministic.
     """
-    # At the middle of the simplex in every row.
+    # The point is the middle of the simplex in every row.
     middle = {
         table.name: np.full((1, *(table.shape[:-1] if table.family == "beta" else table.shape)), 1 / table.n_categories)
         for table in tables
@@ -284,18 +236,16 @@ def try_out(model: pm.Model, names: tuple[str, ...], tables: Iterable[Table]) ->
         except Exception as error:
             raise ArgumentError(
                 f"The Deterministic {name!r} cannot be computed where all categories are as likely as one another "
-                f"({type(error).__name__}), so nothing was drawn. Mend it, or leave it out by var_names=[...]."
+                f"({type(error).__name__}), so nothing was drawn. Correct it, or leave it out by var_names=[...]."
             ) from None
     return values
 
 
 def evaluated(model: pm.Model, names: tuple[str, ...], draws: dict[str, Array]) -> dict[str, Array]:
-    """Values of these Deterministics at each draw: arrays of shape `(draws, ...)`.
-
-    Evaluated in Python: it runs once a draw, and a compiler would take seconds.
-    """
+    """The values of these Deterministics at each draw: arrays of shape `(draws, ...)`."""
     if not names:
         return {}
+    # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
     inputs = [model[name] for name in draws if name in model.named_vars]
     function = compiled_plainly(inputs, [model[name] for name in names])
     arrays = [draws[str(variable.name)] for variable in inputs]

@@ -17,7 +17,7 @@ from pymc_dirdp.stored.untrusted import computable
 
 __all__ = ["as_mechanism", "to_dp_accounting", "to_opendp"]
 
-# Beyond this delta a loss counts as infinite.
+# Losses with a probability below this one count as infinite.
 _CUT = 1e-20
 _MOST_POINTS = 2**20
 
@@ -27,13 +27,14 @@ def as_mechanism(release: Any) -> PrivacyCurves:
 
     Parameters
     ----------
-    release : xarray.DataTree or Mechanism
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back; a mechanism is returned as it is.
+    release : xarray.DataTree or PrivacyCurves
+        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back. Curves, such as those of a mechanism, are
+        returned as they are.
 
     Returns
     -------
-    mechanism : Mechanism
-        Of all tables and draws together.
+    curves : PrivacyCurves
+        The curves of all tables and draws together.
 
     Raises
     ------
@@ -44,14 +45,14 @@ def as_mechanism(release: Any) -> PrivacyCurves:
 
 
 def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
-    """The privacy loss distribution of dp_accounting, pessimistic.
+    """A pessimistic privacy loss distribution of dp_accounting.
 
     Parameters
     ----------
-    source : Mechanism or xarray.DataTree
-        A mechanism, a composition of them, or a release.
+    source : PrivacyCurves or xarray.DataTree
+        A mechanism, a composition of mechanisms, or a release.
     step : float, default 1e-4
-        Distance of the grid of losses, in nats.
+        The distance between points of the grid of losses, in nats.
 
     Returns
     -------
@@ -125,8 +126,8 @@ def to_opendp(mechanism: TableMechanism) -> Any:
 
     Notes
     -----
-    OpenDP lets nobody else vouch for this measurement: the features `contrib` and `honest-but-curious` have to be
-    enabled, and are, for the process.
+    OpenDP accepts measurements that others prove only with its features `contrib` and `honest-but-curious`. This
+    function enables them for the whole process.
     """
     try:
         import opendp.prelude as dp

@@ -1,4 +1,4 @@
-"""The options of a plan, each with its one default: `plan` and `sample` take them alike."""
+"""The options of a plan with their defaults. `plan` and `sample` take the same ones."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -34,25 +34,25 @@ class Options(MechanismOptions):
     Parameters
     ----------
     draws : int, default 1
-        Number of posterior draws. They compose: more draws from the same data lose more.
+        Number of posterior draws. They compose: more draws from the same data lose more privacy.
     n_records : int or mapping of str to int, optional
-        Planning size where the number of records is private: under add-remove, and with `max_records_per_person`. One
-        for all tables, or by table. Refused elsewhere, because the model says it.
+        The planning size where the number of records is private: under add-remove, and with `max_records_per_person`.
+        It is one number for all tables, or a number for each. It is refused elsewhere, because the model states it.
     min_count : float, default 0.0
         The public promise that every cell of every data set that could occur holds at least so many records.
     unit : str, int or tuple of these, optional
-        Where the people are: a dim of the observed variables, or the number of an axis of theirs, whose entries are the
-        people; a tuple for people in groups, as `("hospital", "person")`. What a person can change in each table
-        follows from the other axes. Without it one record is one person, unless the model leaves that open: then it is
-        asked for.
+        The axis whose entries are the people: a dim of the observed variables, or the number of one of their axes; a
+        tuple for people in groups, as `("hospital", "person")`. What a person can change in each table follows from the
+        other axes. Without it one record is one person. If the model leaves that open, an error asks for the unit.
     contribution : int, optional
-        In place of `unit`: how many records of each table a person holds at most, anywhere.
+        How many records of each table a person holds at most, anywhere. It is used in place of `unit`.
     public_n : iterable of str, default ()
         Observed variables whose number of trials anybody may know, although it comes from data or differs between
         people.
     max_records_per_person : int, optional
-        With `unit`: how many records of each observed variable a person holds at most. How many, and the number of
-        records, are private then, so sizes come from `n_records`. A person with more is an error of `sample`.
+        How many records of each observed variable a person holds at most. It needs `unit`. The number of records of a
+        person and of all people are private then, so sizes come from `n_records`. `sample` refuses data in which a
+        person holds more.
     weights : mapping of str to float, optional
         Relative budgets of the tables, by name; 1 for those that are not named. Budgets are shares of the Rényi
         divergence, at the order of the guarantee or, for ApproxDP, at one that suits it.
@@ -75,11 +75,11 @@ class Options(MechanismOptions):
         super().__post_init__()
         object.__setattr__(self, "draws", integer(1, draws=self.draws))
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
-        _ = self.stated  # What contradicts itself is an error at once.
+        _ = self.stated  # Statements that contradict one another are an error at once.
 
     @cached_property
     def stated(self) -> Stated:
-        """What is said of people."""
+        """The statements about people."""
         return stated(
             unit=self.unit,
             contribution=self.contribution,
@@ -97,13 +97,11 @@ def refuse_unknown(function: str, planning: Mapping[str, object]) -> None:
 
 def with_options[F: Callable[..., Any]](function: F) -> F:
     """Name every option, with its default and its meaning, in the help of a function that takes `**planning`."""
-    own = [
-        parameter
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
+    signature = inspect.signature(function)
+    # The last parameter is `**planning`.
+    *own, _ = signature.parameters.values()
     options = inspect.signature(Options).parameters.values()
-    vars(function)["__signature__"] = inspect.signature(function).replace(parameters=[*own, *options])
+    vars(function)["__signature__"] = signature.replace(parameters=[*own, *options])
     helps = [inspect.cleandoc(kind.__doc__ or "") for kind in (MechanismOptions, Options)]
     texts = "".join(f"{text.partition('----------')[2].strip()}\n" for text in helps)
     function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("**planning\n", texts, 1)

@@ -1,4 +1,4 @@
-"""From a model and a guarantee to mechanisms, by public numbers only: no observed value is read here."""
+"""From a model and a guarantee to mechanisms, by public numbers only. No observed value is counted in this file."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from importlib.metadata import version
@@ -12,7 +12,8 @@ from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
-from pymc_dirdp.models.reading import Reading, read
+from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.planning.allocation import allocate, whole_share
 from pymc_dirdp.planning.calibration import calibrate
@@ -28,7 +29,7 @@ __all__ = ["plan"]
 _Sizes = Mapping[str, int | None]
 _Mechanisms = dict[str, TableMechanism]
 
-# How many counts are simulated in all to choose between mechanisms.
+# The number of counts that are simulated in all to choose between mechanisms.
 _CELLS = 200_000
 
 
@@ -42,7 +43,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     Parameters
     ----------
     guarantee : RenyiDP, TruncatedCDP or ApproxDP
-        What the whole release will promise.
+        The guarantee of the whole release.
     model : pymc.Model, optional
         The model on the context stack by default. It holds Dirichlet or Beta priors with conjugate likelihoods.
     **planning
@@ -55,9 +56,9 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     Raises
     ------
     UnsupportedModelError
-        If a guarantee cannot be proved for the model; the message names the variable, the reason and the way out.
+        If no guarantee can be proved for the model. The message names the variable, the reason and the way out.
     UnattainableError, ArgumentError
-        As :func:`pymc_dirdp.calibrate` does.
+        The same errors as those of :func:`pymc_dirdp.calibrate`.
 
     References
     ----------
@@ -68,22 +69,23 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     refuse_unknown("plan", planning)
     wanted = Options(**planning)
     model = root_model(model)
-    found = {table.name: table for table in tables(model)}
-    check_names(tuple(found.values()))
+    by_name = {table.name: table for table in tables(model)}
+    check_names(tuple(by_name.values()))
     relation = adjacency_named(wanted.adjacency)
-    reading = read(tuple(found.values()), model, wanted.stated, relation)
-    sizes = _sizes(reading, model, found, wanted.n_records)
-    allocated = _allocation(guarantee, found, sizes, reading, wanted)
-    kinds = dict.fromkeys(found, wanted.mechanism)
+    reading = read(tuple(by_name.values()), model, wanted.stated, relation)
+    sizes = _sizes(reading, model, by_name, wanted.n_records)
+    allocated = _allocation(guarantee, by_name, sizes, reading, wanted)
+    kinds = dict.fromkeys(by_name, wanted.mechanism)
     choices: dict[str, Choice] = {}
     if wanted.mechanism == "auto":
-        choices = _choices(guarantee, found, sizes, reading, wanted, allocated)
+        choices = _choices(guarantee, by_name, sizes, reading, wanted, allocated)
         kinds = {name: choice.best for name, choice in choices.items()}
     chosen = allocated(kinds)
-    contributions = [adds for _, adds in reading.contributions]
     return Plan(
         guarantee=guarantee,
-        parts=tuple(PlannedTable(table, chosen[name], sizes[name], choices.get(name)) for name, table in found.items()),
+        parts=tuple(
+            PlannedTable(table, chosen[name], sizes[name], choices.get(name)) for name, table in by_name.items()
+        ),
         groups=reading.groups,
         strategy=wanted.strategy,
         objective=wanted.objective,
@@ -91,21 +93,21 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         adjacency=wanted.adjacency,
         min_count=wanted.min_count,
         reading=reading,
-        assumptions=assumed(contributions, len(reading.groups), relation, reading.stated.public_n),
+        assumptions=assumed(reading),
         library_version=version("pymc-dirdp"),
     )
 
 
 def _allocation(
-    guarantee: Guarantee, found: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
+    guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
 ) -> Callable[[Mapping[str, str]], _Mechanisms]:
     """The mechanisms that keep the guarantee together, as a function of their kinds by table."""
-    budget = _weights(wanted.weights, found)
+    budget = _weights(wanted.weights, tables)
     known: dict[Hashable, TableMechanism] = {}
 
     def calibrated(kind: str, name: str, share: Guarantee) -> TableMechanism:
-        prior, adds = found[name].prior, reading.contribution(name)
-        # Features with as many categories have the same problem.
+        prior, adds = tables[name].prior, reading.contribution(name)
+        # Tables of one shape, such as those of features with as many categories, often have the same problem.
         problem = kind, share, prior.shape, prior.tobytes(), sizes[name], adds
         if problem not in known:
             if kind == "dirichlet":
@@ -140,23 +142,23 @@ def _allocation(
 
 def _choices(
     guarantee: Guarantee,
-    found: Mapping[str, Table],
+    tables: Mapping[str, Table],
     sizes: _Sizes,
     reading: Reading,
     wanted: Options,
     allocated: Callable[[Mapping[str, str]], _Mechanisms],
 ) -> dict[str, Choice]:
-    """The best mechanism for each table, at what the Dirichlet mechanism would lose for it."""
+    """The best mechanism for each table, at the share of the guarantee that the Dirichlet mechanism would take."""
     try:
-        dirichlet = allocated(dict.fromkeys(found, "dirichlet"))
-        shares = {name: whole_share(made, guarantee, wanted.draws) for name, made in dirichlet.items()}
+        dirichlet = allocated(dict.fromkeys(tables, "dirichlet"))
+        shares = {name: whole_share(mechanism, guarantee, wanted.draws) for name, mechanism in dirichlet.items()}
     except UnattainableError:
-        # No Dirichlet draw keeps it: then geometric noise is the measure.
+        # No Dirichlet draw keeps the guarantee, so the shares are those of geometric noise.
         dirichlet = {}
-        other = allocated(dict.fromkeys(found, "geometric"))
-        shares = {name: whole_share(made, guarantee, 1) for name, made in other.items()}
-    if len(found) == 1:
-        # One release serves all draws, so noise may lose what all draws together may.
+        geometric = allocated(dict.fromkeys(tables, "geometric"))
+        shares = {name: whole_share(mechanism, guarantee, 1) for name, mechanism in geometric.items()}
+    if len(tables) == 1:
+        # One noisy table serves all draws, so it may use the whole guarantee.
         shares = dict.fromkeys(shares, guarantee)
     return {
         name: rank(
@@ -167,36 +169,34 @@ def _choices(
             adjacency=wanted.adjacency,
             objective=wanted.objective,
             contribution=reading.contribution(name),
-            n_simulated_cells=_CELLS // len(found),
+            n_simulated_cells=_CELLS // len(tables),
         )
-        for name, table in found.items()
+        for name, table in tables.items()
     }
 
 
-def _weights(weights: Mapping[str, float] | None, found: Iterable[str]) -> dict[str, float]:
+def _weights(weights: Mapping[str, float] | None, tables: Iterable[str]) -> dict[str, float]:
     if not isinstance(weights, Mapping | None):
         raise ArgumentError(f"Expected weights to map names of tables to numbers, got a {type(weights).__name__}.")
-    given = dict(weights or {})
-    names = list(found)
+    given, names = dict(weights or {}), list(tables)
     for name in given:
         one_of(names, **{"table in weights": name})
     return {name: positive(**{f"weights[{name!r}]": given.get(name, 1.0)}) for name in names}
 
 
 def _sizes(
-    reading: Reading, model: pm.Model, found: Mapping[str, Table], n_records: int | Mapping[str, int] | None
+    reading: Reading, model: pm.Model, tables: Mapping[str, Table], n_records: int | Mapping[str, int] | None
 ) -> dict[str, int | None]:
-    """The number of records of each table: public ones as the model says, others as they are planned for."""
+    """The number of records of each table: the model's own if it is public, otherwise the planning size."""
     if reading.sizes_are_public:
         if n_records is not None:
             raise ArgumentError(
                 "n_records is for adjacency='add-remove' or max_records_per_person. Under replace-one the number of "
                 "records is public and the model states it."
             )
-        return {name: total_records(table, model) for name, table in found.items()}
-    names = list(found)
+        return {name: total_records(table, model) for name, table in tables.items()}
     if not isinstance(n_records, Mapping):
-        return dict.fromkeys(names, n_records)
+        return dict.fromkeys(tables, n_records)
     for name in n_records:
-        one_of(names, **{"table in n_records": name})
-    return {name: n_records.get(name) for name in names}
+        one_of(list(tables), **{"table in n_records": name})
+    return {name: n_records.get(name) for name in tables}

@@ -1,4 +1,4 @@
-"""A plan: what will be done with the data. Public facts, and their fingerprint."""
+"""A plan: the public facts about a release that will be drawn, and their fingerprint."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ import numpy as np
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
-from pymc_dirdp.models.reading import Reading
+from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
@@ -31,13 +31,13 @@ class PlannedTable:
     Attributes
     ----------
     table : Table
-        Its public facts.
+        The public facts about it.
     mechanism : TableMechanism
-        How it is released.
+        The mechanism that releases it.
     n_records : int or None
         The public number of records; where it is private, the planning size, if one was given.
     choice : Choice or None
-        Under `mechanism="auto"`: the a priori losses by which the mechanism was chosen.
+        Under `mechanism="auto"`: the expected KL by which the mechanism was chosen.
     """
 
     table: Table
@@ -48,16 +48,16 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done with the data, before any of them is read. Public, and safe to pickle or print.
+    """What will be done with the data, decided before any of them is counted. It is public: safe to pickle or print.
 
     Attributes
     ----------
     guarantee : RenyiDP, TruncatedCDP or ApproxDP
-        For the whole release, all tables and draws together.
+        The guarantee of the whole release, all tables and draws together.
     parts : tuple of PlannedTable
         The tables that are released, in the model's order.
     groups : tuple of tuple of str
-        Names of tables that one person's records may feed together. One group, unless the user stated `disjoint`.
+        The names of tables that one person's records may feed together. There is one group without `disjoint`.
     strategy, objective : str
         How the mechanisms were chosen, see :func:`pymc_dirdp.calibrate`.
     draws : int
@@ -69,9 +69,9 @@ class Plan:
     reading : Reading
         Whose records the model holds, and what one person adds to each table.
     assumptions : tuple of str
-        What the guarantee rests on beside that, in sentences.
+        What else the guarantee rests on, in sentences.
     library_version : str
-        Of pymc_dirdp.
+        The version of pymc_dirdp.
     """
 
     guarantee: Guarantee
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def unit_label(self) -> str:
-        """What the unit of privacy is called: "record", "person", "hospital, person", "at most 3 records"."""
+        """The name of the unit of privacy: "record", "person", "hospital, person", "at most 3 records"."""
         return self.reading.label
 
     @property
@@ -123,27 +123,24 @@ class Plan:
 
 
 def made_again(plan: Plan) -> Plan:
-    """The same plan, all of it checked, with mechanisms that remember nothing: it may come from a file.
+    """The same plan, checked, with mechanisms that remember no computed value. The plan may come from a file.
 
     Raises
     ------
     ArgumentError
         If a number is outside its domain, or the plan does not state what its mechanisms assume.
     """
-    relation = adjacency_named(plan.adjacency)
+    adjacency_named(plan.adjacency)
     one_of(STRATEGIES, strategy=plan.strategy)
     one_of(OBJECTIVES, objective=plan.objective)
     at_least(0, min_count=plan.min_count)
-    # What a mechanism has computed is kept with it, and might be of another one.
+    # A mechanism keeps what it has computed, and a file might hold what another mechanism has computed.
     parts = tuple(
         replace(part, mechanism=replace(part.mechanism))  # type: ignore[type-var]  # each is a dataclass
         for part in plan.parts
     )
     used = {part.mechanism.min_count for part in parts} - {None}
-    needed = assumed(
-        [adds for _, adds in plan.reading.contributions], len(plan.groups), relation, plan.reading.stated.public_n
-    )
-    if used - {plan.min_count} or plan.assumptions != needed:
+    if used - {plan.min_count} or plan.assumptions != assumed(plan.reading):
         raise ArgumentError(
             "The plan does not state what its mechanisms assume: min_count, or whose records lie where. Call plan() "
             "again."

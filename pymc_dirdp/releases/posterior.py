@@ -6,17 +6,14 @@ from typing import Any
 import pymc as pm
 import xarray as xr
 from arviz_base import dict_to_dataset
-from numpy import float64
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.releases.description import labels
 from pymc_dirdp.releases.planned import Plan
 
 __all__ = ["posterior_group", "refuse_dims"]
-
-Array = NDArray[float64]
 
 
 def posterior_group(values: dict[str, Array], chosen: Plan, model: pm.Model, marks: dict[str, str]) -> xr.Dataset:
@@ -28,7 +25,7 @@ def posterior_group(values: dict[str, Array], chosen: Plan, model: pm.Model, mar
         coords |= labels(part.table)
     dims = {name: [dim_name(name, i, dim) for i, dim in enumerate(axes)] for name, axes in named.items() if axes}
     with warnings.catch_warnings():
-        # A dim of the model may be called so; the draws are in `chain` and `draw`.
+        # A dim of the model may be called `sample`; the draws are in `chain` and `draw`.
         warnings.filterwarnings("ignore", message="Found dimension named 'sample'")
         dataset = dict_to_dataset(
             {name: value[None] for name, value in values.items()},
@@ -36,13 +33,13 @@ def posterior_group(values: dict[str, Array], chosen: Plan, model: pm.Model, mar
             dims=dims,  # type: ignore[arg-type]  # a dict of lists
             sample_dims=["chain", "draw"],
         )
-    # Attributes are text or numbers, so that a file gives back what was written.
+    # Attributes are texts or numbers, so that a file returns what was written.
     dataset.attrs = {key: value for key, value in dataset.attrs.items() if isinstance(value, str | int | float)} | marks
     return dataset
 
 
 def refuse_dims(tried: dict[str, Array], chosen: Plan, model: pm.Model) -> None:
-    """Put a public draw together as the release will be, so that dims that do not fit fail before anything is spent."""
+    """Refuse dims that do not fit, before anything is spent: a public draw is put together like the release."""
     tables = [part.table.name for part in chosen.parts]
     for last, name in enumerate(tried):
         if name in tables[:-1]:

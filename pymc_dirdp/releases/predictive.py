@@ -24,9 +24,10 @@ def sample_posterior_predictive(
     release : xarray.DataTree
         From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
     model : pymc.Model, optional
-        Accepted for likeness with PyMC and not read: the release holds all that is needed.
+        Not read. It is accepted because PyMC's function has it; the release holds everything that is needed.
     n_records : int
-        How many synthetic records for every row of every table. Your choice: the sizes of the rows are data.
+        The number of synthetic records for every row of every table. You choose it, because the sizes of the rows are
+        data.
     random_seed : int, SeedSequence, Generator or None
         A seed is harmless here: the probabilities are already public.
 
@@ -48,7 +49,7 @@ def sample_posterior_predictive(
             if table.family == "beta":
                 values = rng.binomial(size, np.minimum(table.values, 1.0))
             else:
-                # The released components sum to 1 up to rounding; NumPy wants no more than 1.
+                # The released components sum to 1 up to rounding, and NumPy refuses a sum above 1.
                 values = rng.multinomial(size, table.values / table.values.sum(axis=-1, keepdims=True))
             datasets[observed] = p.copy(data=np.asarray(values))
     dataset = xr.Dataset(datasets, attrs=posterior.attrs | {"n_records": size})

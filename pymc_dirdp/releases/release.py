@@ -1,4 +1,4 @@
-"""A plan and the counts become a release: a DataTree that is safe to publish."""
+"""A release is drawn from a plan and the counts: a DataTree that is safe to publish."""
 
 import json
 import warnings
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Unpack
 
 import pymc as pm
 import xarray as xr
-from numpy import float64, int64
+from numpy import int64
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import (
     ArgumentError,
     DataError,
@@ -20,14 +21,14 @@ from pymc_dirdp.errors import (
 )
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.reading import check_people, read
-from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
-from pymc_dirdp.releases.planned import Plan, made_again
+from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
 from pymc_dirdp.releases.posterior import posterior_group, refuse_dims
 from pymc_dirdp.sampling.entropy import Seed, generator
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["sample"]
 
-Array = NDArray[float64]
 Counts = NDArray[int64]
 
 
@@ -56,14 +56,14 @@ def sample(
     Parameters
     ----------
     guarantee : RenyiDP, TruncatedCDP, ApproxDP or Plan
-        What the whole release promises, or a :class:`Plan` for this very model, which has
-        decided all options from `adjacency` on: none may be given beside it.
+        The guarantee of the whole release, or a :class:`Plan` for this very model. A plan has decided all options from
+        `adjacency` on, so none of them may be given beside it.
     model : pymc.Model, optional
         The model on the context stack by default.
     sampler : {"exact", "fast"}, default "exact"
         `"exact"` draws whole numbers with bits of the operating system, from a Pólya urn or as discrete noise: what is
-        proved of the law holds for the release. `"fast"` draws in floating point and rounds the draw to a public grid;
-        nothing is proved of its last bits, and the release says so. Continuous noise is drawn by `"fast"` only. See
+        proved about the law holds for the release. `"fast"` draws in floating point and rounds the draw to a public
+        grid; nothing is proved about its last bits, and the release says so. Only `"fast"` draws continuous noise. See
         :meth:`pymc_dirdp.mechanisms.DirichletMechanism.sample`.
     var_names : collection of str, optional
         Deterministics that come along with the released variables. By default all of them that depend on released
@@ -74,8 +74,8 @@ def sample(
         None takes entropy from the operating system. A seed makes the draw reproducible, hence **not private**: the
         release is marked and a warning says so.
     ledger : Ledger, optional
-        Where the release is recorded before any observation is read. If it does not fit into what is left, nothing is
-        drawn. An error that depends on the data comes after the charge, so that errors are no free answers.
+        The ledger that records the release before any observation is counted. If it does not fit into what is left,
+        nothing is drawn. Errors that depend on the data come after the charge, because they tell something about them.
     **planning
 
     Returns
@@ -87,12 +87,12 @@ def sample(
     Raises
     ------
     UnsupportedModelError, UnattainableError, ArgumentError
-        As :func:`pymc_dirdp.plan` does.
+        The same errors as those of :func:`pymc_dirdp.plan`.
     DataError
-        If the observations are not what the model says. The message never holds a value, but that it appears tells
-        something about the data: it is the curator's.
+        If the observations are not what the model says. The message never holds a value, but its appearance tells
+        something about the data, so only the curator may see it.
     BudgetError, LedgerError
-        If the ledger refuses or cannot be written. Nothing was drawn then.
+        If the ledger refuses the release or cannot be written. Nothing was drawn then.
 
     Warns
     -----
@@ -118,7 +118,7 @@ def sample(
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
     for part in chosen.parts:
         part.mechanism.checked_sampler(sampler)
-    # All that can fail without the data comes before the ledger.
+    # Everything that can fail without the data comes before the ledger.
     frame = described(chosen, composition, sampler=sampler, random_seed=random_seed)
     released = tuple(part.table for part in chosen.parts)
     public = chosen.reading.sizes_are_public
@@ -148,10 +148,9 @@ def sample(
 
 
 def _read(chosen: Plan, model: pm.Model, *, charged: bool) -> dict[str, Counts]:
-    """The counts of all tables, once everything that they have to be is checked.
+    """The checked counts of all tables.
 
-    What is wrong with data tells something about them. So where a ledger is kept, it has been charged by now: errors
-    are no free answers.
+    An error tells something about the data. So if there is a ledger, it has been charged before.
     """
     try:
         counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
@@ -170,9 +169,9 @@ def _read(chosen: Plan, model: pm.Model, *, charged: bool) -> dict[str, Counts]:
 def _drawn(
     chosen: Plan, counts: dict[str, Counts], frame: dict[str, xr.Dataset], sampler: str, random_seed: Seed
 ) -> dict[str, Array]:
-    """Draws of all tables; noisy counts go into the frame."""
-    # One generator for all tables, which moves on: no two of them share their noise. Without a seed the exact sampler
-    # takes its bits from the operating system itself.
+    """The draws of all tables; noisy counts go into the frame."""
+    # All tables use one generator, so no two of them share their noise. Without a seed the exact sampler takes its bits
+    # from the operating system itself.
     source = None if sampler == "exact" and random_seed is None else generator(random_seed)
     drawn: dict[str, Array] = {}
     for part in chosen.parts:
@@ -182,27 +181,27 @@ def _drawn(
         )
         for published, values in released.published.items():
             frame[f"/mechanism/{name}"][published] = (cell_dims(part.table), values)
-        drawn[name] = _released(part.table, released.values)
+        # A Beta variable is the probability of success, the first of its two categories.
+        drawn[name] = released.values[..., 0] if part.table.family == "beta" else released.values
     return drawn
 
 
 def _with_derived(
     model: pm.Model, drawn: dict[str, Array], derived: Derived, tried: dict[str, Array]
 ) -> tuple[dict[str, Array], tuple[LeftOut, ...]]:
-    """The draws and what follows from them. What cannot be computed at these very draws is left out, not an error."""
+    """The draws and what follows from them. A Deterministic that fails at these draws is left out without an error."""
     values, left_out = dict(drawn), list(derived.left_out)
     for name in derived.kept:
         try:
-            found = evaluated(model, (name,), drawn)
+            value = evaluated(model, (name,), drawn)[name]
         except Exception as error:
             reason = f"it cannot be computed at this draw ({type(error).__name__})"
-            left_out.append(LeftOut(name, reason, "Compute it from the release"))
-            continue
-        if found[name].shape[1:] == tried[name].shape[1:]:
-            values |= found
         else:
+            if value.shape[1:] == tried[name].shape[1:]:
+                values[name] = value
+                continue
             reason = "it has another shape at this draw than where all categories are as likely as one another"
-            left_out.append(LeftOut(name, reason, "Compute it from the release"))
+        left_out.append(LeftOut(name, reason, "Compute it from the release"))
     return values, tuple(left_out)
 
 
@@ -218,8 +217,7 @@ def _warn(chosen: Plan, *, seeded: bool, ledger: "Ledger | None") -> None:
             SeededReleaseWarning,
             stacklevel=3,
         )
-        return
-    if ledger is not None:
+    if seeded or ledger is not None:
         return
     facts = hash(tuple(part.table for part in chosen.parts))
     times = _released_before[facts] = _released_before.get(facts, 0) + 1
@@ -227,14 +225,14 @@ def _warn(chosen: Plan, *, seeded: bool, ledger: "Ledger | None") -> None:
         warnings.warn(
             "This model was released before in this process, without a ledger. If the same people are in the data, the "
             "losses of all releases add up, and their average comes close to the data. Publish one of them, or pass "
-            "ledger=Ledger(limit), which keeps the sum within a limit. This warning comes once for each model.",
+            "ledger=Ledger(limit), which keeps the sum within a limit. This warning appears once for each model.",
             RepeatedReleaseWarning,
             stacklevel=3,
         )
 
 
 def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
-    """Also an option that equals its default: the plan may have decided another value."""
+    """Refuse options beside a plan, also those that equal a default: the plan may have decided another value."""
     refuse_unknown("sample", planning)
     if (asked := planning.get("unit")) is not None:
         raise ArgumentError(
@@ -245,29 +243,29 @@ def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
         raise ArgumentError(f"A plan already decides {', '.join(planning)}. Pass it to plan() instead.")
 
 
+def _protects(part: PlannedTable, chosen: Plan) -> bool:
+    """Whether a mechanism protects those whom the plan says."""
+    unit, contribution = part.mechanism.unit, chosen.reading.contribution(part.table.name)
+    return part.mechanism.adjacency == chosen.adjacency and unit.fitted(part.table.shape) == contribution
+
+
 def _refuse_edited_model(chosen: Plan, model: pm.Model) -> None:
-    found = tables(model)
-    same = found == tuple(part.table for part in chosen.parts)
-    # What is public and whose records they are is read again: a model with the same tables may say something else.
-    same = same and read(found, model, chosen.reading.stated, adjacency_named(chosen.adjacency)) == chosen.reading
-    # A plan may come from a file, so what its mechanisms protect is compared with what was read.
-    same = same and chosen.groups == chosen.reading.groups
-    for part in chosen.parts if same else ():
-        adds = part.mechanism.unit.fitted(part.table.shape)
-        same = same and adds == chosen.reading.contribution(part.table.name)
-        same = same and part.mechanism.adjacency == chosen.adjacency
-    public = chosen.reading.sizes_are_public
+    held, reading = tables(model), chosen.reading
+    same = (
+        held == tuple(part.table for part in chosen.parts)
+        # The people are read again, because a model with the same tables may say something else about them.
+        and read(held, model, reading.stated, adjacency_named(chosen.adjacency)) == reading
+        # A plan may come from a file, so what its mechanisms protect is compared with what was read.
+        and chosen.groups == reading.groups
+        and all(_protects(part, chosen) for part in chosen.parts)
+    )
+    public = reading.sizes_are_public
     if not same or (public and any(total_records(part.table, model) != part.n_records for part in chosen.parts)):
         names = ", ".join(repr(part.table.name) for part in chosen.parts)
         raise UnsupportedModelError(
             f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
             "or the public number of records has changed. Call plan() again."
         )
-
-
-def _released(table: Table, drawn: Array) -> Array:
-    """A Beta variable is the probability of success, the first of its two categories."""
-    return drawn[..., 0] if table.family == "beta" else drawn
 
 
 def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict[str, str]:
@@ -278,7 +276,7 @@ def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict
         "adjacency": chosen.adjacency,
     }
     if left_out:
-        # As JSON, because a name may hold any sign.
+        # It is written as JSON, because a name may hold any character.
         marks["left_out"] = json.dumps({one.name: str(one) for one in left_out})
     if seeded:
         marks["reproducible"] = "not private"

@@ -1,8 +1,9 @@
-"""What a release promises and what it is worth, in words: text in a terminal, HTML in a notebook."""
+"""What a release promises and how accurate it is, in words: text in a terminal, HTML in a notebook."""
 
 import json
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, override
 
@@ -23,11 +24,13 @@ from pymc_dirdp.stored.table import StoredTable
 
 __all__ = ["Report", "report"]
 
-# How many counts are simulated in all to compare mechanisms.
+type Lines = tuple[tuple[str, str], ...]
+
+# The number of counts that are simulated in all to compare mechanisms.
 _CELLS = 100_000
-# Smaller differences are not worth a word: they are within the error of the simulation or a matter of taste.
+# Smaller ratios are not reported: they are within the error of the simulation or a matter of taste.
 _CLEARLY = 1.25
-# Of a number that a double can hold.
+# A double holds the exponential of this number.
 _LARGEST_EXPONENT = 700.0
 
 
@@ -38,13 +41,13 @@ class Report(Labelled):
     Attributes
     ----------
     title : str
-        What was released.
+        The tables that were released.
     sections : tuple of (str, tuple of (str, str))
-        Each has a heading and its lines: a label and a text.
+        Each section has a heading and its lines: a label and a text.
     """
 
     title: str
-    sections: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    sections: tuple[tuple[str, Lines], ...]
 
     @override
     def _told(self) -> tuple[str, Sections]:
@@ -52,7 +55,7 @@ class Report(Labelled):
 
 
 def report(release: xr.DataTree | Plan) -> Report:
-    """What a release promises, how it was made, and what it is worth. Public numbers only.
+    """Describe what a release promises, how it was drawn and how accurate it is, by public numbers only.
 
     Parameters
     ----------
@@ -94,9 +97,7 @@ def report(release: xr.DataTree | Plan) -> Report:
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
 
 
-def _promised(
-    privacy: xr.Dataset, stored: Stored, verification: Verification
-) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+def _promised(privacy: xr.Dataset, stored: Stored, verification: Verification) -> tuple[tuple[str, Lines], ...]:
     """The promise and its equivalents, or why there is none."""
     if verification.follows:
         return ("Promise", _promise(privacy, stored)), ("Equivalent", _equivalents(privacy))
@@ -104,17 +105,16 @@ def _promised(
     return (("No promise", (*failed, ("instead", verification.alternative))),)
 
 
-def _promise(privacy: xr.Dataset, stored: Stored) -> tuple[tuple[str, str], ...]:
+def _promise(privacy: xr.Dataset, stored: Stored) -> Lines:
     attrs = privacy.attrs
-    lines = [
+    return (
         ("guarantee", str(attrs["statement"])),
         ("protected", str(attrs["protected"])),
         ("adjacency", str(attrs["adjacency"])),
         ("assumptions", _assumptions(attrs)),
         ("draws", f"{attrs['draws']}, all of them covered"),
         ("to whom", _to_whom(privacy, stored)),
-    ]
-    return tuple(lines)
+    )
 
 
 def _assumptions(attrs: dict[str, Any]) -> str:
@@ -123,8 +123,7 @@ def _assumptions(attrs: dict[str, Any]) -> str:
     if len(groups) > 1:
         parts.append(f"different people feed the groups {' | '.join(map(', '.join, groups))} (not checkable)")
     parts += [f"{sentence} (not checkable)" for sentence in json.loads(attrs["assumptions"])]
-    if float(attrs["min_count"]) > 0:
-        least = float(attrs["min_count"])
+    if (least := float(attrs["min_count"])) > 0:
         parts.append(
             f"every cell of every data set that could occur holds at least {up(least):g} records (not checkable)"
         )
@@ -139,12 +138,12 @@ def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
         epsilon, delta = float(at), float(at["delta_at"])
     otherwise = "a different answer" if stored.adjacency == "replace-one" else "no record in the data at all"
     if stored.guarantee.is_pure or pure <= epsilon or _factor(pure) == _factor(epsilon):
-        # A bounded loss leaves no event out.
+        # A bounded loss has no exception.
         epsilon, exception = pure, ""
-    elif math.isfinite(pure):
-        exception = f", up to a probability of {up(delta):g}, and never more than {_factor(pure)} times as likely"
     else:
         exception = f", up to a probability of {up(delta):g}"
+        if math.isfinite(pure):
+            exception += f", and never more than {_factor(pure)} times as likely"
     return (
         f"each of them: no conclusion from this release is more than {_factor(epsilon)} times as "
         f"likely as it would be with {otherwise} from that person{exception}"
@@ -152,35 +151,27 @@ def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    # Rounded up: it is a part of the promise.
+    # The factor is rounded up, because it is a part of the promise.
     short = epsilon < _LARGEST_EXPONENT
     return f"{up(math.exp(epsilon), 3):.3g}" if short else f"exp({up(epsilon, 4):.4g})"
 
 
-def _equivalents(privacy: xr.Dataset) -> tuple[tuple[str, str], ...]:
-    values = zip(
-        privacy["delta_at"].values.tolist(),
-        privacy["epsilon_at"].values.tolist(),
-        privacy["best_order_at"].values.tolist(),
-        strict=True,
-    )
+def _equivalents(privacy: xr.Dataset) -> Lines:
+    columns = (privacy[name].values.tolist() for name in ("delta_at", "epsilon_at", "best_order_at"))
     return tuple(
         (f"delta {up(delta):g}", f"epsilon {up(eps, 4):.4g} (best Rényi order {order:.3g})")
-        for delta, eps, order in values
+        for delta, eps, order in zip(*columns, strict=True)
     )
 
 
-def _mechanism(stored: Stored) -> tuple[tuple[str, str], ...]:
+def _mechanism(stored: Stored) -> Lines:
     tables = tuple(stored.tables.values())
     laws = dict.fromkeys(_law(table.mechanism) for table in tables)
     lines = [("law", "; ".join(laws))]
-    for attrs in (table.group.dataset.attrs for table in tables if table.mechanism.tempered is not None):
-        # Noise has no strategy: there is one setting of it.
-        optimal = attrs["strategy"] == "optimal"
-        lines.append(
-            ("strategy", f"{attrs['strategy']}, for the {attrs['objective']}" if optimal else attrs["strategy"])
-        )
-        break
+    # Noise has one setting only, so it has no strategy.
+    if drawn := [table.group.dataset.attrs for table in tables if table.mechanism.tempered is not None]:
+        strategy, objective = drawn[0]["strategy"], drawn[0]["objective"]
+        lines.append(("strategy", f"{strategy}, for the {objective}" if strategy == "optimal" else strategy))
     every = [table.group.dataset.attrs for table in tables]
     samplers = dict.fromkeys(f"{attrs['sampler']}{_arithmetic(attrs)}" for attrs in every)
     sources = dict.fromkeys(str(attrs.get("randomness", "")) for attrs in every)
@@ -216,16 +207,14 @@ def _chosen(attrs: dict[Any, Any]) -> str:
     (best, least), *others = json.loads(attrs["chosen_from"])
     if not others:
         return f"; {best} by auto, nothing else can keep the promise"
-    return f"; {best} by auto: next is {others[0][0]} with {_times(others[0][1], least)} its loss"
+    second, kl = others[0]
+    times = f"{kl / least:.3g} times" if least > 0 else "more than"
+    return f"; {best} by auto: next is {second} with {times} its expected KL"
 
 
-def _times(loss: float, least: float) -> str:
-    return f"{loss / least:.3g} times" if least > 0 else "more than"
-
-
-def _utility(utility: xr.Dataset) -> tuple[tuple[str, str], ...]:
+def _utility(utility: xr.Dataset) -> Lines:
     if "note" in utility.attrs:
-        return (("expected loss", str(utility.attrs["note"])),)
+        return (("expected KL", str(utility.attrs["note"])),)
     n, effective = utility["n_records"].values, utility["effective_records"].values
     planned = str(utility.attrs["records"])
     several = len(n) > 1
@@ -245,7 +234,7 @@ def _utility(utility: xr.Dataset) -> tuple[tuple[str, str], ...]:
 
 
 def _grid(utility: xr.Dataset) -> Iterator[tuple[str, str]]:
-    """What the grid of an exact draw adds, where there is one."""
+    """What the grid of an exact draw adds, if there is one."""
     weight, variance = utility["grid_weight"].values, utility["grid_variance"].values
     if np.any(np.isfinite(weight)):
         yield (
@@ -260,41 +249,38 @@ def _range(values: NDArray[np.float64]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _notes(release: xr.DataTree) -> tuple[tuple[str, str], ...]:
+def _notes(release: xr.DataTree) -> Lines:
     notes = []
     if "reproducible" in release.attrs:
         notes.append(("reproducible", f"{release.attrs['reproducible']}: drawn with a seed, do not publish"))
     if "left_out" in release.attrs:
-        notes += [(f"{name} is left out", reason) for name, reason in _left_out(str(release.attrs["left_out"]))]
+        notes += [(f"{name} is left out", reason) for name, reason in _left_out(str(release.attrs["left_out"])).items()]
     return tuple(notes)
 
 
-def _left_out(text: str) -> Iterator[tuple[str, str]]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        yield from ((str(name), str(reason)) for name, reason in found.items())
-    else:
-        yield "some Deterministics", text
+def _left_out(text: str) -> dict[str, str]:
+    with suppress(ValueError, RecursionError):
+        reasons = json.loads(text)
+        if isinstance(reasons, dict):
+            return {str(name): str(reason) for name, reason in reasons.items()}
+    return {"some Deterministics": text}
 
 
 def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
-    """Which tables noise on counts would serve clearly better, for the same promise; by public numbers."""
+    """The tables for which noise on counts has a clearly smaller expected KL under the same promise."""
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     guarantee = stored.guarantee
     for name, table in stored.tables.items():
-        made, attrs = table.mechanism, table.group.dataset.attrs
-        if made.tempered is None or "chosen_from" in attrs or not sizes[name] > 0:
+        mechanism, attrs = table.mechanism, table.group.dataset.attrs
+        if mechanism.tempered is None or "chosen_from" in attrs or not sizes[name] > 0:
             continue
-        whole = guarantee if len(stored.tables) == 1 else whole_share(made, guarantee, stored.draws)
+        whole = guarantee if len(stored.tables) == 1 else whole_share(mechanism, guarantee, stored.draws)
         choice = rank(
-            made,
+            mechanism,
             whole,
             prior=table.prior,
             n_records=int(sizes[name]),
-            adjacency=made.adjacency,
+            adjacency=mechanism.adjacency,
             objective=str(attrs["objective"]),
             contribution=table.contribution,
             n_simulated_cells=_CELLS // len(stored.tables),
@@ -302,6 +288,6 @@ def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         if choice.margin("dirichlet") > _CLEARLY:
             yield (
                 name,
-                f"{choice.best} noise on the counts would lose {choice.margin('dirichlet'):.2g} times less, a priori "
-                f"and for the {choice.objective}: mechanism='auto'",
+                f"{choice.best} noise on the counts would have a {choice.margin('dirichlet'):.2g} times smaller "
+                f"expected KL for the {choice.objective}: mechanism='auto'",
             )

@@ -1,43 +1,46 @@
-"""Does the guarantee that a release states follow from what is in its file? Anybody can ask, without the data."""
+"""Whether the guarantee that a release states follows from its file. Anybody can check it, without the data."""
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import islice
 from typing import final, override
 
 import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import contradiction
 from pymc_dirdp.releases.contents import beyond_a_release
-from pymc_dirdp.releases.wording import Words, words_of
+from pymc_dirdp.releases.wording import assumed, stored_reading
 from pymc_dirdp.stored.curves import disagreements
 from pymc_dirdp.stored.release import CURVES, Stored, read
 from pymc_dirdp.stored.untrusted import computable, shown
 
 __all__ = ["Check", "Verification", "verified", "verify"]
 
-# Digits of the guarantee that follows.
+# The digits of the guarantee that follows.
 _DIGITS = 4
+_SEEDED = "it was drawn with a seed, so whoever knows or guesses the seed computes the draw again."
 
 
 @final
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes
     ----------
     name : str
-        In a word or two.
+        Its name, in a word or two.
     passed : bool
     sentence : str
-        What was found.
+        The result in words.
     """
 
     name: str
@@ -48,7 +51,7 @@ class Check:
 @final
 @dataclass(frozen=True)
 class Verification(Labelled):
-    """What was found out about a release. `print` it, let a notebook show it, or use it as a truth value.
+    """The results of all checks of a release. `print` it, let a notebook show it, or use it as a truth value.
 
     Attributes
     ----------
@@ -139,18 +142,39 @@ def verify(release: xr.DataTree) -> Verification:
 
 
 def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Verification:
-    """As :func:`verify`, of facts that were read already; `drawn=False` for a plan, which has no draws yet."""
+    """Verify facts that were read already; `drawn=False` for a plan, which has no draws yet."""
     keeps, kept, wrong = False, None, tuple(CURVES)
     # Numbers that are far too large keep nothing that can be computed; that is no damage of the file.
     with suppress(ReleaseError), computable():
         keeps, kept = stored.curves.satisfies(stored.guarantee), _kept(stored.guarantee, stored.curves)
         wrong = disagreements(stored)
-    words = words_of(stored)
-    checks = [_guarantee(stored, keeps, kept), _statement(stored, release), _curves(wrong)]
-    checks += [_adjacency(stored, release, words), _people(stored, words), _assumptions(stored, words)]
-    checks.append(_contents(stored, release))
+    people = stored_reading(stored)
+    other_curves = f"The stored curves {', '.join(wrong)} are not those of the file's own numbers."
+    checks = [
+        _check("guarantee", _unkept(stored, keeps, kept), f"{stored.guarantee} holds on the curve of the numbers."),
+        _check("statement", _wrong_statement(stored, release), "The texts say what the fields of the guarantee say."),
+        _check("curves", other_curves if wrong else None, "The stored curves were computed again and are the same."),
+        _check(
+            "adjacency",
+            _wrong_adjacency(stored, release, people),
+            f"The promise and all tables are for {stored.adjacency}.",
+        ),
+        _check("people", _wrong_people(stored, people), "The text on who is protected is that of the numbers."),
+        _check(
+            "assumptions",
+            _wrong_assumptions(stored, assumed(people)),
+            "The promise names what the tables assume of a person and of every cell.",
+        ),
+        _check("contents", _additions(stored, release), "It holds what a release holds, and nothing else."),
+    ]
     if drawn:
-        checks = [_randomness(stored), *checks, _sampler(stored, release), _tables(stored), _library(release)]
+        checks = [
+            _check("randomness", _SEEDED if stored.reproducible else None, "Nothing says that a seed was used."),
+            *checks,
+            _check("sampler", contradiction(stored, release), "The draws can have been made as it says."),
+            Check("tables", True, _counted(stored)),
+            _library(release),
+        ]
     if any(not check.passed and check.name in ("randomness", "contents") for check in checks):
         # What the mechanisms keep is no promise of a file that tells more than they do.
         kept = None
@@ -158,111 +182,76 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
 
 
 def _kept(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
-    """The least guarantee of the kind of another that the curves keep, rounded up to a few digits."""
+    """The least guarantee of the stated kind that the curves keep, rounded up to a few digits."""
     with suppress(ArgumentError):
         return stated.with_budget(up(stated.least_budget(curves), _DIGITS))
     return None  # Nothing can be promised at an infinite budget, and for most kinds nothing at 0.
 
 
-def _randomness(stored: Stored) -> Check:
-    if stored.reproducible:
-        sentence = "it was drawn with a seed, so whoever knows or guesses the seed computes the draw again."
-        return Check("randomness", False, sentence)
-    return Check("randomness", True, "Nothing says that a seed was used.")
+def _check(name: str, problem: str | None, otherwise: str) -> Check:
+    return Check(name, problem is None, otherwise if problem is None else problem)
 
 
-def _guarantee(stored: Stored, keeps: bool, kept: Guarantee | None) -> Check:
+def _unkept(stored: Stored, keeps: bool, kept: Guarantee | None) -> str | None:
     if keeps:
-        return Check("guarantee", True, f"{stored.guarantee} holds on the curve that its numbers have.")
+        return None
     if kept is None:
-        problem = f"{stored.guarantee} does not hold, and neither does another of its kind that could be computed."
-    else:
-        problem = f"{stored.guarantee} does not hold; {kept} does."
-    return Check("guarantee", False, problem)
+        return f"{stored.guarantee} does not hold, and no other of its kind could be computed that does."
+    return f"{stored.guarantee} does not hold; {kept} does."
 
 
-def _statement(stored: Stored, release: xr.DataTree) -> Check:
-    said = [stored.privacy.text("statement"), *_marked(release, "guarantee")]
-    for text in said:
+def _wrong_statement(stored: Stored, release: xr.DataTree) -> str | None:
+    for text in (stored.privacy.text("statement"), *_marked(release, "guarantee")):
         if text != str(stored.guarantee):
-            return Check("statement", False, f"It says {shown(text)}, and its fields are those of {stored.guarantee}.")
-    return Check("statement", True, "The texts say what the fields of the guarantee say.")
+            return f"It says {shown(text)}, and its fields are those of {stored.guarantee}."
+    return None
 
 
-def _curves(wrong: tuple[str, ...]) -> Check:
-    if wrong:
-        return Check("curves", False, f"The stored curves {', '.join(wrong)} are not those of the file's own numbers.")
-    return Check("curves", True, "The stored curves were computed again and are the same.")
-
-
-def _adjacency(stored: Stored, release: xr.DataTree, words: Words) -> Check:
+def _wrong_adjacency(stored: Stored, release: xr.DataTree, people: Reading) -> str | None:
     said = {table.group.text("adjacency") for table in stored.tables.values()} | set(_marked(release, "adjacency"))
     if said != {stored.adjacency}:
-        return Check("adjacency", False, f"The promise is for {stored.adjacency}, and elsewhere it says otherwise.")
-    if stored.privacy.text("neighbours") != words.neighbours:
-        return Check("adjacency", False, f"The text on neighbours is not what the numbers mean: {words.neighbours}.")
-    return Check("adjacency", True, f"The promise and all tables are for {stored.adjacency}.")
+        return f"The promise is for {stored.adjacency}, and elsewhere it says otherwise."
+    if stored.privacy.text("neighbours") != people.neighbours:
+        return f"The text on neighbours is not what the numbers mean: {people.neighbours}."
+    return None
 
 
-def _assumptions(stored: Stored, words: Words) -> Check:
+def _wrong_assumptions(stored: Stored, needed: tuple[str, ...]) -> str | None:
     most = max(table.contribution.total(table.prior.shape) for table in stored.tables.values())
     if stored.contribution > most:
-        return Check(
-            "assumptions",
-            False,
-            f"It speaks of {stored.contribution} records of a person; the tables allow for {most}.",
-        )
+        return f"It speaks of {stored.contribution} records of a person; the tables allow for {most}."
     if stored.contribution > 1 and stored.privacy.text("unit") == "record":
-        return Check("assumptions", False, "It speaks of single records, and of several records of a person.")
-    if stored.privacy.names("assumptions") != words.assumptions:
-        return Check(
-            "assumptions", False, f"The promise needs these assumptions: {'; '.join(words.assumptions) or 'none'}."
-        )
-    used = {table.mechanism.min_count for table in stored.tables.values()} - {None}
-    if used - {stored.min_count}:
-        return Check("assumptions", False, "The tables need a min_count that the promise does not name.")
-    return Check("assumptions", True, "The promise names what the tables assume of a person and of every cell.")
+        return "It speaks of single records, and of several records of a person."
+    if stored.privacy.names("assumptions") != needed:
+        return f"The promise needs these assumptions: {'; '.join(needed) or 'none'}."
+    if {table.mechanism.min_count for table in stored.tables.values()} - {None, stored.min_count}:
+        return "The tables need a min_count that the promise does not name."
+    return None
 
 
-def _people(stored: Stored, words: Words) -> Check:
-    for name, meant in (("unit", words.unit), ("protected", words.protected)):
+def _wrong_people(stored: Stored, people: Reading) -> str | None:
+    for name, meant in (("unit", people.label), ("protected", people.protected)):
         if stored.privacy.text(name) != meant:
-            return Check("people", False, f"The attribute {name!r} is not what the numbers mean: {meant}")
+            return f"The attribute {name!r} is not what the numbers mean: {meant}"
     adds = {table.contribution.fitted(table.prior.shape) for table in stored.tables.values()}
-    if not words.said.unit and {(one.records, *set(one.axes)) for one in adds} - _anywhere(
-        words.said.contribution or 1
-    ):
-        return Check("people", False, "The tables allow for other records of a person than the promise.")
-    return Check("people", True, "The text on who is protected is that of the numbers.")
+    records = people.stated.contribution or 1
+    # Without a unit the records may lie anywhere along all row axes, if there are any.
+    if not people.stated.unit and {(one.records, *set(one.axes)) for one in adds} - {(records,), (records, "any")}:
+        return "The tables allow for other records of a person than the promise."
+    return None
 
 
-def _anywhere(records: int) -> set[tuple[object, ...]]:
-    """So many records along all row axes, if there are any."""
-    return {(records,), (records, "any")}
+def _additions(stored: Stored, release: xr.DataTree) -> str | None:
+    """A guarantee covers what a release holds by construction, and nothing that somebody added."""
+    more = ", ".join(shown(path) for path in islice(beyond_a_release(stored, release), 5))
+    return f"The file holds what no release has and no guarantee covers: {more}." if more else None
 
 
-def _sampler(stored: Stored, release: xr.DataTree) -> Check:
-    if (problem := contradiction(stored, release)) is not None:
-        return Check("sampler", False, problem)
-    return Check("sampler", True, "The draws can have been made as it says.")
-
-
-def _contents(stored: Stored, release: xr.DataTree) -> Check:
-    """A guarantee covers what a release holds by construction. It says nothing about what somebody added."""
-    more = list(beyond_a_release(stored, release))
-    if more:
-        listed = ", ".join(shown(path) for path in more[:5])
-        return Check("contents", False, f"The file holds what no release has and no guarantee covers: {listed}.")
-    return Check("contents", True, "It holds what a release holds, and nothing else.")
-
-
-def _tables(stored: Stored) -> Check:
-    many, groups = len(stored.tables), len(stored.groups)
-    return Check(
-        "tables",
-        True,
-        f"{_count(many, 'table')} in {_count(groups, 'group')} of people, {_count(stored.draws, 'draw')}: the loss of "
-        "each counts, and all draws are probabilities.",
+def _counted(stored: Stored) -> str:
+    tables, groups = _count(len(stored.tables), "table"), _count(len(stored.groups), "group")
+    return (
+        f"{tables} in {groups} of people, {_count(stored.draws, 'draw')}: the loss of each counts, and all draws are "
+        "probabilities."
     )
 
 
@@ -279,7 +268,7 @@ def _library(release: xr.DataTree) -> Check:
 
 
 def _marked(release: xr.DataTree, name: str) -> list[str]:
-    """What the whole tree and its draws say under this name."""
+    """The attributes of this name of the whole tree and of its draws."""
     return [str(node.attrs[name]) for node in (release, release.children["posterior"]) if name in node.attrs]
 
 

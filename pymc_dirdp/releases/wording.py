@@ -1,60 +1,33 @@
-"""What a release says in words of people, written from its numbers: when it is made, and again when it is verified."""
+"""What a release says about people, in words. Its numbers decide them when it is drawn and when it is verified."""
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.protected import neighbours, protected, unit_label
-from pymc_dirdp.models.reading import Reading
+from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.stated import Stated, stated
-from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
-from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.stored.release import Stored
 
-__all__ = ["Words", "assumed", "people_of", "words_of"]
+__all__ = ["assumed", "people_of", "stored_reading"]
 
-# Without the across-group loss, parallel composition needs it; the model can't show it.
+# Parallel composition without a loss across groups needs this assumption, which the model cannot show.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
 _FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
 _FACTS = {"unit", "contribution", "public_n", "max_records_per_person", "n_units", "others"}
 
 
-@final
-@dataclass(frozen=True)
-class Words:
-    """What a release has to say, given its numbers.
-
-    Attributes
-    ----------
-    unit, protected, neighbours : str
-        As the attributes of the same names.
-    assumptions : tuple of str
-    said : Stated
-        What the user said of people, as far as words depend on it.
-    """
-
-    unit: str
-    protected: str
-    neighbours: str
-    assumptions: tuple[str, ...]
-    said: Stated
-
-
-def assumed(
-    contributions: Collection[Contribution], n_groups: int, relation: Adjacency, public_n: Collection[str]
-) -> tuple[str, ...]:
-    """What no model shows: what the user calls public and, under replace-one, where a person's records lie."""
-    owns = any("own" in contribution.axes for contribution in contributions)
-    fixed = {_FIXED_GROUPS: n_groups > 1, _FIXED_ROWS: owns}
-    named = [f"anybody may know the number of trials of {name!r}" for name in public_n]
-    return (*(sentence for sentence, needed in fixed.items() if needed and relation.records_are_public), *named)
+def assumed(reading: Reading) -> tuple[str, ...]:
+    """The assumptions that no model shows: what the user calls public and, under replace-one, whose rows are whose."""
+    owns = any("own" in contribution.axes for _, contribution in reading.contributions)
+    fixed = {_FIXED_GROUPS: len(reading.groups) > 1, _FIXED_ROWS: owns} if reading.relation.records_are_public else {}
+    named = [f"anybody may know the number of trials of {name!r}" for name in reading.stated.public_n]
+    return (*(sentence for sentence, needed in fixed.items() if needed), *named)
 
 
 def people_of(reading: Reading) -> str:
-    """What a release has to remember of people, beside its numbers, as JSON."""
+    """What a release has to record about people beside its numbers, as JSON."""
     said = reading.stated
     return json.dumps(
         {
@@ -68,13 +41,13 @@ def people_of(reading: Reading) -> str:
     )
 
 
-def words_of(release: Stored) -> Words:
-    """The words that follow from a release's numbers.
+def stored_reading(release: Stored) -> Reading:
+    """Who is protected, as it follows from a release's numbers.
 
     Raises
     ------
     ReleaseError
-        If what the file says of people cannot be understood.
+        If what the file says about people cannot be understood.
     """
     facts = release.privacy.json("people")
     try:
@@ -82,17 +55,9 @@ def words_of(release: Stored) -> Words:
     except (ArgumentError, LookupError, TypeError, OverflowError):
         raise release.privacy.damaged("the attribute 'people' does not say who is one person") from None
     relation = adjacency_named(release.adjacency)
-    shapes = {name: table.prior.shape for name, table in release.tables.items()}
-    adds: Mapping[str, Contribution] = {
-        name: table.contribution.fitted(shapes[name]) for name, table in release.tables.items()
-    }
-    return Words(
-        unit_label(said, others=others),
-        protected(said, relation, shapes, adds, release.groups, n_units, others=others),
-        neighbours(said, relation, shapes, adds, release.groups),
-        assumed(list(adds.values()), len(release.groups), relation, said.public_n),
-        said,
-    )
+    shapes = tuple((name, table.prior.shape) for name, table in release.tables.items())
+    adds = tuple((name, release.tables[name].contribution.fitted(shape)) for name, shape in shapes)
+    return Reading(said, relation, shapes, adds, release.groups, n_units, others)
 
 
 def _understood(facts: Any) -> tuple[Stated, int | None, bool]:

@@ -11,10 +11,10 @@ __all__ = ["Bits", "Words"]
 
 Words = NDArray[np.uint64]
 
-# 64 kB at a time: few system calls, and little is fetched for nothing.
+# The system is asked for 64 kB at a time.
 _BLOCK = 2**13
 
-# How many forks lie between this process and the one that imported this module. Cheaper to ask than `os.getpid`.
+# The number of forks between this process and the one that imported this module. It is faster than `os.getpid`.
 _forks = 0
 
 
@@ -29,8 +29,8 @@ class Bits:
 
     Notes
     -----
-    Make one for each release. It is not meant to be shared between threads. It can't be copied or pickled, because the
-    copy would hand out the same words again.
+    Make one for each release, and do not share it between threads. It cannot be copied or pickled, because the copy
+    would hand out the same words again.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Bits:
         self._rng = None if random_seed is None else generator(random_seed)
         self._words = np.empty(0, dtype=np.uint64)
         self._spent = 0
-        # The same words as Python integers, made when the first of them is wanted.
+        # The same words as Python integers, filled when the first of them is needed.
         self._listed: list[int] = []
         self._forks = _forks
 
@@ -73,8 +73,8 @@ class Bits:
                 return value
 
     def ahead(self, least: int = 1) -> Words:
-        """The words that come next: `least` of them or more, read-only. They stay ahead until they are spent."""
-        # After a fork both processes hold the same block. Using it in both would repeat one draw's randomness.
+        """The next words, at least `least` of them, read-only. They are not handed out until they are spent."""
+        # After a fork both processes hold the same block, so the child discards it.
         if self._forks != _forks:
             self._spent, self._forks = self._words.size, _forks
         left = self._words[self._spent :]

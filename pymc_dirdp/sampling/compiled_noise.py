@@ -1,4 +1,4 @@
-"""The draws of `discrete_noise` for large tables, compiled: the same noise from the same words."""
+"""Compiled draws for large tables: the same noise from the same words as in `discrete_noise`."""
 
 from collections.abc import Callable
 from functools import cache
@@ -6,16 +6,15 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.sampling.bits import Bits, Words
 from pymc_dirdp.sampling.compiling import compiled
 
 __all__ = ["fill"]
 
-Integers = NDArray[np.int64]
-
-# All numbers stay below this, so that no sum of two 64-bit integers overflows.
+# All numbers stay below this limit, so that no sum of two 64-bit integers overflows.
 _LIMIT = 2**62
-# What a draw answers if the words ran out, and if a number would pass the limit.
+# The answers of a draw for which there were too few words, or in which a number would pass the limit.
 _NO_WORDS, _TOO_LARGE = 2**63 - 1, 2**63 - 2
 
 
@@ -29,13 +28,11 @@ def fill(
 
     Parameters
     ----------
-    noise : array of objects, shape (n,)
     numbers : tuple of int
         `t, s, n, d`: the scale `t / s` of Laplace noise, and the variance `n / d` of the Gaussian noise that is made
         from it, or `d = 0`.
     draw : callable
-        The same draw in Python, for what does not fit into 64 bits.
-    bits : Bits
+        The same draw in Python, for numbers that do not fit into 64 bits.
     """
     t, _, n, d = numbers
     fits = max(*numbers, 2 * n, d * t * t) < _LIMIT
@@ -47,8 +44,8 @@ def fill(
             done, used, answer = compiled_draws()(*numbers, words, drawn, done)
             noise[start:done] = drawn[start:done].tolist()
             bits.spend(used)
-            # A draw that ran out of words starts again from its own first one, with more words behind it. To throw
-            # them away would favour short draws.
+            # A draw that ran out of words starts again from its own first word, with more words behind it. Other words
+            # would favour short draws.
             least = words.size - used + 1 if answer == _NO_WORDS else 1
         if not fits or answer == _TOO_LARGE:
             noise[done] = draw(bits.uniform)
@@ -56,16 +53,9 @@ def fill(
 
 
 def _draws(t: int, s: int, n: int, d: int, words: Words, noise: Integers, done: int) -> tuple[int, int, int]:
-    """As many draws as the words are good for.
+    """Draw until the words are used up. Returns the draws that are done, the words that they took, and the last answer.
 
-    Returns
-    -------
-    done : int
-        Draws that are done.
-    used : int
-        Words that they took.
-    answer : int
-        Why the next one is not done, or any number.
+    The answer says why the next draw is not done, if it is not.
     """
     used, answer = 0, 0
     while done < noise.size:
@@ -81,7 +71,7 @@ def _draws(t: int, s: int, n: int, d: int, words: Words, noise: Integers, done: 
 
 
 def _uniform(words: Words, at: int, n: int) -> tuple[int, int]:
-    """A uniform number below n, or -1, and the place of the next word."""
+    """A uniform number below n, or -1 if there are too few words, and the place of the next word."""
     length = 0
     while (n - 1) >> length > 0:
         length += 1

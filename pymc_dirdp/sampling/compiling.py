@@ -7,7 +7,7 @@ __all__ = ["compiled"]
 
 
 def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..., Any]) -> Callable[..., Any]:
-    """The function compiled by Numba, and kept on disk for the next process if there is a place for it.
+    """The function compiled by Numba, and kept on disk for the next process if a folder can be written to.
 
     Parameters
     ----------
@@ -16,20 +16,19 @@ def compiled(signature: str, function: Callable[..., Any], *helpers: Callable[..
     function : callable
         Plain Python; its own code is left as it is.
     *helpers : callable
-        Functions of the same file that it calls. The copy on disk is renewed when that file changes, no other.
+        Functions of the same file that it calls. The copy on disk is renewed only when that file changes.
     """
-    # Here, because it takes a second to import.
-    from numba import njit
+    from numba import njit  # Here, because it takes a second to import.
     from numba.extending import register_jitable
 
     for helper in helpers:
         register_jitable(helper)
+    code: Callable[..., Any]
     try:
-        cached: Callable[..., Any] = njit(signature, cache=True)(function)
-        return cached
+        code = njit(signature, cache=True)(function)
     except RuntimeError as error:
         # Neither the package's directory, nor the user's cache, nor NUMBA_CACHE_DIR can be written to.
         if "no locator available" not in str(error):
             raise
-        uncached: Callable[..., Any] = njit(signature)(function)
-        return uncached
+        code = njit(signature)(function)
+    return code

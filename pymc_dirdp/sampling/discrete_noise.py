@@ -1,4 +1,4 @@
-"""Discrete Laplace and discrete Gaussian noise, exactly: whole numbers and random bits, no floating-point number."""
+"""Discrete Laplace and discrete Gaussian noise, drawn exactly with whole numbers and random bits alone."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ __all__ = ["discrete_gaussian", "discrete_laplace"]
 Uniform = Callable[[int], int]
 Draw = Callable[[Uniform], int]
 
-# Up to so many cells, a second or two, Python is as fast as importing a compiler.
+# Up to so many cells Python is as fast as importing a compiler, which takes a second or two.
 _CELLS_IN_PYTHON = 300_000
 
 
@@ -29,7 +29,7 @@ def discrete_laplace(scale: Fraction, shape: tuple[int, ...], bits: Bits) -> NDA
     shape : tuple of int
         Cells are independent.
     bits : Bits
-        Where the randomness comes from. The cells take their words one after the other.
+        The source of randomness. The cells take their words one after the other.
 
     Returns
     -------
@@ -38,10 +38,10 @@ def discrete_laplace(scale: Fraction, shape: tuple[int, ...], bits: Bits) -> NDA
 
     Notes
     -----
-    The number of words that a draw takes depends on the noise, hence so does the running time; on no count.
+    The number of words that a draw takes, and so its time, depends on the noise and on no count.
 
-    A draw takes 2 to 10 microseconds. Above 300,000 cells the draws are compiled, which takes one to two seconds once;
-    what does not fit into 64-bit integers there is drawn in Python from the same words.
+    A draw takes 2 to 10 microseconds. Above 300,000 cells the draws are compiled, which takes one to two seconds once.
+    A draw that does not fit into 64-bit integers is then made in Python from the same words.
 
     References
     ----------
@@ -64,18 +64,14 @@ def discrete_gaussian(variance: Fraction, shape: tuple[int, ...], bits: Bits) ->
     Parameters
     ----------
     variance : Fraction
-        The parameter sigma**2, positive, of any size. The variance of the noise is below it, by next to nothing where
+        The parameter sigma**2, positive, of any size. The variance of the noise is below it, by very little where
         sigma is above 1.
     shape, bits
-        As for :func:`discrete_laplace`.
+        Same as in :func:`discrete_laplace`, whose notes apply here too.
 
     Returns
     -------
     noise : array of Python integers, shape `shape`
-
-    Notes
-    -----
-    As for :func:`discrete_laplace`.
 
     References
     ----------
@@ -93,8 +89,8 @@ def discrete_gaussian(variance: Fraction, shape: tuple[int, ...], bits: Bits) ->
 def exponential_coin(uniform: Uniform, a: int, b: int, c: int = 1, d: int = 1) -> bool:
     """True with probability `exp(-(a / b) * (c / d))`, for `a <= b` and `c <= d`."""
     k = 1
-    # P[k > n] is (a c / (b d))**n / n!, so that P[k is odd] is the series of the exponential. Separate draws, because
-    # their product k b d might be large.
+    # P[k > n] is (a c / (b d))**n / n!, so that P[k is odd] is the series of the exponential. The draws are separate,
+    # because the product k b d might be large.
     while uniform(k) == 0 and uniform(b) < a and (d == 1 or uniform(d) < c):
         k += 1
     return k % 2 == 1
@@ -112,7 +108,7 @@ def laplace(uniform: Uniform, t: int, s: int) -> int:
         # u + t v is geometric with ratio exp(-1 / t).
         size = (u + t * v) // s
         negative = uniform(2) == 1
-        # Otherwise 0 would come twice as often.
+        # Both signs of 0 are the same number, so one of them is drawn again.
         if not (negative and size == 0):
             return -size if negative else size
 
@@ -122,7 +118,7 @@ def gaussian(uniform: Uniform, n: int, d: int) -> int:
     t = math.isqrt(n // d) + 1
     while True:
         x = laplace(uniform, t, 1)
-        # Kept with probability exp(-(|x| - sigma**2 / t)**2 / (2 sigma**2)).
+        # The draw is kept with probability exp(-(|x| - sigma**2 / t)**2 / (2 sigma**2)).
         distance = abs(abs(x) * d * t - n)
         if _product_coin(uniform, distance, 2 * n, d * t * t):
             return x
@@ -130,7 +126,7 @@ def gaussian(uniform: Uniform, n: int, d: int) -> int:
 
 def _product_coin(uniform: Uniform, a: int, b: int, d: int) -> bool:
     """True with probability `exp(-(a / b) * (a / d))`, for any a."""
-    # (i + x / b) (j + z / d) = i j + i z / d + j x / b + x z / (b d): each number stays as small as a, b and d.
+    # (i + x / b) (j + z / d) = i j + i z / d + j x / b + x z / (b d), so no number is larger than a, b or d.
     i, x = divmod(a, b)
     j, z = divmod(a, d)
     return (

@@ -1,4 +1,4 @@
-"""The door to randomness, and the words that say where it leads."""
+"""The source of all randomness, and the words in which a release names it."""
 
 import importlib
 import importlib.util
@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["SOURCES", "Seed", "generator", "randomness"]
 
-# Where bits come from without a seed, by sampler.
+# The sources of random bits without a seed, by sampler.
 _SYSTEM, _AES = "operating system", "AES-128-CTR keyed by the operating system"
 _PCG64 = "PCG64 seeded by the operating system (its state can be recovered from output)"
 SOURCES = {"exact": (_SYSTEM,), "fast": (_AES, _PCG64)}
@@ -24,9 +24,9 @@ def generator(random_seed: Seed = None) -> np.random.Generator:
     ----------
     random_seed : int, SeedSequence, Generator or None
         A seed makes the draw reproducible, and whoever knows the seed can undo its privacy. A `Generator` is used as
-        it is and moves on, so that one generator may serve several tables without repeating itself. None makes a new
-        generator: AES-128 in counter mode where the optional package `randomgen` is installed (``pip install
-        "pymc-dirdp[fast]"``), NumPy's PCG64 otherwise.
+        it is and advances, so one generator serves several tables without repeating itself. None makes a new one:
+        AES-128 in counter mode where the optional package `randomgen` is installed
+        (``pip install "pymc-dirdp[fast]"``), NumPy's PCG64 otherwise.
 
     Returns
     -------
@@ -35,8 +35,8 @@ def generator(random_seed: Seed = None) -> np.random.Generator:
     Notes
     -----
     The state of PCG64 can be computed from its output (Bouillaguet, Martinez and Sauvage 2020,
-    https://doi.org/10.13154/tosc.v2020.i3.175-196), and with it all draws before and after. No such attack is known
-    on AES.
+    https://doi.org/10.13154/tosc.v2020.i3.175-196), and with it all earlier and later draws. No such attack on AES is
+    known.
     """
     if isinstance(random_seed, np.random.Generator):
         return random_seed
@@ -44,18 +44,18 @@ def generator(random_seed: Seed = None) -> np.random.Generator:
         return np.random.default_rng(random_seed)
     if _has_aes():
         aes = importlib.import_module("randomgen").AESCounter
-        # The key has 128 bits, which is all that this generator takes; the place to start at is secret as well.
+        # This generator takes a key of at most 128 bits, so the start of the counter is secret as well.
         return np.random.Generator(aes(key=secrets.randbits(128), counter=secrets.randbits(128)))
     return np.random.default_rng(np.random.SeedSequence(secrets.randbits(256)))
 
 
 def randomness(random_seed: Seed, *, sampler: str) -> str:
-    """Where the bits of a draw come from, as a release states it.
+    """The source of the bits of a draw, in the words of a release.
 
     Parameters
     ----------
     random_seed : int, SeedSequence, Generator or None
-        What the user gave.
+        The argument that the user gave.
     sampler : {"exact", "fast"}
 
     Examples

@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pymc_dirdp.checks import at_least, integer, numbers_or_none, positive, positive_array
-from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.privacy.contribution import MOST_RECORDS
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import at_least, checked_counts, integer, positive, positive_array
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.rationals import over_one_power
 from pymc_dirdp.sampling.urn import urn
@@ -24,19 +24,16 @@ __all__ = [
     "urn_counts",
 ]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-# The grid adds 1 % to the variance of the draw, and its pull to the middle weighs 1 %.
+# With so many steps the grid adds 1 % to the variance of the draw, and 1 % of the weight to the uniform distribution.
 _STEPS_PER_CONCENTRATION, _STEPS_PER_CATEGORY = 100, 50
 _FEWEST_STEPS, _MOST_STEPS = 10_000, 10_000_000
-# How far from a whole number a count that was read off a release may lie. Rounding leaves less than 1e-6.
+# A count that is read off a release may lie so far from a whole number. Rounding moves it by less than 1e-6.
 _SLACK = 1e-3
 
 
 @dataclass(frozen=True)
 class GridShare:
-    """What the grid of an exact release adds to the error of a Dirichlet draw. Public numbers.
+    """What the grid of an exact release adds to the error of a Dirichlet draw. Both numbers are public.
 
     Attributes
     ----------
@@ -55,12 +52,10 @@ def grid_share(alpha: ArrayLike, r: float, n_records: int, *, steps: int) -> Gri
 
     Parameters
     ----------
-    alpha : array_like, shape (..., d)
-    r : float
-    n_records : int
-        A **public** number of records.
+    alpha, r, n_records
+        Same as in :func:`default_steps`.
     steps : int
-        Of the urn, `m`.
+        The number of steps of the urn, `m`.
 
     Returns
     -------
@@ -81,7 +76,7 @@ def grid_share(alpha: ArrayLike, r: float, n_records: int, *, steps: int) -> Gri
 
 
 def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
-    """How many synthetic records make a grid that adds at most 1 % to the variance of a Dirichlet draw.
+    """The number of synthetic records whose grid adds at most 1 % to the variance of a Dirichlet draw.
 
     Parameters
     ----------
@@ -95,8 +90,8 @@ def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
     Returns
     -------
     steps : int
-        The largest of 10,000, `50 * d` and `100 * (r * n_records + largest row sum of alpha)`. The last is 10,000,000
-        at most, because steps are not free. Where a row's `u0` is above 100,000 the grid adds more than 1 %: the share
+        The largest of 10,000, `50 * d` and `100 * (r * n_records + largest row sum of alpha)`. The last is cut at
+        10,000,000, because steps take time. Where a row's `u0` is above 100,000 the grid adds more than 1 %, the share
         `u0 / steps` of :func:`grid_share`.
     """
     wanted = positive_array(alpha=alpha)
@@ -105,7 +100,7 @@ def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
 
 
 def fewest_steps(d: int) -> int:
-    """The least default for rows of d categories: with fewer the grid would weigh more than 1 %."""
+    """The least default for rows of d categories, with which the weight of the grid is 1 %."""
     return max(_STEPS_PER_CATEGORY * d, _FEWEST_STEPS)
 
 
@@ -122,30 +117,31 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     r : float
         Concentration, positive.
     counts : array_like of whole numbers, shape of `alpha`
-        The secret. Errors never show it.
+        They are secret, and errors never show them.
     steps : int
         Records in every row of the synthetic table, at least 1. Must be public.
     draws : int
         Number of independent draws. A guarantee is for one of them.
     bits : Bits
-        Where the randomness comes from.
+        The source of randomness.
 
     Returns
     -------
     synthetic : array of int, shape (draws, ..., d)
-        Each row adds up to `steps`. As a function of `y`, a draw has the guarantee of `y`.
+        Each row adds up to `steps`. A draw is a function of `y` and chance, so it has the guarantee of `y`.
 
     Raises
     ------
     DataError
-        If the counts are not whole numbers of that shape. Their size is no reason: it would tell about the data.
+        If the counts are not whole numbers of that shape, or above 2**53. No smaller count is refused for its size,
+        because that would tell about the data.
 
     References
     ----------
     Theory, section 11.
     """
     wanted = positive_array(alpha=alpha)
-    whole = _records(counts, wanted.shape)
+    whole = checked_counts(counts, wanted.shape).astype(np.int64).ravel().tolist()
     (per_record, *prior), digits = over_one_power([positive(r=r), *wanted.ravel().tolist()])
     weights = [per_record * c + a for c, a in zip(whole, prior, strict=True)]
     d = wanted.shape[-1]
@@ -155,50 +151,49 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
 
 
 def exact_dirichlet(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int, draws: int, bits: Bits) -> Array:
-    """Positive frequencies of :func:`synthetic_counts`: Dirichlet draws on a grid. Same arguments.
+    """Dirichlet draws on a grid: the :func:`positive_frequencies` of :func:`synthetic_counts`, with its arguments.
 
     Returns
     -------
     y : array, shape (draws, ..., d)
-        As :func:`positive_frequencies` says. :func:`grid_share` has its mean and variance beside those of the
-        Dirichlet law.
+        :func:`grid_share` compares its mean and variance with those of the Dirichlet law.
     """
     return positive_frequencies(synthetic_counts(alpha, r, counts, steps=steps, draws=draws, bits=bits), steps)
 
 
 def positive_frequencies(synthetic: Integers, steps: int) -> Array:
-    """Frequencies `(2 c + 1) / (2 m + d)` of the counts c of an urn of m steps: positive, and a public map of them.
+    """Frequencies `(2 c + 1) / (2 m + d)` of the counts c of an urn of m steps: a positive and public map of them.
 
-    With 1/2 added, the mean of `log(c + 1/2)` given y is `log(m y) + 1 / (2 m)` up to the order `1 / (m y)**2`: what
-    remains is the same for all categories and falls out of their ratios.
+    With 1/2 added, the mean of `log(c + 1/2)` given y is `log(m y) + 1 / (2 m)` up to the order `1 / (m y)**2`. The
+    second term is the same for all categories and cancels in their ratios.
 
     Parameters
     ----------
     synthetic : array of int, shape (..., d)
         Each row adds up to `steps`.
     steps : int
-        Public, as the map is.
+        The number of steps of the urn, public.
 
     Returns
     -------
     y : array, shape (..., d)
-        Positive; each row sums to 1 up to rounding. :func:`urn_counts` is the way back.
+        Positive; each row sums to 1 up to rounding. :func:`urn_counts` is the inverse.
     """
     y: Array = (2 * synthetic + 1) / (2 * steps + synthetic.shape[-1])
     return y
 
 
 def urn_counts(y: ArrayLike, steps: int) -> Integers:
-    """The counts of the urn behind an exact release: the way back from :func:`positive_frequencies`.
+    """The counts of the urn behind an exact release: the inverse of :func:`positive_frequencies`.
 
-    Inference from a release uses these: their law given the data is Dirichlet-multinomial, exactly.
+    Inference from a release uses these counts, whose law given the data is exactly Dirichlet-multinomial.
 
     Parameters
     ----------
     y : array_like, shape (..., d)
         All components of the release; those of a Beta variable are its two probabilities.
     steps : int
-        Of the urn, from the release.
+        The number of steps of the urn, as stated in the release.
 
     Returns
     -------
@@ -230,17 +225,3 @@ def urn_counts(y: ArrayLike, steps: int) -> Integers:
 
 def _largest_concentration(alpha: Array, r: float, n_records: int) -> float:
     return float(alpha.sum(axis=-1).max()) + positive(r=r) * at_least(0, n_records=n_records)
-
-
-def _records(counts: ArrayLike, shape: tuple[int, ...]) -> list[int]:
-    """Counts as integers, or an error that says what is wrong with them and never what they are."""
-    array = numbers_or_none(counts)
-    if array is None:
-        raise DataError("Expected counts to be an array of whole numbers.")
-    if array.shape != shape:
-        raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
-    # Written so that a missing value fails.
-    if not np.all((array >= 0) & (array == np.floor(array)) & (array <= MOST_RECORDS)):
-        raise DataError("Expected counts to be whole numbers from 0 to 2**53.")
-    whole: list[int] = array.astype(np.int64).ravel().tolist()
-    return whole

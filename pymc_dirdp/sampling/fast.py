@@ -1,13 +1,12 @@
 """Dirichlet draws in floating point: for simulation, and on a public grid for those who ask for a fast release."""
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array
 
 __all__ = ["dirichlet", "fast_dirichlet", "on_public_grid"]
 
-Array = NDArray[np.float64]
-
-# A finer grid than about 2**-45 would keep bits of the floating-point arithmetic.
+# A grid finer than about 2**-45 would keep bits of the floating-point arithmetic.
 _GRID = 2**32
 # The least shape above 1: at 1 exactly NumPy changes its algorithm.
 _ABOVE_ONE = float(np.nextafter(1, 2))
@@ -16,9 +15,8 @@ _ABOVE_ONE = float(np.nextafter(1, 2))
 def dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -> Array:
     """Draws from `Dirichlet(concentration)`, row by row, none of whose components is 0 or NaN.
 
-    For simulation, for what is drawn from numbers that are public already, and for the curator's own posterior. Its
-    last bits tell about the parameters: what is released of a secret comes from :func:`fast_dirichlet`, or from
-    :mod:`pymc_dirdp.sampling.exact`.
+    It serves simulation, draws from public numbers, and the curator's own posterior. The last bits of its draws depend
+    on the parameters. Releases of a secret are drawn by :func:`fast_dirichlet` or :mod:`pymc_dirdp.sampling.exact`.
 
     Parameters
     ----------
@@ -33,7 +31,7 @@ def dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -> Arr
     -------
     y : array, shape (draws, ..., d)
         Each row is positive and sums to 1 up to rounding. Components below the smallest normal double, 2.2e-308, are
-        reported as that number.
+        raised to it.
 
     Notes
     -----
@@ -55,14 +53,14 @@ def dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -> Arr
 def fast_dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -> Array:
     """Draws from `Dirichlet(concentration)`, rounded to a public grid: a release in floating point.
 
-    With `k = round(y * 2**32)` of a draw `y` of :func:`dirichlet`, `(2 k + 1) / sum(2 k + 1)` is released: a positive
-    function of whole numbers. On that grid no trace of the arithmetic was found, and on one of 2**-50 there was; it is
-    not proved that there is none. The number of random words that a draw takes, and its time, depend on the secret.
+    With `k = round(y * 2**32)` of a draw `y` of :func:`dirichlet`, `(2 k + 1) / sum(2 k + 1)` is released, a positive
+    function of whole numbers. Tests saw no trace of the arithmetic on this grid, but did on one of 2**-50. It is not
+    proved that there is none. The number of random words that a draw takes, and its time, depend on the secret.
 
     Parameters
     ----------
     concentration, draws, rng
-        As for :func:`dirichlet`. The concentration may be secret.
+        Same as in :func:`dirichlet`. The concentration may be secret.
 
     Returns
     -------
@@ -78,7 +76,7 @@ def fast_dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -
 
 
 def on_public_grid(y: Array) -> Array:
-    """`(2 k + 1) / sum(2 k + 1)` with `k = round(y * 2**32)`: a function of whole numbers. Shape of `y`."""
+    """`(2 k + 1) / sum(2 k + 1)` with `k = round(y * 2**32)`, in the shape of `y`."""
     whole = 2 * np.rint(_GRID * y).astype(np.int64) + 1
     released: Array = whole / whole.sum(axis=-1, keepdims=True)
     return released

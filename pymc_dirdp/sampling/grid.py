@@ -1,25 +1,24 @@
-"""Noise on a grid, so that no last bit of a sum tells what the noise was added to."""
+"""Noise on a grid, so that the last bits of a sum do not show which count the noise was added to."""
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array
 
 __all__ = ["on_grid"]
 
-Array = NDArray[np.float64]
-
-# Steps of the grid in the noise's standard deviation: what rounding adds to the variance is below 1e-10 of it.
+# Steps of the grid in a standard deviation of the noise. Rounding adds less than 1e-10 of the variance.
 _STEPS = 2.0**16
 
 
 def on_grid(noise: Array, sd: float) -> Array:
     """Noise rounded to multiples of a power of two, at most 1, that depends on its public standard deviation alone.
 
-    Floating-point noise has more fine bits near 0 than far from it, and the sum with a count keeps them: a count of 0
-    shows itself by a bit that no other count leaves (Mironov 2012). Whole counts lie on this grid, so adding one to
-    rounded noise is exact, and is the same as rounding the sum: post-processing of the ideal mechanism. That holds
-    while counts are below `2**36` standard deviations, and beyond it the sum is rounded, which is post-processing too.
+    Floating-point noise has finer bits near 0 than far from it, and a sum with a count of 0 keeps bits that a sum with
+    any other count loses (Mironov 2012). Whole counts lie on this grid, so adding one to rounded noise is exact. It
+    equals rounding the sum, which is post-processing of the ideal mechanism. Above `2**36` standard deviations the sum
+    is rounded again, which is post-processing too.
 
     Parameters
     ----------

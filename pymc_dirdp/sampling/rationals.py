@@ -6,12 +6,12 @@ from fractions import Fraction
 
 __all__ = ["dyadic_above", "over_one_power"]
 
-# 2**-40, relative: nothing that can be seen, and numerators that fit into compiled code.
+# Rounding to 41 digits changes a number by at most 2**-40 of it, and leaves numerators that fit into compiled code.
 _DIGITS = 41
 
 
 def dyadic_above(value: float | Fraction) -> Fraction:
-    """The least number that is not below `value` and has 41 binary digits or fewer.
+    """The least number with at most 41 binary digits that is not below `value`.
 
     Parameters
     ----------
@@ -21,9 +21,9 @@ def dyadic_above(value: float | Fraction) -> Fraction:
     Returns
     -------
     used : Fraction
-        At most `value * (1 + 2**-40)`. Numerator or denominator is a power of two times a number of 41 digits, so a
-        double holds it exactly wherever a normal one of that size exists, and the privacy curves can be those of the
-        very number that is used. The doubles next to the largest one have no such neighbour; they stay as they are.
+        At most `value * (1 + 2**-40)`. It is a number of 41 digits times a power of two, so it is a double unless it
+        is too large or too small for one, and the privacy curves can be those of the very number that is used. A double
+        that would be rounded up beyond the largest one is returned as it is.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def over_one_power(values: Sequence[float]) -> tuple[list[int], int]:
     -------
     numerators : list of int
     digits : int
-        Binary digits behind the point: each value is its numerator over `2**digits`.
+        Binary digits after the point: each value is its numerator over `2**digits`.
 
     Examples
     --------

@@ -8,16 +8,15 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.sampling.bits import Bits, Words
 from pymc_dirdp.sampling.compiling import compiled
 
 __all__ = ["urn"]
 
-Integers = NDArray[np.int64]
-
-# Up to so many steps in all, half a second, Python is faster than importing a compiler.
+# Up to so many steps in all, which take half a second, Python is faster than importing a compiler.
 _STEPS_IN_PYTHON = 10**6
-# The compiled walk counts in 64-bit integers, and holds numbers of two words.
+# The compiled walk counts in 64-bit integers, and holds numbers of at most two words.
 _MOST_RECORDS, _TWO_WORDS = 2**62, 128
 
 
@@ -31,15 +30,15 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
     Parameters
     ----------
     rows : sequence of sequences of int
-        Weights, at least 1: a row for each row of the table. The secret.
+        Secret weights, at least 1: a row for each row of the table.
     digits : int
-        Binary digits of the weights behind the point.
+        Binary digits of the weights after the point.
     steps : int
         Records in every row, at least 1. Must be public.
     draws : int
         Number of independent draws.
     bits : Bits
-        Where the randomness comes from. Rows take their words one after the other, and so do the draws of a row.
+        The source of randomness. Rows take their words one after the other, and so do the draws of a row.
 
     Returns
     -------
@@ -48,12 +47,12 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
 
     Notes
     -----
-    The law is exact, but the memory that is touched depends on the secret, the number of random words that are thrown
-    away depends on it too, and so does the running time: the counts are not safe from somebody who can measure these.
+    The law is exact, but the memory that is touched, the number of random words that are rejected and the running time
+    depend on the secret. The counts are not safe from somebody who can measure these.
 
     Ten thousand steps take about 5 ms in Python. Above a million steps in all the urn is compiled, which takes one to
-    two seconds once; then a million steps take about 0.02 s. From the same words both make the same draws. What does
-    not fit into a few words, as when the sum of the parameters is 1e22 times the least of them, stays in Python.
+    two seconds once; then a million steps take about 0.02 s. Both make the same draws from the same words. Weights that
+    do not fit into two words, such as parameters with a sum of 1e22 times the least of them, stay in Python.
 
     References
     ----------
@@ -75,10 +74,10 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
 
 
 def _in_python(cumulative: list[int], digits: int, steps: int, bits: Bits) -> Integers:
-    """Counts of one draw."""
+    """The counts of one draw, shape (d,)."""
     uniform, total, one = bits.uniform, cumulative[-1], 1 << digits
     # The first record comes from the weights. Later every earlier record is a cell of size 1, and the weights lie on
-    # the cells behind them, of which the last may be covered in part. A place that is not covered is drawn again.
+    # the cells after these, of which the last may be covered in part. A place that is not covered is drawn again.
     cells = -(-total // one)
     # The first category whose cumulative weight exceeds the point.
     records = [bisect_right(cumulative, uniform(total))]
@@ -95,9 +94,9 @@ def _in_python(cumulative: list[int], digits: int, steps: int, bits: Bits) -> In
 
 
 def _compiled(cumulative: list[int], digits: int, steps: int, bits: Bits, counts: Integers) -> None:
-    """Counts of all draws, added to `counts`, shape (draws, d)."""
+    """Add the counts of all draws to `counts`, shape (draws, d)."""
     length = (cumulative[-1] - 1).bit_length()
-    # Numbers as the leading bits of three words, as `Bits.uniform` makes them.
+    # The numbers become the leading bits of three words, as in `Bits.uniform`.
     first = _three_words([c << 192 - length for c in cumulative])
     later = _three_words([c << 128 - digits for c in cumulative])
     cells = -(-cumulative[-1] >> digits)
@@ -110,7 +109,7 @@ def _compiled(cumulative: list[int], digits: int, steps: int, bits: Bits, counts
 
 
 def _three_words(numbers: list[int]) -> Words:
-    """Numbers below 2**192, shape (3, n). All that is looked at in the number 2**192 is that it is above all others."""
+    """The words of numbers up to 2**192, shape (3, n). 2**192 itself only has to be above all others, so it is cut."""
     cut = [min(number, 2**192 - 1) for number in numbers]
     return np.array([[number >> shift & 2**64 - 1 for number in cut] for shift in (128, 64, 0)], dtype=np.uint64)
 
@@ -126,22 +125,21 @@ def _walk(
     counts: Integers,
     done: int,
 ) -> tuple[int, int]:
-    """As many steps as the words are good for.
+    """Run until the words are used up.
 
     Parameters
     ----------
     first, later : array of uint64, shape (3, d)
-        Cumulative weights for the first record, with the first bit of the total in front; and for the later ones, with
+        Cumulative weights for the first record, with the first bit of the total in front, and for the later ones, with
         the whole part in the first word.
     first_words, later_words : int
-        How many random words they are compared with. For the later ones, behind the cell.
+        How many random words they are compared with; for the later ones these follow the word of the cell.
     cells : int
-        Cells that the weights lie on.
-    words : array of uint64, shape (n,)
+        The number of cells that the weights lie on.
     records : array of int32, shape (steps,)
-        Categories of the records of the draw in progress. Kept between calls.
+        Categories of the records of the draw in progress, kept between calls.
     counts : array of int64, shape (draws, d)
-        Added to.
+        The records of each category, which are added to.
     done : int
         Steps done by earlier calls, over all draws.
 
@@ -149,7 +147,7 @@ def _walk(
     -------
     done : int
     used : int
-        Words that were spent. The next step starts with the first that was not.
+        The number of words that were used.
     """
     draws, d, steps, used = counts.shape[0], counts.shape[1], records.size, 0
     draw, earlier, length = done // steps, done % steps, 0
@@ -171,7 +169,7 @@ def _walk(
             else:
                 category = _category(later, words, used, later_words, np.uint64(cell - earlier), 1)
                 used += later_words
-        # No weight covers the place.
+        # No weight covers this place, so it is drawn again.
         if category == d:
             continue
         records[earlier] = category
@@ -183,7 +181,7 @@ def _walk(
 
 
 def _category(cumulative: Words, words: Words, at: int, count: int, cell: np.uint64, skip: int) -> int:
-    """The first category whose cumulative weight exceeds the number: the cell, if one is skipped, and the words."""
+    """The first category whose cumulative weight exceeds a number: the cell, if `skip` is 1, and then the words."""
     low, high = 0, cumulative.shape[1]
     while low < high:
         middle = (low + high) // 2

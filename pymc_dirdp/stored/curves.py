@@ -1,7 +1,6 @@
-"""Do the curves that a release holds follow from its numbers?"""
+"""Whether the curves that a release holds follow from its numbers."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.stored.release import CURVES, Stored, read
@@ -9,22 +8,15 @@ from pymc_dirdp.stored.untrusted import computable
 
 __all__ = ["disagreements", "trusted"]
 
-Array = NDArray[np.float64]
-
-# Another version of SciPy rounds differently. This compares two descriptions and grants nothing: promises are decided
-# on the recomputed curve, without a tolerance.
+# Another version of SciPy rounds differently. This tolerance is only for the comparison of two descriptions: promises
+# are decided on the recomputed curve, without a tolerance.
 _ROUNDING = 1e-7
 # The bound is flat around its best order, so rounding moves that order more than it moves the bound.
 _FLAT = 1e-2
 
 
 def disagreements(stored: Stored) -> tuple[str, ...]:
-    """The stored curves that are not those of the numbers, by name.
-
-    Parameters
-    ----------
-    stored : Stored
-        From :func:`pymc_dirdp.stored.release.read`.
+    """The names of the stored curves that are not those of the numbers.
 
     Raises
     ------
@@ -35,7 +27,7 @@ def disagreements(stored: Stored) -> tuple[str, ...]:
 
 
 def trusted(release: object) -> Stored:
-    """The facts of a release whose curves, and whose adjacency, follow from its numbers; an error for any other."""
+    """The facts of a release whose curves and adjacency follow from its numbers; an error for any other release."""
     stored = read(release)
     if any(table.group.text("adjacency") != stored.adjacency for table in stored.tables.values()):
         raise ReleaseError("The release contradicts itself: its promise and its tables are for different adjacencies.")
@@ -48,17 +40,15 @@ def trusted(release: object) -> Stored:
 
 
 def _agrees(stored: Stored, name: str) -> bool:
-    privacy = stored.privacy
-    arguments, values = privacy.array(CURVES[name]), privacy.array(name)
-    curves = stored.curves
+    arguments, values, curves = stored.privacy.array(CURVES[name]), stored.privacy.array(name), stored.curves
     with computable():
         match name:
             case "renyi_divergence":
-                found = curves.renyi(arguments)
+                recomputed = curves.renyi(arguments)
             case "delta":
-                found = curves.delta(arguments)
+                recomputed = curves.delta(arguments)
             case "epsilon_at":
-                found = curves.epsilon(arguments)
+                recomputed = curves.epsilon(arguments)
             case _:
-                found = np.array([curves.best_order(delta) for delta in arguments.tolist()])
-    return bool(np.allclose(values, found, rtol=_FLAT if name == "best_order_at" else _ROUNDING, atol=0.0))
+                recomputed = np.array([curves.best_order(delta) for delta in arguments.tolist()])
+    return np.allclose(values, recomputed, rtol=_FLAT if name == "best_order_at" else _ROUNDING, atol=0.0)

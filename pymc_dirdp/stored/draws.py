@@ -1,19 +1,17 @@
-"""The released probabilities, checked: what predictions read of a release or of a file."""
+"""The released probabilities, checked. Predictions read them from a release or from a file."""
 
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
 __all__ = ["Drawn", "drawn_tables", "stored_labels"]
 
-Array = NDArray[np.float64]
-
-# Rows add up to 1 within this, for any number of categories that is in use.
+# Rows add up to 1 within this tolerance, for any number of categories that is in use.
 _ROUNDING = 1e-9
 
 
@@ -28,7 +26,7 @@ class Drawn:
         The group of its mechanism.
     family : {"dirichlet", "beta"}
     values : array, shape (chains, draws, ...)
-        Probabilities. For a Beta those of success; otherwise the last axis adds up to 1.
+        Probabilities of success for a Beta; otherwise the last axis adds up to 1.
     labels : tuple of (str, list)
         The name of each further dim, and the labels along it if it has any.
     """
@@ -40,24 +38,19 @@ class Drawn:
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """Names of the dims after `chain` and `draw`."""
+        """The names of the dims after `chain` and `draw`."""
         return tuple(dim for dim, _ in self.labels)
 
     @property
     def positive(self) -> Array:
-        """The values, none of them 0; every sampler keeps away from it."""
+        """The values, or an error if one of them is 0, which no sampler draws."""
         if not np.all(self.values > 0):
             raise self.group.damaged("some released probability is 0")
         return self.values
 
 
 def drawn_tables(release: Any) -> dict[str, Drawn]:
-    """The draws of each table, by name.
-
-    Parameters
-    ----------
-    release : xarray.DataTree
-        With the groups `posterior` and `mechanism`.
+    """The draws of each table, by name, from the groups `posterior` and `mechanism` of a release.
 
     Raises
     ------

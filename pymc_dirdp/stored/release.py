@@ -1,4 +1,4 @@
-"""A release as plain, checked facts: the one place that reads what a tree or a file says of itself.
+"""A release as plain, checked facts. Only this file reads what a tree or a file says about itself.
 
 A file may come from anybody. What is read here has the right kind, shape and range, and the tables, their groups and
 the draws fit together; otherwise there is one error, :class:`pymc_dirdp.errors.ReleaseError`. Whether the *statements*
@@ -12,11 +12,10 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.planning.allocation import composed
-from pymc_dirdp.privacy.contribution import MOST_RECORDS
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.stored.draws import drawn_tables, stored_labels
@@ -25,16 +24,13 @@ from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
 __all__ = ["A_PRIORI", "CURVES", "Stored", "read"]
 
-Array = NDArray[np.float64]
-
 _GROUPS = ("posterior", "mechanism", "privacy", "utility")
-# More draws than these are in no release; a curve of so many could take for ever.
+# No release has more draws than this; the curve of so many could take for ever.
 _MOST_DRAWS = 10**6
-# The curves that a release holds, each with its arguments, and how many of these there may be.
+# The curves that a release holds, each with its arguments; the largest number of arguments, and their ranges.
 CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_at", "best_order_at": "delta_at"}
 _MOST_POINTS = 1000
-_LEAST = {"order": 1.0, "epsilon": 0.0, "delta_at": 1e-300}
-_BELOW = {"order": math.inf, "epsilon": math.inf, "delta_at": 1.0}
+_RANGES = {"order": (1.0, math.inf), "epsilon": (0.0, math.inf), "delta_at": (1e-300, 1.0)}
 A_PRIORI = (
     "n_records",
     "effective_records",
@@ -53,15 +49,15 @@ class Stored:
     Attributes
     ----------
     guarantee : Guarantee
-        As it is stated. Whether it follows is another question.
+        The stated guarantee. Whether it follows is another question.
     adjacency : str
-        As the promise names it; the tables have one of their own.
+        The adjacency that the promise names; each table names its own.
     contribution : int
-        Records of one person in a table at most, as the promise names it.
+        The largest number of records of one person in a table that the promise names.
     min_count : float
-        Likewise.
+        The least count of a cell that the promise names.
     groups : tuple of tuple of str
-        Names of tables that one person's records may feed together.
+        The names of tables that one person's records may feed together.
     draws : int
         How many draws the guarantee covers.
     tables : dict of str to StoredTable
@@ -88,18 +84,9 @@ class Stored:
 
 
 def read(release: Any, *, drawn: bool = True) -> Stored:
-    """The checked facts of a release.
+    """The checked facts of a release from :func:`pymc_dirdp.sample` or from a file.
 
-    Parameters
-    ----------
-    release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, or from a file.
-    drawn : bool, default True
-        Whether there are draws to check; a plan that is described like a release has none.
-
-    Returns
-    -------
-    stored : Stored
+    With `drawn` the draws are checked too. A plan that is described like a release has none.
 
     Raises
     ------
@@ -124,7 +111,7 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
         adjacency=stored_adjacency(privacy),
         contribution=privacy.whole("contribution", 1, MOST_RECORDS),
         min_count=privacy.number("min_count"),
-        groups=_people(privacy, tuple(tables)),
+        groups=_groups(privacy, tuple(tables)),
         draws=privacy.whole("draws", 1, _MOST_DRAWS),
         tables=tables,
         reproducible=any("reproducible" in group for group in (root, posterior))
@@ -153,12 +140,12 @@ def _guarantee(privacy: Group) -> Guarantee:
         raise privacy.damaged(f"the guarantee promises nothing ({error})") from error
 
 
-def _people(privacy: Group, tables: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Every table is in a group, and in several only where its records may be anybody's (:mod:`models.groups`)."""
-    found = privacy.json("groups")
-    if not isinstance(found, list) or not found:
+def _groups(privacy: Group, tables: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """The groups of tables. Every table is in one, and in several if its records may be anybody's."""
+    lists = privacy.json("groups")
+    if not isinstance(lists, list) or not lists:
         raise privacy.damaged("the attribute 'groups' lists no groups of tables")
-    groups = tuple(privacy.texts("groups", group) for group in found)
+    groups = tuple(privacy.texts("groups", group) for group in lists)
     for group in groups:
         if not group or len(set(group)) < len(group):
             raise privacy.damaged("a group of tables is empty, or names a table twice")
@@ -170,22 +157,23 @@ def _people(privacy: Group, tables: tuple[str, ...]) -> tuple[tuple[str, ...], .
 
 
 def _check_curves(privacy: Group) -> None:
-    """Each is a curve over arguments of its own, whatever its values."""
+    """Refuse a curve that has not one value for each of its arguments, or arguments out of range."""
     for name, over in CURVES.items():
         arguments, values = privacy.array(over), privacy.array(name)
         if arguments.ndim != 1 or values.shape != arguments.shape or len(values) > _MOST_POINTS:
             raise privacy.damaged(f"{name!r} is no curve over {over!r}")
-        if not np.all((arguments >= _LEAST[over]) & (arguments < _BELOW[over])):
+        least, below = _RANGES[over]
+        if not np.all((arguments >= least) & (arguments < below)):
             raise privacy.damaged(f"{over!r} holds what no curve is a function of")
 
 
 def _tables_in_order(utility: Group, tables: tuple[str, ...]) -> tuple[str, ...]:
-    """The tables in the order of the model: a store may give back its groups in another one, as Zarr does."""
+    """The tables in the order of the model. A store may return its groups in another order, as Zarr does."""
     coords = utility.dataset.coords
-    found = coords["table"].values.tolist() if "table" in coords and coords["table"].ndim == 1 else []
-    if not all(isinstance(name, str) for name in found) or sorted(found) != sorted(tables):
+    names = coords["table"].values.tolist() if "table" in coords and coords["table"].ndim == 1 else []
+    if not all(isinstance(name, str) for name in names) or sorted(names) != sorted(tables):
         raise utility.damaged("the tables are not those of the release")
-    return tuple(found)
+    return tuple(names)
 
 
 def _check_utility(utility: Group, tables: tuple[str, ...]) -> None:
@@ -208,8 +196,8 @@ def _check_drawn(release: Any, stored: Stored) -> None:
         if drawn.values.shape[2:] != cells:
             raise table.group.damaged("the draw has another shape than the prior")
         for (dim, labels), (there, others) in zip(drawn.labels, stored_labels(table.group, "prior"), strict=False):
-            # A dim that is named like a number of the mechanism has a longer name in its group, and ArviZ counts
-            # the entries of one without labels.
+            # A dim that has the name of a number of the mechanism gets a longer name in its group, and ArviZ numbers
+            # the entries of a dim without labels.
             if there not in (dim, f"{dim}_labels") or (others is not None and labels != others):
                 raise table.group.damaged(f"the draw has other dims than the prior, or other labels along {shown(dim)}")
         if table.mechanism.covers_all_draws:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, TableMechanism
 from pymc_dirdp.mechanisms.known import by_class_name
@@ -17,26 +17,15 @@ from pymc_dirdp.stored.untrusted import Group, shown
 
 __all__ = ["StoredTable", "mechanism_of_table", "stored_adjacency", "stored_table"]
 
-Array = NDArray[np.float64]
-
 _MOST_STEPS = 2**53
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class StoredTable:
-    """How one table was released, as far as its file says.
+    """How one table was released, according to its file: the mechanism, what one person adds, and the model's prior.
 
-    Attributes
-    ----------
-    group : Group
-        Its group of the file, for texts that no curve depends on.
-    mechanism : TableMechanism
-        Made from the numbers of the file.
-    contribution : Contribution
-        What one person adds to the table.
-    prior : array, shape (..., d)
-        The model's own prior.
+    Its group is kept for texts that no curve depends on.
     """
 
     group: Group
@@ -46,7 +35,7 @@ class StoredTable:
 
 
 def mechanism_of_table(group: Any) -> TableMechanism:
-    """How one table was released, from its group of a release: a node of the tree, or its data set."""
+    """The mechanism of one table, from its group of a release: a node of the tree, or its data set."""
     return _mechanism(Group("mechanism", group))
 
 
@@ -61,7 +50,7 @@ def stored_table(group: Group) -> StoredTable:
     for name, known in (("strategy", STRATEGIES), ("objective", OBJECTIVES)):
         if group.text(name) not in known:
             raise group.damaged(f"the {name} {shown(group.text(name))} is unknown")
-    # Whatever shows a release repeats these.
+    # Reports repeat these texts.
     group.text("sampler")
     for name in ("arithmetic", "randomness"):
         if name in group:
@@ -91,7 +80,7 @@ def _mechanism(group: Group) -> TableMechanism:
         raise group.damaged(f"the mechanism {shown(name)} is unknown")
     kind = known[name]
     contribution = _contribution(group)
-    # One number where the records may lie anywhere.
+    # A mechanism takes a single number if the records may lie anywhere.
     plain = contribution.records if set(contribution.axes) <= {"any"} else contribution
     given = {fact.field: _read(group, fact) for fact in kind.facts if fact.given}
     try:
@@ -124,9 +113,9 @@ def stored_adjacency(group: Group) -> str:
 
 
 def _check_choice(group: Group) -> None:
-    """Each mechanism that could be chosen, with its loss, is a name and a number."""
-    found = group.json("chosen_from")
-    pairs = isinstance(found, list) and found and all(isinstance(pair, list) and len(pair) == 2 for pair in found)
-    # JSON has no other type that equals itself and is a number.
-    if not pairs or not all(type(name) is str and type(loss) in (int, float) and loss >= 0 for name, loss in found):
-        raise group.damaged("'chosen_from' does not list mechanisms with their losses")
+    """Refuse a choice that is not a list of names of mechanisms, each with its expected KL."""
+    choices = group.json("chosen_from")
+    pairs = isinstance(choices, list) and choices and all(isinstance(pair, list) and len(pair) == 2 for pair in choices)
+    # The numbers of JSON have no other type, and the comparison refuses NaN.
+    if not pairs or not all(type(name) is str and type(kl) in (int, float) and kl >= 0 for name, kl in choices):
+        raise group.damaged("'chosen_from' does not list mechanisms with their expected KL")

@@ -1,7 +1,7 @@
-"""One group of a file that anybody may have written: each value is checked for its kind when it is read.
+"""One group of a file that anybody may have written. Each value is checked when it is read.
 
-Nothing here believes the file. A value that is missing, or of another kind than belongs there, is a
-:class:`pymc_dirdp.errors.ReleaseError` which names the group and the value.
+A value that is missing, or is not of the kind that belongs there, is a :class:`pymc_dirdp.errors.ReleaseError` which
+names the group and the value.
 """
 
 import json
@@ -13,29 +13,27 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
 
 __all__ = ["Group", "computable", "group_at", "shown"]
 
-Array = NDArray[np.float64]
-
-# A file may say in a few bytes that it holds more than any memory does. No release holds more numbers in one array.
+# A few bytes of a file may declare an array larger than any memory. No release holds more numbers in one array.
 _MOST_NUMBERS = 10**8
-# Characters of a text; and how many of them an error repeats.
+# The largest number of characters of a text, and how many of them an error repeats.
 _LONGEST, _SHOWN = 10**7, 80
 
 
 def shown(value: object) -> str:
-    """A value of a file as an error may repeat it: short, and without a sign that a terminal obeys."""
+    """A value of a file as an error may repeat it: short, and without control characters."""
     text = repr(value[: _SHOWN + 1] if isinstance(value, str) else value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 @contextmanager
 def computable() -> Iterator[None]:
-    """Numbers of a file may be so large or so small that no curve follows from them. That is an error of its own."""
+    """Turn a failed computation into a ReleaseError: the numbers of a file may be too large or too small for curves."""
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
             yield
@@ -51,21 +49,13 @@ def computable() -> Iterator[None]:
 @final
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A group of a file, by the path that errors name.
-
-    Parameters
-    ----------
-    path : str
-        Such as `"privacy"`.
-    dataset : xarray.Dataset
-        Its variables and attributes. Nothing of it was checked.
-    """
+    """A group of a file, by the path that errors name, such as `"privacy"`. Nothing in its dataset was checked."""
 
     path: str
     dataset: Any
 
     def damaged(self, problem: str) -> ReleaseError:
-        """The error about this group."""
+        """The error about a problem of this group."""
         return ReleaseError(
             f"The release is damaged: in the group {self.path!r} {problem}. Read it again from whoever published it."
         )
@@ -79,7 +69,7 @@ class Group:
         return self.dataset.attrs[name]
 
     def check_attributes(self) -> None:
-        """Attributes of a release are texts or numbers; whatever else there is was not written by this library."""
+        """Refuse attributes that this library does not write: all of them are texts or numbers."""
         for name, value in self.dataset.attrs.items():
             if not isinstance(name, str) or not isinstance(value, str | numbers.Real):
                 raise self.damaged(
@@ -113,11 +103,11 @@ class Group:
         """The attribute of that name, a whole number between two others."""
         value = self.number(name)
         if not (least <= value <= most and value == math.floor(value)):
-            raise self.damaged(f"the attribute {name!r} is {value:g}, and whole numbers from {least} to {most} can be")
+            raise self.damaged(f"the attribute {name!r} is {value:g} and no whole number from {least} to {most}")
         return int(value)
 
     def json(self, name: str) -> Any:
-        """What the attribute of that name says in JSON."""
+        """The content of the attribute of that name, which is JSON."""
         text = self.text(name)
         try:
             return json.loads(text)
@@ -128,11 +118,11 @@ class Group:
         """The attribute of that name, a list of texts in JSON."""
         return self.texts(name, self.json(name))
 
-    def texts(self, name: str, found: Any) -> tuple[str, ...]:
-        """A list of texts, found in the attribute of that name."""
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    def texts(self, name: str, texts: Any) -> tuple[str, ...]:
+        """The texts, which come from the attribute of that name, or an error if they are no list of texts."""
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise self.damaged(f"the attribute {name!r} does not list names")
-        return tuple(found)
+        return tuple(texts)
 
     def array(self, name: str) -> Array:
         """The variable of that name, as finite or infinite numbers and never NaN."""
@@ -165,7 +155,7 @@ class Group:
 
 
 def group_at(tree: Any, *names: str) -> Group:
-    """A group of a tree by the names on the way to it, or the error that nothing is there."""
+    """The group of a tree at a path of names, or an error if there is none."""
     node = tree
     for name in names:
         children = getattr(node, "children", None)

@@ -6,16 +6,15 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincc, digamma, gammaln, polygamma, xlogy
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.numerics.roots import last_safe, log_excess
 
 __all__ = ["DrawError", "expected_kl"]
-
-Array = NDArray[np.float64]
 
 
 def expected_kl(p: Array, u: Array) -> Array:
@@ -28,7 +27,7 @@ def expected_kl(p: Array, u: Array) -> Array:
 class DrawError:
     """Errors of one draw `y ~ Dirichlet(u)` as an estimate of the frequencies p.
 
-    For frequencies that are assumed, to plan. If `p` or `u` come from the data, so does every number of this object:
+    The frequencies are assumed, to plan. If `p` or `u` come from the data, so does every number of this object:
     then use :class:`pymc_dirdp.curator.RealisedError`, whose numbers say so.
 
     Parameters
@@ -44,10 +43,10 @@ class DrawError:
 
     Examples
     --------
-    >>> loss = DrawError([0.5, 0.3, 0.2], [54.0, 34.0, 24.0])
-    >>> loss.mean
+    >>> error = DrawError([0.5, 0.3, 0.2], [54.0, 34.0, 24.0])
+    >>> error.mean
     0.0096...
-    >>> loss.tail(0.05)
+    >>> error.tail(0.05)
     0.0764...
     """
 
@@ -162,6 +161,6 @@ class DrawError:
 
     @classmethod
     def of_mechanism(cls, frequencies: ArrayLike, n_records: float, alpha: ArrayLike, r: float) -> "DrawError":
-        """Of the Dirichlet mechanism, for `n_records` records with these frequencies."""
+        """The error of the Dirichlet mechanism, for `n_records` records with these frequencies."""
         p = np.asarray(frequencies, dtype=np.float64)
         return cls(p, positive(r=r) * n_records * p + np.asarray(alpha, dtype=np.float64))

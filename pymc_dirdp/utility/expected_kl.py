@@ -7,16 +7,15 @@ takes counts is **confidential**: the guarantee does not cover it.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, polygamma, xlogy
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, positive, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.beta_binomial import CountLaw, count_law
 
 __all__ = ["PriorExpectedKL", "dirichlet_kl", "dirichlet_kl_rows"]
-
-Array = NDArray[np.float64]
 
 
 def dirichlet_kl(u: ArrayLike, v: ArrayLike) -> float:
@@ -34,14 +33,14 @@ def dirichlet_kl(u: ArrayLike, v: ArrayLike) -> float:
 
 
 def dirichlet_kl_rows(u: Array, v: Array) -> Array:
-    """The same for each row, of arrays that are known to be positive. Shape `(...)`."""
+    """The divergence of each row, for arrays that are known to be positive. Shape `(...)`."""
     totals = _bregman(u.sum(axis=-1, keepdims=True), v.sum(axis=-1, keepdims=True))
     return np.asarray(_bregman(u, v).sum(axis=-1) - totals[..., 0])
 
 
 @dataclass(frozen=True)
 class PriorExpectedKL:
-    """A priori expected losses of the Dirichlet mechanism, as functions of what is calibrated.
+    """A priori expected errors of the Dirichlet mechanism, as functions of what is calibrated.
 
     Both are averages over data sets of `n_records` records from the model's prior predictive law. The sizes of the
     rows of a table are data, so every row is assumed to hold an equal share.

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.utility.draw_error import expected_kl
@@ -15,13 +15,8 @@ from pymc_dirdp.utility.expected_kl import PriorExpectedKL, dirichlet_kl_rows
 
 __all__ = ["ExpectedKL", "a_priori_kl", "predicted_data", "simulated_kl"]
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-# How many counts are simulated in all: a mean over them is known to about a per cent, in a fraction of a second.
-_CELLS = 200_000
 _FEWEST, _MOST = 100, 5_000
-# A sum of two doubles is rounded.
+# Alpha is a sum of two doubles, which is rounded.
 _ROUNDING = 1e-12
 
 
@@ -33,16 +28,17 @@ class ExpectedKL:
     Attributes
     ----------
     posterior : float
-        Of the private posterior from the posterior, summed over rows: P2's measure.
+        The divergence of the private posterior from the posterior, summed over rows: P2's measure.
     estimate : float
-        Of one private posterior draw from the frequencies, averaged over rows: P1's. NaN without records.
+        The divergence of one private posterior draw from the frequencies, averaged over rows: P1's measure. NaN without
+        records.
     """
 
     posterior: float
     estimate: float
 
 
-def predicted_data(prior: Array, n_records: int, simulations: int | None = None) -> Integers:
+def predicted_data(prior: Array, n_records: int, simulations: int | None = None, *, n_cells: int = 200_000) -> Integers:
     """Data sets of `n_records` records from the prior predictive law; rows hold an equal share.
 
     Parameters
@@ -50,7 +46,9 @@ def predicted_data(prior: Array, n_records: int, simulations: int | None = None)
     prior : array, shape (..., d)
     n_records : int
     simulations : int or None
-        None takes as many as make the divergences accurate to about a per cent.
+        None takes as many as make `n_cells` counts, but between 100 and 5,000.
+    n_cells : int
+        A mean over the default is known to about a per cent, in a fraction of a second.
 
     Returns
     -------
@@ -59,7 +57,7 @@ def predicted_data(prior: Array, n_records: int, simulations: int | None = None)
     n_rows = math.prod(prior.shape[:-1])
     size = max(1, round(n_records / n_rows))
     if simulations is None:
-        simulations = min(_MOST, max(_FEWEST, _CELLS // prior.size))
+        simulations = min(_MOST, max(_FEWEST, n_cells // prior.size))
     # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
     rng = np.random.default_rng(20261121)
     return rng.multinomial(size, dirichlet(prior, simulations, rng))

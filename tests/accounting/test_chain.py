@@ -23,6 +23,8 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 TENTH = ApproxDP(epsilon=0.1, delta=1e-7)
+# All columns of an entry but its number.
+COLUMNS = "recorded, what, guarantee, cost, terms, composition_rule, hash"
 
 
 @pytest.fixture
@@ -189,12 +191,18 @@ def test_an_older_copy_is_not_taken_for_the_present(ledger, path, tmp_path):
         ("UPDATE entries SET cost = '[' WHERE number = 2", 2),
         ('UPDATE entries SET cost = \'{"epsilon": 1e999, "delta": 0}\' WHERE number = 2', 2),
         ('UPDATE entries SET cost = \'{"epsilon": ' + "9" * 400 + ', "delta": 0}\' WHERE number = 2', 2),
-        ("UPDATE entries SET way = 'divergences' WHERE number = 2", 2),
+        ("UPDATE entries SET composition_rule = 'divergences' WHERE number = 2", 2),
         ("UPDATE entries SET hash = hash || 'a' WHERE number = 2", 2),
         ("UPDATE entries SET what = x'ff' WHERE number = 2", 2),
         ("UPDATE entries SET number = 10 - number", 1),
-        ("INSERT INTO entries SELECT 0, recorded, what, guarantee, cost, terms, way, hash FROM entries LIMIT 1", 1),
-        ("INSERT INTO entries SELECT 4, recorded, what, guarantee, cost, terms, way, hash FROM entries LIMIT 1", 4),
+        (
+            f"INSERT INTO entries SELECT 0, {COLUMNS} FROM entries LIMIT 1",
+            1,
+        ),
+        (
+            f"INSERT INTO entries SELECT 4, {COLUMNS} FROM entries LIMIT 1",
+            4,
+        ),
         ("UPDATE ledger SET number = 2", 3),
         ("UPDATE ledger SET number = 4", 4),
         ("UPDATE ledger SET totals = replace(totals, '0.3', '0.0')", 3),
@@ -460,3 +468,9 @@ def test_everything_is_written_to_the_disk(ledger, monkeypatch):
     assert [line for line in seen if "synchronous" in line] == ["PRAGMA synchronous = FULL"]
     assert seen[-1] == "COMMIT"
     assert os.path.exists(ledger.path)
+
+
+def test_an_entry_that_says_nothing_is_told_from_one_that_was_changed(ledger, path):
+    edit(path, "UPDATE entries SET terms = '{}' WHERE number = 1")
+    with pytest.raises(LedgerError, match="from entry 1 on: it cannot be understood"):
+        ledger.verify()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
@@ -16,6 +17,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.ledger import Ledger
+from pymc_dirdp.privacy.curves import PrivacyCurves
 
 LIMIT = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 TENTH = dirdp.ApproxDP(epsilon=0.1, delta=1e-7)
@@ -328,3 +330,35 @@ def test_a_path_at_which_no_file_can_be_is_refused_in_one_way(tmp_path):
     for path in (b"budget.db", 3, ["budget.db"]):
         with pytest.raises(dirdp.ArgumentError, match="Expected path to be a text"):
             Ledger(LIMIT, path)
+
+
+@dataclass(frozen=True)
+class Gaining(PrivacyCurves):
+    """A mechanism with a bug: one of its losses is below 0, so releasing it would refill the ledger."""
+
+    at: str
+
+    def _renyi(self, order):
+        return -1.0 if self.at == "renyi" else 0.1
+
+    def _rho(self, omega):
+        return -1.0 if self.at == "rho" else 0.1
+
+    def _delta(self, epsilon):
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("limit", "at"),
+    [
+        (dirdp.ApproxDP(epsilon=1.0, delta=1e-6), "renyi"),
+        (dirdp.RenyiDP(order=4, epsilon=1.0), "renyi"),
+        (dirdp.TruncatedCDP(rho=1.0, omega=4), "rho"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_a_mechanism_that_loses_less_than_nothing_is_refused(limit, at):
+    ledger = Ledger(limit)
+    with pytest.raises(dirdp.ArgumentError, match="below 0"):
+        ledger.spend(limit, what="hair", mechanism=Gaining(at))
+    assert ledger.entries() == ()

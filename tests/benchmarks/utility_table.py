@@ -50,9 +50,7 @@ def row(kind, d, n, epsilon, objective):
     }
     for name, noise in noises(exact=True).items():
         scores[name] = getattr(simulated_kl(noise.for_guarantee(target, prior=prior), prior, data), objective)
-    choice = rank(
-        optimal, target, prior=prior, n_records=n, adjacency="replace-one", objective=objective, cells=200_000
-    )
+    choice = rank(optimal, target, prior=prior, n_records=n, adjacency="replace-one", objective=objective)
     scores["auto"] = scores["optimal" if choice.best == "dirichlet" else choice.best]
     scores["posterior"] = getattr(expected, objective)(1.0)
     return scores

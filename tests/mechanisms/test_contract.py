@@ -5,7 +5,7 @@ import math
 import runpy
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -461,7 +461,7 @@ def test_satisfies_is_the_comparison_with_the_curve(mechanism):
     assert mechanism.satisfies(RenyiDP(order=1.5, epsilon=1e9)) == math.isfinite(mechanism.renyi(1.5))
     for guarantee, weaker in kept:
         assert mechanism.satisfies(guarantee)
-        facts = {name: getattr(guarantee, name) for name in guarantee.__dataclass_fields__} | weaker
+        facts = {name: getattr(guarantee, name) for name in asdict(guarantee)} | weaker
         assert not mechanism.satisfies(type(guarantee)(**facts))
     assert mechanism.satisfies(PureDP(epsilon=1e9)) == math.isfinite(mechanism.pure_epsilon)
     assert mechanism.satisfies(ZeroCDP(rho=1e9)) == math.isfinite(mechanism.rho(math.inf))

@@ -38,7 +38,9 @@ def test_a_tight_promise_adds_huge_noise(epsilon, sampler):
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
 def test_tight_truncated_noise_hides_the_table(noise):
     """Finding 17: with so much noise the noisy cell is 0 or n, whatever it was."""
-    mechanism = TruncatedNoiseMechanism.for_guarantee(PureDP(epsilon=1e-20), prior=[1, 1], n_records=9, noise=noise)
+    mechanism = TruncatedNoiseMechanism.for_guarantee(
+        PureDP(epsilon=1e-20), prior=[1, 1], n_records=9, noise_kind=noise
+    )
     for sampler in ("exact", "fast"):
         released = {tuple(mechanism.release([4, 5], sampler=sampler).tolist()) for _ in range(60)}
         assert released == {(0, 9), (9, 0)}
@@ -65,7 +67,7 @@ def test_curves_are_those_of_the_scale_that_is_used():
         mechanism = GeometricMechanism(np.ones((7, 2)), scale, contribution=unit)
         assert scale <= mechanism.scale <= scale * (1 + 2.0**-40)
         assert Fraction(mechanism.pure_epsilon) >= 42 / Fraction(mechanism.scale)
-        assert Fraction(mechanism._response.u) * Fraction(mechanism.scale) >= 3
+        assert Fraction(mechanism._curves.u) * Fraction(mechanism.scale) >= 3
 
 
 @pytest.mark.parametrize("cells", [3, 4, 10, 60])
@@ -173,7 +175,7 @@ def test_weights_keep_the_loss_and_hide_what_is_impossible():
 def test_truncated_noise_for_several_records():
     """Brute force over all tables and all moves of up to two records."""
     for noise, prior in itertools.product(("geometric", "laplace"), ([1.0, 1.0], [1.0, 1.0, 1.0])):
-        mechanism = TruncatedNoiseMechanism(prior, 5, 2.0, noise=noise, contribution=2)
+        mechanism = TruncatedNoiseMechanism(prior, 5, 2.0, noise_kind=noise, contribution=2)
         assert mechanism.pure_epsilon == (1.0 if len(prior) == 2 else 2.0)
         laws = {}
         for table in tables(mechanism):
@@ -190,5 +192,7 @@ def test_truncated_noise_for_several_records():
                     largest = max(largest, apart / max(mechanism.delta(epsilon), 1e-300))
         assert largest > 0.5
         target = ApproxDP(epsilon=0.5, delta=1e-4)
-        made = TruncatedNoiseMechanism.for_guarantee(target, prior=prior, n_records=50, noise=noise, contribution=2)
+        made = TruncatedNoiseMechanism.for_guarantee(
+            target, prior=prior, n_records=50, noise_kind=noise, contribution=2
+        )
         assert made.satisfies(target)

@@ -41,7 +41,6 @@ def test_candidates_their_order_their_distances_and_neighbours(prior, n):
     candidates = Candidates(np.array(prior), n)
     np.testing.assert_array_equal(candidates.counts, data)
     assert candidates.size == len(data)
-    assert [candidates.index(row) for row in data] == list(range(len(data)))
     np.testing.assert_allclose([candidates.distances(row) for row in data], distances, rtol=1e-9, atol=1e-12)
     assert [i for layer in candidates.layers() for i in layer] == list(range(len(data)))
     found = [

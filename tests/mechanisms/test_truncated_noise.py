@@ -91,7 +91,7 @@ def noise_laws(noise, scale):
 @pytest.mark.parametrize("scale", [0.15, 0.4, 2.0, 9.0])
 @pytest.mark.parametrize("d", [2, 3])
 def test_curves_by_summation(noise, scale, d):
-    mechanism = TruncatedNoiseMechanism(np.ones(d), 100, scale, noise=noise)
+    mechanism = TruncatedNoiseMechanism(np.ones(d), 100, scale, noise_kind=noise)
     p, q = noise_laws(noise, mechanism.scale)
     kept = (p > 1e-60) & (q > 1e-60)
     p, q = p[kept], q[kept]
@@ -115,7 +115,7 @@ def test_curves_by_summation(noise, scale, d):
 @pytest.mark.parametrize("total", ["kept", "printed"])
 @pytest.mark.parametrize("counts", [[0, 7], [7, 0], [3, 4], [2, 0, 5], [0, 7, 0]])
 def test_laws_add_up_and_stay_inside(noise, total, counts):
-    mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 3.0, noise=noise, total=total)
+    mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 3.0, noise_kind=noise, total=total)
     outcomes, law = mechanism.law(counts)
     assert law.sum() == pytest.approx(1, rel=1e-14)
     assert np.all(law >= 0)
@@ -127,7 +127,7 @@ def test_laws_add_up_and_stay_inside(noise, total, counts):
 @pytest.mark.parametrize("noise", ["geometric", "laplace"])
 @pytest.mark.parametrize("counts", [[1, 6], pytest.param([4, 2, 1], marks=pytest.mark.thorough)])
 def test_releases_follow_the_law(noise, counts):
-    mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0, noise=noise)
+    mechanism = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0, noise_kind=noise)
     times, rng = 4000, np.random.default_rng(3)
 
     def merged(law_of):
@@ -147,7 +147,7 @@ def test_releases_follow_the_law(noise, counts):
     least = chi2.isf(1e-6, possible.sum() - 1)
     assert statistic(expected) < least
     for factor in (0.7, 1.3):
-        other = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0 * factor, noise=noise)
+        other = TruncatedNoiseMechanism(np.ones(len(counts)), 7, 2.0 * factor, noise_kind=noise)
         assert statistic(merged(other.law(counts))) > least
 
 
@@ -158,14 +158,14 @@ def test_releases_follow_the_law(noise, counts):
 )
 @pytest.mark.parametrize("d", [2, 4])
 def test_calibration_is_safe_and_tight(noise, guarantee, d):
-    mechanism = TruncatedNoiseMechanism.for_guarantee(guarantee, prior=np.ones(d), n_records=50, noise=noise)
+    mechanism = TruncatedNoiseMechanism.for_guarantee(guarantee, prior=np.ones(d), n_records=50, noise_kind=noise)
     loss, allowed = mechanism.loss(guarantee)
     assert allowed * (1 - 1e-6) < loss <= allowed
 
 
 def test_arguments():
     with pytest.raises(ArgumentError, match="noise"):
-        TruncatedNoiseMechanism([1, 1], 5, 1.0, noise="gaussian")
+        TruncatedNoiseMechanism([1, 1], 5, 1.0, noise_kind="gaussian")
     with pytest.raises(ArgumentError, match="total"):
         TruncatedNoiseMechanism([1, 1], 5, 1.0, total="lost")
     with pytest.raises(UnattainableError, match="more than"):

@@ -594,3 +594,16 @@ def test_a_number_of_trials_in_a_short_float_is_refused():
         pm.Binomial("y", n=n, p=pm.Beta("b", 1, 1), observed=[5])
     with pytest.raises(DataError, match="number of trials"):
         total_records(*tables(model), model)
+
+
+@pytest.mark.parametrize("first", [2**53 - 1, 2**53])
+def test_a_total_is_counted_up_to_the_last_number_that_doubles_hold(first):
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1)
+        pm.Binomial("y", n=[first, 1], p=p, observed=[0, 0])
+    (table,) = tables(model)
+    if first + 1 <= 2**53:
+        assert total_records(table, model) == first + 1
+    else:
+        with pytest.raises(DataError):
+            total_records(table, model)

@@ -310,3 +310,11 @@ def test_a_chain_is_known_by_its_values():
     assert axis(x[:, 1:].ravel(), x[:, :-1].ravel()) == 0
     assert axis(x[:, :-1], RNG.integers(0, 3, (8, 5))) is None
     assert axis(x[:, 0], x[:, 1]) is None
+
+
+@pytest.mark.parametrize("least", [2, 3, 4])
+def test_a_chain_of_as_many_numbers_as_are_asked_for_is_one(least):
+    """Three numbers agree: those are enough for two or three, and chance for four."""
+    x = np.array([2, 0, 1, 5])
+    found = shift_axis(pt.as_tensor(x), pt.as_tensor(np.append(x[1:], 9)), least=least)
+    assert found == (0 if least <= 3 else None)

@@ -611,3 +611,14 @@ def test_integrated_prior_that_does_not_fit_the_observations():
     with pm.Model():
         pm.BetaBinomial("y", n=3, alpha=[1.0, 2.0], beta=1, observed=pm.Data("data", [1, 1, 1]))
         refused("'y'", "does not fit its rows")
+
+
+def test_a_beta_with_two_dims_has_the_labels_of_both():
+    coords = {"school": list("ab"), "year": [1, 2, 3]}
+    with pm.Model(coords=coords) as model:
+        p = pm.Beta("p", 1, 1, dims=("school", "year"))
+        pm.Binomial("y", n=4, p=p, observed=np.ones((2, 3), dtype=int), dims=("school", "year"))
+    (table,) = tables(model)
+    assert table.dims == ("school", "year")
+    assert {dim: list(labels) for dim, labels in table.coords.items()} == coords
+    assert table.prior.shape == (2, 3, 2)

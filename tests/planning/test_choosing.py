@@ -169,7 +169,7 @@ def test_the_release_and_the_report_name_the_choice_and_its_margin():
 def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():
     for contribution in (1, 2):
         advised = " ".join(str(dirdp.report(dirdp.plan(TARGET, hair(), contribution=contribution))).split())
-        assert "noise on the counts would lose" in advised
+        assert "noise on the counts would have" in advised
         assert "mechanism='auto'" in advised
     with pm.Model() as wide:
         p = pm.Dirichlet("p", a=np.ones(300))
@@ -180,7 +180,7 @@ def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():
         dirdp.plan(TARGET, hair(), mechanism="auto"),
         dirdp.plan(dirdp.ApproxDP(epsilon=50, delta=1e-6), hair(prior=100.0)),
     ):
-        assert "would lose" not in str(dirdp.report(quiet))
+        assert "smaller expected KL" not in str(dirdp.report(quiet))
 
 
 @pytest.mark.parametrize("kind", ALL)

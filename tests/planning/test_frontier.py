@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.special import digamma, gammaln, xlogy
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
@@ -20,12 +22,37 @@ LIKE = [
 TABLE = {"prior": np.ones(4), "n_records": 592}
 
 
+def dirichlet_kl(a, b):
+    """Divergence of Dirichlet(b) from Dirichlet(a) in nats, row by row."""
+    total = gammaln(a.sum(-1)) - gammaln(b.sum(-1)) + np.sum(gammaln(b) - gammaln(a), axis=-1)
+    return total + np.sum((a - b) * (digamma(a) - digamma(a.sum(-1))[:, None]), axis=-1)
+
+
 def test_the_expected_loss_is_that_of_the_calibrated_mechanism():
     guarantee = LIKE[0]
     for objective in ("posterior", "estimate"):
         made = dirdp.calibrate(guarantee, **TABLE, objective=objective)
         by_hand = getattr(PriorExpectedKL(np.ones(4), 592), objective)(made.r, float(made.alpha[0]) - 1)
         assert expected_error(guarantee, **TABLE, objective=objective) == by_hand
+
+
+@pytest.mark.parametrize("strategy", ["algorithm-1", "temper", "inflate", "optimal"])
+@pytest.mark.parametrize("objective", ["posterior", "estimate"])
+def test_a_strategy_that_drops_the_prior_is_scored_without_it(strategy, objective):
+    """Oracle: the closed form with the mechanism's own parameters, for each record count by hand."""
+    prior, n, guarantee = np.array([0.5, 3.0]), 12, dirdp.RenyiDP(order=3, epsilon=0.5)
+    made = dirdp.calibrate(guarantee, prior=prior, n_records=n, strategy=strategy, objective=objective)
+    first = np.arange(n + 1)
+    counts = np.stack([first, n - first], axis=-1)
+    private = made.r * counts + made.alpha
+    each = (
+        dirichlet_kl(counts + prior, private)
+        if objective == "posterior"
+        else np.sum(xlogy(counts / n, counts / n) - counts / n * digamma(private), axis=-1) + digamma(private.sum(-1))
+    )
+    by_hand = stats.betabinom(n, *prior).pmf(first) @ each
+    options = {"prior": prior, "n_records": n, "strategy": strategy, "objective": objective}
+    assert expected_error(guarantee, **options) == pytest.approx(by_hand, rel=1e-9)
 
 
 IMPOSSIBLE = {dirdp.ZeroCDP: {"dirichlet"}, dirdp.PureDP: {"dirichlet", "gaussian"}}

@@ -22,7 +22,7 @@ from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.across import AcrossGroups
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.dominating_pairs import AddingPair, AddRemovePair, ReplaceOnePair
+from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP
 from pymc_dirdp.privacy.several_records import SpreadRecords, records_in_cells
 
@@ -88,7 +88,9 @@ def test_large_parameters(a, b, r, deviations):
     epsilon = abs(divergence + deviations * math.sqrt(2 * divergence))
     assert_allclose(pair.delta(epsilon), hockey_stick([(a, r)], [(b, r)], epsilon), rtol=1e-12)
     assert_allclose(AddRemovePair(a, r).delta(epsilon), hockey_stick([(a, r)], [], epsilon), rtol=1e-12)
-    assert_allclose(AddingPair(a, r).delta(epsilon), hockey_stick([], [(a, r)], epsilon), rtol=1e-12)
+    assert_allclose(
+        AppearingRecords(AddRemovePair(a, r)).delta(epsilon), hockey_stick([], [(a, r)], epsilon), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("b", [1e4, 3e4])
@@ -100,7 +102,7 @@ def test_both_ways_to_compute_a_divergence_meet(b):
     for below, above in (
         (ReplaceOnePair(9999.999999999, b, 5.0), ReplaceOnePair(1e4, b, 5.0)),
         (AddRemovePair(9999.999999999, 5.0), AddRemovePair(1e4, 5.0)),
-        (AddingPair(9999.999999999, 5.0), AddingPair(1e4, 5.0)),
+        (AppearingRecords(AddRemovePair(9999.999999999, 5.0)), AppearingRecords(AddRemovePair(1e4, 5.0))),
     ):
         epsilons = np.array([0.0, 0.01, 0.1, 0.3, 0.6])
         assert_allclose(below.delta(epsilons), above.delta(epsilons), rtol=1e-9)
@@ -124,7 +126,7 @@ def test_mechanisms_with_large_parameters_can_be_pickled():
 def test_a_large_r_promises_nothing(r):
     """From r of 1e17 on the distance that is looked at was lost against 1, and a delta of 1 came out as 0."""
     assert not DirichletMechanism([1.0, 1.0], r).satisfies(ApproxDP(epsilon=700, delta=0.9))
-    for pair in (AddRemovePair(1.0, r), AddingPair(1.0, r), ReplaceOnePair(0.5, 2.0, r)):
+    for pair in (AddRemovePair(1.0, r), AppearingRecords(AddRemovePair(1.0, r)), ReplaceOnePair(0.5, 2.0, r)):
         for epsilon in (1.0, 599.0, 601.0, 0.01 * r):
             # The probability that a category is so large or small that the loss is below it is about 1 / r.
             assert 1 - 1e-6 < pair.delta(epsilon) <= 1
@@ -150,7 +152,7 @@ def test_coarse_grids(pair, share):
     epsilons = step * np.arange(points)
     assert_allclose(there, pair.delta(epsilons), rtol=1e-11, atol=1e-290)
     if isinstance(pair, AddRemovePair):
-        assert_allclose(back, AddingPair(pair.a, pair.r).delta(epsilons), rtol=1e-11, atol=1e-290)
+        assert_allclose(back, AppearingRecords(AddRemovePair(pair.a, pair.r)).delta(epsilons), rtol=1e-11, atol=1e-290)
 
 
 GROUPS = [(5.0, 0.01, 0.5), (0.01, 5.0, 0.5), (0.45, 0.05, 0.3), (0.3, 0.02, 0.2)]
@@ -176,7 +178,7 @@ def test_the_far_tail_of_a_move_between_groups(a, b, r):
 
 
 def test_a_composition_knows_both_orders_of_neighbours():
-    moves = Composition(((AddRemovePair(2.0, 1.0), 1), (AddingPair(0.3, 1.0), 1)))
+    moves = Composition(((AddRemovePair(2.0, 1.0), 1), (AppearingRecords(AddRemovePair(0.3, 1.0)), 1)))
     there, back = (ReplaceOnePair(x, y, 1.0).renyi(1.2) for x, y in ((2.0, 0.3), (2.0, 0.3)))
     assert moves._renyi_back(1.2) == pytest.approx(there) == pytest.approx(back)
     assert moves._renyi_back(1.2) > moves._renyi(1.2)
@@ -186,13 +188,13 @@ def test_a_composition_knows_both_orders_of_neighbours():
     ("a", "r"), [(1e-18, 1.0), (1e-100, 1e-3), (1e-100, 1e100), (1e100, 1e-100), (1e100, 1e100), (1e-30, 1e-31)]
 )
 def test_divergences_at_the_ends_of_what_is_allowed(a, r):
-    for pair in (AddRemovePair(a, r), AddingPair(a, r), ReplaceOnePair(a, 2 * a, r)):
+    for pair in (AddRemovePair(a, r), AppearingRecords(AddRemovePair(a, r)), ReplaceOnePair(a, 2 * a, r)):
         with mp.workdps(500):
             x, by = mp.mpf(a), mp.mpf(r)
             losing = mp.loggamma(x + by) - mp.loggamma(x) - by * mp.digamma(x)
             y = 2 * x if isinstance(pair, ReplaceOnePair) else x
             gaining = mp.loggamma(y) - mp.loggamma(y + by) + by * mp.digamma(y + by)
-            exact = {AddRemovePair: losing, AddingPair: gaining, ReplaceOnePair: losing + gaining}[type(pair)]
+            exact = {AddRemovePair: losing, AppearingRecords: gaining, ReplaceOnePair: losing + gaining}[type(pair)]
         assert_allclose(pair.renyi(1.0), float(exact), rtol=1e-11)
         assert 0 <= pair.delta(1.0) <= 1
         assert pair.renyi(1.5) >= pair.renyi(1.0) * (1 - 1e-12)

@@ -152,3 +152,20 @@ def test_many_large_tables_compose_like_gaussian_noise(times):
 def test_a_loss_of_which_nothing_is_finite_bounds_nothing():
     lost = LossDistribution(0.1, np.zeros(5), 0.3)
     assert ComposedLoss(((lost, 2),)).delta(1.0) == 1.0
+
+
+def test_a_loss_that_is_always_zero_changes_nothing():
+    """Such a loss has a grid of a single point."""
+    loss, _ = on_grid(PAIRS[0], 0.05, 400)
+    nothing = LossDistribution(0.05, np.array([1.0]), 0.0)
+    alone, together = ComposedLoss(((loss, 2),)), ComposedLoss(((loss, 2), (nothing, 3)))
+    for epsilon in (0.0, 0.5, 2.0):
+        assert together.delta(epsilon) == pytest.approx(alone.delta(epsilon), rel=1e-9)
+
+
+def test_the_probability_of_an_infinite_loss_is_one_where_a_part_tells_everything():
+    everything = LossDistribution(0.05, np.zeros(3), 1.0)
+    loss, _ = on_grid(PAIRS[0], 0.05, 400)
+    composed = ComposedLoss(((loss, 2), (everything, 1)))
+    assert composed.infinite == 1.0
+    assert composed.delta(0.3) == 1.0

@@ -5,7 +5,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.dominating_pairs import AddingPair, AddRemovePair, ReplaceOnePair
+from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 
 
 def integrated(r, log_density, mode, spread, shift, epsilon):
@@ -57,7 +57,7 @@ def test_large_parameters_lose_what_an_integral_says(a, ratio, standard):
 @pytest.mark.parametrize("epsilon", [1.0, 5.0, 12.0, 20.0])
 def test_a_composition_counts_both_orders_in_its_far_tail(epsilon):
     """One part loses more one way and the other the other way; below the grid one order alone had counted."""
-    together = Composition(((AddRemovePair(50.0, 0.01), 1), (AddingPair(0.5, 0.1), 1)))
+    together = Composition(((AddRemovePair(50.0, 0.01), 1), (AppearingRecords(AddRemovePair(0.5, 0.1)), 1)))
     assert together.delta(epsilon) >= AddRemovePair(0.5, 0.1).delta(epsilon)
 
 

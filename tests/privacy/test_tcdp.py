@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
-from pymc_dirdp.privacy.tcdp import rho_from_above
+from pymc_dirdp.privacy.tcdp import _under_chord, rho_from_above
 
 
 def pair_curve(p, q):
@@ -43,9 +43,33 @@ def test_some_of_these_curves_rise_before_they_fall():
 
 def test_randomised_response_is_worst_at_order_one():
     response = RandomisedResponse(0.8)
-    assert rho_from_above(response.renyi, math.inf) == pytest.approx(response.rho(2.0), rel=3e-3)
-    assert rho_from_above(response.renyi, math.inf) >= response.rho(2.0)
+    assert rho_from_above(response._renyi, math.inf) == pytest.approx(response.rho(2.0), rel=3e-3)
+    assert rho_from_above(response._renyi, math.inf) >= response.rho(2.0)
 
 
 def test_no_loss_is_no_rho():
     assert rho_from_above(lambda order: 0.0, math.inf) == 0.0
+
+
+def test_only_orders_from_one_on_are_asked_for():
+    asked = []
+
+    def renyi(order):
+        asked.append(order)
+        return RandomisedResponse(0.8)._renyi(order)
+
+    rho_from_above(renyi, 5.0)
+    assert min(asked) == 1.0
+
+
+@pytest.mark.parametrize("slope", [1e-3, 0.05, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("offset", [-0.9, 0.0, 0.5])
+def test_the_largest_value_under_a_chord_is_no_smaller_than_any_on_it(slope, offset):
+    """Oracle: a dense scan; the largest value lies inside for some chords, and at an end for others."""
+    a, b = 1.5, 9.0
+    at_a = slope * (a - 1) * (1 + offset)
+    at_b = at_a + slope * (b - a)
+    x = np.linspace(a, b, 100_001)
+    scan = (at_a + slope * (x - a)) / (x * (x - 1))
+    assert _under_chord(a, b, at_a, at_b, b) >= scan.max() * (1 - 1e-15)
+    assert _under_chord(a, b, at_a, at_b, b) == pytest.approx(scan.max(), rel=1e-8)

@@ -14,7 +14,7 @@ from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.across import AcrossGroups
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.dominating_pairs import AddingPair, AddRemovePair, ReplaceOnePair
+from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 from pymc_dirdp.privacy.several_records import SpreadRecords, gains, lie_in_one_cell, partitions
 from pymc_dirdp.privacy.unit import dominating_pair, personal_cells
 from pymc_dirdp.published.privacy import p1_theorem_1
@@ -224,7 +224,8 @@ def test_one_cell_is_the_worst_where_it_is_claimed():
         for losing, gaining in itertools.product(partitions(m, m), repeat=2):
             if max(len(losing), len(gaining)) == 1:
                 continue
-            parts = [(AddRemovePair(a, k * r), 1) for k in losing] + [(AddingPair(a, k * r), 1) for k in gaining]
+            parts = [(AddRemovePair(a, k * r), 1) for k in losing]
+            parts += [(AppearingRecords(AddRemovePair(a, k * r)), 1) for k in gaining]
             spread = Composition(tuple(parts))
             for epsilon in (0.0, together.epsilon(1e-2), together.epsilon(1e-6)):
                 assert spread.delta(epsilon) <= together.delta(epsilon) * 1.004
@@ -369,12 +370,9 @@ def test_a_person_who_changes_groups_loses_more():
 def test_the_largest_over_ordered_pairs_of_groups():
     groups = [AddRemovePair(0.3, 0.05), AddRemovePair(2.0, 0.4), Composition(((AddRemovePair(1.0, 0.1), 3),))]
     across = AcrossGroups(tuple(groups))
-    removing = [
-        AddRemovePair(0.3, 0.05).renyi(2),
-        AddRemovePair(2.0, 0.4).renyi(2),
-        3 * AddRemovePair(1.0, 0.1).renyi(2),
-    ]
-    adding = [AddingPair(0.3, 0.05).renyi(2), AddingPair(2.0, 0.4).renyi(2), 3 * AddingPair(1.0, 0.1).renyi(2)]
+    pairs = [(AddRemovePair(0.3, 0.05), 1), (AddRemovePair(2.0, 0.4), 1), (AddRemovePair(1.0, 0.1), 3)]
+    removing = [times * pair.renyi(2) for pair, times in pairs]
+    adding = [times * AppearingRecords(pair).renyi(2) for pair, times in pairs]
     expected = max(removing[i] + adding[j] for i, j in itertools.permutations(range(3), 2))
     assert across.renyi(2) == pytest.approx(expected, rel=1e-12)
     with pytest.raises(ValueError, match="two groups"):

@@ -59,7 +59,7 @@ def test_curves_that_a_mechanism_remembers_are_not_believed(model, plan):
     kept = plan.parts[0].mechanism
     assert kept.epsilon(1e-6) < 1
     stronger = replace(kept, r=5.0)
-    stronger.__dict__["_pair"] = kept.__dict__["_pair"]
+    stronger.__dict__["_curves"] = kept.__dict__["_curves"]
     assert stronger.epsilon(1e-6) == kept.epsilon(1e-6)
     parts = (replace(plan.parts[0], mechanism=stronger), plan.parts[1])
     refused(replace(plan, parts=parts), model, dirdp.UnattainableError, "does not keep")
@@ -73,7 +73,7 @@ def test_numbers_and_words_that_no_plan_has(model, plan):
     )
     refused(replace(plan, strategy="best"), model, dirdp.ArgumentError, "strategy")
     refused(replace(plan, objective="fame"), model, dirdp.ArgumentError, "objective")
-    edited = replace(plan, reading=replace(plan.reading, protected="everybody"))
+    edited = replace(plan, reading=replace(plan.reading, others=True))
     refused(edited, model, dirdp.UnsupportedModelError, "not the one that was planned")
 
 

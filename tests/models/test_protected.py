@@ -1,0 +1,85 @@
+"""Who is protected, in sentences: each number and each word against what the tables and the user say."""
+
+import pytest
+
+from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.stated import Stated
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.contribution import Contribution
+
+REPLACED, REMOVED = adjacency_named("replace-one"), adjacency_named("add-remove")
+SHAPES = {"hair": (4,), "answers": (5, 3), "diary": (7, 2)}
+ADDS = {"hair": Contribution(1), "answers": Contribution(1, ("each",)), "diary": Contribution(6, ("own",))}
+
+
+def reading(stated, tables, groups, relation=REPLACED, others=False):
+    shapes, adds = (tuple((name, of[name]) for name in tables) for of in (SHAPES, ADDS))
+    return Reading(stated, relation, shapes, adds, tuple(map(tuple, groups)), 9, others)
+
+
+def said(*facts, **options):
+    return reading(*facts, **options).protected
+
+
+@pytest.mark.parametrize(
+    ("tables", "groups", "holds", "changed"),
+    [
+        (["hair"], [["hair"]], "1 record each: one in hair", "the record of one person"),
+        (["answers"], [["answers"]], "5 records each: one in each row of answers", "all 5 records of one person"),
+        (["hair", "answers"], [["hair", "answers"]], "6 records each", "all 6 records of one person"),
+        # The largest group, wherever it stands.
+        (["hair", "answers"], [["hair"], ["answers"]], "5 records each", "all 5 records of one person"),
+        (["answers", "hair"], [["answers"], ["hair"]], "5 records each", "all 5 records of one person"),
+        (["diary"], [["diary"]], "6 records each: 6 in a row of its own of diary", "all 6 records of one person"),
+    ],
+)
+def test_how_many_records_a_person_holds_is_what_the_tables_say(tables, groups, holds, changed):
+    text = said(Stated(unit=("person",)), tables, groups)
+    assert text.startswith(f"every person (dim 'person', 9 of them, {holds}")
+    assert f"Neighbours: {changed} replaced; how many of them there are is public, and so is" in text
+
+
+@pytest.mark.parametrize(
+    ("unit", "called"),
+    [
+        (("person",), "every person (dim 'person', "),
+        (("school", "class"), "every entry of (school, class) (dims 'school' and 'class', "),
+        ((0,), "every entry of axis 0 (an axis without a dim, "),
+        (("school", 1), "every entry of (school, axis 1) (numbered axes, without a dim, "),
+    ],
+)
+def test_a_unit_is_called_by_its_axes(unit, called):
+    assert said(Stated(unit=unit), ["hair"], [["hair"]]).startswith(called)
+    assert reading(Stated(unit=unit), ["hair"], [["hair"]], others=True).label.endswith(" | record")
+
+
+def test_a_bound_on_private_numbers_of_records_is_called_one():
+    text = said(Stated(unit=("person",), max_records_per_person=5), ["answers"], [["answers"]], REMOVED)
+    assert "at most 5 records each" in text
+    assert "all records of one person appear or disappear; how many of them there are is private" in text
+
+
+@pytest.mark.parametrize(
+    ("relation", "words"),
+    [(REPLACED, "the number of records is public"), (REMOVED, "appear or disappear; the number is private")],
+)
+def test_several_records_of_anybody(relation, words):
+    assert words in reading(Stated(contribution=2), ["hair"], [["hair"]], relation).neighbours
+    assert said(Stated(contribution=2), ["hair"], [["hair"]]).startswith("every person, who holds at most 2 records")
+    # One record of a person is a record.
+    assert said(Stated(contribution=1), ["hair"], [["hair"]]).startswith("every record")
+    assert reading(Stated(contribution=1), ["hair"], [["hair"]]).label == "record"
+
+
+@pytest.mark.parametrize(
+    ("stated", "text"),
+    [
+        (Stated(), "single records"),
+        (Stated(contribution=1), "single records"),
+        (Stated(contribution=3), "contribution=3"),
+        (Stated(unit=("person",)), "unit='person'"),
+        (Stated(unit=("person", 1)), "unit=('person', 1)"),
+    ],
+)
+def test_the_unit_as_the_user_writes_it(stated, text):
+    assert stated.unit_text == text

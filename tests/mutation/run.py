@@ -1,0 +1,392 @@
+"""Change the package in one place at a time, and see whether the nearest tests notice.
+
+    uv run python tests/mutation/run.py privacy --mutants 120
+    uv run python tests/mutation/run.py accounting/chain.py accounting/rules.py --mutants 40 --seed 2
+    uv run python tests/mutation/run.py accounting/chain.py --at 57
+
+Each argument is a room or a file of the package. Mutants are sampled at random with a fixed seed, by file in proportion
+to how many it has. A copy of the repository is changed, never the repository itself. First every near test runs once
+and notes which lines of the package it runs: those are the tests of the mirrored folder, those of the folders that
+`--tests` names, and the doctests of the room. A mutant is then given to the tests that run its line, the quickest
+first, until one of them fails, and until `--seconds` have passed. The notes are kept in `--work`, so a second run with
+more tests only runs the new ones.
+
+The table on standard output has a line for each mutant: `killed`, `survived`, `timeout` (which counts as killed: a test
+that never ends is noticed) or `untested` (no test runs the line). `docs/mutants.md` says what was found.
+"""
+
+import argparse
+import ast
+import copy
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "pymc_dirdp"
+# Imported once, so that a mutant's process, which is a copy of this one, starts with them.
+HEAVY = ["numpy", "scipy.stats", "scipy.special", "mpmath", "hypothesis", "pandas", "pymc", "dp_accounting"]
+# No assertion is rewritten: it would take longer than most tests.
+QUIETLY = ["-q", "-p", "no:cacheprovider", "--assert=plain"]
+
+COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+}
+COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+SWAPPED = {
+    "min": "max",
+    "minimum": "maximum",
+    "all": "any",
+    "floor": "ceil",
+    "up": "down",
+    "at_least_in_short": "at_most_in_short",
+    "first": "last",
+}
+SWAPPED |= {new: old for old, new in SWAPPED.items()}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: the bytes from `start` to `end` of a file become `new`."""
+
+    file: str
+    lines: tuple[int, int]
+    start: int
+    end: int
+    old: str
+    new: str
+
+
+def changed(node: ast.AST) -> Iterator[ast.AST]:
+    """What a node is replaced with, one change for each."""
+    match node:
+        case ast.Compare(ops=ops):
+            for i, op in enumerate(ops):
+                yield from (
+                    _with(node, lambda new, i=i, to=to: new.ops.__setitem__(i, to())) for to in COMPARED[type(op)]
+                )
+        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in COMPUTED:
+            yield _with(node, lambda new: setattr(new, "op", COMPUTED[type(op)]()))
+        case ast.BoolOp(op=op):
+            yield _with(node, lambda new: setattr(new, "op", ast.Or() if isinstance(op, ast.And) else ast.And()))
+        case ast.UnaryOp(op=ast.Not() | ast.USub()):
+            yield node.operand
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value)):
+            yield from (ast.Constant(value + 1), ast.Constant(value - 1))
+        case ast.Constant(value=float(value)):
+            yield from (ast.Constant(2 * value if value else 1.0), ast.Constant(value / 2 if value else -1.0))
+        case ast.Name(id=name) if name in SWAPPED:
+            yield ast.Name(SWAPPED[name])
+        case ast.Attribute(attr=name) if name in SWAPPED:
+            yield _with(node, lambda new: setattr(new, "attr", SWAPPED[name]))
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[first, _]) if name == "nextafter":
+            yield first
+        case ast.Call(keywords=keywords) if keywords:
+            for i in range(len(keywords)):
+                yield _with(node, lambda new, i=i: new.keywords.pop(i))
+        case ast.If(test=test, body=[*_, ast.Return() | ast.Raise() | ast.Continue() | ast.Break()]):
+            # The guard is never true; its place is that of the condition.
+            yield ast.copy_location(ast.Constant(False), test)
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
+            yield _with(node, lambda new: setattr(new, "value", ast.Constant(None)))
+        case ast.Raise():
+            yield ast.Pass()
+
+
+def _with(node: ast.AST, edit: Callable[[Any], Any]) -> ast.AST:
+    new = copy.deepcopy(node)
+    edit(new)
+    return new
+
+
+def _nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes whose change is a change of what the code does: no annotations, no texts."""
+    if isinstance(node, ast.JoinedStr):
+        return
+    yield node
+    if isinstance(node, ast.Raise):
+        return
+    for name, field in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for child in field if isinstance(field, list) else [field]:
+            if isinstance(child, ast.AST):
+                yield from _nodes(child)
+
+
+def mutants_of(file: str) -> list[Mutant]:
+    """All mutants of a file of the package."""
+    source = (ROOT / PACKAGE / file).read_bytes()
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found = []
+    for node in _nodes(ast.parse(source)):
+        for new in changed(node):
+            at = node.test if isinstance(node, ast.If) else node
+            start, end = starts[at.lineno - 1] + at.col_offset, starts[at.end_lineno - 1] + at.end_col_offset
+            text = ast.unparse(ast.fix_missing_locations(new))
+            text = f"({text})" if isinstance(new, ast.expr) and not isinstance(node, ast.Attribute) else text
+            lines = (at.lineno, at.end_lineno)
+            found.append(Mutant(file, lines, start, end, source[start:end].decode(), text))
+    return found
+
+
+def sample(files: list[str], n: int, seed: int) -> list[Mutant]:
+    """So many mutants, by file in proportion to how many it has, and two of each file at least."""
+    rng = random.Random(seed)
+    mutants = {file: mutants_of(file) for file in files}
+    total = sum(map(len, mutants.values()))
+    picked = []
+    for every in mutants.values():
+        picked += rng.sample(every, min(len(every), max(2, round(n * len(every) / total))))
+    return picked
+
+
+Job = Callable[["Copy"], str]
+
+
+class Notes:
+    """A plugin of pytest that notes which lines of the package each test runs, and how long it takes."""
+
+    def __init__(self, copied: Path) -> None:
+        self.prefix = str(copied / PACKAGE) + os.sep
+        self.tests: dict[str, dict[str, Any]] = {}
+        self.now: dict[str, set[int]] = defaultdict(set)
+        monitoring = sys.monitoring
+        monitoring.use_tool_id(monitoring.COVERAGE_ID, "mutants")
+        monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, self.line)
+        monitoring.set_events(monitoring.COVERAGE_ID, monitoring.events.LINE)
+
+    def line(self, code: Any, number: int) -> Any:
+        if code.co_filename.startswith(self.prefix):
+            self.now[code.co_filename[len(self.prefix) :]].add(number)
+        return sys.monitoring.DISABLE
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        self.now = defaultdict(set)
+        sys.monitoring.restart_events()
+        start = time.perf_counter()
+        result = yield
+        lines = {file: sorted(lines) for file, lines in self.now.items()}
+        self.tests[item.nodeid] = {"seconds": time.perf_counter() - start, "lines": lines, "passed": True}
+        return result
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.tests.setdefault(report.nodeid, {})["failed"] = True
+
+
+class Copy:
+    """A copy of the repository in which processes run tests."""
+
+    def __init__(self, work: Path, number: int) -> None:
+        self.path = work / f"copy-{number}"
+        shutil.rmtree(self.path, ignore_errors=True)
+        ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis")
+        shutil.copytree(ROOT, self.path, ignore=ignored)
+
+    def run(self, act: Callable[[], int], seconds: float) -> str:
+        """What becomes of a function in a process of its own: `passed`, `failed` or `timeout`."""
+        sys.stdout.flush()
+        process = os.fork()
+        if process == 0:
+            os.setpgid(0, 0)
+            silent = os.open(self.path / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(silent, 1)
+            os.dup2(silent, 2)
+            os.chdir(self.path)
+            sys.path.insert(0, str(self.path))
+            os.environ["PYTHONPATH"] = str(self.path)
+            sys.dont_write_bytecode = True
+            code = 3
+            try:
+                code = act()
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            done, status = os.waitpid(process, os.WNOHANG)
+            if done:
+                return "passed" if os.waitstatus_to_exitcode(status) == 0 else "failed"
+            time.sleep(0.02)
+        os.killpg(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        return "timeout"
+
+    def note(self, tests: str, answer: Path) -> str:
+        """Write down which lines the tests of a file run."""
+
+        def act() -> int:
+            notes = Notes(self.path)
+            pytest.main([*QUIETLY, tests], plugins=[notes])
+            answer.write_text(json.dumps(notes.tests))
+            return 0
+
+        if self.run(act, 900) != "passed":
+            raise RuntimeError((self.path / "output.txt").read_text())
+        return "noted"
+
+    def judge(self, mutant: Mutant, tests: list[str], seconds: float) -> str:
+        """Run the tests with the mutant in place."""
+        file = self.path / PACKAGE / mutant.file
+        source, status = file.read_bytes(), file.stat()
+        file.write_bytes(source[: mutant.start] + mutant.new.encode() + source[mutant.end :])
+        try:
+            ran = self.run(lambda: int(pytest.main(["-x", *QUIETLY, *tests])), seconds)
+        finally:
+            file.write_bytes(source)
+            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+        return {"passed": "survived", "failed": "killed"}.get(ran, ran)
+
+
+def work_on(number: int, work: Path, jobs: list[Job], next_job: Any, answers: Any) -> None:
+    """Take jobs until there are none."""
+    copied = Copy(work, number)
+    while True:
+        with next_job.get_lock():
+            i, next_job.value = next_job.value, next_job.value + 1
+        if i >= len(jobs):
+            return
+        try:
+            answers.put((i, jobs[i](copied)))
+        except BaseException as error:
+            answers.put((i, error))
+            raise
+
+
+def parallel(jobs: list[Job], work: Path, workers: int) -> Iterator[tuple[int, str]]:
+    """The number of each job and what becomes of it, in the order in which they end."""
+    context = multiprocessing.get_context("fork")
+    # No queue with a thread: the workers fork.
+    next_job, answers = context.Value("i", 0), context.SimpleQueue()
+    processes = [context.Process(target=work_on, args=(i, work, jobs, next_job, answers)) for i in range(workers)]
+    for process in processes:
+        process.start()
+    for _ in jobs:
+        i, answer = answers.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        yield i, answer
+    for process in processes:
+        process.join()
+
+
+def noted(rooms: list[str], folders: list[str], work: Path, workers: int) -> dict[str, dict[str, Any]]:
+    """For each near test the lines it runs and its time. A file of tests that is as it was is not run again."""
+    near = [f"{PACKAGE}/{room}" for room in rooms]
+    for folder in dict.fromkeys([f"tests/{room}" for room in rooms] + folders):
+        at = ROOT / folder
+        near += [str(file.relative_to(ROOT)) for file in ([at] if at.is_file() else sorted(at.rglob("test_*.py")))]
+    code = b"".join(file.read_bytes() for file in sorted((ROOT / PACKAGE).rglob("*.py")))
+    kept = {}
+    for tests in near:
+        text = (ROOT / tests).read_bytes() if (ROOT / tests).is_file() else b""
+        kept[tests] = work / (hashlib.sha256(code + tests.encode() + text).hexdigest()[:24] + ".json")
+    new = [tests for tests, file in kept.items() if not file.exists()]
+    for i, _ in parallel([partial(Copy.note, tests=tests, answer=kept[tests]) for tests in new], work, workers):
+        print("noted", new[i], file=sys.stderr, flush=True)
+    every = {test: about for file in kept.values() for test, about in json.loads(file.read_text()).items()}
+    return {test: about for test, about in every.items() if about.get("passed") and not about.get("failed")}
+
+
+def nearest(mutant: Mutant, tests: dict[str, dict[str, Any]], seconds: float) -> list[str]:
+    """The tests that run a line of the mutant, or that run the file if the line runs on import: the quickest first."""
+    first, last = mutant.lines
+    runs = {test: about["lines"].get(mutant.file, []) for test, about in tests.items()}
+    exact = [test for test, lines in runs.items() if any(first <= line <= last for line in lines)]
+    picked, total = [], 0.0
+    for test in sorted(exact or [test for test, lines in runs.items() if lines], key=lambda t: tests[t]["seconds"]):
+        total += tests[test]["seconds"]
+        if total > seconds / 2 and picked:
+            break
+        picked.append(test)
+    return picked
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("where", nargs="+", help="rooms or files of the package")
+    parser.add_argument("--mutants", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=12)
+    parser.add_argument("--at", type=int, nargs="*", help="only the mutants that begin at these lines, all of them")
+    parser.add_argument("--tests", nargs="*", default=[], help="more folders or files of tests")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for one mutant")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--work", type=Path, default=Path(os.environ.get("TMPDIR", "/tmp")) / "dirdp-mutants")
+    options = parser.parse_args()
+    for module in HEAVY:
+        __import__(module)
+    options.work.mkdir(parents=True, exist_ok=True)
+    package = ROOT / PACKAGE
+    files = [
+        str(file.relative_to(package))
+        for where in options.where
+        for file in ([package / where] if (package / where).is_file() else sorted((package / where).rglob("*.py")))
+    ]
+    rooms = list(dict.fromkeys(file.partition("/")[0] for file in files))
+    tests = noted(rooms, options.tests, options.work, options.workers)
+    if options.at:
+        mutants = [mutant for file in files for mutant in mutants_of(file) if mutant.lines[0] in options.at]
+    else:
+        mutants = sample(files, options.mutants, options.seed)
+    # A change that changes nothing: every test has to be found again by its name.
+    none = Mutant(files[0], (1, 1), 0, 0, "", "")
+    same = partial(Copy.judge, mutant=none, tests=["--collect-only", *tests], seconds=900)
+    if [became for _, became in parallel([same], options.work, 1)] != ["survived"]:
+        raise RuntimeError((options.work / "copy-0" / "output.txt").read_text()[-3000:])
+    near = [(mutant, chosen) for mutant in mutants if (chosen := nearest(mutant, tests, options.seconds))]
+    for mutant in mutants:
+        if not nearest(mutant, tests, options.seconds):
+            print("untested", *described(mutant), sep="\t", flush=True)
+    jobs = [partial(Copy.judge, mutant=mutant, tests=chosen, seconds=options.seconds) for mutant, chosen in near]
+    for i, became in parallel(jobs, options.work, options.workers):
+        print(became, *described(near[i][0]), sep="\t", flush=True)
+
+
+def described(mutant: Mutant) -> tuple[str, str, str]:
+    """The place, and the text before and after on one line."""
+    return f"{mutant.file}:{mutant.lines[0]}", " ".join(mutant.old.split()), " ".join(mutant.new.split())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""What a report says in words: to whom the promise is made, and when it gives advice."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.planning.choosing import rank
+
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+def words(plan):
+    return " ".join(str(dirdp.report(plan)).split())
+
+
+def survey(n_records):
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones(3))
+        pm.Multinomial("answers", n=n_records, p=p, observed=[n_records - 10, 7, 3])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "other"),
+    [
+        ({}, "with a different answer from that person", "no record in the data"),
+        (
+            {"adjacency": "add-remove", "n_records": 100},
+            "with no record in the data at all from that person",
+            "a different answer",
+        ),
+    ],
+    ids=["replace-one", "add-remove"],
+)
+def test_the_promise_is_told_in_the_words_of_its_adjacency(options, said, other):
+    text = words(dirdp.plan(TARGET, survey(100), **options))
+    assert f"as it would be {said}" in text
+    assert other not in text
+
+
+def test_noise_is_advised_where_it_is_better_by_a_quarter_and_not_where_it_is_about_as_good():
+    """Oracle: the losses themselves; both sides of the threshold occur, near to it."""
+    margins = []
+    for n_records in (35, 40, 45, 50, 55):
+        plan = dirdp.plan(TARGET, survey(n_records))
+        (part,) = plan.parts
+        options = {"prior": np.ones((1, 3)), "n_records": n_records, "adjacency": "replace-one"}
+        margins.append(
+            rank(part.mechanism, TARGET, **options, objective="posterior", n_simulated_cells=100_000).margin(
+                "dirichlet"
+            )
+        )
+        assert ("smaller expected KL" in words(plan)) == (margins[-1] > 1.25)
+    assert any(1.05 < margin < 1.25 for margin in margins)
+    assert any(1.25 < margin < 1.4 for margin in margins)
+
+
+def test_unequal_numbers_are_told_as_a_range_and_equal_ones_once():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.array([1.0, 5.0]))
+        pm.Multinomial("first", n=50, p=p, observed=[20, 30])
+        q = pm.Dirichlet("q", np.ones(2))
+        pm.Multinomial("second", n=90, p=q, observed=[60, 30])
+    plan = dirdp.plan(dirdp.RenyiDP(order=2, epsilon=0.5), model, strategy="temper", disjoint=[["p"], ["q"]])
+    text = words(plan)
+    assert "alpha 1 to 5" in text
+    assert "alpha 1," in text
+    assert "50 to 90 (" in text
+    assert "different people feed the groups" in text
+    assert "different people" not in words(dirdp.plan(TARGET, survey(100)))
+    assert "100 (" in words(dirdp.plan(TARGET, survey(100)))
+
+
+def test_labels_stand_in_one_column_as_wide_as_the_longest():
+    lines = [line for line in str(dirdp.report(dirdp.plan(TARGET, survey(100)))).splitlines() if line.startswith("  ")]
+    labelled = [line for line in lines if not line.startswith("    ")]
+    longest = "effective records"
+    assert all(line[2 + len(longest) : 4 + len(longest)] == "  " for line in labelled)
+    assert all(line[4 + len(longest)] != " " for line in lines)
+
+
+@pytest.mark.parametrize(("draws", "min_count"), [(1, 0.0), (3, 2.0)])
+def test_a_verification_counts_tables_groups_and_draws_and_names_assumptions_that_were_made(draws, min_count):
+    release = dirdp.sample(TARGET, survey(100), draws=draws, min_count=min_count)
+    text = " ".join(str(dirdp.verify(release)).split())
+    assert f"1 table in 1 group of people, {'1 draw' if draws == 1 else '3 draws'}: the loss" in text
+    assert "Each person holds 1 record of a table at most." in text
+    assert ("Every cell of every data set" in text) == (min_count > 0)
+    starts = [line for line in str(dirdp.verify(release)).splitlines()[1:] if line.startswith("  ") and line[2] != " "]
+    widest = max(len(line[2:].split("  ")[0]) for line in starts)
+    assert all(line[2 + widest : 4 + widest] == "  " and line[4 + widest] != " " for line in starts)
