@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.drawing import draw_counts
 from pymc_dirdp.inference.estimates import Estimate, estimate, summarised
-from pymc_dirdp.inference.posterior import Draws, draw, draw_shares
+from pymc_dirdp.inference.posterior import Draws, draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.totals import OfTotal, PrivateTotal, RowTotals
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
@@ -59,6 +60,13 @@ class TableLaw:
     beliefs : Beliefs
         Of whoever concludes.
 
+    Attributes
+    ----------
+    prior : array, shape (..., d)
+        Of the shares.
+    is_exact : bool
+        Whether estimates are sums; otherwise they are averages over exact draws.
+
     Raises
     ------
     ArgumentError
@@ -75,57 +83,73 @@ class TableLaw:
         row_prior = _row_prior(output, beliefs.row_prior)
         d, others = self.prior.shape[-1], len(likelihoods) - 1
         if most < output.least * self.prior.size:
+            if log_prior is None:
+                raise output.group.damaged("it was promised to hold more records in each cell than there are")
             raise ArgumentError(
                 f"The table {output.name!r} was promised to hold at least {output.least} records in each cell, which "
                 f"is more than {most} in all. Pass an n_prior that reaches further."
             )
         room = most - output.least * d * others
         alphas = self.prior.reshape(-1, d)
-        rows = [_row(alpha, room, each, output) for alpha, each in zip(alphas, likelihoods, strict=True)]
-        factors = [_of_total(each) for each in likelihoods]
-        self._row = None if others else rows[0].at(most, float(factors[0](np.array([float(most)]))[0]))
-        self._rows = RowTotals(rows, total=most, row_prior=row_prior, log_factors=factors) if others else None
-        self._private = None
-        if log_prior is not None:
-            whole, factor = (rows[0], factors[0]) if self._rows is None else (self._rows.totals, None)
-            self._private = PrivateTotal(whole, log_prior=log_prior, log_factor=factor)
+        self._row_laws = [_row(alpha, room, each, output) for alpha, each in zip(alphas, likelihoods, strict=True)]
+        self._factors = [_of_total(each) for each in likelihoods]
+        self._most, self._row_prior, self._log_prior = most, row_prior, log_prior
+        self.is_exact = not others and log_prior is None
+
+    # The laws are summed up when they are asked for: numbers of a file may be such that no sum exists.
+
+    @cached_property
+    def _row(self) -> ProductLaw:
+        """The only row, of a public total."""
+        factor = self._factors[0](np.array([float(self._most)]))
+        return self._row_laws[0].at(self._most, float(factor[0]))
+
+    @cached_property
+    def _rows(self) -> RowTotals | None:
+        if len(self._row_laws) == 1:
+            return None
+        return RowTotals(self._row_laws, total=self._most, row_prior=self._row_prior, log_factors=self._factors)
+
+    @cached_property
+    def _private(self) -> PrivateTotal | None:
+        if self._log_prior is None:
+            return None
+        if self._rows is not None:
+            return PrivateTotal(self._rows.totals, log_prior=self._log_prior)
+        return PrivateTotal(self._row_laws[0], log_prior=self._log_prior, log_factor=self._factors[0])
 
     @property
     def log_evidence(self) -> float:
         """Logarithm of the probability or density of what was put out, counts and shares summed out."""
-        law = self._private or self._rows or self._row
-        return law.log_evidence  # type: ignore[union-attr]
+        return (self._private or self._rows or self._row).log_evidence
 
     def draw(self, draws: int, rng: np.random.Generator) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""
-        if self._private is None and self._row is not None:
-            found = draw(self._row, draws, rng)
-            return Draws(self._shaped(found.counts), self._shaped(found.shares), found.acceptance)
-        if self._private is None:
-            tables, acceptance = self._rows.draw(draws, rng)  # type: ignore[union-attr]
-        else:
-            totals, acceptance = self._private.draw(draws, rng)
-            tables = [totals]
-            if self._rows is not None:
-                tables, share = self._rows.tables(totals, rng)
-                acceptance = min(acceptance, share)
+        tables, acceptance = self._tables(draws, rng)
         counts = self._shaped(np.stack(tables, axis=1))
         return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
+
+    def _tables(self, draws: int, rng: np.random.Generator) -> tuple[list[Integers], float]:
+        """Counts of each row, of shape `(draws, d)`, and the share of proposals that was accepted."""
+        if self._private is None and self._rows is None:
+            counts, acceptance = draw_counts(self._row.tilted, np.full(draws, self._most), rng)
+            return [counts], acceptance
+        if self._private is None:
+            return self._rows.draw(draws, rng)  # type: ignore[union-attr]
+        totals, acceptance = self._private.draw(draws, rng)
+        if self._rows is None:
+            return [totals], acceptance
+        tables, share = self._rows.tables(totals, rng)
+        return tables, min(acceptance, share)
 
     def _shaped(self, values: NDArray) -> NDArray:  # type: ignore[type-arg]
         return values.reshape(len(values), *self.prior.shape)
 
-    @cached_property
-    def is_exact(self) -> bool:
-        """Whether estimates are sums; otherwise they are averages over exact draws."""
-        return self._private is None and self._row is not None
-
     def estimate(self, prob: list[float], rng: np.random.Generator) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows."""
-        if self._private is None and self._row is not None:
+        if self.is_exact:
             return estimate(self._row, prob)
-        found = self.draw(_SUMMARISED, rng)
-        return summarised(found, self.prior, prob, self.log_evidence)
+        return summarised(self.draw(_SUMMARISED, rng), self.prior, prob, self.log_evidence)
 
 
 def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Output) -> ProductLaw:
