@@ -43,6 +43,9 @@ from pymc_dirdp.privacy.guarantees import RenyiDP as RenyiDP
 from pymc_dirdp.privacy.guarantees import TruncatedCDP as TruncatedCDP
 from pymc_dirdp.privacy.guarantees import ZeroCDP as ZeroCDP
 from pymc_dirdp.releases import interop as interop
+from pymc_dirdp.releases.analysis import analyse as analyse
+from pymc_dirdp.releases.estimation import Estimates as Estimates
+from pymc_dirdp.releases.estimation import estimate as estimate
 from pymc_dirdp.releases.plan import plan as plan
 from pymc_dirdp.releases.planned import Plan as Plan
 from pymc_dirdp.releases.predictive import sample_posterior_predictive as sample_posterior_predictive

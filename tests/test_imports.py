@@ -30,6 +30,7 @@ ROOMS = (
     "accounting",
     "counting",
     "stored",
+    "inference",
     "auditing",
     "models",
     "networks",

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
@@ -266,6 +267,23 @@ class TableMechanism(Mechanism):
     def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
         """The factor of each row's total number of records in the likelihood, as a logarithm. Shape of `totals`."""
         return np.zeros(np.shape(totals))
+
+    @abc.abstractmethod
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
+        """The same factors as functions of the counts of each row, for one output: one for each row, in order.
+
+        Parameters
+        ----------
+        output : array, shape `shape`
+            One release.
+        steps : int, optional
+            Of the urn that drew it.
+
+        Raises
+        ------
+        ArgumentError
+            If an urn of so many steps cannot have drawn it.
+        """
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:

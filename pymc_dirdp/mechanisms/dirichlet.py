@@ -14,6 +14,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism, Tempered
 from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -241,6 +242,12 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @override
     def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
         return self._row_terms(self.r * np.asarray(totals, dtype=np.float64) + self.alpha.sum(axis=-1), steps)
+
+    @override
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
+        d = self.alpha.shape[-1]
+        rows = zip(self.alpha.reshape(-1, d), output.reshape(-1, d), strict=True)
+        return [self._row_likelihood(alpha, self.r, y, steps) for alpha, y in rows]
 
     @override
     def stronger(self, factor: float) -> tuple[str, "DirichletMechanism"]:

@@ -12,6 +12,7 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.bits import Bits
@@ -65,11 +66,17 @@ class DirichletDraws(CurvesOf, Mechanism):
     @staticmethod
     def _cell_terms(u: Array, output: ArrayLike, steps: int | None) -> Array:
         """The logarithm of the factor of each cell with parameter u: of a density, or of a probability of the urn."""
-        y = np.asarray(output, dtype=np.float64)
-        if steps is None:
-            return np.asarray((u - 1) * np.log(np.maximum(y, _TINY)) - gammaln(u))
-        c = urn_counts(y, steps)
-        return np.asarray(gammaln(u + c) - gammaln(u) - gammaln(c + 1.0))
+        return _terms(u, _seen(output, steps), steps)
+
+    @classmethod
+    def _row_likelihood(cls, alpha: Array, r: float, output: Array, steps: int | None) -> RowLikelihood:
+        """One row of an output as a function of its counts, with parameters `r * counts + alpha`. Shapes (d,)."""
+        seen, total = _seen(output, steps), alpha.sum()
+        return RowLikelihood(
+            lambda counts, cells: _terms(r * counts + alpha[cells], seen[cells], steps),
+            lambda totals: cls._row_terms(r * totals + total, steps),
+            smooth=True,
+        )
 
     @staticmethod
     def _row_terms(total: Array, steps: int | None) -> Array:
@@ -82,3 +89,15 @@ class DirichletDraws(CurvesOf, Mechanism):
 def _log_beta(u: Array) -> float:
     """The sum over rows of the logarithm of the Beta function."""
     return float(np.sum(gammaln(u).sum(axis=-1) - gammaln(u.sum(axis=-1))))
+
+
+def _seen(output: ArrayLike, steps: int | None) -> Array:
+    """What the likelihood depends on: logarithms of the components, or the counts of the urn."""
+    y = np.asarray(output, dtype=np.float64)
+    return np.log(np.maximum(y, _TINY)) if steps is None else urn_counts(y, steps).astype(np.float64)
+
+
+def _terms(u: Array, seen: Array, steps: int | None) -> Array:
+    if steps is None:
+        return np.asarray((u - 1) * seen - gammaln(u))
+    return np.asarray(gammaln(u + seen) - gammaln(u) - gammaln(seen + 1.0))

@@ -78,6 +78,7 @@ class DiscreteGaussianMechanism(NoisyCounts):
     sigma: float
 
     kind: ClassVar[str] = "gaussian"
+    smooth_noise: ClassVar[bool] = True
 
     @cached_property
     def variance(self) -> Fraction:

@@ -58,6 +58,7 @@ class GaussianMechanism(NoisyCounts):
     sigma: float
 
     kind: ClassVar[str] = "continuous-gaussian"
+    smooth_noise: ClassVar[bool] = True
     samplers: ClassVar[tuple[str, ...]] = ("fast",)
     exact_form: ClassVar[str] = "DiscreteGaussianMechanism"
 

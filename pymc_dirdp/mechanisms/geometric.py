@@ -63,6 +63,7 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
     scale: float
 
     kind: ClassVar[str] = "geometric"
+    smooth_noise: ClassVar[bool] = True
 
     @override
     def _checked_parameter(self, value: float) -> float:

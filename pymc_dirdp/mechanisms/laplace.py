@@ -67,6 +67,7 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
     scale: float
 
     kind: ClassVar[str] = "laplace"
+    smooth_noise: ClassVar[bool] = True
     samplers: ClassVar[tuple[str, ...]] = ("fast",)
     exact_form: ClassVar[str] = "GeometricMechanism"
 

@@ -17,6 +17,7 @@ from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
 from pymc_dirdp.mechanisms.released_counts import ReleasedCounts
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
@@ -68,6 +69,8 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         Fact("noise_sd", "noise_sd", "scalar", given=False),
         Fact("postprocess", "postprocess", "text"),
     )
+    smooth_noise: ClassVar[bool] = False
+    """Whether `log_noise` follows a smooth curve with few kinks between whole numbers, too."""
     exact_form: ClassVar[str] = ""
     """The mechanism to use in the place of one that cannot be drawn exactly."""
 
@@ -267,6 +270,15 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @override
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         return self.log_noise(np.asarray(output, dtype=np.float64) - np.asarray(counts, dtype=np.float64))
+
+    @override
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
+        def of(z: Array) -> RowLikelihood:
+            return RowLikelihood(
+                lambda counts, cells: self.log_noise(z[cells] - counts), np.zeros_like, smooth=self.smooth_noise
+            )
+
+        return [of(z) for z in output.reshape(-1, self.prior.shape[-1])]
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:

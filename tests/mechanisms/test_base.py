@@ -134,6 +134,11 @@ def test_a_likelihood_is_a_product_over_cells_and_rows(mechanism):
     assert rows.shape == x.shape[:-1]
     whole = (cells.sum(axis=-1) + rows).reshape(6, -1).sum(axis=1)
     np.testing.assert_allclose(mechanism.log_likelihood(output, x), whole, rtol=1e-12)
+    # The same factors as functions of the counts of each row.
+    rows_of_x, d = x.reshape(6, -1, mechanism.shape[-1]), mechanism.shape[-1]
+    for i, row in enumerate(mechanism.row_likelihoods(output)):
+        np.testing.assert_allclose(row.of_cells(rows_of_x[:, i], np.arange(d)), cells.reshape(6, -1, d)[:, i])
+        np.testing.assert_allclose(row.of_total(rows_of_x[:, i].sum(axis=-1)), rows.reshape(6, -1)[:, i])
     # The ratio, which leaves out what is the same for both, is the difference.
     ratio = mechanism.log_likelihood_ratio(output[None], x[0], x[1])
     np.testing.assert_allclose(ratio, whole[0] - whole[1], rtol=1e-6, atol=1e-8)

@@ -117,6 +117,7 @@ USES = (
     lambda release: dirdp.predict_log_proba(release, {"legs": [2, 4, 4]}, target="class"),
     lambda release: dirdp.log_likelihood(release, {"legs": [2], "class": ["hen"]}),
     lambda release: dirdp.sample_posterior_predictive(release, n_records=5, random_seed=1),
+    lambda release: dirdp.analyse(release, 5, random_seed=1),
 )
 
 

@@ -1,0 +1,112 @@
+"""The law of a sum of independent whole numbers, number by number: exact to rounding, also where it is improbable."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.inference.number_laws import NumberLaws
+
+__all__ = ["Convolution"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# So many doubles are kept at most; 32 megabytes.
+_MOST_KEPT = 4_000_000
+
+
+class Convolution:
+    """Sums of some of the laws of `cells`, and of all but one, from the probabilities of every number.
+
+    Products of probabilities are added up and nothing is subtracted, so every result has a small relative error. A
+    Fourier transform has a small absolute error only.
+
+    Parameters
+    ----------
+    cells : NumberLaws
+        Settled.
+    total : int
+        The total that sums of all but one cell are compared with.
+    """
+
+    @staticmethod
+    def work(cells: NumberLaws) -> float:
+        """The number of products that all sums take; infinite if they take too much memory."""
+        widths = np.sort((cells.highs - cells.lows + 1).astype(np.float64))
+        ends = np.cumsum(widths)
+        if 2 * ends.sum() > _MOST_KEPT:
+            return np.inf
+        before = np.concatenate([[0.0], ends[:-1]])
+        after = ends[-1] - ends
+        return float(np.sum(widths * (before + after) + before * after))
+
+    def __init__(self, cells: NumberLaws, total: int) -> None:
+        self._order = np.argsort(cells.highs - cells.lows, kind="stable")
+        self._lows = cells.lows[self._order]
+        self._pmfs = [_pmf(cells, int(i)) for i in self._order]
+        self._prefix = _running(self._pmfs)
+        self._low, self._total = int(cells.lows.sum()), total
+        self._all_lows = cells.lows
+        self._rest: Array | None = None
+        self._sizes = np.empty(0, dtype=np.int64)
+
+    def log_sum(self, totals: Integers) -> Array:
+        """Logarithm of the probability that all cells add up to each of some totals."""
+        return _looked_up(self._prefix[-1], totals - self._low)
+
+    def log_rest(self, x: Array, cell: Integers) -> Array:
+        """Logarithm of the probability that all cells but this one add up to `total - x`."""
+        if self._rest is None:
+            self._rest = self._all_but_one()
+        offset = self._total - np.asarray(x, dtype=np.int64) - (self._low - self._all_lows[cell])
+        inside = (offset >= 0) & (offset < self._sizes[cell])
+        place = (np.cumsum(self._sizes) - self._sizes)[cell] + np.where(inside, offset, 0)
+        with np.errstate(divide="ignore"):
+            return np.where(inside, np.log(self._rest[place]), -np.inf)
+
+    def _all_but_one(self) -> Array:
+        """The laws of the sums of all cells but one, one behind the other in the order of the cells."""
+        suffix = _running(self._pmfs[::-1])
+        parts: list[Array] = [np.empty(0)] * len(self._pmfs)
+        for place, i in enumerate(self._order):
+            parts[i] = np.convolve(self._prefix[place], suffix[len(self._pmfs) - 1 - place])
+        self._sizes = np.array([len(part) for part in parts])
+        return np.concatenate(parts)
+
+    def draw(self, totals: Integers, rng: np.random.Generator) -> Integers:
+        """For each total, one draw of all cells given that they add up to it, shape `(len(totals), d)`.
+
+        The last cell is drawn given the total, then the one before given what is left, and so on.
+        """
+        counts = np.empty((len(totals), len(self._pmfs)), dtype=np.int64)
+        left = totals - self._low
+        for place in range(len(self._pmfs) - 1, -1, -1):
+            pmf, before = self._pmfs[place], self._prefix[place]
+            drawn = np.empty(len(totals), dtype=np.int64)
+            for n in np.unique(left):
+                first, last = max(0, n - len(before) + 1), min(n, len(pmf) - 1)
+                weights = pmf[first : last + 1] * before[n - last : n - first + 1][::-1]
+                same = np.flatnonzero(left == n)
+                cdf = np.cumsum(weights / weights.max())
+                drawn[same] = first + np.searchsorted(cdf, rng.random(len(same)) * cdf[-1], side="right")
+            left = left - drawn
+            counts[:, self._order[place]] = self._lows[place] + drawn
+        return counts
+
+
+def _pmf(cells: NumberLaws, i: int) -> Array:
+    x = np.arange(cells.lows[i], cells.highs[i] + 1, dtype=np.float64)
+    return np.exp(cells.log_pmf(x, np.full(len(x), i)))
+
+
+def _running(pmfs: list[Array]) -> list[Array]:
+    """The law of the sum of the first 0, 1, ... of some laws."""
+    sums = [np.ones(1)]
+    for pmf in pmfs:
+        sums.append(np.convolve(sums[-1], pmf))
+    return sums
+
+
+def _looked_up(pmf: Array, offset: Integers) -> Array:
+    inside = (offset >= 0) & (offset < len(pmf))
+    with np.errstate(divide="ignore"):
+        return np.where(inside, np.log(pmf[np.where(inside, offset, 0)]), -np.inf)

@@ -1,0 +1,139 @@
+"""Exact, independent draws of counts given their total."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.convolution import Convolution
+from pymc_dirdp.inference.inversion import Inversion
+from pymc_dirdp.inference.number_draws import NumberDraws
+from pymc_dirdp.inference.number_laws import NumberLaws
+from pymc_dirdp.inference.pair import Pair
+from pymc_dirdp.inference.tilted import TiltedCells
+
+__all__ = ["draw_counts"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# One cell takes what the others leave if it has this share of the room; it is then accepted often enough.
+_SHARE = 0.02
+# So few proposals may be accepted before sums are taken number by number.
+_RARE = 2e-3
+# At least so many tables are proposed at a time, because every cell of a round takes some time of its own.
+_AT_LEAST = 512
+_MOST_ROUNDS = 5_000
+
+
+@dataclass
+class _Tally:
+    """How many tables were proposed and kept where the first cells are drawn."""
+
+    proposed: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
+class _Sampler:
+    tilted: TiltedCells
+    numbers: NumberDraws
+    order: Integers
+    rng: np.random.Generator
+    inversions: dict[int, Inversion] = field(default_factory=dict)
+
+    def fill(self, counts: Integers, first: int, totals: Integers, tally: _Tally | None = None) -> None:
+        """Draw the cells `order[first:]` of every row of `counts` given that they add up to `totals`.
+
+        Some cells are drawn from their own laws. The others have to take the rest; the draw is kept with a probability
+        proportional to that of their doing so, and then they are drawn given the rest.
+        """
+        group = self.order[first:]
+        if len(group) == 1:
+            counts[:, group[0]] = totals
+            return
+        taking = self._taking(group)
+        free = group[: len(group) - taking]
+        waiting = np.arange(len(totals))
+        for _ in range(_MOST_ROUNDS):
+            # Of several proposals the first that is accepted counts; a few more than are needed spare rounds.
+            repeats = 1 + _AT_LEAST // len(waiting)
+            rows = np.repeat(waiting, repeats)
+            proposed = np.stack([self.numbers.draw(int(cell), len(rows), self.rng) for cell in free], axis=1)
+            rest = totals[rows] - proposed.sum(axis=1)
+            accepted = np.log1p(-self.rng.random(len(rows))) <= self._log_share(first + len(free), rest)
+            if tally is not None:
+                tally.proposed += len(rows)
+                tally.accepted += int(accepted.sum())
+            kept, place = np.unique(rows[accepted], return_index=True)
+            place = np.flatnonzero(accepted)[place]
+            counts[kept[:, None], free] = proposed[place]
+            waiting = np.setdiff1d(waiting, kept, assume_unique=True)
+            if len(waiting) == 0:
+                self.fill(counts, first + len(free), totals - counts[:, free].sum(axis=1))
+                return
+        raise ArgumentError("The output is too far from what its total allows for draws to be accepted.")
+
+    def _taking(self, group: Integers) -> int:
+        """How many cells take the rest: the one with most room, or those with half of all room."""
+        room = _room(self.tilted.cells)[group]
+        if room[-1] >= _SHARE * room.sum():
+            return 1
+        return int(np.searchsorted(np.cumsum(room[::-1]), room.sum() / 2)) + 1
+
+    def _log_share(self, first: int, rest: Integers) -> Array:
+        """Logarithm of the probability that `order[first:]` add up to `rest`, by a bound of all such probabilities."""
+        cells, taking = self.tilted.cells, self.order[first:]
+        if len(taking) == 1:
+            pivot = int(taking[0])
+            return cells.log_pmf(rest.astype(np.float64), np.full(len(rest), pivot)) - self.numbers.log_bound(pivot)
+        if first not in self.inversions:
+            self.inversions[first] = Inversion(cells, self.tilted.total, of=taking)
+        inversion = self.inversions[first]
+        return inversion.log_sum(rest) - inversion.log_bound
+
+
+def _room(cells: NumberLaws) -> Array:
+    """The variance of a normal law with the same largest probability: how well a cell can take what others leave.
+
+    A cell that is probably empty may have a large variance, and yet nearly always refuse.
+    """
+    return np.exp(-2 * cells.peaks) / (2 * np.pi)
+
+
+def draw_counts(tilted: TiltedCells, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:
+    """One table for each of some totals, and the share of the proposals that was accepted.
+
+    Parameters
+    ----------
+    tilted : TiltedCells
+        The cells; the totals are near theirs.
+    totals : array of int, shape (draws,)
+        What each table adds up to.
+    rng : numpy.random.Generator
+        The source of randomness.
+
+    Returns
+    -------
+    counts : array of int, shape (draws, d)
+        Independent draws from the law of the cells given their total.
+    acceptance : float
+        In (0, 1]; 1 where no draw is ever refused.
+    """
+    cells = tilted.cells
+    numbers = NumberDraws(cells)
+    order = np.argsort(_room(cells), kind="stable")
+    sampler = _Sampler(tilted, numbers, order, rng)
+    counts = np.empty((len(totals), cells.size), dtype=np.int64)
+    expected = tilted.log_sum_of_products - cells.log_totals.sum() + cells.tilt * tilted.total
+    if expected - numbers.log_bound(int(order[-1])) < np.log(_RARE):
+        if isinstance(tilted.sums, Convolution):
+            return tilted.sums.draw(totals, rng), 1.0
+        if isinstance(tilted.sums, Pair) and np.all(totals == tilted.total):
+            counts[:, 0] = NumberDraws(tilted.marginals).draw(0, len(totals), rng)
+            counts[:, 1] = totals - counts[:, 0]
+            return counts, 1.0
+    tally = _Tally()
+    sampler.fill(counts, 0, totals, tally)
+    return counts, tally.accepted / max(tally.proposed, 1)

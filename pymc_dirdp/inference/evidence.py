@@ -1,0 +1,124 @@
+"""What an output says about the total of a row: sums over all tables with each total."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.drawing import draw_counts
+from pymc_dirdp.inference.fourier import Fourier
+from pymc_dirdp.inference.inversion import Inversion
+from pymc_dirdp.inference.pair import Pair
+from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.tilted import LITTLE_WORK, TiltedCells, solved
+
+__all__ = ["Evidence"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# One tilt serves all totals whose probability is within this factor of the largest, on the logarithmic scale.
+_DEPTH = 8.0
+# Runs of totals up to this length are kept whole.
+_LONG = 4096
+# Two cells are convolved, for all totals at once, if that takes fewer products than this.
+_PAIR_WORK = 1e9
+# So many totals of two wide cells are summed at a time.
+_AT_A_TIME = 64
+# Between whole totals, that many of them are interpolated.
+_STENCIL = np.arange(-3, 5)
+
+
+class Evidence:
+    """The probability of an output for every total that a row may have, and draws of the row given its total.
+
+    One tilt is right for totals near the mean of the tilted cells only. So totals are taken in runs, each with a tilt
+    of its own.
+
+    Parameters
+    ----------
+    law : ProductLaw
+        Of the row, with the largest total that it may have.
+    """
+
+    def __init__(self, law: ProductLaw) -> None:
+        self.law = law
+        self.least = law.least * len(law.alpha)
+        self._cells = law.cells()
+        self._little_work = _PAIR_WORK if len(law.alpha) == 2 else LITTLE_WORK
+        # What is known already, in the order of the totals.
+        self._totals, self._values = np.empty(0, dtype=np.int64), np.empty(0)
+
+    def __call__(self, totals: Array) -> Array:
+        """Logarithm of the probability of the output for each total, without the factor of the total alone.
+
+        Between whole totals it is interpolated. It is `-inf` where no table could have given the output.
+        """
+        totals = np.asarray(totals, dtype=np.float64)
+        whole = np.floor(totals).astype(np.int64)
+        fraction = totals - whole
+        between = fraction > 0
+        found = np.empty(totals.shape)
+        found[~between] = self._at(whole[~between])
+        if between.any():
+            inside = np.clip(whole[between], self.least + 3, self.law.total - 4)
+            values = self._at(inside[:, None] + _STENCIL)
+            found[between] = np.sum(values * _lagrange(whole[between] + fraction[between] - inside), axis=-1)
+        return found + self.law.log_normaliser(totals)
+
+    def _at(self, totals: Integers) -> Array:
+        distinct, which = np.unique(totals, return_inverse=True)
+        while len(missing := np.setdiff1d(distinct, self._totals, assume_unique=True)):
+            self._look_at(missing)
+        return self._values[np.searchsorted(self._totals, distinct)][which].reshape(totals.shape)
+
+    def _look_at(self, missing: Integers) -> None:
+        """Sum the tables of some of the missing totals, and of those around them for which the same tilt serves."""
+        middle = missing[len(missing) // 2]
+        try:
+            tilted = solved(self._cells, int(middle), little_work=self._little_work)
+        except ArgumentError:
+            # No table has this total.
+            found, values = middle[None], np.array([-np.inf])
+        else:
+            found = missing[:_AT_A_TIME] if isinstance(tilted.sums, Pair) else self._served(tilted, missing)
+            values = tilted.log_sums_of_products(found)
+        totals, values = np.append(self._totals, found), np.append(self._values, values)
+        self._totals, first = np.unique(totals, return_index=True)
+        self._values = values[first]
+
+    def _served(self, tilted: TiltedCells, missing: Integers) -> Integers:
+        """The totals around its own for which a tilt serves: all, or those that are missing if there are many."""
+        wide = int(5 * np.sqrt(tilted.cells.variances.sum())) + 1
+        low, high = max(self.least, tilted.total - wide), min(self.law.total, tilted.total + wide)
+        run = np.arange(low, high + 1) if high - low < _LONG else missing[(missing >= low) & (missing <= high)]
+        values = tilted.sums.log_sum(run)
+        top = tilted.sums.log_bound if isinstance(tilted.sums, Fourier | Inversion) else values.max()
+        bad = run[values < top - _DEPTH]
+        below = bad[bad < tilted.total].max(initial=low - 1)
+        above = bad[bad > tilted.total].min(initial=high + 1)
+        # The total that the tilt was made for is known well whatever its probability.
+        return np.union1d(run[(run > below) & (run < above)], tilted.total)
+
+    def draw(self, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:
+        """One table for each total, shape `(len(totals), d)`, and the share of proposals that was accepted."""
+        counts = np.empty((len(totals), len(self.law.alpha)), dtype=np.int64)
+        kept = 0.0
+        waiting = np.argsort(totals, kind="stable")
+        while len(waiting):
+            middle = int(totals[waiting[len(waiting) // 2]])
+            tilted = solved(self.law.cells(), middle)
+            near = np.abs(totals[waiting] - middle) <= 2 * np.sqrt(tilted.cells.variances.sum())
+            chosen = waiting[near]
+            counts[chosen], acceptance = draw_counts(tilted, totals[chosen], rng)
+            kept += len(chosen) / acceptance
+            waiting = waiting[~near]
+        return counts, len(totals) / kept
+
+
+def _lagrange(x: Array) -> Array:
+    """Weights of the polynomial through the values at the stencil, shape `(..., 8)`."""
+    weights = np.ones((*x.shape, len(_STENCIL)))
+    for i, node in enumerate(_STENCIL):
+        for other in np.delete(_STENCIL, i):
+            weights[..., i] *= (x - other) / (node - other)
+    return weights

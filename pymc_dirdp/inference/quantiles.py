@@ -1,0 +1,167 @@
+"""Quantiles of counts, and of shares that are mixtures of Beta laws over a count."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, betaincinv, betaln, expit, log_expit, logit
+
+from pymc_dirdp.inference.number_laws import NumberLaws
+
+__all__ = ["Mixture", "count_quantiles", "share_mixture", "share_quantiles"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Nodes with less mass are left out of a mixture.
+_NEGLIGIBLE = 1e-12
+# Numbers that are looked at one by one at a time.
+_AT_A_TIME = 2**16
+# Nodes a step apart of this share of the deviation of a Beta law add up smooth functions of the count exactly.
+_STRIDE = 0.9
+# With more steps the blocks' nodes are fewer.
+_MOST_STRIDES = 256
+_NODES = 12
+_LEAST_LOGIT = -700.0
+_MOST_STEPS = 200
+# How far from its level a quantile may be.
+_STEP = 1e-10
+
+
+class Mixture:
+    """Nodes `counts` of the cells `cell` with masses that add up to 1 for every cell."""
+
+    def __init__(self, counts: Array, masses: Array, cell: Integers) -> None:
+        self.counts, self.masses, self.cell = counts, masses, cell
+
+
+def count_quantiles(marginals: NumberLaws, levels: Array) -> Integers:
+    """The least count with at least so much probability up to it, shape `(levels, d)`."""
+    cumulative = np.cumsum(marginals.block_mass)
+    first = np.searchsorted(marginals.block_law, np.arange(marginals.size))
+    before = (cumulative - marginals.block_mass)[first]
+    ends = np.append(first[1:], len(cumulative)) - 1
+    wanted = before + levels[:, None] * (cumulative[ends] - before)
+    block = np.clip(np.searchsorted(cumulative, wanted), first, ends).ravel()
+    short = (wanted.ravel() - (cumulative - marginals.block_mass)[block]) / (cumulative[ends] - before)[
+        marginals.block_law[block]
+    ]
+    found = np.empty(len(block), dtype=np.int64)
+    # Quantiles in the order of the lengths of their blocks, a few at a time.
+    order = np.argsort(marginals.block_length[block], kind="stable")
+    room = np.cumsum(marginals.block_length[block][order]) // _AT_A_TIME
+    for part in np.split(order, np.flatnonzero(np.diff(room)) + 1):
+        found[part] = _inside(marginals, block[part], short[part])
+    return found.reshape(wanted.shape)
+
+
+def _inside(marginals: NumberLaws, block: Integers, mass: Array) -> Integers:
+    """In each block, the least number with so much mass from the start of the block up to it."""
+    length = marginals.block_length[block]
+    offsets = np.cumsum(length) - length
+    which = np.repeat(np.arange(len(block)), length)
+    x = marginals.block_start[block][which] + np.arange(length.sum()) - offsets[which]
+    cumulative = np.cumsum(np.exp(marginals.log_pmf(x.astype(np.float64), marginals.block_law[block][which])))
+    before = np.concatenate([[0.0], cumulative])[offsets]
+    place = np.searchsorted(cumulative, before + mass * (1 - 1e-14))
+    found: Integers = marginals.block_start[block] + np.clip(place - offsets, 0, length - 1)
+    return found
+
+
+def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
+    """Nodes of the counts that add up functions of the count which vary no faster than a Beta law's distribution.
+
+    Away from the ends of the counts, equal steps of a part of the Beta law's deviation do: the error of the trapezoid
+    rule falls faster than any power of the step. Where counts near 0 matter the blocks' nodes are taken.
+    """
+    low, high = marginals.lows.astype(np.float64), marginals.highs.astype(np.float64)
+    concentration = alpha.sum() + total
+    edge = np.minimum(low, total - high) + alpha
+    stride = np.maximum(1, np.floor(_STRIDE * np.sqrt(edge * (1 - np.minimum(edge / concentration, 0.5)))))
+    steps = np.floor((high - low) / stride).astype(np.int64) + 1
+    fits = steps <= _MOST_STRIDES
+    cell = np.repeat(np.flatnonzero(fits), steps[fits])
+    first = np.cumsum(np.where(fits, steps, 0)) - steps
+    x = low[cell] + stride[cell] * (np.arange(len(cell)) - first[cell])
+    mass = stride[cell] * np.exp(marginals.log_pmf(x, cell))
+    fits &= np.abs(np.bincount(cell, mass, marginals.size) - 1) < 1e-9
+    if not fits.all():
+        # The blocks' rules, with blocks that are no longer than some deviations of the Beta law.
+        marginals.shorten(lambda law, start: np.where(fits[law], np.inf, 4 * np.sqrt(start + _NODES)))
+    kept, rest = fits[cell] & (mass > _NEGLIGIBLE), ~fits[marginals.node_law] & (marginals.masses > _NEGLIGIBLE)
+    return Mixture(
+        np.concatenate([x[kept], marginals.nodes[rest]]),
+        np.concatenate([mass[kept], marginals.masses[rest]]),
+        np.concatenate([cell[kept], marginals.node_law[rest]]),
+    )
+
+
+def share_quantiles(mixture: Mixture, a: Array, b: Array, levels: Array, start: tuple[Array, Array]) -> Array:
+    """Quantiles of `sum_k mass_k Beta(a + k, b - k)` for every cell, shape `(levels, d)`.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        Masses of the counts k.
+    a, b : array, shape (d,)
+        Prior of the cell, and of all others plus the total.
+    levels : array, shape (levels,)
+        In (0, 1).
+    start : tuple of arrays, shape (d,)
+        Means and variances of the shares; Newton's method starts at the quantile of the Beta law with these.
+    """
+    mean, variance = start
+    size = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1, 1e-300)
+    guess = betaincinv(np.maximum(size * mean, 1e-12), np.maximum(size * (1 - mean), 1e-12), levels[:, None])
+    t = np.clip(logit(guess), _LEAST_LOGIT, -_LEAST_LOGIT)
+    spread = np.sqrt(variance) / np.maximum(mean * (1 - mean), 1e-300)
+    level = np.broadcast_to(levels[:, None], t.shape)
+    low, high = np.full(t.shape, _LEAST_LOGIT), np.full(t.shape, -_LEAST_LOGIT)
+    active = np.ones(t.shape, dtype=bool)
+    for _ in range(_MOST_STEPS):
+        rows = active.any(axis=1)
+        cells = active.any(axis=0)
+        value, slope, curvature = _distribution(mixture, a, b, t[rows], cells)
+        error = level[rows] - value
+        low[rows] = np.where((error > 0) & active[rows], t[rows], low[rows])
+        high[rows] = np.where((error <= 0) & active[rows], t[rows], high[rows])
+        # Newton's method for the logit of the distribution function, which is nearly a line in both tails, with
+        # Halley's correction: the error after the step is of the third order.
+        spare = value * (1 - value)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first, second = slope / spare, curvature / spare - slope**2 * (1 - 2 * value) / spare**2
+            newton = (logit(level[rows]) - logit(value)) / first
+            step = newton / np.maximum(1 + newton * second / (2 * first), 0.5)
+        step = np.where(np.isfinite(step), step, np.inf)
+        new = t[rows] + step
+        good = (new > low[rows]) & (new < high[rows])
+        done = (good & (np.abs(step) < _STEP ** (1 / 3) * spread)) | (high[rows] - low[rows] < 1e-9)
+        t[rows] = np.where(active[rows], np.where(good, new, (low[rows] + high[rows]) / 2), t[rows])
+        active[rows] &= ~done
+        if not active.any():
+            break
+    return np.where(t <= _LEAST_LOGIT + 1, 0.0, np.where(t >= -_LEAST_LOGIT - 1, 1.0, expit(t)))
+
+
+def _distribution(
+    mixture: Mixture, a: Array, b: Array, t: Array, cells: NDArray[np.bool_]
+) -> tuple[Array, Array, Array]:
+    """Distribution function, density and its slope at the logits t of the shares, for the marked cells."""
+    wanted = cells[mixture.cell]
+    cell, masses = mixture.cell[wanted], mixture.masses[wanted]
+    first, second = a[cell] + mixture.counts[wanted], b[cell] - mixture.counts[wanted]
+    share, size = first / (first + second), first + second
+    p = expit(t)
+    # A Beta law with large parameters has nothing beyond 9 standard deviations.
+    scale, small = np.sqrt(size / (share * (1 - share))), np.minimum(first, second) < 200
+    nears = [np.flatnonzero((np.abs(one[cell] - share) * scale < 9) | small) for one in p]
+    row, near = np.repeat(np.arange(len(p)), [len(found) for found in nears]), np.concatenate(nears)
+    x, y, here = first[near], second[near], t[row, cell[near]]
+    q = expit(here)
+    log_density = x * log_expit(here) + y * log_expit(-here) - betaln(x, y)
+    density = masses[near] * np.exp(log_density)
+    place, shape = row * len(a) + cell[near], t.shape
+    # Nodes below the share count in full and those above not at all, but for the near ones.
+    whole = np.stack([np.bincount(cell, np.where(share < one[cell], masses, 0.0), len(a)) for one in p])
+    corrected = masses[near] * (betainc(x, y, q) - (share[near] < q))
+    parts = (corrected, density, density * (x * (1 - q) - y * q))
+    value, slope, curvature = (np.bincount(place, part, t.size).reshape(shape) for part in parts)
+    return whole + value, slope, curvature

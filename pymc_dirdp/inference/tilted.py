@@ -1,0 +1,183 @@
+"""Independent cells, tilted so that their means add up to the total: what all sums and draws start from."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.convolution import Convolution
+from pymc_dirdp.inference.fourier import Fourier
+from pymc_dirdp.inference.inversion import Inversion, TooManyNodesError, reach_of_sum
+from pymc_dirdp.inference.number_laws import CUT, NumberLaws
+from pymc_dirdp.inference.pair import Pair
+
+__all__ = ["LITTLE_WORK", "TiltedCells", "solved"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# With fewer products every sum is taken number by number; that takes some 10 milliseconds.
+LITTLE_WORK = 5e6
+_MUCH_WORK = 2e10
+# Points at which characteristic functions are taken, if there is another way and if there is none.
+_FEW, _MANY = 500, 2**14
+# The means of the cells add up to the total up to this share of the standard deviation of the sum.
+_NEAR = 0.05
+# A slope of the log-likelihood beyond which no count is possible any more.
+_STEEPEST = 1e15
+
+
+@dataclass(frozen=True)
+class TiltedCells:
+    """Cells with weights `exp(log_weight + tilt * x)`, and the law of their sum.
+
+    Attributes
+    ----------
+    cells : NumberLaws
+        Their laws.
+    total : int
+        What they add up to in the law that is wanted.
+    sums : Convolution, Fourier, Inversion or Pair
+        The law of their sum.
+    """
+
+    cells: NumberLaws
+    total: int
+    sums: Convolution | Fourier | Inversion | Pair
+
+    def log_sums_of_products(self, totals: Integers) -> Array:
+        """Logarithm of the sum of the products of untilted weights over all tables with each of some totals."""
+        return self.cells.log_totals.sum() - self.cells.tilt * totals + self.sums.log_sum(totals)
+
+    @cached_property
+    def log_sum_of_products(self) -> float:
+        """The same for the one total."""
+        return float(self.log_sums_of_products(np.array([self.total]))[0])
+
+    @cached_property
+    def marginals(self) -> NumberLaws:
+        """The laws of the single counts given their total."""
+
+        def log_weight(x: Array, cell: Integers) -> Array:
+            return self.cells.log_pmf(x, cell) + self.sums.log_rest(x, cell)
+
+        cells = self.cells
+        smooth = cells.smooth and isinstance(self.sums, Inversion | Pair)
+        laws = NumberLaws(log_weight, cells.size, cells.lows, cells.highs, smooth=smooth, noise=cells.noise)
+        laws.settle(0.0)
+        return laws
+
+
+def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -> TiltedCells:
+    """Tilt cells so that they add up to a total on average, and find the law of their sum.
+
+    Parameters
+    ----------
+    cells : NumberLaws
+        Their weights; the tilt that they have is where the search starts, and they are changed.
+    total : int
+        What they add up to.
+    little_work : float
+        With fewer products, sums are taken number by number: for all totals at once.
+
+    Raises
+    ------
+    ArgumentError
+        If no table with this total has a positive weight.
+    """
+    tilt = _tilt(cells, total)
+    for cut in (CUT, 6 * CUT, 13 * CUT):
+        cells.settle(tilt, cut=cut)
+        work = Convolution.work(cells)
+        if cells.size == 2 and work > little_work:
+            return TiltedCells(cells, total, Pair(cells, total))
+        if work > little_work and cut == CUT:
+            narrow, sums = _transformed(cells, total)
+            # Below that the rounding of the integral shows.
+            if float(sums.log_sum(np.array([total]))[0]) > sums.log_bound - 9:
+                return TiltedCells(narrow, total, sums)
+        if work <= _MUCH_WORK:
+            convolution = Convolution(cells, total)
+            # What was left out of the cells must not matter for this total.
+            if float(convolution.log_sum(np.array([total]))[0]) > 40 - cut:
+                return TiltedCells(cells, total, convolution)
+    raise _impossible()
+
+
+def _transformed(cells: NumberLaws, total: int) -> tuple[NumberLaws, Fourier | Inversion]:
+    """Cells and the law of their sum by characteristic functions: at few points, or at all if few do not suffice."""
+    narrow = _tapered(cells, total)
+    fits = Fourier.fits(narrow)
+    try:
+        return narrow, Inversion(narrow, total, most_nodes=_FEW if fits else _MANY)
+    except TooManyNodesError:
+        if not fits:
+            raise
+    return narrow, Fourier(narrow, total)
+
+
+def _tapered(cells: NumberLaws, total: int) -> NumberLaws:
+    """Take from a cell that is wide what the total leaves no room for.
+
+    If one cell is far more uncertain than all others together, its count given the total is known nearly as well as
+    their sum. Counts that the others cannot make up for may have any weight. Letting it fall to 0 smoothly makes the
+    characteristic function of this cell as short as those of the others.
+    """
+    widest = int(np.argmax(cells.variances))
+    others = np.delete(np.arange(cells.size), widest)
+    rest = float(cells.variances[others].sum())
+    if cells.variances[widest] < 100 * rest:
+        return cells
+    reach, width = reach_of_sum(cells, others), np.sqrt(rest)
+    centre = total - float(cells.means[others].sum())
+
+    def log_weight(x: Array, cell: Integers) -> Array:
+        # The normal law's tail is 1 up to the last bit until 9 standard deviations before its middle.
+        taper = log_ndtr(9 + (reach - np.abs(x - centre)) / width)
+        return cells.log_weights(x, cell) + np.where(cell == widest, taper, 0.0)
+
+    tapered = NumberLaws(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth, noise=cells.noise)
+    tapered.settle(cells.tilt)
+    return tapered
+
+
+def _impossible() -> ArgumentError:
+    return ArgumentError(
+        "No table of counts with this total could have given this output, or none that doubles can tell from "
+        "impossible. Check the total, the least count, and that the output belongs to this mechanism."
+    )
+
+
+def _tilt(cells: NumberLaws, total: int) -> float:
+    """The tilt at which the means add up to the total: Newton's method between bounds.
+
+    The sum of the means rises with the tilt. Its logit varies evenly where the sum itself varies by powers of ten.
+    """
+    least, most = float(cells.least.sum()), float(cells.most.sum())
+    low, high, tilt, step = -np.inf, np.inf, cells.tilt, 1.0
+    attempt = 0
+    while True:
+        attempt += 1
+        mean, variance = cells.rough_moments(tilt)
+        if abs(mean - total) <= _NEAR * np.sqrt(variance) + 1e-9 * (1 + total):
+            return tilt
+        low, high = (tilt, high) if mean < total else (low, tilt)
+        middle, bounded = (low + high) / 2, np.isfinite(high - low)
+        if (bounded and middle in (low, high)) or abs(tilt) > _STEEPEST:
+            # The tables are few, and their totals far apart.
+            return tilt
+        below, above = mean - least, most - mean
+        newton = np.nan
+        if below > 0 and above > 0 and variance > 0 and least < total < most:
+            distance = np.log((total - least) / (most - total)) - np.log(below / above)
+            newton = tilt + distance * below * above / (variance * (most - least))
+        if bounded and (attempt % 4 == 0 or not low < newton < high):
+            tilt = middle
+        elif low < newton < high and abs(newton - tilt) <= 100 * step:
+            tilt = newton
+        else:
+            tilt += step if mean < total else -step
+            step *= 4

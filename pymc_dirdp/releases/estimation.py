@@ -1,0 +1,149 @@
+"""What follows from a release, in numbers: estimates of shares and counts with their errors."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final, override
+
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from pymc_dirdp.display import Tabular
+from pymc_dirdp.inference.estimates import Estimate, interval_ends
+from pymc_dirdp.releases.concluding import Conclusion, conclusions
+from pymc_dirdp.sampling.entropy import Seed, generator
+
+__all__ = ["Estimates", "estimate"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Estimates(Tabular):
+    """Shares and counts with their errors, cell by cell. `print` it, let a notebook show it, or take the `frame()`.
+
+    Attributes
+    ----------
+    tables : dict of str to Estimate
+        For each table its numbers; cells of all rows follow one another.
+    cells : dict of str to tuple of str
+        What the cells of each table are called.
+    conditions : tuple of str
+        What each table's numbers are conditional on.
+    """
+
+    tables: dict[str, Estimate]
+    cells: dict[str, tuple[str, ...]]
+    conditions: tuple[str, ...]
+
+    def frame(self) -> Any:
+        """A row for each cell: means, standard deviations, and the ends of each interval, as a `pandas.DataFrame`."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self._numbers())).set_index("cell")
+
+    def _numbers(self) -> Any:
+        for name, found in self.tables.items():
+            for i, cell in enumerate(self.cells[name]):
+                row = {"cell": cell, "share": found.share_means[i], "share_sd": found.share_sds[i]}
+                for level, (low, high) in zip(found.prob, found.share_intervals[:, i], strict=True):
+                    row |= {f"share_low_{level:g}": low, f"share_high_{level:g}": high}
+                row |= {"count": found.count_means[i], "count_sd": found.count_sds[i]}
+                for level, (low, high) in zip(found.prob, found.count_intervals[:, i], strict=True):
+                    row |= {f"count_low_{level:g}": low, f"count_high_{level:g}": high}
+                yield row
+
+    @override
+    def _told(self) -> tuple[Sequence[str], Sequence[Mapping[str, Any]], Sequence[str]]:
+        rows = []
+        for row in self._numbers():
+            level = f"{max(next(iter(self.tables.values())).prob):g}"
+            rows.append(
+                {
+                    "cell": row["cell"],
+                    "share": f"{row['share']:.3g} ± {row['share_sd']:.2g}",
+                    f"{100 * float(level):g} %": f"{row[f'share_low_{level}']:.3g} to {row[f'share_high_{level}']:.3g}",
+                    "records": f"{row['count']:.4g} ± {row['count_sd']:.2g}",
+                    f"{100 * float(level):g} % of records": (
+                        f"{row[f'count_low_{level}']} to {row[f'count_high_{level}']}"
+                    ),
+                }
+            )
+        sds = [sd for found in self.tables.values() for sd in found.share_sds.tolist()]
+        typical = math.sqrt(sum(sd**2 for sd in sds) / len(sds))
+        return (
+            ("What the release says",),
+            rows,
+            (f"Typical error: {typical:.2g} of a share.", *(f"Given {one}." for one in self.conditions)),
+        )
+
+
+def estimate(
+    release: xr.DataTree,
+    prob: Sequence[float] = (0.5, 0.8, 0.95),
+    *,
+    prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
+    row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    random_seed: Seed = None,
+) -> Estimates:
+    """Means, standard deviations and central intervals of shares and counts given a release.
+
+    Parameters
+    ----------
+    release : xarray.DataTree
+        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
+    prob : sequence of float
+        Probabilities of the intervals, in (0, 1). The largest is shown; `frame()` has all.
+    prior, n_prior, row_prior
+        As for :func:`pymc_dirdp.analyse`.
+    random_seed : int, SeedSequence, Generator or None
+        Of the draws that stand for sums where row totals, or the number of records, are private.
+
+    Returns
+    -------
+    estimates : Estimates
+        Of a table of one row with a public number of records they are exact sums, without sampling. Otherwise they are
+        averages over 20,000 exact independent draws.
+
+    Raises
+    ------
+    ReleaseError, ArgumentError
+        As :func:`pymc_dirdp.analyse` does.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model():
+    ...     p = pm.Beta("p", 1, 1)
+    ...     heads = pm.Binomial("heads", n=1000, p=p, observed=300)
+    ...     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
+    >>> list(dirdp.estimate(release, prob=[0.9]).frame().columns)[:4]
+    ['share', 'share_sd', 'share_low_0.9', 'share_high_0.9']
+    """
+    interval_ends(prob)
+    found = conclusions(release, prior, n_prior, row_prior)
+    levels, rng = list(prob), generator(random_seed)
+    tables = {}
+    for name, one in found.items():
+        tables[name] = one.estimate(levels, rng)
+    return Estimates(
+        tables,
+        {name: _cells(release, name) for name in found},
+        tuple(f"{name}: {one.conditions}{_how(one)}" for name, one in found.items()),
+    )
+
+
+def _how(conclusion: Conclusion) -> str:
+    return "" if conclusion.law.is_exact else "; averages over exact draws"
+
+
+def _cells(release: xr.DataTree, name: str) -> tuple[str, ...]:
+    """Such as `p[black]`, by the labels of the prior in the file."""
+    prior = release.children["mechanism"].children[name].to_dataset()["prior"]
+    axes = [
+        [str(label) for label in prior.coords[dim].values] if dim in prior.coords else map(str, range(size))
+        for dim, size in prior.sizes.items()
+    ]
+    return tuple(f"{name}[{', '.join(labels)}]" for labels in itertools.product(*axes))

@@ -1,0 +1,106 @@
+"""Tables of several rows, and of a private number of records, against all tables there are."""
+
+import itertools
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import gammaln, logsumexp
+from scipy.stats import chi2
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.table_law import Beliefs, TableLaw
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.stored.outputs import outputs
+from pymc_dirdp.stored.release import read
+
+PRIOR, COUNTS = np.array([[1.0, 0.5], [2.0, 1.0]]), np.array([[2, 1], [1, 3]])
+
+
+def released(**options):
+    with pm.Model():
+        p = pm.Dirichlet("p", a=PRIOR)
+        pm.Multinomial("x", n=COUNTS.sum(axis=1), p=p, observed=COUNTS)
+        release = dirdp.sample(dirdp.ApproxDP(epsilon=2.0, delta=1e-3), **options)
+    return outputs(read(release), release)["p"]
+
+
+def brute_force(output, most, row_prior):
+    """All tables of up to so many records, their logarithms with the likelihood; a flat prior of the number."""
+    cells = range(output.least, most + 1)
+    x = np.array([x for x in itertools.product(cells, repeat=4) if sum(x) <= most], dtype=float).reshape(-1, 2, 2)
+    if output.n_records is not None:
+        x = x[x.sum(axis=(1, 2)) == most]
+    rows = x.sum(axis=2)
+    logs = np.array([output.mechanism.log_likelihood(y, x, steps=output.steps) for y in output.published]).sum(axis=0)
+    for values, prior in ((rows, row_prior), (x[:, 0], PRIOR[0]), (x[:, 1], PRIOR[1])):
+        total, concentration = values.sum(axis=1), prior.sum()
+        logs = logs + gammaln(total + 1) + gammaln(concentration) - gammaln(total + concentration)
+        logs += np.sum(gammaln(values + prior) - gammaln(values + 1) - gammaln(prior), axis=1)
+    logs -= 0 if output.n_records is not None else np.log(most + 1)
+    return x, np.exp(logs - logsumexp(logs)), float(logsumexp(logs))
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("options", [{}, {"draws": 2, "min_count": 1}, {"mechanism": "geometric"}], ids=str)
+def test_rows_have_the_law_of_all_tables(adjacency, options):
+    private = adjacency == "add-remove"
+    output = released(adjacency=adjacency, **options, **({"n_records": 8} if private else {}))
+    row_prior = np.array([1.5, 0.7])
+    most = 12 if private else 7
+    law = TableLaw(output, Beliefs(row_prior=row_prior, n_prior=most if private else None))
+    tables, probabilities, evidence = brute_force(output, most, row_prior)
+    assert law.log_evidence == pytest.approx(evidence, abs=1e-7)
+    draws = law.draw(20_000, np.random.default_rng(1))
+    assert draws.counts.shape == draws.shares.shape == (20_000, 2, 2)
+    place = {tuple(map(int, table)): i for i, table in enumerate(tables.reshape(-1, 4))}
+    drawn = draws.counts.reshape(-1, 4).tolist()
+    seen = np.bincount([place[tuple(table)] for table in drawn], minlength=len(tables))
+
+    def p_value(law):
+        rare = law * len(drawn) < 10
+        observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, law * len(drawn)))
+        return chi2.sf(np.sum((observed - expected) ** 2 / np.maximum(expected, 1e-9)), len(expected) - 1)
+
+    assert p_value(probabilities) > 1e-6
+    # With other beliefs about the rows it is another law.
+    assert p_value(brute_force(output, most, np.array([1.5, 3.0]))[1]) < 1e-6
+    # What is summarised from draws is what all tables say.
+    found, means = law.estimate([0.8], np.random.default_rng(2)), probabilities @ tables.reshape(-1, 4)
+    assert not law.is_exact
+    sds = np.sqrt(probabilities @ tables.reshape(-1, 4) ** 2 - means**2)
+    assert np.all(np.abs(found.count_means - means) < 5 * sds / np.sqrt(20_000) + 1e-12)
+    shares = ((tables + PRIOR) / (tables + PRIOR).sum(axis=2, keepdims=True)).reshape(-1, 4)
+    np.testing.assert_allclose(found.share_means, probabilities @ shares, atol=5 * 0.5 / np.sqrt(20_000))
+
+
+def test_a_private_number_of_a_single_row():
+    with pm.Model():
+        p = pm.Dirichlet("p", a=[1.0, 2.0, 0.5])
+        pm.Multinomial("x", n=9, p=p, observed=[5, 3, 1])
+        release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", adjacency="add-remove")
+    output = outputs(read(release), release)["p"]
+    weights = np.arange(16.0) ** 2
+    law = TableLaw(output, Beliefs(n_prior=weights))
+    x = np.array([x for x in itertools.product(range(16), repeat=3) if sum(x) <= 15], dtype=float)
+    prior, n = np.array([1.0, 2.0, 0.5]), x.sum(axis=1)
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights[n.astype(int)] / weights.sum()) + output.mechanism.log_likelihood(output.published[0], x)
+    logs += gammaln(n + 1) + gammaln(3.5) - gammaln(n + 3.5)
+    logs += np.sum(gammaln(x + prior) - gammaln(x + 1) - gammaln(prior), axis=1)
+    assert law.log_evidence == pytest.approx(logsumexp(logs), abs=1e-9)
+    means = np.exp(logs - logsumexp(logs)) @ x
+    drawn = law.draw(20_000, np.random.default_rng(1)).counts
+    assert np.all(np.abs(drawn.mean(axis=0) - means) < 5 * drawn.std(axis=0) / np.sqrt(20_000))
+
+
+def test_noise_that_is_known_at_whole_numbers_only_is_not_summed_over_too_many(monkeypatch):
+    monkeypatch.setattr("pymc_dirdp.mechanisms.geometric.GeometricMechanism.smooth_noise", False)
+    with pm.Model():
+        p = pm.Beta("p", 1, 1)
+        pm.Binomial("x", n=10**7, p=p, observed=10**6)
+        release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
+    assert not NoisyCounts.smooth_noise
+    with pytest.raises(ArgumentError, match="set smooth_noise = True in its class"):
+        dirdp.analyse(release)

@@ -1,0 +1,164 @@
+"""Totals that are not known, against brute force over all totals and tables."""
+
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+from scipy.stats import chisquare
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.evidence import Evidence
+from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.totals import PrivateTotal, RowTotals
+
+from .laws import PRIOR, brute_force, dirichlet, geometric, row, simulated
+
+MOST = 12
+TOTALS = np.arange(MOST + 1)
+
+
+def factor(totals):
+    """That of a Dirichlet draw with r = 0.3."""
+    return gammaln(0.3 * totals + PRIOR.sum())
+
+
+def evidences(law, least=0):
+    return np.array([brute_force(law, n)[2] if n >= least else -np.inf for n in TOTALS])
+
+
+def test_evidence_for_every_total():
+    for name in ("dirichlet", "geometric", "far away"):
+        law = row(name, total=MOST)
+        np.testing.assert_allclose(Evidence(law)(TOTALS.astype(float)), evidences(law), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("total", [4000, 60_000])
+def test_one_run_of_totals_continues_the_other(total):
+    """Runs with tilts of their own, and what is interpolated, against a tilt for each total."""
+    law = ProductLaw(alpha=np.ones(3), total=total, log_likelihood=dirichlet([0.5, 0.3, 0.2], 0.1, np.ones(3)))
+    totals = np.random.default_rng(1).integers(total // 2, total, 6)
+    expected = [law.at(int(n)).log_evidence for n in totals]
+    np.testing.assert_allclose(Evidence(law)(totals.astype(float)), expected, rtol=0, atol=1e-8)
+    between = Evidence(law)(np.array([total / 2 + 0.5]))
+    around = Evidence(law)(total / 2 + np.array([0.0, 1.0]))
+    assert between[0] == pytest.approx(around.mean(), abs=1e-4)
+
+
+def posterior_of_totals(law, log_prior):
+    logs = evidences(law) + factor(TOTALS) + log_prior(TOTALS)
+    return logs, np.exp(logs - logsumexp(logs))
+
+
+def test_a_private_total():
+    law = row("dirichlet", total=MOST)
+    found = PrivateTotal(law, log_prior=lambda n: -n / 5, log_factor=factor)
+    logs, mass = posterior_of_totals(law, lambda n: -n / 5)
+    assert found.log_evidence == pytest.approx(logsumexp(logs), abs=1e-10)
+    mean, sd = found.mean_and_sd
+    assert mean == pytest.approx(mass @ TOTALS, abs=1e-10)
+    assert sd == pytest.approx(np.sqrt(mass @ (TOTALS - mean) ** 2), abs=1e-10)
+    counts, acceptance = found.draw(50_000, np.random.default_rng(2))
+    assert 0 < acceptance <= 1
+    seen = np.bincount(counts.sum(axis=1), minlength=MOST + 1)
+    assert chisquare(seen, 50_000 * mass).pvalue > 1e-6
+    # With a flat prior of the total these draws would not do.
+    assert chisquare(seen, 50_000 * posterior_of_totals(law, lambda n: 0 * n)[1]).pvalue < 1e-6
+    means = sum(m * (np.exp(logs) @ tables) for m, (tables, logs, _) in zip(mass, map(brute(law), TOTALS), strict=True))
+    np.testing.assert_allclose(counts.mean(axis=0), means, atol=0.06)
+
+
+def brute(law):
+    return lambda total: brute_force(law, total)
+
+
+def test_rows_that_share_a_total():
+    first = row("geometric", total=MOST)
+    second = ProductLaw(alpha=[0.5, 0.4], total=MOST, log_likelihood=dirichlet([0.2, 0.8], 0.5, [1.0, 1.0]))
+
+    def second_factor(n):
+        return gammaln(0.5 * n + 2)
+
+    rows = RowTotals([first, second], total=MOST, row_prior=[1.0, 2.0], log_factors=[lambda n: 0 * n, second_factor])
+    # Dirichlet-multinomial law of the two totals with parameters 1 and 2.
+    prior = np.log(TOTALS[::-1] + 1) - np.log((MOST + 1) * (MOST + 2) / 2)
+    logs = prior + evidences(first) + (evidences(second) + second_factor(TOTALS))[::-1]
+    mass = np.exp(logs - logsumexp(logs))
+    assert rows.log_evidence == pytest.approx(logsumexp(logs), abs=1e-9)
+    assert rows.totals.means[0] == pytest.approx(mass @ TOTALS, abs=1e-9)
+    tables, _ = rows.draw(50_000, np.random.default_rng(3))
+    assert np.all(tables[0].sum(axis=1) + tables[1].sum(axis=1) == MOST)
+    seen = np.bincount(tables[0].sum(axis=1), minlength=MOST + 1)
+    assert chisquare(seen, 50_000 * mass).pvalue > 1e-6
+    flat = np.exp(logs - prior - logsumexp(logs - prior))
+    assert chisquare(seen, 50_000 * flat).pvalue < 1e-6
+
+
+def test_promised_least_counts_of_rows():
+    rows = [row("geometric", total=MOST - 3, least=1), row("dirichlet", total=MOST - 3, least=1)]
+    found = RowTotals(rows, total=MOST, log_factors=[lambda n: 0 * n, factor])
+    logs = evidences(rows[0], 3) + (evidences(rows[1], 3) + factor(TOTALS))[::-1]
+    mass = np.exp(logs - logsumexp(logs))
+    assert found.totals.means[0] == pytest.approx(mass @ TOTALS, abs=1e-9)
+    tables, _ = found.draw(500, np.random.default_rng(3))
+    assert min(table.min() for table in tables) >= 1
+
+
+@pytest.mark.parametrize("total", [500, 20_000])
+def test_larger_rows_are_near_the_truth(total):
+    """Noise on every cell: row totals are known to about the noise, also where they are not looked at one by one."""
+    rng = np.random.default_rng(4)
+    _, x = simulated(6, total, 2.0, rng)
+    x = x.reshape(2, 3)
+    z = x + rng.laplace(size=x.shape) * 4
+    rows = [ProductLaw(alpha=np.ones(3), total=total, log_likelihood=geometric(cells, 4.0)) for cells in z]
+    found = RowTotals(rows, total=total)
+    sd = np.sqrt(found.totals.variances)
+    # Of the sum of three noises, and of the other three, both are known of one number.
+    assert np.all((sd > 5) & (sd < 9))
+    assert np.all(np.abs(found.totals.means - x.sum(axis=1)) < 4 * sd)
+    tables, _ = found.draw(500, rng)
+    np.testing.assert_allclose(tables[0].sum(axis=1).mean(), found.totals.means[0], atol=5 * sd[0] / np.sqrt(500))
+
+
+def test_bad_rows_are_refused():
+    rows = [row("geometric"), row("dirichlet")]
+    for options, words in (
+        ({"rows": rows[:1]}, "two rows"),
+        ({"row_prior": [1.0, 1.0, 1.0]}, "row_prior"),
+        ({"row_prior": [1.0, 0.0]}, "row_prior"),
+        ({"log_factors": [factor]}, "log_factors"),
+        ({"total": -1}, "total"),
+    ):
+        given = {"rows": rows, "total": MOST, **options}
+        with pytest.raises(ArgumentError, match=words):
+            RowTotals(given.pop("rows"), **given)
+
+
+def test_class_counts_of_naive_bayes_are_sharpened_by_the_features():
+    """Two classes, two features: what the features' tables say of the class counts is a likelihood of these."""
+    total, prior = 6, np.array([1.0, 2.0])
+    noisy = geometric(np.array([1.0, 4.0]), 2.0)
+    features = [
+        [
+            ProductLaw(alpha=[1.0, 0.5], total=total, log_likelihood=geometric(np.array([1.0 + f, 2.0 + k]), 1.5))
+            for k in range(2)
+        ]
+        for f in range(2)
+    ]
+    known = [[Evidence(law) for law in laws] for laws in features]
+
+    def log_likelihood(counts, classes):
+        counts, classes = np.broadcast_arrays(counts, classes)
+        parts = [np.where(classes == k, sum(laws[k](counts) for laws in known), 0.0) for k in range(2)]
+        return noisy(counts, classes) + sum(parts)
+
+    classes = ProductLaw(alpha=prior, total=total, log_likelihood=log_likelihood, smooth=False)
+    logs = []
+    for n in range(total + 1):
+        both = np.array([n, total - n])
+        log_prior = gammaln(total + 1) + gammaln(3) - gammaln(total + 3)
+        log_prior += np.sum(gammaln(both + prior) - gammaln(both + 1) - gammaln(prior))
+        of_features = sum(brute_force(laws[k], both[k])[2] for laws in features for k in range(2))
+        logs.append(log_prior + noisy(both, np.arange(2)).sum() + of_features)
+    mass = np.exp(np.array(logs) - logsumexp(logs))
+    assert classes.log_evidence == pytest.approx(logsumexp(logs), abs=1e-10)
+    assert classes.means[0] == pytest.approx(mass @ np.arange(total + 1), abs=1e-10)

@@ -1,0 +1,185 @@
+"""Draws given a release: their law by brute force, the tree, and truths among them over many data sets."""
+
+import itertools
+import runpy
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.special import gammaln, logsumexp
+from scipy.stats import chi2, norm
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.mechanisms.known import registered
+from pymc_dirdp.sampling.exact import urn_counts
+from pymc_dirdp.stored.release import read
+
+OWN = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_mechanism.py"))["BinomialMechanism"]
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
+PRIOR, COUNTS = np.array([1.0, 0.5, 2.0]), [7, 4, 1]
+KINDS = {
+    "dirichlet": {},
+    "draws": {"draws": 3},
+    "min_count": {"min_count": 1, "draws": 2},
+    "geometric": {"mechanism": "geometric"},
+    "gaussian": {"mechanism": "gaussian"},
+    "continuous-gaussian": {"mechanism": "continuous-gaussian", "sampler": "fast"},
+    "laplace": {"mechanism": "laplace", "sampler": "fast"},
+    "binomial": {"mechanism": "binomial"},
+}
+
+
+def released(counts=COUNTS, prior=PRIOR, **options):
+    with registered(OWN), pm.Model(coords={"hair": ["black", "brown", "red"][: len(counts)]}):
+        p = pm.Dirichlet("p", a=prior, dims="hair")
+        pm.Multinomial("students", n=int(np.sum(counts)), p=p, observed=counts)
+        return dirdp.sample(APPROX, **options)
+
+
+def log_likelihood(release, x):
+    """Of whole tables x, from the numbers of the file alone."""
+    group, y = release["mechanism/p"], release["posterior"]["p"].values[0]
+    if "steps" in group.attrs:
+        u = float(group["r"]) * x + group["alpha"].values
+        logs = np.zeros(len(x))
+        for c in urn_counts(y, group.attrs["steps"]):
+            logs += np.sum(gammaln(u + c) - gammaln(u) - gammaln(c + 1), axis=1) + gammaln(c.sum() + 1)
+            logs += gammaln(u.sum(axis=1)) - gammaln(u.sum(axis=1) + c.sum())
+        return logs
+    noise, size = group["noisy_counts"].values - x, float(group["noise_parameter"])
+    match group.attrs["mechanism"]:
+        case "GeometricMechanism":
+            q = np.exp(-1 / size)
+            logs = np.log((1 - q) / (1 + q)) - np.abs(noise) / size
+        case "LaplaceMechanism":
+            logs = -np.abs(noise) / size - np.log(2 * size)
+        case "GaussianMechanism":
+            logs = norm.logpdf(noise, scale=size)
+        case "DiscreteGaussianMechanism":
+            k = np.arange(-2000, 2001)
+            logs = -(noise**2) / (2 * size**2) - logsumexp(-(k**2) / (2 * size**2))
+        case _:
+            heads = noise + size / 2
+            logs = gammaln(size + 1) - gammaln(heads + 1) - gammaln(size - heads + 1) - size * np.log(2)
+    return logs.sum(axis=1)
+
+
+def brute_force(release, least=0):
+    """All tables of twelve records, their probabilities given the release, and the evidence."""
+    x = np.array([x for x in itertools.product(range(13), repeat=3) if sum(x) == 12 and min(x) >= least], dtype=float)
+    logs = gammaln(13) + gammaln(PRIOR.sum()) - gammaln(12 + PRIOR.sum()) + log_likelihood(release, x)
+    logs += np.sum(gammaln(x + PRIOR) - gammaln(x + 1) - gammaln(PRIOR), axis=1)
+    return x, np.exp(logs - logsumexp(logs)), logsumexp(logs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_and_estimates_are_those_of_all_tables(kind):
+    release = released(**KINDS[kind])
+    tables, law, evidence = brute_force(release, least=KINDS[kind].get("min_count", 0))
+    with registered(OWN):
+        analysis, estimates = dirdp.analyse(release, 20_000, random_seed=1), dirdp.estimate(release).tables["p"]
+    means = law @ tables
+    np.testing.assert_allclose(estimates.count_means, means, rtol=1e-10)
+    np.testing.assert_allclose(estimates.count_sds**2, law @ tables**2 - means**2, rtol=1e-8)
+    shares = (tables + PRIOR) / (12 + PRIOR.sum())
+    np.testing.assert_allclose(estimates.share_means, law @ shares, rtol=1e-10)
+    # Rounding shows where the logarithms of the urn's factors are large.
+    slack = 1e-7 if "steps" in release["mechanism/p"].attrs else 1e-9
+    assert estimates.log_evidence == pytest.approx(evidence, abs=slack)
+    assert float(analysis["sample_stats"]["log_evidence"][0]) == estimates.log_evidence
+    counts = analysis["latent_counts"]["p"].values[0]
+    place = {tuple(map(int, table)): i for i, table in enumerate(tables)}
+    seen = np.bincount([place[tuple(row)] for row in counts.tolist()], minlength=len(tables))
+    rare = law * len(counts) < 10
+    observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, law * len(counts)))
+    kept = expected > 0
+    assert chi2.sf(np.sum((observed - expected)[kept] ** 2 / expected[kept]), kept.sum() - 1) > 1e-6
+    drawn = analysis["posterior"]["p"].values[0]
+    assert np.all(np.abs(drawn.mean(axis=0) - law @ shares) < 5 * estimates.share_sds / np.sqrt(len(drawn)))
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_the_tree_has_the_names_of_the_model_and_says_what_it_rests_on(mechanism):
+    with pm.Model(coords={"department": list("AB"), "hair": ["black", "brown", "red"]}):
+        rate = pm.Beta("rate", 1, 1, dims="department")
+        pm.Binomial("admitted", n=[30, 40], p=rate, observed=[10, 20])
+        p = pm.Dirichlet("p", a=np.ones(3), dims="hair")
+        pm.Multinomial("students", n=70, p=p, observed=[30, 30, 10])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
+            release = dirdp.sample(APPROX, contribution=1, mechanism=mechanism, random_seed=1)
+    before = release.copy(deep=True)
+    analysis = dirdp.analyse(release, 50, random_seed=3)
+    assert release.identical(before)
+    assert analysis.identical(dirdp.analyse(release, 50, random_seed=3))
+    assert analysis["posterior"]["rate"].dims == ("chain", "draw", "department")
+    assert analysis["posterior"]["p"].sizes == {"chain": 1, "draw": 50, "hair": 3}
+    assert analysis["posterior"]["hair"].values.tolist() == ["black", "brown", "red"]
+    counts = analysis["latent_counts"]
+    assert counts["rate"].dims == ("chain", "draw", "department", "rate_outcome")
+    assert set(np.unique(counts["rate"].sum(("department", "rate_outcome")))) == {70}
+    assert set(np.unique(counts["p"].sum("hair"))) == {70}
+    published = analysis["observed_data"]
+    for name in ("p", "rate"):
+        noisy = mechanism == "geometric"
+        there = release[f"mechanism/{name}"]["noisy_counts"] if noisy else release["posterior"][name]
+        np.testing.assert_array_equal(published[name].values, there.values)
+    assert analysis["sample_stats"]["acceptance"].dims == ("table",)
+    assert analysis.attrs["reproducible"] == "not private"
+    assert "70 records, which is public" in analysis.attrs["conditional_on"]
+    assert analysis.attrs["consistency"].startswith("table by table")
+
+
+def test_a_file_gives_what_the_release_gives(tmp_path):
+    release = released(mechanism="geometric")
+    dirdp.analyse(release, 10, random_seed=1).to_netcdf(tmp_path / "analysis.nc")
+    release.to_netcdf(tmp_path / "release.nc")
+    with xr.open_datatree(tmp_path / "release.nc") as again:
+        assert dirdp.analyse(again, 10, random_seed=1).equals(dirdp.analyse(release, 10, random_seed=1))
+
+
+def rank(truth, drawn, rng):
+    below = (drawn < truth).sum(axis=0) + rng.random(truth.shape) * ((drawn == truth).sum(axis=0) + 1)
+    return below / (len(drawn) + 1)
+
+
+def p_value(ranks):
+    """The smaller p-value of the middle and the width of ranks; the cells of one data set count as one."""
+    found = []
+    for score in (np.asarray(ranks) - 0.5, (np.asarray(ranks) - 0.5) ** 2 - 1 / 12):
+        mean = score.reshape(len(score), -1).mean(axis=1)
+        found.append(2 * norm.sf(abs(mean.mean()) / mean.std() * np.sqrt(len(mean))))
+    return min(found)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["dirichlet", "geometric", "gaussian"])
+def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind):
+    """The release is filled with what its own mechanism puts out for each data set."""
+    rng, prior = np.random.default_rng(11), np.full(4, 0.6)
+    with pm.Model():
+        p = pm.Dirichlet("p", a=prior)
+        pm.Multinomial("x", n=150, p=p, observed=[100, 30, 15, 5])
+        release = dirdp.sample(dirdp.ApproxDP(epsilon=0.3, delta=1e-6), mechanism=kind)
+    mechanism = read(release).tables["p"].mechanism
+    shares, counts, naive = [], [], []
+    for _ in range(250):
+        truth = rng.dirichlet(prior)
+        x = rng.multinomial(150, truth)
+        put_out = mechanism.draw(x, 1, sampler="exact", random_seed=rng, n_records=150)
+        release["posterior"]["p"].values[0] = put_out.values
+        if kind == "dirichlet":
+            read_as_data = rng.dirichlet(150 * put_out.values[0] + prior, size=99)
+        else:
+            release["mechanism/p"]["noisy_counts"].values[:] = put_out.published["noisy_counts"]
+            read_as_data = mechanism.sample_from(put_out.published["noisy_counts"], draws=99, random_seed=rng)
+        analysis = dirdp.analyse(release, 99, random_seed=rng)
+        shares.append(rank(truth, analysis["posterior"]["p"].values[0], rng))
+        counts.append(rank(x, analysis["latent_counts"]["p"].values[0], rng))
+        naive.append(rank(truth, read_as_data, rng))
+    assert p_value(shares) > 1e-4
+    assert p_value(counts) > 1e-4
+    assert p_value(naive) < 1e-6
