@@ -238,6 +238,8 @@ class TableMechanism(Mechanism):
     """Whether planning chooses its parameters by a strategy; otherwise `for_guarantee` finds the one that it has."""
     kind: ClassVar[str]
     """Its name in `plan(mechanism=...)`."""
+    needs_public_totals: ClassVar[bool] = False
+    """Whether it publishes numbers of records, so that it is for tables where they are public."""
     facts: ClassVar[tuple[Fact, ...]]
     """What a release says of it, beside `adjacency` and `contribution`."""
     publishes: ClassVar[str | None] = None
@@ -284,6 +286,10 @@ class TableMechanism(Mechanism):
         ArgumentError
             If an urn of so many steps cannot have drawn it.
         """
+
+    def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
+        """The rows, by number, whose records an output tells to add up to a number, and that number; often none."""
+        return []
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:

@@ -10,15 +10,18 @@ from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 
 __all__ = ["by_class_name", "by_kind", "kinds", "noises", "registered"]
 
-# A new mechanism is one more line. They stand in the order in which they are preferred.
-_KNOWN: dict[str, type[TableMechanism]] = {
-    mechanism.kind: mechanism
+# A new mechanism is one more line. They stand in the order in which they are preferred. A kind may have one form more
+# for tables whose numbers of records are public.
+_KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
+    (mechanism.kind, mechanism.needs_public_totals): mechanism
     for mechanism in (
         DirichletMechanism,
         DiscreteGaussianMechanism,
+        ZeroSumGeometricMechanism,
         GeometricMechanism,
         GaussianMechanism,
         LaplaceMechanism,
@@ -28,19 +31,20 @@ _KNOWN: dict[str, type[TableMechanism]] = {
 
 def kinds() -> tuple[str, ...]:
     """The kinds of mechanism that a release can name."""
-    return tuple(_KNOWN)
+    return tuple(dict.fromkeys(kind for kind, _ in _KNOWN))
 
 
-def by_kind(kind: str) -> type[TableMechanism]:
-    """The class of a kind."""
-    return _KNOWN[kind]
+def by_kind(kind: str, *, public_totals: bool = False) -> type[TableMechanism]:
+    """The class of a kind, with the one that publishes numbers of records only where they are public anyway."""
+    return (public_totals and _KNOWN.get((kind, True))) or _KNOWN[kind, False]
 
 
-def noises(*, exact: bool = False) -> dict[str, type[NoisyCounts]]:
+def noises(*, exact: bool = False, public_totals: bool = False) -> dict[str, type[NoisyCounts]]:
     """Mechanisms that add noise to counts, by kind; with `exact` only those that are drawn in whole numbers."""
+    found = {kind: by_kind(kind, public_totals=public_totals) for kind in kinds()}
     return {
         kind: mechanism
-        for kind, mechanism in _KNOWN.items()
+        for kind, mechanism in found.items()
         if issubclass(mechanism, NoisyCounts) and (not exact or "exact" in mechanism.samplers)
     }
 
@@ -62,7 +66,7 @@ def registered(mechanism: type[TableMechanism]) -> Iterator[None]:
     True
     """
     before = dict(_KNOWN)
-    _KNOWN[mechanism.kind] = mechanism
+    _KNOWN[mechanism.kind, mechanism.needs_public_totals] = mechanism
     try:
         yield
     finally:

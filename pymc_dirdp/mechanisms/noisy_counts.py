@@ -131,8 +131,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
             "contribution": contribution,
         }
         whole = cls.from_facts(facts | {"parameter": 1.0})
-        # The curves depend on the number of blocks and not on the table, so the search is made for a small one.
-        small = facts | {"prior": np.ones((whole._blocks, 2)), "contribution": Contribution(whole._records, ("each",))}
+        small = facts | whole._alike()
         if Guarantee.checked(guarantee=guarantee).is_pure and not math.isfinite(whole.pure_epsilon):
             raise UnattainableError(
                 f"{cls.__name__} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
@@ -143,6 +142,10 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
             return log_excess(*cls.from_facts(small | {"parameter": parameter}).loss(guarantee))
 
         return cls.from_facts(facts | {"parameter": cls._least(excess)})
+
+    def _alike(self) -> dict[str, Any]:
+        """Prior and contribution of a small table with the same curves: they depend on the number of blocks alone."""
+        return {"prior": np.ones((self._blocks, 2)), "contribution": Contribution(self._records, ("each",))}
 
     @classmethod
     def _least(cls, excess: Callable[[float], float]) -> float:

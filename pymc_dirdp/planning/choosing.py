@@ -51,6 +51,7 @@ def of_kind(
     n_records: int | None,
     adjacency: str,
     contribution: Contribution | int = 1,
+    public_totals: bool = False,
     **strategy: Any,
 ) -> TableMechanism:
     """The mechanism of a kind that keeps a guarantee for one table.
@@ -62,10 +63,12 @@ def of_kind(
     guarantee : Guarantee
     prior, n_records, adjacency, contribution
         As for :func:`pymc_dirdp.calibrate`.
+    public_totals : bool
+        Whether the numbers of records are public, so that noise may add up to 0.
     **strategy
         Its options `strategy`, `objective` and `min_count`, for kinds that have strategies.
     """
-    mechanism = by_kind(kind)
+    mechanism = by_kind(kind, public_totals=public_totals)
     common: dict[str, Any] = {"prior": prior, "adjacency": adjacency, "contribution": contribution}
     if mechanism.has_strategies:
         return calibrate(guarantee, n_records=n_records, **common, **strategy)
@@ -81,6 +84,7 @@ def rank(
     adjacency: str,
     objective: str,
     contribution: Contribution | int = 1,
+    public_totals: bool = False,
     n_simulated_cells: int = 200_000,
 ) -> Choice:
     """Mechanisms for one table by their expected error, on the same simulated data sets.
@@ -99,6 +103,8 @@ def rank(
         Which error decides, see :class:`pymc_dirdp.utility.simulated.ExpectedKL`.
     contribution : int or Contribution
         What one person adds to the table.
+    public_totals : bool
+        Whether the numbers of records are public, so that noise may add up to 0.
     n_simulated_cells : int
         How many counts to simulate.
     """
@@ -109,7 +115,7 @@ def rank(
     mechanisms: dict[str, Mechanism] = {} if dirichlet is None else {"dirichlet": dirichlet}
     if share is not None:
         # Continuous noise cannot be drawn exactly, and is never chosen.
-        for kind, noise in noises(exact=True).items():
+        for kind, noise in noises(exact=True, public_totals=public_totals).items():
             with suppress(UnattainableError):
                 mechanisms[kind] = noise.for_guarantee(
                     share, prior=prior, adjacency=adjacency, contribution=contribution

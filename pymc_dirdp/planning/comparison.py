@@ -158,7 +158,7 @@ def _candidates(
     }
     for name, options in dirichlets.items():
         yield name, partial(calibrate, guarantee, prior=prior, n_records=n_records, adjacency=adjacency, **options)
-    for kind, noisy in noises().items():
+    for kind, noisy in noises(public_totals=adjacency_named(adjacency).records_are_public).items():
         for how in POSTPROCESSES:
             name = f"{kind.capitalize()}, {how}"
             yield name, partial(noisy.for_guarantee, guarantee, prior=prior, adjacency=adjacency, postprocess=how)

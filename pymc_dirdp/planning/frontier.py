@@ -14,6 +14,7 @@ from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.numerics.roots import last_safe
 from pymc_dirdp.planning.choosing import of_kind
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
+from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.utility.simulated import a_priori_kl
 
@@ -244,6 +245,7 @@ def _expected_kl(prior: ArrayLike, n_records: int, chosen: MechanismOptions) -> 
     def of(kind: str, guarantee: Guarantee) -> float:
         try:
             options = {key: getattr(chosen, key) for key in ("adjacency", "strategy", "objective")}
+            options["public_totals"] = adjacency_named(chosen.adjacency).records_are_public
             mechanism = of_kind(kind, guarantee, prior=parameters, n_records=n_records, **options)
         except UnattainableError:
             return math.inf

@@ -116,6 +116,7 @@ def _allocation(
                 n_records=sizes[name],
                 adjacency=wanted.adjacency,
                 contribution=adds,
+                public_totals=reading.sizes_are_public,
                 strategy=wanted.strategy,
                 objective=wanted.objective,
                 min_count=wanted.min_count,
@@ -164,6 +165,7 @@ def _choices(
             adjacency=wanted.adjacency,
             objective=wanted.objective,
             contribution=reading.contribution(name),
+            public_totals=reading.sizes_are_public,
             n_simulated_cells=_CELLS // len(tables),
         )
         for name, table in tables.items()

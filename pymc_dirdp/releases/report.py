@@ -284,6 +284,7 @@ def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
             adjacency=mechanism.adjacency,
             objective=str(attrs["objective"]),
             contribution=table.contribution,
+            public_totals=utility.attrs["records"] == "public",
             n_simulated_cells=_CELLS // len(stored.tables),
         )
         if choice.margin("dirichlet") > _CLEARLY:

@@ -17,7 +17,7 @@ from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
 # Whole noise, and all noise.
-NOISES, ALL = noises(exact=True), noises()
+NOISES, ALL = noises(exact=True, public_totals=True), noises(public_totals=True)
 
 COUNTS = np.array([108, 286, 71, 127])
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
