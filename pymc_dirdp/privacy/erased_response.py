@@ -27,8 +27,8 @@ _MOST_STEPS = 256
 _MOST_VALUES = 2_000
 # More than what underflows in such a convolution.
 _TINY = 1e-300
-# Levels below its inverse exponential are as good as 0.
-_STEEPEST = 700.0
+# Smaller levels are not followed.
+_LEAST, _STEEPEST = 1e-290, 700.0
 
 
 @final
@@ -92,7 +92,7 @@ class ErasedResponse(PrivacyCurves):
 
     @override
     def _rho(self, omega: float) -> float:
-        if self.steps == 1 and self.kept >= (1 + math.exp(-self.u / 2)) ** -2 * _RAISED:
+        if self.steps == 1 and self.kept >= (1 + math.exp(-self.u / 2)) ** -2:
             # The divergence over its order falls with the order (Theory, Theorem 7).
             return self._renyi(1.0)
         return self.blocks * self._block._rho(omega) * _UP
@@ -180,7 +180,7 @@ def _chained(u: float, kept: float, sizes: list[int]) -> tuple[NDArray[np.int64]
         first = min(add * down / -math.expm1(-size * u), 1 / (1 + 1 / down))
         last = max(1 - add / -math.expm1(-size * u), first)
         levels = np.concatenate([levels, [first, last]])
-    levels = np.concatenate([[0.0], np.unique(levels[(levels > 0) & (levels < 1)]), [1.0]])
+    levels = np.concatenate([[0.0], np.unique(levels[(levels > _LEAST) & (levels < 1)]), [1.0]])
     powers, middle, times = levels, (levels[1:] + levels[:-1]) / 2, np.zeros(len(levels) - 1, dtype=np.int64)
     for size in sizes:
         down, add = math.exp(-min(size * u, _STEEPEST)), size * more
@@ -188,6 +188,8 @@ def _chained(u: float, kept: float, sizes: list[int]) -> tuple[NDArray[np.int64]
         times += size * (1 - np.argmin(bounds, axis=0))
         middle = bounds.min(axis=0)
         powers = np.minimum.reduce([powers / down, powers + add, 1 - (1 - powers) * down])
+    # Levels that were too small for doubles count as the least ones, with the largest loss.
+    times[0] = sum(sizes)
     # Each power has been rounded a few times in each step.
     masses = np.diff(powers) + 1e-15 * (len(sizes) + 4) * powers[1:]
     positive, place = np.unique(times[times > 0], return_inverse=True)

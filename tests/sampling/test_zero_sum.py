@@ -1,0 +1,148 @@
+"""Noise that adds up to 0: the pieces of its sampler by enumeration, and the whole law by chi-square."""
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from pymc_dirdp.sampling import zero_sum
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.zero_sum import _kept, _mode, _uniform_list, fast_zero_sum_laplace, zero_sum_laplace
+
+LEVEL = 1e-6
+
+
+def law(cells, scale, reach):
+    found = {}
+    for some in itertools.product(range(-reach, reach + 1), repeat=cells - 1):
+        z = (*some, -sum(some))
+        found[z] = math.exp(-sum(map(abs, z)) / scale)
+    total = math.fsum(found.values())
+    return {z: weight / total for z, weight in found.items()}
+
+
+def p_value(draws, probabilities):
+    """Chi-square of outcomes with at least five expected draws, all others together."""
+    n, seen = len(draws), Counter(tuple(map(int, z)) for z in draws)
+    common = [z for z, p in probabilities.items() if n * p > 5]
+    pairs = [(seen[z], n * probabilities[z]) for z in common]
+    pairs.append((n - sum(s for s, _ in pairs), n - sum(e for _, e in pairs)))
+    return chi2.sf(sum((s - e) ** 2 / e for s, e in pairs), len(pairs) - 1)
+
+
+@pytest.mark.parametrize(("cells", "scale"), [(2, 1.5), (3, 0.7), (3, 2.0), (4, 1.3)])
+def test_the_law_is_that_of_the_weights(cells, scale):
+    probabilities = law(cells, scale, 24 if cells < 4 else 15)
+    wrong = law(cells, 1.15 * scale, 24 if cells < 4 else 15)
+    bits = Bits(5)
+    exact = [zero_sum_laplace(Fraction(scale), cells, bits) for _ in range(12_000)]
+    for draws in (exact, fast_zero_sum_laplace(scale, 12_000, cells, np.random.default_rng(7))):
+        assert p_value(draws, probabilities) > LEVEL
+        assert p_value(draws, wrong) < LEVEL
+
+
+def test_a_coin_that_always_lands_heads_is_found_out(monkeypatch):
+    monkeypatch.setattr(zero_sum, "_kept", lambda *_: True)
+    bits = Bits(5)
+    draws = [zero_sum_laplace(Fraction(2), 3, bits) for _ in range(12_000)]
+    assert p_value(draws, law(3, 2.0, 30)) < LEVEL
+
+
+@pytest.mark.parametrize(("total", "cells"), [(0, 3), (1, 4), (2, 4), (3, 3), (5, 2), (4, 3)])
+def test_every_list_is_as_likely_as_any_other(total, cells):
+    """By all answers of the uniform source."""
+    few = min(cells - 1, total)
+    sizes = range(total + cells - few, total + cells)
+    seen = Counter()
+    for answers in itertools.product(*map(range, sizes)):
+        queue = iter(zip(answers, sizes, strict=True))
+
+        def uniform(n, queue=queue):
+            answer, size = next(queue)
+            assert n == size
+            return answer
+
+        seen[tuple(_uniform_list(total, cells, uniform))] += 1
+    assert len(seen) == math.comb(total + cells - 1, cells - 1)
+    assert {sum(z) for z in seen} == {total}
+    assert len(set(seen.values())) == 1
+
+
+class Given:
+    """A source that answers with the leading bits of one number, and counts how many it was asked for."""
+
+    def __init__(self, number, bits):
+        self.number, self.left, self.asked = number, bits, 0
+
+    def uniform(self, n):
+        self.asked += 1
+        self.left -= 64
+        return self.number >> self.left & n - 1
+
+
+@pytest.mark.parametrize(
+    ("total", "cells", "scale"),
+    [(3, 4, Fraction(1)), (40, 3, Fraction(9)), (0, 30, Fraction(7, 3)), (900, 1000, Fraction(2)), (10**30, 5, 10**30)],
+)
+def test_the_coin_is_exact(total, cells, scale):
+    scale = Fraction(scale)
+    mode = _mode(scale, cells)
+    with mpmath.workdps(120):
+
+        def log_weight(n):
+            return mpmath.loggamma(n + cells) - mpmath.loggamma(n + 1) - mpmath.mpf(n) / scale.numerator * scale.denominator
+
+        share = mpmath.exp(log_weight(mpmath.mpf(total)) - log_weight(mpmath.mpf(mode)))
+        assert share < 1
+        number = int(mpmath.floor(share * 2**256))
+    # Numbers that agree with the probability in 192 bits need more than one word; none is decided wrongly.
+    below, above = Given(number - 2**40, 256), Given(number + 2**40, 256)
+    assert _kept(total, mode, scale, cells, below)
+    assert not _kept(total, mode, scale, cells, above)
+    assert min(below.asked, above.asked) >= 3
+    quick = Given(number - 2**250 if number > 2**250 else 0, 256)
+    assert _kept(total, mode, scale, cells, quick)
+
+
+@pytest.mark.parametrize("cells", [2, 3, 17, 1000])
+@pytest.mark.parametrize("scale", [0.01, 0.3, 1.0, 7.25, 100.0])
+def test_the_mode_is_the_largest_weight(cells, scale):
+    mode = _mode(Fraction(scale), cells)
+    near = np.arange(max(0, mode - 3), mode + 4)
+    weights = [math.lgamma(n + cells) - math.lgamma(n + 1) - n / scale for n in near]
+    assert max(weights) - weights[list(near).index(mode)] < 1e-9
+    assert _mode(Fraction(2) ** 1000, cells) > 2**900 or cells == 2
+
+
+def test_hostile_scales():
+    for scale, cells in ((Fraction(2) ** 1000, 3), (Fraction(1, 2**1000), 50), (Fraction(10**20), 1000)):
+        noise = zero_sum_laplace(scale, cells, Bits())
+        assert sum(noise.tolist()) == 0
+        assert all(type(z) is int for z in noise)
+        fast = fast_zero_sum_laplace(float(scale), 5, cells, np.random.default_rng(1))
+        assert np.all(np.abs(fast.sum(axis=1)) <= 1e-12 * np.abs(fast).sum(axis=1))
+    assert not np.any(zero_sum_laplace(Fraction(1, 2**1000), 50, Bits()))
+
+
+@pytest.mark.parametrize("scale", [5.0, 2.0**31])
+def test_noise_in_floating_point_has_the_moments(scale):
+    """On both sides of the scale where continuous noise takes over."""
+    noise = fast_zero_sum_laplace(scale, 40_000, 4, np.random.default_rng(3))
+    u = 1 / scale
+    x, d = 1 / math.tanh(u), 4
+    values = [1.0, x]
+    for n in range(2, d + 1):
+        values.append(((2 * n - 1) * x * values[-1] - (n - 1) * values[-2]) / n)
+    variance = (d - 1) / (d + 1) * (x * values[d] / values[d - 1] - 1)
+    assert noise.std() == pytest.approx(math.sqrt(variance), rel=0.01)
+
+
+def test_a_thousand_cells_are_drawn_within_a_moment():
+    noise = zero_sum_laplace(Fraction(100), 1000, Bits())
+    assert noise.sum() == 0
+    assert 90 < noise.astype(float).std() < 200
