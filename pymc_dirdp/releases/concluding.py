@@ -9,9 +9,10 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.inference.blocks import law_of
 from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.inference.posterior import Draws
-from pymc_dirdp.inference.table_law import Beliefs, TableLaw
+from pymc_dirdp.inference.table_law import Beliefs
 from pymc_dirdp.releases.verification import verified
 from pymc_dirdp.stored.outputs import Output, outputs
 from pymc_dirdp.stored.release import read
@@ -29,13 +30,13 @@ class Conclusion:
     ----------
     output : Output
         What was put out.
-    law : TableLaw
+    law : TableLaw or BlockLaws
         Of the counts and shares, given that.
     """
 
     def __init__(self, output: Output, beliefs: Beliefs) -> None:
         self.output = output
-        self.law = TableLaw(output, beliefs)
+        self.law = law_of(output, beliefs)
         self._beliefs = beliefs
 
     @contextmanager
@@ -68,7 +69,7 @@ class Conclusion:
             parts.append(f"0 to {self._beliefs.n_prior} records, all as likely as one another")
         else:
             parts.append("your prior of the number of records")
-        if self.output.prior.ndim > 1 and self.output.prior.size > self.output.prior.shape[-1]:
+        if self.output.rows_are_divided:
             flat = "all divisions of the records among rows as likely as one another"
             parts.append(flat if self._beliefs.row_prior is None else "your prior of the division among rows")
         if self.output.least:

@@ -145,6 +145,11 @@ def made_again(plan: Plan) -> Plan:
             "The plan does not state what its mechanisms assume: min_count, or whose records lie where. Call plan() "
             "again."
         )
+    if not plan.reading.sizes_are_public and any(part.mechanism.needs_public_totals for part in parts):
+        raise ArgumentError(
+            "The plan would publish a private number of records: noise that adds up to 0 is for public ones. Call "
+            "plan() again."
+        )
     return replace(plan, parts=parts, draws=integer(1, draws=plan.draws), library_version=version("pymc-dirdp"))
 
 

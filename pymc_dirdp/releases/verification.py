@@ -17,6 +17,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import contradiction
 from pymc_dirdp.releases.contents import beyond_a_release
+from pymc_dirdp.releases.totals import private_totals, wrong_totals
 from pymc_dirdp.releases.wording import assumed, stored_reading
 from pymc_dirdp.stored.curves import disagreements
 from pymc_dirdp.stored.release import CURVES, Stored, read
@@ -164,6 +165,11 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
             "assumptions",
             _wrong_assumptions(stored, assumed(people)),
             "The promise names what the tables assume of a person and of every cell.",
+        ),
+        _check(
+            "totals",
+            private_totals(stored, people) or (wrong_totals(stored, release) if drawn else None),
+            "No number of records is published that is private, and noisy counts add up to what they should.",
         ),
         _check("contents", _additions(stored, release), "It holds what a release holds, and nothing else."),
     ]

@@ -1,7 +1,8 @@
 """What a release put out of each table, with all that whoever concludes from it has to know; checked."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from pymc_dirdp.stored.untrusted import Group, group_at, shown
 __all__ = ["Output", "outputs"]
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.intp]
 
 
 @final
@@ -40,6 +42,8 @@ class Output:
         How many records the table holds; None if that is private.
     least : int
         What every cell is promised to hold.
+    rows : array of int, optional
+        The numbers of the rows that this is about, if not about all; `prior` and `n_records` are theirs.
     """
 
     drawn: Drawn
@@ -49,6 +53,26 @@ class Output:
     steps: int | None
     n_records: int | None
     least: int
+    rows: Integers | None = None
+
+    @cached_property
+    def blocks(self) -> list[tuple[Integers, int]]:
+        """The rows, by number, whose records the output tells to add up to a number, and that number."""
+        return [(rows, round(total)) for rows, total in self.mechanism.published_totals(self.published[0])]
+
+    @property
+    def rows_are_divided(self) -> bool:
+        """Whether some rows share a number of records in a way that nothing tells."""
+        sizes = [len(rows) for rows, _ in self.blocks] or [self.prior.size // self.prior.shape[-1]]
+        return max(sizes) > 1
+
+    def parts(self) -> "list[Output]":
+        """One for each block of rows whose number of records the output tells."""
+        d = self.prior.shape[-1]
+        return [
+            replace(self, prior=self.prior.reshape(-1, d)[rows], n_records=total, rows=rows)
+            for rows, total in self.blocks
+        ]
 
     @property
     def name(self) -> str:
@@ -72,7 +96,8 @@ class Output:
             each = [self.mechanism.row_likelihoods(output, steps=self.steps) for output in self.published]
         except ArgumentError as error:
             raise self.group.damaged(f"what was put out is none of this mechanism ({error})") from error
-        return [list(row) for row in zip(*each, strict=True)]
+        of_rows = [list(row) for row in zip(*each, strict=True)]
+        return of_rows if self.rows is None else [of_rows[row] for row in self.rows.tolist()]
 
 
 def outputs(stored: Stored, release: Any) -> dict[str, Output]:

@@ -29,7 +29,9 @@ def above(bound, truth, slack):
     assert truth <= bound <= truth * (1 + slack) + 1e-300
 
 
-@pytest.mark.parametrize(("u", "kept"), [(0.7, 0.4), (1.5, 0.3), (0.7, independent(0.7)), (3.0, 1 / (1 + math.exp(-3)))])
+@pytest.mark.parametrize(
+    ("u", "kept"), [(0.7, 0.4), (1.5, 0.3), (0.7, independent(0.7)), (3.0, 1 / (1 + math.exp(-3)))]
+)
 def test_one_step_is_its_definition(u, kept):
     curve, law = ErasedResponse(u, kept), single(u, kept)
     for epsilon in EPSILONS:

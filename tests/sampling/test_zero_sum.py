@@ -95,7 +95,11 @@ def test_the_coin_is_exact(total, cells, scale):
     with mpmath.workdps(120):
 
         def log_weight(n):
-            return mpmath.loggamma(n + cells) - mpmath.loggamma(n + 1) - mpmath.mpf(n) / scale.numerator * scale.denominator
+            return (
+                mpmath.loggamma(n + cells)
+                - mpmath.loggamma(n + 1)
+                - mpmath.mpf(n) / scale.numerator * scale.denominator
+            )
 
         share = mpmath.exp(log_weight(mpmath.mpf(total)) - log_weight(mpmath.mpf(mode)))
         assert share < 1

@@ -1,0 +1,50 @@
+"""Whether noisy counts add up to the number of records where their noise adds up to 0."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import xarray as xr
+
+from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.stored.release import Stored
+from pymc_dirdp.stored.untrusted import group_at, shown
+
+__all__ = ["private_totals", "wrong_totals"]
+
+# Noisy counts that are no whole doubles are rounded by this share of their size.
+_ROUNDING = 2.0**-50
+
+
+def private_totals(stored: Stored, people: Reading) -> str | None:
+    """Which tables publish numbers of records that are private; None if none does."""
+    if people.sizes_are_public:
+        return None
+    for name, table in stored.tables.items():
+        if table.mechanism.needs_public_totals:
+            return f"The noise of {shown(name)} adds up to 0, which publishes its private number of records."
+    return None
+
+
+def wrong_totals(stored: Stored, release: xr.DataTree) -> str | None:
+    """Whose noisy counts add up to another number than that of the records; None if none do."""
+    sizes = group_at(release, "utility").any_array("n_records").tolist()
+    for (name, found, size), n_records in zip(_published(stored), sizes, strict=True):
+        if found is None:
+            continue
+        if abs(math.fsum(found) - n_records) > _ROUNDING * size:
+            return f"The noisy counts of {shown(name)} do not add up to its number of records."
+        if min(found) < -_ROUNDING * size:
+            return f"The noisy counts of {shown(name)} give a block of rows a negative number of records."
+    return None
+
+
+def _published(stored: Stored) -> Iterator[tuple[str, list[float] | None, float]]:
+    """Each table, the numbers of records that it publishes, if any, and the size of what they are summed from."""
+    for name, table in stored.tables.items():
+        mechanism = table.mechanism
+        if not mechanism.needs_public_totals or mechanism.publishes is None:
+            yield name, None, 0.0
+        else:
+            output = table.group.array(mechanism.publishes)
+            yield name, [total for _, total in mechanism.published_totals(output)], float(np.abs(output).sum())
