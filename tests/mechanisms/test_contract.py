@@ -6,6 +6,7 @@ import runpy
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
@@ -234,6 +236,43 @@ def geometric(shape, scale, **options):
     return noise(GeometricMechanism(np.ones(shape), scale, **options), whole_renyi, whole_delta)
 
 
+@lru_cache(maxsize=1000)
+def zero_sum_law(scale, shifts):
+    """Probabilities of noise in one block that adds up to 0, and the loss if the counts differ by `shifts`; listed."""
+    reach = np.arange(-math.ceil(15 * scale), math.ceil(15 * scale) + 1)
+    some = np.stack(np.meshgrid(*[reach] * (len(shifts) - 1), indexing="ij"), axis=-1).reshape(-1, len(shifts) - 1)
+    z = np.column_stack([some, -some.sum(axis=1)])
+    mass = np.exp(-np.abs(z).sum(axis=1) / scale)
+    loss = np.abs(z + np.array(shifts)).sum(axis=1) - np.abs(z).sum(axis=1)
+    law = np.bincount(loss + sum(map(abs, shifts)), weights=mass / mass.sum(), minlength=2 * sum(map(abs, shifts)) + 1)
+    return law, (np.arange(len(law)) - len(law) // 2) / scale
+
+
+def zero_sum_blocks(mechanism, x, y):
+    """The blocks are rows, or the whole table."""
+    each = "each" in mechanism.contribution.axes
+    for block in (x - y).reshape(len(x) if each else 1, -1):
+        if block.any():
+            yield zero_sum_law(mechanism.scale, tuple(sorted(block.tolist())))
+
+
+def zero_sum_renyi(mechanism, order, x, y):
+    laws = zero_sum_blocks(mechanism, x, y)
+    return sum(math.log(math.fsum(law * np.exp((order - 1) * loss))) for law, loss in laws) / (order - 1)
+
+
+def zero_sum_delta(mechanism, epsilon, x, y):
+    law, loss = np.ones(1), np.zeros(1)
+    for more, losses in zero_sum_blocks(mechanism, x, y):
+        law, loss = np.multiply.outer(law, more).ravel(), np.add.outer(loss, losses).ravel()
+    return math.fsum(law * np.maximum(-np.expm1(epsilon - loss), 0))
+
+
+def zero_sum(shape, scale, **options):
+    mechanism = ZeroSumGeometricMechanism(np.ones(shape), scale, **options)
+    return noise(mechanism, zero_sum_renyi, zero_sum_delta)
+
+
 def discrete_gaussian(shape, sigma, **options):
     return noise(DiscreteGaussianMechanism(np.ones(shape), sigma, **options), whole_renyi, whole_delta)
 
@@ -308,6 +347,12 @@ SUBJECTS = {
     "geometric survey": geometric((2, 2), 2.0, contribution=SURVEY),
     "geometric two records": geometric((3,), 4.0, contribution=2),
     "geometric survey of two add-remove": geometric((2, 2), 4.0, contribution=TWICE, adjacency="add-remove"),
+    "zero-sum": zero_sum((3,), 3.0),
+    "zero-sum rows": zero_sum((2, 2), 1.3),
+    "zero-sum of two": zero_sum((2,), 4.0, contribution=3),
+    "zero-sum two records": zero_sum((3,), 4.0, contribution=2),
+    "zero-sum survey": zero_sum((2, 2), 2.0, contribution=SURVEY),
+    "zero-sum survey of two": zero_sum((2, 3), 4.0, contribution=TWICE),
     "discrete gaussian": discrete_gaussian((3,), 1.3),
     "discrete gaussian small": discrete_gaussian((2, 2), 0.6),
     "discrete gaussian add-remove": discrete_gaussian((2, 2), 0.8, adjacency="add-remove"),
@@ -361,10 +406,13 @@ def changes(mechanism):
         for data in itertools.combinations_with_replacement(range(cells), m)
     ]
     lost = held if mechanism.adjacency == "replace-one" else [np.zeros(cells, dtype=int)]
-    in_a_block = {tuple(gained - gone) for gained in held for gone in lost}
-    # Every cell has the same noise, so a change is as good as any permutation of it.
-    whole = {tuple(sorted(np.concatenate(change).tolist())) for change in itertools.product(in_a_block, repeat=blocks)}
-    yield from (np.array(change) for change in whole if any(change))
+    # Numbers of records that are published do not change.
+    kept = getattr(mechanism, "needs_public_totals", False)
+    pairs = [(gained, gone) for gained in held for gone in lost if gained.sum() == gone.sum() or not kept]
+    # Every cell of a block has the same noise, and every block, so a change is as good as any permutation of it.
+    in_a_block = sorted({tuple(sorted((gained - gone).tolist())) for gained, gone in pairs})
+    whole = itertools.combinations_with_replacement(in_a_block, blocks)
+    yield from (change for change in map(np.concatenate, whole) if change.any())
 
 
 def neighbours(subject, n):
