@@ -28,6 +28,8 @@ __all__ = ["ZeroSumGeometricMechanism"]
 
 # The probability that neither of two cells betrays a record is raised by more than its rounding error.
 _RAISED = 1 + 4e-15
+# Noise of a larger scale might have to be clipped, and would not add up to 0 any more.
+_LARGEST_SCALE = 2.0**980
 # Numbers that add up to 0 do so up to this share of their sizes if they are rounded.
 _ROUNDING = 2.0**-50
 
@@ -102,7 +104,13 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
 
     @override
     def _checked_parameter(self, value: float) -> float:
-        return used_scale(value)
+        used = used_scale(value)
+        if used > _LARGEST_SCALE:
+            raise ArgumentError(
+                f"Expected scale up to 2**980, got scale={value:g}: larger noise is clipped where a double cannot hold "
+                "it, and would not add up to 0. Ask for a larger epsilon."
+            )
+        return used
 
     @property
     def _own_or_each(self) -> list[int]:
