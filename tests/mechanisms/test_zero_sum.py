@@ -176,8 +176,8 @@ def test_two_cells_with_estimate_are_the_optimum_of_all_mechanisms(n):
         assert programme(n, 1.0, points) == pytest.approx(reached, rel=1e-5)
 
 
-# The gain in expected divergence over independent noise, for a flat prior and the posterior mean of every cell given its
-# own noisy count. From 200,000 tables, within 2 %.
+# The gain in expected divergence over independent noise, for a flat prior and the posterior mean of every cell given
+# its own noisy count. From 200,000 tables, within 2 %.
 GAINS = {(3, 200, 1): 1.84, (3, 200, 3): 2.54, (6, 1283, 1): 1.385, (6, 1283, 3): 1.56}
 
 

@@ -1,0 +1,129 @@
+"""Tables whose output tells how many records each block of rows holds, against all tables there are."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import gammaln, logsumexp
+from scipy.stats import chi2
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.blocks import BlockLaws, law_of
+from pymc_dirdp.inference.table_law import Beliefs, TableLaw
+from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.stored.outputs import outputs
+from pymc_dirdp.stored.release import read
+
+ANSWERS = np.array([[0, 1], [1, 1], [0, 0], [1, 1], [1, 1]])
+PRIOR = np.array([[1.0, 0.5], [2.0, 1.0]])
+
+
+def survey(**options):
+    with pm.Model(coords={"person": range(5), "item": ["a", "b"], "answer": ["no", "yes"]}):
+        p = pm.Dirichlet("p", a=PRIOR, dims=("item", "answer"))
+        pm.Categorical("x", p=p, observed=ANSWERS, dims=("person", "item"))
+        return dirdp.sample(dirdp.PureDP(epsilon=4.0), mechanism="geometric", **options)
+
+
+def output_of(release):
+    return outputs(read(release), release)["p"]
+
+
+def dirichlet_multinomial(x, prior):
+    """Logarithm of the probability of counts."""
+    n, a = x.sum(), prior.sum()
+    constant = gammaln(n + 1) + gammaln(a) - gammaln(n + a)
+    return constant + np.sum(gammaln(x + prior) - gammaln(prior) - gammaln(x + 1))
+
+
+def all_tables(output):
+    """Every table with five records in each row, and its probability given the output."""
+    x = np.array([[[a, 5 - a], [b, 5 - b]] for a, b in itertools.product(range(6), repeat=2)], dtype=float)
+    logs = np.asarray(output.mechanism.log_likelihood(output.published[0], x))
+    for row, prior in ((x[:, 0], PRIOR[0]), (x[:, 1], PRIOR[1])):
+        total, concentration = row.sum(axis=1), prior.sum()
+        logs = logs + gammaln(total + 1) + gammaln(concentration) - gammaln(total + concentration)
+        logs += np.sum(gammaln(row + prior) - gammaln(row + 1) - gammaln(prior), axis=1)
+    return x, np.exp(logs - logsumexp(logs)), float(logsumexp(logs))
+
+
+def test_rows_of_known_totals_are_summed_exactly():
+    output = output_of(survey(unit="person"))
+    assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0], 5), ([1], 5)]
+    assert not output.rows_are_divided
+    law = law_of(output, Beliefs())
+    assert isinstance(law, BlockLaws)
+    assert law.is_exact
+    tables, probabilities, evidence = all_tables(output)
+    assert law.log_evidence == pytest.approx(evidence, abs=1e-10)
+    found = law.estimate([0.8], np.random.default_rng(1))
+    means = np.tensordot(probabilities, tables, 1)
+    np.testing.assert_allclose(found.count_means, means.ravel(), rtol=1e-9)
+    sds = np.sqrt(np.tensordot(probabilities, (tables - means) ** 2, 1))
+    np.testing.assert_allclose(found.count_sds, sds.ravel(), rtol=1e-8)
+    shares = (PRIOR + means) / (PRIOR.sum(axis=1) + 5)[:, None]
+    np.testing.assert_allclose(found.share_means, shares.ravel(), rtol=1e-9)
+    assert found.share_intervals.shape == (1, 4, 2)
+    draws = law.draw(20_000, np.random.default_rng(2))
+    assert draws.counts.shape == draws.shares.shape == (20_000, 2, 2)
+    seen = np.bincount(6 * draws.counts[:, 0, 0] + draws.counts[:, 1, 0], minlength=36)
+    rare = 20_000 * probabilities < 5
+    pairs = [(s[~rare], s[rare].sum()) for s in (seen, 20_000 * probabilities)]
+    observed, expected = (np.append(*pair) for pair in pairs)
+    assert chi2.sf(np.sum((observed - expected) ** 2 / np.maximum(expected, 1e-9)), len(expected) - 1) > 1e-6
+    np.testing.assert_allclose(draws.shares.mean(axis=0), shares, atol=0.02)
+
+
+def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
+    """Classes by features, where everybody has one record of each feature: the blocks are the features."""
+    unit = Contribution(1, ("any", "each"))
+    mechanism = ZeroSumGeometricMechanism(np.ones((2, 3, 2)), 0.02, contribution=unit)
+    counts = np.array([[[4, 9], [20, 3], [8, 8]], [[20, 7], [10, 7], [11, 13]]])
+    # Noise of this scale is always 0, so the law is that of the very counts.
+    noisy = mechanism.release(counts)
+    output = replace(
+        output_of(survey(unit="person")),
+        mechanism=mechanism,
+        prior=mechanism.prior,
+        published=noisy[None],
+        n_records=120,
+    )
+    assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0, 3], 40), ([1, 4], 40), ([2, 5], 40)]
+    assert output.rows_are_divided
+    law = law_of(output, Beliefs(row_prior=np.arange(1.0, 7.0).reshape(2, 3)))
+    assert not law.is_exact
+    drawn = law.draw(50, np.random.default_rng(1))
+    np.testing.assert_array_equal(drawn.counts, np.broadcast_to(counts, (50, 2, 3, 2)))
+    found = law.estimate([0.8], np.random.default_rng(1))
+    np.testing.assert_allclose(found.count_means, counts.ravel(), atol=1e-9)
+    # The shares of the rows in a block have the prior that belongs to them.
+    row_prior, evidence = np.arange(1.0, 7.0).reshape(2, 3), 0.0
+    for feature in range(3):
+        evidence += dirichlet_multinomial(counts[:, feature].sum(axis=1), row_prior[:, feature])
+        evidence += sum(dirichlet_multinomial(row, np.ones(2)) for row in counts[:, feature])
+    assert law.log_evidence == pytest.approx(evidence, abs=1e-7)
+
+
+def test_beliefs_are_checked():
+    output = output_of(survey(unit="person"))
+    with pytest.raises(ArgumentError, match="nothing that row_prior could say"):
+        law_of(output, Beliefs(row_prior=[1.0, 2.0]))
+    with pytest.raises(ArgumentError, match="shape of the table"):
+        law_of(output, Beliefs(prior=[1.0, 2.0]))
+    with pytest.raises(ArgumentError, match="n_prior"):
+        law_of(output, Beliefs(n_prior=10))
+    other = law_of(output, Beliefs(prior=2 * PRIOR)).estimate([0.5], np.random.default_rng(1))
+    assert not np.allclose(other.share_means, law_of(output, Beliefs()).estimate([0.5], None).share_means)
+
+
+def test_without_known_totals_the_law_is_in_one_piece():
+    private = output_of(survey(unit="person", max_records_per_person=2, n_records=10))
+    assert isinstance(law_of(private, Beliefs(n_prior=30)), TableLaw)
+    assert private.rows_are_divided
+    one = output_of(survey(contribution=2))
+    assert isinstance(law_of(one, Beliefs()), TableLaw)
+    assert [total for _, total in one.blocks] == [10]

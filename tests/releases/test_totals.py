@@ -1,0 +1,99 @@
+"""What noisy counts add up to: the public number of records, or nothing that anybody may know."""
+
+import dataclasses
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, ReleaseError
+
+PURE = dirdp.PureDP(epsilon=1.0)
+
+
+def model():
+    with pm.Model(coords={"person": range(6), "item": ["a", "b"], "answer": range(3)}) as built:
+        p = pm.Dirichlet("p", a=np.ones((2, 3)), dims=("item", "answer"))
+        pm.Categorical("x", p=p, observed=np.arange(12).reshape(6, 2) % 3, dims=("person", "item"))
+    return built
+
+
+def released(**options):
+    return dirdp.sample(PURE, model(), mechanism="geometric", **options)
+
+
+def kind(release):
+    return release["mechanism/p"].attrs["mechanism"]
+
+
+@pytest.mark.parametrize("options", [{"unit": "person"}, {"contribution": 2}, {"contribution": 1}], ids=str)
+def test_noisy_counts_add_up_to_a_public_number_of_records(options):
+    release = released(**options)
+    assert kind(release) == "ZeroSumGeometricMechanism"
+    noisy = release["mechanism/p"]["noisy_counts"].values
+    assert noisy.sum() == 12
+    if "unit" in options:
+        np.testing.assert_array_equal(noisy.sum(axis=1), [6, 6])
+    assert dirdp.verify(release)
+    assert "add up to the number of records" in " ".join(str(dirdp.report(release)).split())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"adjacency": "add-remove", "contribution": 2, "n_records": 12},
+        {"unit": "person", "max_records_per_person": 3, "n_records": 12},
+    ],
+    ids=str,
+)
+def test_noise_does_not_add_up_where_the_number_is_private(options):
+    sums = {released(**options)["mechanism/p"]["noisy_counts"].values.sum() for _ in range(6)}
+    assert len(sums) > 1
+    assert kind(released(**options)) == "GeometricMechanism"
+    # Nor is it compared with such noise, or taken by auto.
+    chosen = dirdp.plan(PURE, model(), mechanism="auto", **options)
+    assert type(chosen.parts[0].mechanism).__name__ == "GeometricMechanism"
+
+
+def test_counts_that_add_up_to_something_else_are_found():
+    release = released(contribution=2)
+    release["mechanism/p"]["noisy_counts"].values[0, 0] += 1
+    verification = dirdp.verify(release)
+    assert not verification
+    (failed,) = [check for check in verification.checks if not check.passed]
+    assert failed.name == "totals"
+    assert "do not add up" in failed.sentence
+    with pytest.raises(ReleaseError, match="add up"):
+        dirdp.estimate(release)
+
+
+def test_a_block_with_fewer_than_no_records_is_found():
+    release = released(unit="person")
+    release["mechanism/p"]["noisy_counts"].values[:, 0] += [-20, 20]
+    (failed,) = [check for check in dirdp.verify(release).checks if not check.passed]
+    assert "negative" in failed.sentence
+
+
+def test_a_file_or_a_plan_that_would_publish_a_private_number_is_refused():
+    private = {"unit": "person", "max_records_per_person": 3, "n_records": 12}
+    release = released(**private)
+    release["mechanism/p"].attrs["mechanism"] = "ZeroSumGeometricMechanism"
+    release["mechanism/p"]["noise_sd"].values[...] = dirdp.mechanisms.ZeroSumGeometricMechanism(
+        np.ones((2, 3)), float(release["mechanism/p"]["noise_parameter"])
+    ).noise_sd
+    assert "totals" in {check.name for check in dirdp.verify(release).checks if not check.passed}
+    chosen = dirdp.plan(PURE, model(), mechanism="geometric", **private)
+    (part,) = chosen.parts
+    other = dirdp.mechanisms.ZeroSumGeometricMechanism(
+        part.mechanism.prior, part.mechanism.scale, contribution=part.mechanism.contribution
+    )
+    edited = dataclasses.replace(chosen, parts=(dataclasses.replace(part, mechanism=other),))
+    with pytest.raises(ArgumentError, match="private number of records"):
+        dirdp.sample(edited, model())
+
+
+def test_huge_noise_is_rounded_and_still_adds_up():
+    """Each noisy count is rounded to a double, so the sum of the doubles is another one."""
+    release = dirdp.sample(dirdp.PureDP(epsilon=1e-18), model(), mechanism="geometric", contribution=2)
+    assert dirdp.verify(release)
