@@ -27,6 +27,9 @@ __all__ = ["GeometricMechanism"]
 class GeometricMechanism(CurvesOf, NoisyCounts):
     """Release `counts + G`, with `P[G = g]` proportional to `exp(-|g| / scale)`, independent in every cell.
 
+    It is for a private number of records. Where that is public, a release takes
+    :class:`pymc_dirdp.mechanisms.ZeroSumGeometricMechanism`, which is less noisy at the same promise.
+
     Parameters
     ----------
     prior : array_like, shape (..., d)
