@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from scipy.special import gammaln, logsumexp
+from scipy.special import eval_legendre, gammaln, logsumexp
 from scipy.stats import chi2, norm
 
 import pymc_dirdp as dirdp
@@ -54,6 +54,9 @@ def log_likelihood(release, x):
         case "GeometricMechanism":
             q = np.exp(-1 / size)
             logs = np.log((1 - q) / (1 + q)) - np.abs(noise) / size
+        case "ZeroSumGeometricMechanism":
+            cells = noise.shape[-1]
+            logs = -np.abs(noise) / size - np.log(eval_legendre(cells - 1, 1 / np.tanh(1 / size))) / cells
         case "LaplaceMechanism":
             logs = -np.abs(noise) / size - np.log(2 * size)
         case "GaussianMechanism":
