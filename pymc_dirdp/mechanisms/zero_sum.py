@@ -67,8 +67,8 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
     At the scale of independent noise the pure epsilon is the same, `2 m / scale` for each block in which a person has m
     records, and there is less noise: the variance is 1/4 of it (d = 2) to nearly all of it (many cells). For d = 2
     this is geometric noise on one cell, and no mechanism whatever does better (Ghosh, Roughgarden and Sundararajan
-    2012). All curves are exact for one record in each block, or for two cells; otherwise they are bounds, and the pure
-    epsilon is still exact.
+    2012). All curves are exact for one record in each block, and for up to 64 records in two cells; otherwise they are
+    bounds, and the pure epsilon is still exact.
 
     References
     ----------

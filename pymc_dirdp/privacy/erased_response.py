@@ -15,20 +15,22 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.tcdp import rho_from_above
 
 __all__ = ["ErasedResponse"]
 
 # The probability of a true answer, and every curve, are raised by more than their rounding errors.
 _RAISED, _UP = 1 + 1e-14, 1 + 4e-15
 # More steps than this are taken several at a time.
-_MOST_STEPS = 256
+_MOST_STEPS = 64
 # Blocks are convolved exactly as long as their loss takes so many values.
 _MOST_VALUES = 2_000
 # More than what underflows in such a convolution.
 _TINY = 1e-300
 # Smaller levels are not followed.
 _LEAST, _STEEPEST = 1e-290, 700.0
+# Where the divergence is the largest loss up to a part in 10^200.
+_LARGEST_TILT = 1e200
 
 
 @final
@@ -59,7 +61,7 @@ class ErasedResponse(PrivacyCurves):
     `a + kept (1 - exp(-u))` and `1 - exp(-u) (1 - a)` at the level a. A test of level a at one data set has a power of
     at most `F(a)` at the next, which is its level for the step after that. So several steps have at most `F` applied as
     often (Dong, Roth and Su 2022, Theorem 2.14). The curves are those of the pair of laws that has just these powers;
-    by Blackwell's theorem no pair with smaller powers has a larger curve. Where there are more than 256 steps, several
+    by Blackwell's theorem no pair with smaller powers has a larger curve. Where there are more than 64 steps, several
     are taken at a time: each of the three bounds is applied as often, and the least of the results is taken.
 
     References
@@ -88,14 +90,27 @@ class ErasedResponse(PrivacyCurves):
     def _renyi(self, order: float) -> float:
         if order == math.inf:
             return self.pure_epsilon
-        return min(self.blocks * self._block._renyi(order) * _UP, self.pure_epsilon)
+        return min(self.blocks * self._block_renyi(order) * _UP, self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:
         if self.steps == 1 and self.kept >= (1 + math.exp(-self.u / 2)) ** -2:
             # The divergence over its order falls with the order (Theory, Theorem 7).
             return self._renyi(1.0)
-        return self.blocks * self._block._rho(omega) * _UP
+        return self.blocks * rho_from_above(self._block_renyi, omega) * _UP
+
+    def _block_renyi(self, order: float) -> float:
+        """Of one block. A loss and its negative together add terms that are positive and have no cancellation."""
+        times, masses = self._positive
+        losses = np.nextafter(times * self.u, math.inf)
+        largest = float(losses[-1])
+        if order == 1:
+            return float(np.sum(masses * losses * -np.expm1(-losses)))
+        if (order - 1) * largest > _LARGEST_TILT:
+            return largest
+        tilt = (order - 1) * losses
+        logs = np.log(masses) + tilt + np.log(-np.expm1(-tilt)) + np.log(-np.expm1(-losses - tilt))
+        return min(float(np.logaddexp(0.0, np.logaddexp.reduce(logs))) / (order - 1), largest)
 
     @override
     def _delta(self, epsilon: float) -> float:
@@ -129,17 +144,6 @@ class ErasedResponse(PrivacyCurves):
         number = min(self.steps, _MOST_STEPS)
         size, larger = divmod(self.steps, number)
         return _chained(self.u, kept, [size + 1] * larger + [size] * (number - larger))
-
-    @cached_property
-    def _block(self) -> FiniteLaws:
-        """The two laws of one block. Each is the mirror image of the other."""
-        times, masses = self._positive
-        # Rounded up, as every loss here.
-        losses, log = np.nextafter(times * self.u, math.inf), np.log(masses)
-        with np.errstate(divide="ignore"):
-            erased = np.log(np.maximum(1 - np.sum(masses + np.exp(log - losses), keepdims=True), 0.0))
-        law = np.concatenate([(log - losses)[::-1], erased, log])
-        return FiniteLaws(law, law[::-1])
 
     @cached_property
     def _whole(self) -> tuple[Array, Array]:

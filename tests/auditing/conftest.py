@@ -27,6 +27,7 @@ MECHANISMS = {
     "Laplace, add-remove": (lambda: dirdp.mechanisms.LaplaceMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
     "Geometric": (lambda: dirdp.mechanisms.GeometricMechanism(FLAT, 2.0), 40_000),
     "Geometric, add-remove": (lambda: dirdp.mechanisms.GeometricMechanism(FLAT, 2.0, adjacency="add-remove"), 40_000),
+    "Zero-sum": (lambda: dirdp.mechanisms.ZeroSumGeometricMechanism(FLAT, 2.0), 40_000),
     "Hellinger": (lambda: dirdp.mechanisms.HellingerMechanism([1.0, 1.0], 12, 2.0), 2_500),
     "Hellinger, three": (
         lambda: dirdp.mechanisms.HellingerMechanism([1.0, 1.0, 2.0], 4, 1.5, sensitivity="global"),
