@@ -17,8 +17,8 @@ from pymc_dirdp.mechanisms.zero_sum_laws import block_laws
 from pymc_dirdp.numerics.legendre import coth_excess, legendre_excess, log_legendre
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import CurvesOf
-from pymc_dirdp.privacy.erased_response import ErasedResponse
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.erased_response import erased_responses
 from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -214,14 +214,14 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
 
     @cached_property
     @override
-    def _curves(self) -> ErasedResponse:
+    def _curves(self) -> PrivacyCurves:
         """A record that moves is betrayed where neither of its two cells hides it; see the proof page."""
         u = self._loss
         betrayed = 1 / (-math.expm1(-u) * (1 + legendre_excess(self._block_cells - 1, u)))
         # It is never below that of independent noise; rounding must not hide that.
         kept = min(max(betrayed, (1 + math.exp(-u / 2)) ** -2) * _RAISED, 1.0)
         largest = not_below(2 * self._records * self._blocks / Fraction(self.scale))
-        return ErasedResponse(u, kept, self._records, self._blocks, largest)
+        return erased_responses(u, kept, self._records, self._blocks, largest)
 
     @override
     def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:

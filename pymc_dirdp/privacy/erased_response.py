@@ -5,7 +5,7 @@ of one person make at most as many steps (see the proof page of `ZeroSumGeometri
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import final, override
 
@@ -17,7 +17,7 @@ from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.tcdp import rho_from_above
 
-__all__ = ["ErasedResponse"]
+__all__ = ["ErasedResponse", "erased_responses"]
 
 # The probability of a true answer, and every curve, are raised by more than their rounding errors.
 _RAISED, _UP = 1 + 1e-14, 1 + 4e-15
@@ -126,10 +126,10 @@ class ErasedResponse(PrivacyCurves):
         return deltas, deltas
 
     def _deltas(self, epsilons: Array) -> Array:
-        if self._several is not None:
-            found = np.array([self._several._delta(epsilon) for epsilon in epsilons.tolist()])
+        losses, masses = self._whole
+        if len(epsilons) < len(losses):
+            found = np.array([masses @ -np.expm1(np.minimum(epsilon - losses, 0.0)) for epsilon in epsilons.tolist()])
         else:
-            losses, masses = self._whole
             found = np.zeros(len(epsilons))
             for loss, mass in zip(losses.tolist(), masses.tolist(), strict=True):
                 found += mass * -np.expm1(np.minimum(epsilons - loss, 0.0))
@@ -161,12 +161,12 @@ class ErasedResponse(PrivacyCurves):
         positive = np.arange(1, most * self.blocks + 1)
         return np.nextafter(positive * self.u, math.inf), law[most * self.blocks + 1 :] + _TINY
 
-    @cached_property
-    def _several(self) -> Composition | None:
-        """The blocks as a composition, where there are too many losses for a list."""
-        if self.blocks == 1 or self.blocks * self.steps <= _MOST_VALUES:
-            return None
-        return Composition(((replace(self, blocks=1, largest=math.inf), self.blocks),))
+
+def erased_responses(u: float, kept: float, steps: int, blocks: int, largest: float) -> PrivacyCurves:
+    """The curves of several blocks; a composition where their loss takes too many values to be listed."""
+    if blocks == 1 or blocks * steps <= _MOST_VALUES:
+        return ErasedResponse(u, kept, steps, blocks, largest)
+    return Composition(((ErasedResponse(u, kept, steps), blocks),))
 
 
 def _chained(u: float, kept: float, sizes: list[int]) -> tuple[NDArray[np.int64], Array]:

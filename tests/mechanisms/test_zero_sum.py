@@ -17,6 +17,7 @@ from pymc_dirdp.inference.estimates import estimate
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
+from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
@@ -257,7 +258,7 @@ def test_the_noise_of_each_block_adds_up_to_0(shape, unit, summed, sampler):
     np.testing.assert_array_equal(noisy.sum(axis=summed), counts.sum(axis=summed))
     np.testing.assert_array_equal(many.sum(axis=tuple(axis + 1 for axis in summed)), [counts.sum(axis=summed)] * 40)
     assert np.all(np.any(many != counts, axis=0))
-    assert mechanism._curves.blocks == Contribution.of(unit).blocks(shape)
+    assert mechanism.pure_epsilon == pytest.approx(2 * Contribution.of(unit).total(shape) / 3)
     totals = mechanism.published_totals(noisy)
     assert len(totals) == blocks
     assert sorted(total for _, total in totals) == sorted(np.ravel(counts.sum(axis=summed)).tolist())
@@ -275,6 +276,15 @@ def test_the_rows_of_a_block_are_named():
     for rows, total in mechanism.published_totals(table):
         assert table.reshape(6, 2)[rows].sum() == total
     assert [rows.tolist() for rows, _ in mechanism.published_totals(table)] == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_many_blocks_are_a_composition():
+    target, unit = ApproxDP(epsilon=1, delta=1e-6), Contribution(1, ("each",))
+    many = ZeroSumGeometricMechanism.for_guarantee(target, prior=np.ones((2500, 2)), contribution=unit)
+    few = ZeroSumGeometricMechanism.for_guarantee(target, prior=np.ones((2000, 2)), contribution=unit)
+    assert isinstance(many._curves, Composition)
+    assert many.scale / few.scale == pytest.approx(math.sqrt(2500 / 2000), rel=2e-3)
+    assert Fraction(many.pure_epsilon) >= 5000 / Fraction(many.scale)
 
 
 def test_small_and_large_tables():

@@ -8,7 +8,7 @@ import pytest
 
 from pymc_dirdp.privacy import erased_response
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.erased_response import ErasedResponse
+from pymc_dirdp.privacy.erased_response import ErasedResponse, erased_responses
 from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 
@@ -111,7 +111,8 @@ def test_several_blocks_are_a_product(steps, monkeypatch):
         assert several.renyi(order) == pytest.approx(blocks * one.renyi(order), rel=1e-14)
     exact = [several.delta(epsilon) for epsilon in EPSILONS]
     monkeypatch.setattr(erased_response, "_MOST_VALUES", 1)
-    other = ErasedResponse(0.4, 0.42, steps, blocks)
+    other = erased_responses(0.4, 0.42, steps, blocks, math.inf)
+    assert isinstance(other, Composition)
     for value, epsilon in zip(exact, EPSILONS, strict=True):
         assert value * (1 - 1e-12) <= other.delta(epsilon) <= 1.03 * value
 
