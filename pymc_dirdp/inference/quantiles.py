@@ -1,6 +1,7 @@
 """Quantiles of counts, and of shares that are mixtures of Beta laws over a count."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -34,11 +35,34 @@ _FAR = 7.0
 _FEW = 10
 
 
+@dataclass(frozen=True, eq=False)
 class Mixture:
-    """Nodes `counts` of the cells `cell` with masses that add up to 1 for every cell."""
+    """Mixtures of Beta laws, one for each of `size` cells.
 
-    def __init__(self, counts: Array, masses: Array, cell: Integers) -> None:
-        self.counts, self.masses, self.cell = counts, masses, cell
+    Attributes
+    ----------
+    first, second : array, shape (m,)
+        Parameters of the Beta laws.
+    masses : array, shape (m,)
+        Their masses, which add up to 1 for every cell.
+    cell : array of int, shape (m,)
+        The cell of each.
+    size : int
+    """
+
+    first: Array
+    second: Array
+    masses: Array
+    cell: Integers
+    size: int
+
+    @property
+    def moments(self) -> tuple[Array, Array]:
+        """Means and variances of the shares, shape (size,)."""
+        size = self.first + self.second
+        mean = np.bincount(self.cell, self.masses * self.first / size, self.size)
+        spread = self.first * self.second / (size**2 * (size + 1)) + (self.first / size - mean[self.cell]) ** 2
+        return mean, np.bincount(self.cell, self.masses * spread, self.size)
 
 
 def count_quantiles(marginals: NumberLaws, levels: Array) -> Integers:
@@ -95,35 +119,26 @@ def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
         # The blocks' rules, with blocks that are no longer than some deviations of the Beta law.
         marginals.shorten(lambda law, start: np.where(fits[law], np.inf, 4 * np.sqrt(start + _NODES)))
     kept, rest = fits[cell] & (mass > _NEGLIGIBLE), ~fits[marginals.node_law] & (marginals.masses > _NEGLIGIBLE)
-    return Mixture(
-        np.concatenate([x[kept], marginals.nodes[rest]]),
-        np.concatenate([mass[kept], marginals.masses[rest]]),
-        np.concatenate([cell[kept], marginals.node_law[rest]]),
-    )
+    counts = np.concatenate([x[kept], marginals.nodes[rest]])
+    masses = np.concatenate([mass[kept], marginals.masses[rest]])
+    cells = np.concatenate([cell[kept], marginals.node_law[rest]])
+    first = alpha[cells] + counts
+    return Mixture(first, concentration - first, masses, cells, marginals.size)
 
 
-def share_quantiles(mixture: Mixture, a: Array, b: Array, levels: Array, start: tuple[Array, Array]) -> Array:
-    """Quantiles of `sum_k mass_k Beta(a + k, b - k)` for every cell, shape `(levels, d)`.
+def share_quantiles(mixture: Mixture, levels: Array) -> Array:
+    """Quantiles of the mixture of every cell, shape `(levels, d)`, for levels in (0, 1).
 
-    Parameters
-    ----------
-    mixture : Mixture
-        Masses of the counts k.
-    a, b : array, shape (d,)
-        Prior of the cell, and of all others plus the total.
-    levels : array, shape (levels,)
-        In (0, 1).
-    start : tuple of arrays, shape (d,)
-        Means and variances of the shares; Newton's method starts at the quantile of the Beta law with these.
+    Newton's method starts at the quantile of the Beta law with the mean and variance of the mixture.
     """
-    mean, variance = start
+    mean, variance = mixture.moments
     size = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1, 1e-300)
     guess = betaincinv(np.maximum(size * mean, 1e-12), np.maximum(size * (1 - mean), 1e-12), levels[:, None])
     t = np.clip(logit(guess), _LEAST_LOGIT, -_LEAST_LOGIT)
     spread = np.sqrt(variance) / np.maximum(mean * (1 - mean), 1e-300)
     # The search for the neighbourhood takes an approximation, because the distribution functions take most of the time.
     for exact, most_steps, nearest in ((False, 4, 1e-2), (True, _MOST_STEPS, _STEP ** (1 / 3))):
-        t = _newton(partial(_distribution, mixture, a, b, exact), levels, t, nearest * spread, most_steps)
+        t = _newton(partial(_distribution, mixture, exact), levels, t, nearest * spread, most_steps)
     return np.where(t <= _LEAST_LOGIT + 1, 0.0, np.where(t >= -_LEAST_LOGIT - 1, 1.0, expit(t)))
 
 
@@ -159,11 +174,11 @@ def _newton(
     return t
 
 
-def _distribution(mixture: Mixture, a: Array, b: Array, exact: bool, t: Array, cells: NDArray[np.bool_]) -> _Values:
+def _distribution(mixture: Mixture, exact: bool, t: Array, cells: NDArray[np.bool_]) -> _Values:
     """Distribution function, density and its slope at the logits t of the shares, for the marked cells."""
     wanted = cells[mixture.cell]
     cell, masses = mixture.cell[wanted], mixture.masses[wanted]
-    first, second = a[cell] + mixture.counts[wanted], b[cell] - mixture.counts[wanted]
+    first, second = mixture.first[wanted], mixture.second[wanted]
     normal = _paulson(first, second, t[:, cell])
     # Beyond so many standard deviations there is less than the error that is allowed.
     row, near = np.nonzero((np.abs(normal) < _FAR) | (np.minimum(first, second) < _FEW))
@@ -172,9 +187,9 @@ def _distribution(mixture: Mixture, a: Array, b: Array, exact: bool, t: Array, c
     log_density = x * log_expit(here) + y * log_expit(-here) - betaln(first, second)[near]
     density = masses[near] * np.exp(log_density)
     below = betainc(x, y, q) if exact else ndtr(normal[row, near])
-    place, shape = row * len(a) + cell[near], t.shape
+    place, shape = row * mixture.size + cell[near], t.shape
     # Nodes far below the share count in full and those far above not at all.
-    whole = np.stack([np.bincount(cell, np.where(one > 0, masses, 0.0), len(a)) for one in normal])
+    whole = np.stack([np.bincount(cell, np.where(one > 0, masses, 0.0), mixture.size) for one in normal])
     corrected = masses[near] * (below - (normal[row, near] > 0))
     parts = (corrected, density, density * (x * (1 - q) - y * q))
     value, slope, curvature = (np.bincount(place, part, t.size).reshape(shape) for part in parts)
