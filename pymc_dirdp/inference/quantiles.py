@@ -19,7 +19,7 @@ type _Values = tuple[Array, Array, Array]
 
 # Nodes with less mass are left out of a mixture.
 _NEGLIGIBLE = 1e-12
-# Numbers that are looked at one by one at a time.
+# Numbers, or nodes, that are looked at one by one at a time.
 _AT_A_TIME = 2**16
 # Nodes a step apart of this share of the deviation of a Beta law add up smooth functions of the count exactly.
 _STRIDE = 0.9
@@ -127,10 +127,28 @@ def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
 
 
 def share_quantiles(mixture: Mixture, levels: Array) -> Array:
-    """Quantiles of the mixture of every cell, shape `(levels, d)`, for levels in (0, 1).
+    """Quantiles of the mixture of every cell, shape `(levels, d)`, for levels in (0, 1)."""
+    found = np.empty((len(levels), mixture.size))
+    nodes = np.bincount(mixture.cell, minlength=mixture.size)
+    # Cells one after the other, and levels too where a single cell has many nodes: memory for a bounded number of both.
+    groups = np.split(np.arange(mixture.size), np.flatnonzero(np.diff(np.cumsum(nodes) // _AT_A_TIME)) + 1)
+    for cells in groups:
+        inside = (mixture.cell >= cells[0]) & (mixture.cell <= cells[-1])
+        part = Mixture(
+            mixture.first[inside],
+            mixture.second[inside],
+            mixture.masses[inside],
+            mixture.cell[inside] - cells[0],
+            len(cells),
+        )
+        together = max(1, 8 * _AT_A_TIME // int(inside.sum()))
+        for first in range(0, len(levels), together):
+            found[first : first + together, cells] = _quantiles(part, levels[first : first + together])
+    return found
 
-    Newton's method starts at the quantile of the Beta law with the mean and variance of the mixture.
-    """
+
+def _quantiles(mixture: Mixture, levels: Array) -> Array:
+    """Newton's method, from the quantile of the Beta law with the mean and variance of the mixture."""
     mean, variance = mixture.moments
     size = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1, 1e-300)
     guess = betaincinv(np.maximum(size * mean, 1e-12), np.maximum(size * (1 - mean), 1e-12), levels[:, None])

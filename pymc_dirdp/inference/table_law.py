@@ -26,8 +26,9 @@ Integers = NDArray[np.int64]
 
 # Counts of all cells that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
-# Pairs of a total and a cell that are summed over at most.
-_MOST_PAIRS = 10_000
+# Pairs of a total and a cell that are summed over at most, which takes some seconds, and totals of one row.
+_MOST_PAIRS = 6_000
+_MOST_TOTALS = 1_000
 _NEGLIGIBLE = 1e-13
 # Draws that the summaries of tables with private totals are made from.
 _SUMMARISED = 20_000
@@ -179,7 +180,7 @@ def _whole(laws: NumberLaws, most: int) -> list[tuple[Integers, Array]] | None:
     low, high = laws.highs.copy(), laws.lows.copy()
     np.minimum.at(low, laws.block_law[matters], laws.block_start[matters])
     np.maximum.at(high, laws.block_law[matters], (laws.block_start + laws.block_length - 1)[matters])
-    if np.sum(high - low + 1) > most:
+    if np.sum(high - low + 1) > most or np.max(high - low) >= _MOST_TOTALS:
         return None
     numbers = [np.arange(a, b + 1) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     return [(x, np.exp(laws.log_pmf(x.astype(np.float64), np.full(len(x), i)))) for i, x in enumerate(numbers)]

@@ -44,7 +44,7 @@ class UnknownTotal:
         self._log_masses = np.log(masses / masses.sum())
         self._runs = list(self._solved())
         self.counts = NumberLaws(
-            lambda x, cell: logsumexp(self._log_joint(x, cell), axis=-1),
+            self._log_weight,
             len(law.alpha),
             law.least,
             int(self.totals[-1]) - law.least * (len(law.alpha) - 1),
@@ -59,13 +59,16 @@ class UnknownTotal:
         laws, concentration = self.counts, self._law.alpha.sum()
         # Blocks that are no longer than some deviations of the Beta law.
         laws.shorten(lambda law, start: 4 * np.sqrt(start + 12))
-        joint = self._log_joint(laws.nodes, laws.node_law)
-        masses = laws.masses[:, None] * np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
-        node, total = np.nonzero(masses > _NEGLIGIBLE)
+        parts = []
+        for part in np.array_split(np.arange(len(laws.nodes)), 1 + len(laws.nodes) * len(self.totals) // _AT_A_TIME):
+            joint = self._log_joint(laws.nodes[part], laws.node_law[part])
+            masses = laws.masses[part, None] * np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+            node, total = np.nonzero(masses > _NEGLIGIBLE)
+            parts.append((part[node], total, masses[node, total]))
+        node, total, masses = (np.concatenate(values) for values in zip(*parts, strict=True))
         cell = laws.node_law[node]
         first = self._law.alpha[cell] + laws.nodes[node]
-        second = concentration + self.totals[total] - first
-        return Mixture(first, second, masses[node, total], cell, laws.size)
+        return Mixture(first, concentration + self.totals[total] - first, masses, cell, laws.size)
 
     def _solved(self) -> Iterator[tuple[TiltedCells, Array, slice]]:
         """Tilted cells, the logarithms of their sum's probabilities, and the run of totals that they serve."""
@@ -83,15 +86,19 @@ class UnknownTotal:
             yield tilted, tilted.sums.log_sum(self.totals[run]), run
             first = run.stop
 
-    def _log_joint(self, x: Array, cell: Integers) -> Array:
-        """Logarithms of the probabilities of counts together with each of the totals, shape `(*x.shape, m)`."""
+    def _log_weight(self, x: Array, cell: Integers) -> Array:
         x, cell = np.broadcast_arrays(x, cell)
+        parts = np.array_split(np.arange(x.size), 1 + x.size * len(self.totals) // _AT_A_TIME)
+        joint = [logsumexp(self._log_joint(x.ravel()[part], cell.ravel()[part]), axis=1) for part in parts]
+        return np.concatenate(joint).reshape(x.shape)
+
+    def _log_joint(self, x: Array, cell: Integers) -> Array:
+        """Logarithms of the probabilities of counts together with each of the totals, shape `(len(x), totals)`."""
         joint = np.empty((x.size, len(self.totals)))
-        flat, cells = x.ravel(), cell.ravel()
         for tilted, log_sum, run in self._runs:
-            own = tilted.cells.log_pmf(flat, cells)
+            own = tilted.cells.log_pmf(x, cell)
             # What the other cells add up to depends on the difference of total and count.
-            shifted = flat[:, None] + (tilted.total - self.totals[run])
-            rest = tilted.sums.log_rest(shifted, np.broadcast_to(cells[:, None], shifted.shape))
+            shifted = x[:, None] + (tilted.total - self.totals[run])
+            rest = tilted.sums.log_rest(shifted, np.broadcast_to(cell[:, None], shifted.shape))
             joint[:, run] = own[:, None] + rest + (self._log_masses[run] - log_sum)
-        return joint.reshape(*x.shape, len(self.totals))
+        return joint
