@@ -90,7 +90,7 @@ class Case:
                 return p, x
 
     def readings(self, rng, *, r=1.0, total=1.0):
-        """Truths, each with the draws of a reader: an aware one, who takes r and N for so much larger, and a naive one."""
+        """Truths, each with the draws of an aware reader, who takes r and N for so much larger, or of a naive one."""
         p, x = self.data(rng)
         likelihood, counted = output_of(self.kind, x, self.r, rng)
         law = ProductLaw(
