@@ -1,5 +1,8 @@
 """Estimates as a small table: text, HTML and frame, and what they say against draws."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -68,6 +71,17 @@ def test_what_is_too_much_for_sums_is_averaged_over_draws_and_says_so():
     """A draw says next to nothing of a private number of records."""
     release = one_row(adjacency="add-remove", n_records=60)
     assert "averages over exact draws" in str(dirdp.estimate(release, n_prior=5000, random_seed=1))
+
+
+def test_conclusions_need_no_pymc(tmp_path):
+    one_row(mechanism="geometric").to_netcdf(tmp_path / "release.nc")
+    code = (
+        "import sys, xarray, pymc_dirdp\n"
+        f"with xarray.open_datatree({str(tmp_path / 'release.nc')!r}) as release:\n"
+        "    pymc_dirdp.analyse(release, 5), pymc_dirdp.estimate(release)\n"
+        "assert not {'pymc', 'pytensor', 'arviz', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_probabilities_have_to_be_some():
