@@ -113,11 +113,10 @@ def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -
 
 def _transformed(cells: NumberLaws, total: int) -> Fourier | Inversion:
     """The law of the sum by characteristic functions: at few points, or at all if few do not suffice."""
-    fits = Fourier.fits(cells)
     try:
-        return Inversion(cells, total, most_nodes=_FEW if fits else _MANY)
+        return Inversion(cells, total, most_nodes=_FEW if Fourier.fits(cells) else _MANY)
     except TooManyNodesError:
-        if not fits:
+        if not Fourier.fits(cells, at_all=True):
             raise
     return Fourier(cells, total)
 
