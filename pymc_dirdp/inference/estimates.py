@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.checks import open_unit_interval
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.number_laws import NumberLaws
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.inference.quantiles import count_quantiles, share_mixture, share_quantiles
+from pymc_dirdp.inference.quantiles import Mixture, count_quantiles, share_mixture, share_quantiles
+from pymc_dirdp.inference.unknown_total import UnknownTotal
 
-__all__ = ["Estimate", "estimate", "interval_ends", "summarised"]
+__all__ = ["Estimate", "estimate", "estimate_of_rows", "interval_ends", "summarised"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -20,7 +23,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Exact summaries of one row given an output.
+    """Summaries of one row, or of rows that follow one another, given an output.
 
     Attributes
     ----------
@@ -69,28 +72,43 @@ def estimate(law: ProductLaw, prob: Sequence[float] = (0.5, 0.8, 0.95)) -> Estim
            [ 7, 14],
            [ 3, 10]])
     """
-    levels, ends = interval_ends(prob)
-    marginals, alpha = law.tilted.marginals, law.alpha
-    concentration = alpha.sum() + law.total
-    first = alpha + marginals.means
-    means = first / concentration
-    # The variance of the Beta law given the count, averaged, and that of its mean.
-    inner = (first * (concentration - first) - marginals.variances) / (concentration**2 * (concentration + 1))
-    variances = inner + marginals.variances / concentration**2
-    shares = share_quantiles(
-        share_mixture(marginals, alpha, law.total), alpha, concentration - alpha, ends, (means, variances)
+    marginals = law.tilted.marginals
+    return _estimate(marginals, share_mixture(marginals, law.alpha, law.total), prob, law.log_evidence)
+
+
+def estimate_of_rows(rows: Sequence[UnknownTotal], prob: Sequence[float], log_evidence: float) -> Estimate:
+    """The same summaries of rows whose totals are not known, without sampling. Cells of all rows follow one another."""
+    found = [_estimate(row.counts, row.mixture, prob, log_evidence) for row in rows]
+
+    def joined(field: str, axis: int) -> NDArray[Any]:
+        return np.concatenate([getattr(one, field) for one in found], axis=axis)
+
+    return Estimate(
+        share_means=joined("share_means", 0),
+        share_sds=joined("share_sds", 0),
+        count_means=joined("count_means", 0),
+        count_sds=joined("count_sds", 0),
+        prob=found[0].prob,
+        share_intervals=joined("share_intervals", 1),
+        count_intervals=joined("count_intervals", 1),
+        log_evidence=log_evidence,
     )
-    counts = count_quantiles(marginals, ends)
-    half = len(levels)
+
+
+def _estimate(counts: NumberLaws, mixture: Mixture, prob: Sequence[float], log_evidence: float) -> Estimate:
+    levels, ends = interval_ends(prob)
+    means, variances = mixture.moments
+    low, high = np.split(share_quantiles(mixture, ends), 2)
+    least, most = np.split(count_quantiles(counts, ends), 2)
     return Estimate(
         share_means=means,
         share_sds=np.sqrt(variances),
-        count_means=marginals.means,
-        count_sds=np.sqrt(marginals.variances),
+        count_means=counts.means,
+        count_sds=np.sqrt(counts.variances),
         prob=levels,
-        share_intervals=np.stack([shares[:half], shares[half:]], axis=-1),
-        count_intervals=np.stack([counts[:half], counts[half:]], axis=-1),
-        log_evidence=law.log_evidence,
+        share_intervals=np.stack([low, high], axis=-1),
+        count_intervals=np.stack([least, most], axis=-1),
+        log_evidence=log_evidence,
     )
 
 

@@ -88,7 +88,7 @@ class Evidence:
 
     def _served(self, tilted: TiltedCells, missing: Integers) -> Integers:
         """The totals around its own for which a tilt serves: all, or those that are missing if there are many."""
-        wide = int(5 * np.sqrt(tilted.cells.variances.sum())) + 1
+        wide = int(min(5 * np.sqrt(tilted.cells.variances.sum()) + 1, tilted.reach))
         low, high = max(self.least, tilted.total - wide), min(self.law.total, tilted.total + wide)
         run = np.arange(low, high + 1) if high - low < _LONG else missing[(missing >= low) & (missing <= high)]
         values = tilted.sums.log_sum(run)
@@ -107,7 +107,7 @@ class Evidence:
         while len(waiting):
             middle = int(totals[waiting[len(waiting) // 2]])
             tilted = solved(self.law.cells(), middle)
-            near = np.abs(totals[waiting] - middle) <= 2 * np.sqrt(tilted.cells.variances.sum())
+            near = np.abs(totals[waiting] - middle) <= min(2 * np.sqrt(tilted.cells.variances.sum()), tilted.reach)
             chosen = waiting[near]
             counts[chosen], acceptance = draw_counts(tilted, totals[chosen], rng)
             kept += len(chosen) / acceptance

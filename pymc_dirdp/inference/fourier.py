@@ -11,8 +11,8 @@ __all__ = ["Fourier"]
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# So many numbers are transformed at most, over all cells: 48 megabytes.
-_MOST_KEPT = 6_000_000
+# So many numbers are transformed at most, over all cells: 48 megabytes; and where there is no other way, 240.
+_MOST_KEPT, _MOST_AT_ALL = 6_000_000, 30_000_000
 # A probability below this share of the largest is rounding.
 _ROUNDING = 1e-15
 
@@ -32,9 +32,9 @@ class Fourier:
     """
 
     @staticmethod
-    def fits(cells: NumberLaws) -> bool:
-        """Is there room for all transforms?"""
-        return cells.size * _length(cells) <= _MOST_KEPT
+    def fits(cells: NumberLaws, *, at_all: bool = False) -> bool:
+        """Is there room for all transforms, or for as much as there may ever be?"""
+        return cells.size * _length(cells) <= (_MOST_AT_ALL if at_all else _MOST_KEPT)
 
     def __init__(self, cells: NumberLaws, total: int) -> None:
         self._cells, self._total = cells, total

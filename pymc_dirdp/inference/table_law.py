@@ -10,10 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.drawing import draw_counts
-from pymc_dirdp.inference.estimates import Estimate, estimate, summarised
+from pymc_dirdp.inference.estimates import Estimate, estimate, estimate_of_rows, summarised
+from pymc_dirdp.inference.number_laws import NumberLaws
 from pymc_dirdp.inference.posterior import Draws, draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.totals import OfTotal, PrivateTotal, RowTotals
+from pymc_dirdp.inference.unknown_total import UnknownTotal
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.stored.outputs import Output
 
@@ -24,6 +26,10 @@ Integers = NDArray[np.int64]
 
 # Counts of all cells that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
+# Pairs of a total and a cell that are summed over at most, which takes some seconds, and totals of one row.
+_MOST_PAIRS = 6_000
+_MOST_TOTALS = 1_000
+_NEGLIGIBLE = 1e-13
 # Draws that the summaries of tables with private totals are made from.
 _SUMMARISED = 20_000
 
@@ -64,8 +70,6 @@ class TableLaw:
     ----------
     prior : array, shape (..., d)
         Of the shares.
-    is_exact : bool
-        Whether estimates are sums; otherwise they are averages over exact draws.
 
     Raises
     ------
@@ -94,7 +98,6 @@ class TableLaw:
         self._row_laws = [_row(alpha, room, each, output) for alpha, each in zip(alphas, likelihoods, strict=True)]
         self._factors = [_of_total(each) for each in likelihoods]
         self._most, self._row_prior, self._log_prior = most, row_prior, log_prior
-        self.is_exact = not others and log_prior is None
 
     # The laws are summed up when they are asked for: numbers of a file may be such that no sum exists.
 
@@ -147,9 +150,40 @@ class TableLaw:
 
     def estimate(self, prob: list[float], rng: np.random.Generator) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows."""
-        if self.is_exact:
+        if self._private is None and self._rows is None:
             return estimate(self._row, prob)
-        return summarised(self.draw(_SUMMARISED, rng), self.prior, prob, self.log_evidence)
+        if self._totals is None:
+            return summarised(self.draw(_SUMMARISED, rng), self.prior, prob, self.log_evidence)
+        rows = [UnknownTotal(law, *of) for law, of in zip(self._row_laws, self._totals, strict=True)]
+        return estimate_of_rows(rows, prob, self.log_evidence)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether estimates are sums. If the totals of rows have too wide a law, they are averages over exact draws."""
+        return (self._private is None and self._rows is None) or self._totals is not None
+
+    @cached_property
+    def _totals(self) -> list[tuple[Integers, Array]] | None:
+        """For each row the totals that matter and their probabilities; None if they are too many to be summed over."""
+        most = _MOST_PAIRS // self.prior.shape[-1]
+        if self._private is None:
+            return _whole(self._rows.totals.tilted.marginals, most)  # type: ignore[union-attr]
+        of_all = _whole(self._private.totals, most)
+        if of_all is None or self._rows is None:
+            return of_all
+        return _whole(UnknownTotal(self._rows.totals, *of_all[0]).counts, most)
+
+
+def _whole(laws: NumberLaws, most: int) -> list[tuple[Integers, Array]] | None:
+    """The numbers of each law that matter, with their probabilities; None if they are more than `most` in all."""
+    matters = laws.block_mass > _NEGLIGIBLE
+    low, high = laws.highs.copy(), laws.lows.copy()
+    np.minimum.at(low, laws.block_law[matters], laws.block_start[matters])
+    np.maximum.at(high, laws.block_law[matters], (laws.block_start + laws.block_length - 1)[matters])
+    if np.sum(high - low + 1) > most or np.max(high - low) >= _MOST_TOTALS:
+        return None
+    numbers = [np.arange(a, b + 1) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+    return [(x, np.exp(laws.log_pmf(x.astype(np.float64), np.full(len(x), i)))) for i, x in enumerate(numbers)]
 
 
 def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Output) -> ProductLaw:

@@ -42,11 +42,14 @@ class TiltedCells:
         What they add up to in the law that is wanted.
     sums : Convolution, Fourier, Inversion or Pair
         The law of their sum.
+    reach : float
+        So far from `total` may other totals be that the sums are asked for.
     """
 
     cells: NumberLaws
     total: int
     sums: Convolution | Fourier | Inversion | Pair
+    reach: float = np.inf
 
     def log_sums_of_products(self, totals: Integers) -> Array:
         """Logarithm of the sum of the products of untilted weights over all tables with each of some totals."""
@@ -95,10 +98,11 @@ def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -
         if cells.size == 2 and work > little_work:
             return TiltedCells(cells, total, Pair(cells, total))
         if work > little_work and cut == CUT:
-            narrow, sums = _transformed(cells, total)
+            narrow, reach = _tapered(cells, total)
+            sums = _transformed(narrow, total)
             # Below that the rounding of the integral shows.
             if float(sums.log_sum(np.array([total]))[0]) > sums.log_bound - 9:
-                return TiltedCells(narrow, total, sums)
+                return TiltedCells(narrow, total, sums, reach)
         if work <= _MUCH_WORK:
             convolution = Convolution(cells, total)
             # What was left out of the cells must not matter for this total.
@@ -107,20 +111,18 @@ def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -
     raise _impossible()
 
 
-def _transformed(cells: NumberLaws, total: int) -> tuple[NumberLaws, Fourier | Inversion]:
-    """Cells and the law of their sum by characteristic functions: at few points, or at all if few do not suffice."""
-    narrow = _tapered(cells, total)
-    fits = Fourier.fits(narrow)
+def _transformed(cells: NumberLaws, total: int) -> Fourier | Inversion:
+    """The law of the sum by characteristic functions: at few points, or at all if few do not suffice."""
     try:
-        return narrow, Inversion(narrow, total, most_nodes=_FEW if fits else _MANY)
+        return Inversion(cells, total, most_nodes=_FEW if Fourier.fits(cells) else _MANY)
     except TooManyNodesError:
-        if not fits:
+        if not Fourier.fits(cells, at_all=True):
             raise
-    return narrow, Fourier(narrow, total)
+    return Fourier(cells, total)
 
 
-def _tapered(cells: NumberLaws, total: int) -> NumberLaws:
-    """Take from a cell that is wide what the total leaves no room for.
+def _tapered(cells: NumberLaws, total: int) -> tuple[NumberLaws, float]:
+    """Take from a cell that is wide what the total leaves no room for; and say for which other totals that is right.
 
     If one cell is far more uncertain than all others together, its count given the total is known nearly as well as
     their sum. Counts that the others cannot make up for may have any weight. Letting it fall to 0 smoothly makes the
@@ -130,18 +132,19 @@ def _tapered(cells: NumberLaws, total: int) -> NumberLaws:
     others = np.delete(np.arange(cells.size), widest)
     rest = float(cells.variances[others].sum())
     if cells.variances[widest] < 100 * rest:
-        return cells
+        return cells, np.inf
     reach, width = reach_of_sum(cells, others), np.sqrt(rest)
     centre = total - float(cells.means[others].sum())
 
     def log_weight(x: Array, cell: Integers) -> Array:
-        # The normal law's tail is 1 up to the last bit until 9 standard deviations before its middle.
-        taper = log_ndtr(9 + (reach - np.abs(x - centre)) / width)
+        # The normal law's tail is 1 up to the last bit until 9 standard deviations before its middle. With half as
+        # much again there is room for other totals, too.
+        taper = log_ndtr(9 + (1.5 * reach - np.abs(x - centre)) / width)
         return cells.log_weights(x, cell) + np.where(cell == widest, taper, 0.0)
 
     tapered = NumberLaws(log_weight, cells.size, cells.least, cells.most, smooth=cells.smooth, noise=cells.noise)
     tapered.settle(cells.tilt)
-    return tapered
+    return tapered, reach / 2
 
 
 def _impossible() -> ArgumentError:

@@ -1,3 +1,5 @@
+from pymc_dirdp.plots.analysis import plot_analysis as plot_analysis
+from pymc_dirdp.plots.analysis import plot_calibration as plot_calibration
 from pymc_dirdp.plots.comparison import plot_comparison as plot_comparison
 from pymc_dirdp.plots.draw import plot_draw as plot_draw
 from pymc_dirdp.plots.frontier import plot_frontier as plot_frontier

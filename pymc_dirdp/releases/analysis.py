@@ -1,7 +1,6 @@
 """What follows from a release: exact draws of the shares and the counts, given what was published."""
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.releases.concluding import Conclusion, conclusions
+from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["analyse"]
@@ -143,7 +143,7 @@ def _published(release: xr.DataTree, conclusion: Conclusion) -> xr.DataArray:
 def _attributes(release: xr.DataTree, found: dict[str, Conclusion]) -> dict[str, str]:
     attributes = {
         "inference_library": "pymc_dirdp",
-        "inference_library_version": version("pymc_dirdp"),
+        "inference_library_version": library_version(),
         "method": "exact independent draws given what was published",
         "conditional_on": " | ".join(f"{name}: {one.conditions}" for name, one in found.items()),
         "consistency": _TABLES if len(found) > 1 else _CELLS,

@@ -98,13 +98,15 @@ def estimate(
     prior, n_prior, row_prior
         As for :func:`pymc_dirdp.analyse`.
     random_seed : int, SeedSequence, Generator or None
-        Of the draws that stand for sums where row totals, or the number of records, are private.
+        Of the draws that stand for sums where private totals leave too much open.
 
     Returns
     -------
     estimates : Estimates
-        Of a table of one row with a public number of records they are exact sums, without sampling. Otherwise they are
-        averages over 20,000 exact independent draws.
+        Exact sums, without sampling. Where the totals of rows, or the number of records, are private and leave more
+        open than can be summed over (1000 totals of a row, or 6000 pairs of a total and a cell), averages over 20,000
+        exact independent draws stand for the sums, and `conditions` says so. Functions of several cells, such as
+        differences between groups, are those of the draws of :func:`pymc_dirdp.analyse`.
 
     Raises
     ------

@@ -1,7 +1,6 @@
 """From a model and a guarantee to mechanisms, by public numbers only. No observed value is counted in this file."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from importlib.metadata import version
 from typing import Unpack
 
 import pymc as pm
@@ -19,6 +18,7 @@ from pymc_dirdp.planning.allocation import allocate, whole_share
 from pymc_dirdp.planning.choosing import Choice, of_kind, rank
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.options import Options, Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import assumed
@@ -93,7 +93,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         min_count=wanted.min_count,
         reading=reading,
         assumptions=assumed(reading),
-        library_version=version("pymc-dirdp"),
+        library_version=library_version(),
     )
 
 

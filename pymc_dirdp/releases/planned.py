@@ -3,7 +3,6 @@
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.wording import assumed
 
 __all__ = ["Plan", "PlannedTable", "made_again"]
@@ -150,7 +150,7 @@ def made_again(plan: Plan) -> Plan:
             "The plan would publish a private number of records: noise that adds up to 0 is for public ones. Call "
             "plan() again."
         )
-    return replace(plan, parts=parts, draws=integer(1, draws=plan.draws), library_version=version("pymc-dirdp"))
+    return replace(plan, parts=parts, draws=integer(1, draws=plan.draws), library_version=library_version())
 
 
 def _facts(part: PlannedTable) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import islice
 from typing import final, override
 
@@ -17,6 +16,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import contradiction
 from pymc_dirdp.releases.contents import beyond_a_release
+from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.totals import private_totals, wrong_totals
 from pymc_dirdp.releases.wording import assumed, stored_reading
 from pymc_dirdp.stored.curves import disagreements
@@ -270,7 +270,7 @@ def _library(release: xr.DataTree) -> Check:
     if attrs.get("inference_library") != "pymc_dirdp" or not isinstance(attrs.get("inference_library_version"), str):
         return Check("library", False, "It does not say which version of pymc_dirdp made it.")
     made = attrs["inference_library_version"]
-    return Check("library", True, f"Made by version {shown(made)}, checked by version {version('pymc-dirdp')!r}.")
+    return Check("library", True, f"Made by version {shown(made)}, checked by version {library_version()!r}.")
 
 
 def _marked(release: xr.DataTree, name: str) -> list[str]:

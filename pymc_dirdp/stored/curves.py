@@ -1,8 +1,12 @@
 """Whether the curves that a release holds follow from its numbers."""
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import numpy as np
 
 from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.stored.release import CURVES, Stored, read
 from pymc_dirdp.stored.untrusted import computable
 
@@ -40,15 +44,23 @@ def trusted(release: object) -> Stored:
 
 
 def _agrees(stored: Stored, name: str) -> bool:
-    arguments, values, curves = stored.privacy.array(CURVES[name]), stored.privacy.array(name), stored.curves
+    arguments, values = stored.privacy.array(CURVES[name]), stored.privacy.array(name)
     with computable():
-        match name:
-            case "renyi_divergence":
-                recomputed = curves.renyi(arguments)
-            case "delta":
-                recomputed = curves.delta(arguments)
-            case "epsilon_at":
-                recomputed = curves.epsilon(arguments)
-            case _:
-                recomputed = np.array([curves.best_order(delta) for delta in arguments.tolist()])
+        recomputed = _recomputed(stored.curves, name, tuple(arguments.tolist()))
     return np.allclose(values, recomputed, rtol=_FLAT if name == "best_order_at" else _ROUNDING, atol=0.0)
+
+
+@lru_cache(maxsize=64)
+def _recomputed(curves: PrivacyCurves, name: str, arguments: tuple[float, ...]) -> tuple[float, ...]:
+    """A curve at its arguments. It is kept, because whoever concludes from a file reads it many times."""
+    curve: Callable[[float], float]
+    match name:
+        case "renyi_divergence":
+            curve = curves.renyi
+        case "delta":
+            curve = curves.delta
+        case "epsilon_at":
+            curve = curves.epsilon
+        case _:
+            curve = curves.best_order
+    return tuple(curve(argument) for argument in arguments)

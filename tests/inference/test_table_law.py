@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pymc as pm
 import pytest
-from scipy.special import gammaln, logsumexp
+from scipy.special import betainc, gammaln, logsumexp
 from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
@@ -44,7 +44,7 @@ def brute_force(output, most, row_prior):
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("options", [{}, {"draws": 2, "min_count": 1}, {"mechanism": "geometric"}], ids=str)
-def test_rows_have_the_law_of_all_tables(adjacency, options):
+def test_rows_have_the_law_of_all_tables(adjacency, options, monkeypatch):
     private = adjacency == "add-remove"
     output = released(adjacency=adjacency, **options, **({"n_records": 8} if private else {}))
     row_prior = np.array([1.5, 0.7])
@@ -66,13 +66,35 @@ def test_rows_have_the_law_of_all_tables(adjacency, options):
     assert p_value(probabilities) > 1e-6
     # With other beliefs about the rows it is another law.
     assert p_value(brute_force(output, most, np.array([1.5, 3.0]))[1]) < 1e-6
-    # What is summarised from draws is what all tables say.
-    found, means = law.estimate([0.8], np.random.default_rng(2)), probabilities @ tables.reshape(-1, 4)
-    assert not law.is_exact
-    sds = np.sqrt(probabilities @ tables.reshape(-1, 4) ** 2 - means**2)
+    assert law.is_exact
+    estimates_are_those_of(tables, probabilities, law.estimate([0.8], np.random.default_rng(2)))
+    # Where the totals are too many, averages over draws say the same.
+    monkeypatch.setattr("pymc_dirdp.inference.table_law._MOST_PAIRS", 4)
+    many = TableLaw(output, Beliefs(row_prior=row_prior, n_prior=most if private else None))
+    assert not many.is_exact
+    found, flat = many.estimate([0.8], np.random.default_rng(2)), tables.reshape(-1, 4)
+    means = probabilities @ flat
+    sds = np.sqrt(probabilities @ flat**2 - means**2)
     assert np.all(np.abs(found.count_means - means) < 5 * sds / np.sqrt(20_000) + 1e-12)
-    shares = ((tables + PRIOR) / (tables + PRIOR).sum(axis=2, keepdims=True)).reshape(-1, 4)
-    np.testing.assert_allclose(found.share_means, probabilities @ shares, atol=5 * 0.5 / np.sqrt(20_000))
+
+
+def estimates_are_those_of(tables, probabilities, found):
+    counts = tables.reshape(len(tables), -1)
+    first = counts + PRIOR.ravel()
+    size = np.repeat((tables + PRIOR).sum(axis=-1), 2, axis=-1)
+    means, shares = probabilities @ counts, probabilities @ (first / size)
+    np.testing.assert_allclose(found.count_means, means, rtol=1e-8)
+    np.testing.assert_allclose(found.count_sds, np.sqrt(probabilities @ counts**2 - means**2), rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(found.share_means, shares, rtol=1e-8)
+    squares = probabilities @ (first * (first + 1) / (size * (size + 1)))
+    np.testing.assert_allclose(found.share_sds, np.sqrt(squares - shares**2), rtol=1e-7)
+    for end, level in enumerate([0.1, 0.9]):
+        ends = found.share_intervals[0, :, end]
+        below = [probabilities @ betainc(a, b, q) for a, b, q in zip(first.T, (size - first).T, ends, strict=True)]
+        np.testing.assert_allclose(below, level, atol=1e-8)
+        for x, k in zip(counts.T, found.count_intervals[0, :, end], strict=True):
+            assert probabilities @ (x <= k) >= level - 1e-9
+            assert probabilities @ (x < k) < level + 1e-9
 
 
 def test_a_private_number_of_a_single_row():

@@ -116,14 +116,29 @@ def test_narrow_noise_among_many_numbers_is_found():
     np.testing.assert_allclose(law.means, z, atol=1.5)
 
 
+def vague(total, r, alpha=1.0):
+    """Records of which the output says next to nothing."""
+    y = np.array([0.5, 0.3, 0.2])
+    return ProductLaw(alpha=np.full(3, alpha), total=total, log_likelihood=dirichlet(y, r, np.ones(3)))
+
+
+def test_a_million_records_that_hardly_anything_is_known_of():
+    """Against the sum over the first cell, of the plain sums over the other two, at every ten thousandth count."""
+    law = vague(10**6, 1e-5)
+    assert isinstance(law.tilted.sums, Fourier)
+    others = ProductLaw(alpha=np.ones(2), total=10**6, log_likelihood=lambda x, i: law.log_likelihood(x, i + 1))
+    counts = np.arange(5000, 10**6, 10_000)
+    logs = law.log_weight(counts.astype(float), np.zeros(len(counts), dtype=int))
+    logs += [others.at(10**6 - int(x)).tilted.log_sum_of_products for x in counts]
+    mass = np.exp(logs - logs.max())
+    assert law.means[0] == pytest.approx(mass @ counts / mass.sum(), rel=1e-3)
+    assert law.tilted.log_sum_of_products == pytest.approx(logs.max() + np.log(mass.sum() * 1e4), abs=1e-3)
+
+
 def test_what_is_too_wide_is_refused_and_the_ways_out_work():
-    """A million records of which the output says next to nothing; fewer cells, or a prior that says more, will do."""
-    vague = ProductLaw(alpha=np.ones(3), total=10**6, log_likelihood=dirichlet([0.5, 0.3, 0.2], 1e-5, np.ones(3)))
+    """Ten million records of which the output says next to nothing; fewer cells, or a prior that says more, will do."""
     with pytest.raises(ArgumentError, match="larger parameters, or merge"):
-        vague.means  # noqa: B018
-    merged = ProductLaw(alpha=[1.0, 2.0], total=10**6, log_likelihood=dirichlet([0.5, 0.5], 1e-5, [1.0, 2.0]))
-    informed = ProductLaw(
-        alpha=np.full(3, 60.0), total=10**6, log_likelihood=dirichlet([0.5, 0.3, 0.2], 1e-5, np.ones(3))
-    )
-    for law in (merged, informed):
-        assert law.means.sum() == pytest.approx(1e6)
+        vague(10**7, 1e-6).means  # noqa: B018
+    merged = ProductLaw(alpha=[1.0, 2.0], total=10**7, log_likelihood=dirichlet([0.5, 0.5], 1e-6, [1.0, 2.0]))
+    for law in (merged, vague(10**7, 1e-6, alpha=60.0)):
+        assert law.means.sum() == pytest.approx(1e7)

@@ -43,6 +43,16 @@ def test_one_run_of_totals_continues_the_other(total):
     assert between[0] == pytest.approx(around.mean(), abs=1e-4)
 
 
+def test_one_tilt_serves_no_total_that_one_far_wider_cell_was_cut_off_for():
+    """A run of totals went further than the wide cell had been kept: the evidence was wrong by a factor of up to 27."""
+    for y in ([0.995, 0.0025, 0.0025], [0.9995, 0.0003, 0.0002]):
+        law = ProductLaw(alpha=np.ones(3), total=100_000, log_likelihood=dirichlet(y, 0.1, np.ones(3)))
+        evidence, totals = Evidence(law), np.arange(58_000, 62_001, 400)
+        evidence(np.array([60_000.0]))
+        expected = [law.at(int(n)).log_evidence for n in totals]
+        np.testing.assert_allclose(evidence(totals.astype(float)), expected, rtol=0, atol=1e-9)
+
+
 def posterior_of_totals(law, log_prior):
     logs = evidences(law) + factor(TOTALS) + log_prior(TOTALS)
     return logs, np.exp(logs - logsumexp(logs))

@@ -1,5 +1,8 @@
 """Estimates as a small table: text, HTML and frame, and what they say against draws."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -43,7 +46,7 @@ def test_rows_have_their_labels_and_agree_with_draws():
     release = rates()
     found, analysis = dirdp.estimate(release, random_seed=1), dirdp.analyse(release, 20_000, random_seed=2)
     assert list(found.frame().index[:2]) == ["rate[A, success]", "rate[A, failure]"]
-    assert "averages over exact draws" in str(found)
+    assert "averages" not in str(found)
     frame = found.frame().iloc[::2]
     drawn = analysis["posterior"]["rate"].values[0]
     np.testing.assert_allclose(frame["share"], drawn.mean(axis=0), atol=5 * 0.3 / np.sqrt(20_000))
@@ -52,6 +55,33 @@ def test_rows_have_their_labels_and_agree_with_draws():
     counts = analysis["latent_counts"]["rate"].values[0, ..., 0]
     np.testing.assert_allclose(frame["count_sd"], counts.std(axis=0), rtol=0.05)
     assert np.all(np.abs(frame["count_high_0.8"] - np.quantile(counts, 0.9, axis=0)) <= 2)
+
+
+def test_private_numbers_are_summed_over_too():
+    release = one_row(mechanism="geometric", adjacency="add-remove")
+    found, analysis = dirdp.estimate(release, n_prior=500), dirdp.analyse(release, 20_000, n_prior=500, random_seed=2)
+    drawn, frame = analysis["latent_counts"]["p"].values[0], found.frame()
+    assert "averages" not in str(found)
+    np.testing.assert_allclose(frame["count"], drawn.mean(axis=0), atol=5 * drawn.std(axis=0).max() / np.sqrt(20_000))
+    np.testing.assert_allclose(frame["count_sd"], drawn.std(axis=0), rtol=0.05)
+    assert np.all(np.abs(frame["count_high_0.8"] - np.quantile(drawn, 0.9, axis=0)) <= 1)
+
+
+def test_what_is_too_much_for_sums_is_averaged_over_draws_and_says_so():
+    """A draw says next to nothing of a private number of records."""
+    release = one_row(adjacency="add-remove", n_records=60)
+    assert "averages over exact draws" in str(dirdp.estimate(release, n_prior=5000, random_seed=1))
+
+
+def test_conclusions_need_no_pymc(tmp_path):
+    one_row(mechanism="geometric").to_netcdf(tmp_path / "release.nc")
+    code = (
+        "import sys, xarray, pymc_dirdp\n"
+        f"with xarray.open_datatree({str(tmp_path / 'release.nc')!r}) as release:\n"
+        "    pymc_dirdp.analyse(release, 5), pymc_dirdp.estimate(release)\n"
+        "assert not {'pymc', 'pytensor', 'arviz', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_probabilities_have_to_be_some():

@@ -1,0 +1,178 @@
+"""Data sets from a prior, what a mechanism puts out of each, and where the truth lies among draws."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
+from scipy.stats import norm
+
+from pymc_dirdp.inference.posterior import draw, draw_shares
+from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.totals import PrivateTotal, RowTotals
+from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
+
+from .laws import dirichlet, geometric, simulated, together, urn
+
+DRAWS = 99
+LEVELS = (0.5, 0.8, 0.95)
+STEPS = 500
+# Continuous counts are looked at in so many steps for each record.
+FINE = 8
+
+
+def rank(truth, drawn, rng):
+    """Where the truth lies among the draws, ties broken at random: uniform on (0, 1) if both have one law."""
+    below = (drawn < truth).sum(axis=0) + rng.random(truth.shape) * ((drawn == truth).sum(axis=0) + 1)
+    return below / (len(drawn) + 1)
+
+
+def p_value(ranks):
+    """Smallest of the p-values for middle and width of the ranks; the cells of one data set count as one.
+
+    In a table of two cells the two ranks are mirror images, and their mean says nothing; so one of them is looked at.
+    """
+    ranks = np.asarray(ranks)
+    ranks = ranks[:, :1] if ranks.shape[-1] == 2 else ranks
+    found = []
+    for score in (ranks - 0.5, (ranks - 0.5) ** 2 - 1 / 12):
+        mean = score.reshape(len(ranks), -1).mean(axis=1)
+        found.append(2 * norm.sf(abs(mean.mean()) / mean.std() * np.sqrt(len(mean))))
+    return min(found)
+
+
+def coverage(ranks):
+    """For each level the share of truths in the central interval, and its standard error."""
+    flat = np.asarray(ranks)
+    inside = [(np.abs(flat - 0.5) < prob / 2).reshape(len(flat), -1).mean(axis=1) for prob in LEVELS]
+    return [(one.mean(), one.std() / np.sqrt(len(one))) for one in inside]
+
+
+def output_of(kind, x, r, rng):
+    """An output of a mechanism: its likelihood, where r may be misread afterwards, and what a naive reader counts."""
+    d, ones, n = len(x), np.ones(len(x)), x.sum()
+    match kind:
+        case "dirichlet" | "three draws":
+            ys = np.maximum(rng.dirichlet(r * x + 1, size=3 if kind == "three draws" else 1), 1e-300)
+            return lambda r: together(*(dirichlet(y, r, ones) for y in ys)), n * ys.mean(axis=0)
+        case "urn":
+            seen = rng.multinomial(STEPS, rng.dirichlet(r * x + 1))
+            return lambda r: urn(seen, r, ones), n * seen / STEPS
+        case "pooled":
+            first, y = output_of("dirichlet", x, r, rng)
+            second, z = output_of("geometric", x, r, rng)
+            return lambda r: together(first(r), second(r)), (y + z) / 2
+        case "laplace":
+            z = x + rng.laplace(size=d) / r
+        case "geometric":
+            z = x + rng.geometric(-np.expm1(-r), size=d) - rng.geometric(-np.expm1(-r), size=d)
+        case _:
+            z = x + rng.normal(size=d) / r
+            return lambda r: lambda c, i: -((r * (c - z[i])) ** 2) / 2, np.maximum(z, 0)
+    return lambda r: geometric(z, 1 / r), np.maximum(z, 0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of a table: a mechanism, cells, records, its parameter, the prior, and the promised least count."""
+
+    kind: str
+    d: int
+    total: int
+    r: float
+    alpha: float = 1.0
+    least: int = 0
+
+    def data(self, rng):
+        """Shares and counts from the prior, given that the promise is kept."""
+        while True:
+            p, x = simulated(self.d, self.total, self.alpha, rng)
+            if x.min() >= self.least:
+                return p, x
+
+    def readings(self, rng, *, r=1.0, total=1.0):
+        """Truths, each with the draws of an aware reader, who takes r and N for so much larger, or of a naive one."""
+        p, x = self.data(rng)
+        likelihood, counted = output_of(self.kind, x, self.r, rng)
+        law = ProductLaw(
+            alpha=np.full(self.d, self.alpha),
+            total=round(self.total * total),
+            log_likelihood=likelihood(self.r * r),
+            least=self.least,
+        )
+        aware = draw(law, DRAWS, rng)
+        naive = draw_shares(np.tile(counted, (DRAWS, 1)), law.alpha, rng)
+        return (p, aware.shares), (x, aware.counts), (p, naive)
+
+    def relaxed(self, rng):
+        """The same of a reader for whom counts are any numbers that add up to the total."""
+        p, x = self.data(rng)
+        likelihood = output_of(self.kind, x, self.r, rng)[0](self.r)
+        alpha = np.full(self.d, self.alpha)
+
+        def log_likelihood(k, i):
+            return likelihood(k / FINE, i) + _log_gamma_ratio(k / FINE, alpha[i]) - _log_gamma_ratio(k, alpha[i])
+
+        law = ProductLaw(alpha=alpha, total=self.total * FINE, log_likelihood=log_likelihood)
+        return p, draw_shares(draw(law, DRAWS, rng).counts / FINE, alpha, rng)
+
+
+class PrivateNumber(Case):
+    """The number of records is any from 0 to twice the stated one, and private."""
+
+    def readings(self, rng, *, r=1.0, total=1.0):
+        n = int(rng.integers(0, 2 * self.total + 1))
+        p, x = simulated(self.d, n, self.alpha, rng)
+        likelihood, counted = output_of(self.kind, x, self.r, rng)
+        most = round(2 * self.total * total)
+        law = ProductLaw(alpha=np.full(self.d, self.alpha), total=most, log_likelihood=likelihood(self.r * r))
+        counts = PrivateTotal(law, log_prior=lambda n: 0 * n).draw(DRAWS, rng)[0]
+        naive = draw_shares(np.tile(counted, (DRAWS, 1)), law.alpha, rng)
+        return (p, draw_shares(counts, law.alpha, rng)), (x, counts), (p, naive)
+
+
+class Rows(Case):
+    """Three rows whose totals are private. A naive reader of draws takes all to be equally long."""
+
+    def readings(self, rng, *, r=1.0, total=1.0):
+        totals = rng.multinomial(self.total, rng.dirichlet(np.ones(3)))
+        data = [simulated(self.d, int(n), self.alpha, rng) for n in totals]
+        outputs = [output_of(self.kind, x, self.r, rng) for _, x in data]
+        alpha, most = np.full(self.d, self.alpha), round(self.total * total)
+        rows = [ProductLaw(alpha=alpha, total=most, log_likelihood=likelihood(self.r * r)) for likelihood, _ in outputs]
+
+        def factor(n):
+            return gammaln(self.r * r * n + self.d) if self.kind == "dirichlet" else 0 * n
+
+        tables, _ = RowTotals(rows, total=most, log_factors=[factor] * 3).draw(DRAWS, rng)
+        counted = [y / y.sum() * self.total / 3 if self.kind == "dirichlet" else y for _, y in outputs]
+        p, x = (np.concatenate(parts) for parts in zip(*data, strict=True))
+        aware = np.concatenate([draw_shares(table, alpha, rng) for table in tables], axis=1)
+        naive = np.concatenate([draw_shares(np.tile(y, (DRAWS, 1)), alpha, rng) for y in counted], axis=1)
+        return (p, aware), (x, np.concatenate(tables, axis=1)), (p, naive)
+
+
+CASES = {
+    "2 cells, N 100, r 1": Case("dirichlet", 2, 100, 1.0),
+    "4 cells, N 1000, r 0.1": Case("dirichlet", 4, 1000, 0.1),
+    "10 cells, N 1e4, r 0.02": Case("dirichlet", 10, 10_000, 0.02),
+    "50 cells, N 1000, r 0.1": Case("dirichlet", 50, 1000, 0.1),
+    "50 cells, N 1e4, r 0.5": Case("dirichlet", 50, 10_000, 0.5),
+    "10 cells, N 1000, r 0.1, sparse": Case("dirichlet", 10, 1000, 0.1, 0.2),
+    "three draws, 4 cells, N 300, r 0.2": Case("three draws", 4, 300, 0.2),
+    "urn of 500 steps, 5 cells, N 300, r 0.3": Case("urn", 5, 300, 0.3),
+    "at least 5 in each of 4 cells, N 100, r 0.3": Case("dirichlet", 4, 100, 0.3, 1.0, 5),
+    "geometric 20, 10 cells, N 1000": Case("geometric", 10, 1000, 1 / 20),
+    "geometric 20, 10 cells, N 300, sparse": Case("geometric", 10, 300, 1 / 20, 0.2),
+    "Laplace 5, 10 cells, N 1000": Case("laplace", 10, 1000, 1 / 5),
+    "Gaussian 6, 50 cells, N 300": Case("gaussian", 50, 300, 1 / 6),
+    "a draw and geometric 10, pooled, 4 cells, N 300": Case("pooled", 4, 300, 1 / 10),
+    "private N up to 200, geometric 3, 3 cells": PrivateNumber("geometric", 3, 100, 1 / 3),
+    "three private rows of 2 cells, N 120, r 0.3": Rows("dirichlet", 2, 120, 0.3),
+    "three private rows of 3 cells, N 300, geometric 8": Rows("geometric", 3, 300, 1 / 8),
+}
+
+
+def ranks_of(case, sets, rng, **misread):
+    """Ranks of the shares and of the counts by an aware reading, and of the shares by a naive one."""
+    found = [[rank(truth, drawn, rng) for truth, drawn in case.readings(rng, **misread)] for _ in range(sets)]
+    return [np.array(ranks) for ranks in zip(*found, strict=True)]
