@@ -7,11 +7,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.stored.draws import Drawn, drawn_tables
+from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
 from pymc_dirdp.stored.release import Stored
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
@@ -59,6 +59,37 @@ class Output:
     def group(self) -> Group:
         """The group of its mechanism in the file."""
         return self.drawn.group
+
+    @property
+    def family(self) -> str:
+        """`"dirichlet"` or `"beta"`."""
+        return self.drawn.family
+
+    @property
+    def share_labels(self) -> tuple[tuple[str, list[Any] | None], ...]:
+        """Axes of the draws after `chain` and `draw`, with their labels."""
+        return self.drawn.labels
+
+    @property
+    def cell_labels(self) -> tuple[tuple[str, list[Any] | None], ...]:
+        """Axes of the table of counts, with their labels."""
+        return stored_labels(self.group, "prior")
+
+    @property
+    def mechanism_names(self) -> tuple[str, ...]:
+        """The class of the mechanism."""
+        return (type(self.mechanism).__name__,)
+
+    @property
+    def observed(self) -> list[tuple[Array, tuple[tuple[str, list[Any] | None], ...]]]:
+        """The noisy counts, or the draws that are the release, with the names and labels of the axes."""
+        if self.mechanism.publishes is not None:
+            return [(self.published[0], self.cell_labels)]
+        return [(self.drawn.values, (("release_chain", None), ("release_draw", None), *self.share_labels))]
+
+    def damaged(self, problem: str) -> ReleaseError:
+        """The error about numbers that no mechanism can have put out."""
+        return self.group.damaged(problem)
 
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs, which are independent given the counts.
