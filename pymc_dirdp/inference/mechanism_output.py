@@ -72,7 +72,8 @@ class MechanismOutput:
     name: str = "p"
 
     def __post_init__(self) -> None:
-        if Mechanism.of(self.mechanism) is None:
+        known = Mechanism.of(self.mechanism)
+        if known is None:
             raise ArgumentError(f"Expected a mechanism, got a {type(self.mechanism).__name__}.")
         if not isinstance(self.name, str) or not self.name or "/" in self.name:
             raise ArgumentError("Expected name to be a text without '/'.")
