@@ -166,7 +166,9 @@ def test_features_sharpen_the_counts_of_the_classes():
         for name, x in counts.items():
             prior = ones[0] if name == "y" else ones
             noisy = x + rng.geometric(-np.expm1(-1 / 8), x.shape) - rng.geometric(-np.expm1(-1 / 8), x.shape)
-            outputs[name] = MechanismOutput(GeometricMechanism(prior, 8.0), noisy, prior=prior, n_records=400, name=name)
+            outputs[name] = MechanismOutput(
+                GeometricMechanism(prior, 8.0), noisy, prior=prior, n_records=400, name=name
+            )
         beliefs = dict.fromkeys(outputs, Beliefs())
         together += ClassLaw(outputs, "y", beliefs).draw(2000, rng)["y"].counts.std(axis=0).tolist()
         alone += SeparateLaws({"y": outputs["y"]}, beliefs).draw(2000, rng)["y"].counts.std(axis=0).tolist()
