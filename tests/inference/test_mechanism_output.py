@@ -188,10 +188,11 @@ def test_analyse_and_estimate_take_an_output_or_several():
     both = dirdp.estimate([first, second]).tables["hair"]
     alone = dirdp.estimate(first).tables["hair"]
     assert np.all(both.count_sds < alone.count_sds)
-    tables, probabilities, evidence = brute_force(
-        [0], lambda _, x, __: cut_noise([6, 5, 1], x, mechanism) + dlaplace.logpmf(np.array([8, 3, 0]) - x, 1 / 1.5).sum(),
-        None,
-    )  # fmt: skip
+
+    def of_both(_, x, __):
+        return cut_noise([6, 5, 1], x, mechanism) + dlaplace.logpmf(np.array([8, 3, 0]) - x, 1 / 1.5).sum()
+
+    tables, probabilities, evidence = brute_force([0], of_both, None)
     np.testing.assert_allclose(both.count_means, probabilities @ tables, rtol=1e-10)
     assert both.log_evidence == pytest.approx(evidence, abs=1e-10)
     # Noisy tables may be the same by chance, and the same object may not be there twice.
