@@ -189,7 +189,8 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             raise ArgumentError(f"Expected an output that adds up to n_records={self.n_records}.")
         # Candidates stand in the order of their first count.
         place = int(released[0])
-        of_first = np.array([self._laws.log_law(x, self.exponent)[0][place] for x in self.candidates])
+        laws, data = self._laws, range(self.n_records + 1)
+        of_first = np.array([laws.log_law_at(first, self.exponent)[place] for first in data])
 
         def of_cells(counts: Array, cells: Integers) -> Array:
             # The first count decides the second.
