@@ -199,7 +199,6 @@ def _sharpened(law: ProductLaw, said: list[ProductLaw]) -> ProductLaw:
     return replace(
         law,
         log_likelihood=log_likelihood,
-        least=max(law.least, *(one.least for one in said)),
         smooth=law.smooth and all(one.smooth for one in said),
         noise=law.noise + sum(one.noise for one in said),
     )

@@ -210,9 +210,15 @@ def test_a_misread_noise_and_features_of_other_records_are_seen(misread):
 
 
 def test_the_table_of_the_classes_is_found_by_its_axis():
-    def seen(**priors):
+    def seen(f_records=9, **priors):
         return {
-            name: MechanismOutput(GeometricMechanism(prior, 1.0), prior, prior=prior, n_records=9, name=name)
+            name: MechanismOutput(
+                GeometricMechanism(prior, 1.0),
+                prior,
+                prior=prior,
+                n_records=f_records if name == "f" else 9,
+                name=name,
+            )
             for name, prior in priors.items()
         }
 
@@ -236,6 +242,8 @@ def test_the_table_of_the_classes_is_found_by_its_axis():
 
     two, rows = np.ones(2), np.ones((2, 3))
     assert found(y=two, f=rows) == found(f=rows, y=two) == "y"
+    # Of other records, which their number tells.
+    assert found(y=two, f=rows, f_records=8) is None
     assert found(y=two) is None
     assert found(y=two, x=two) is None
     assert found(y=two, x=two, f=rows) is None

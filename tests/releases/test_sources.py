@@ -94,6 +94,12 @@ def test_noisy_counts_that_agree_by_chance_are_two_releases():
     assert np.all(sds[1] < sds[0])
 
 
+def test_all_promised_least_counts_hold():
+    releases = [released(min_count=1), released()]
+    for given in (releases, releases[::-1]):
+        assert dirdp.analyse(given, 500, random_seed=1)["latent_counts"]["p"].min() == 1
+
+
 def two_tables(**options):
     with pm.Model(coords={"hair": ["black", "brown", "red"]}):
         p = pm.Dirichlet("p", a=PRIOR, dims="hair")
@@ -101,6 +107,12 @@ def two_tables(**options):
         q = pm.Beta("q", 1, 1)
         pm.Binomial("heads", n=12, p=q, observed=5)
         return dirdp.sample(APPROX, contribution=1, **options)
+
+
+def test_one_table_that_is_the_same_by_chance_does_not_make_two_releases_one():
+    first, second = two_tables(sampler="fast"), two_tables(sampler="fast")
+    second["posterior"]["q"].values[:] = first["posterior"]["q"].values
+    assert "2 releases" in dirdp.analyse([first, second], 5).attrs["conditional_on"]
 
 
 @pytest.mark.parametrize(
