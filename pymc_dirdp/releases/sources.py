@@ -33,11 +33,14 @@ class Told:
         Whether any says that a seed was used.
     same_people : bool
         Whether the records of all tables of a release may be those of the same people.
+    has_own_prior : bool
+        Whether the prior of the tables is that of whoever concludes, and no model's.
     """
 
     tables: list[dict[str, Seen]]
     seeded: bool
     same_people: bool
+    has_own_prior: bool
 
 
 def told(source: Source | Sequence[Source]) -> Told:
@@ -73,7 +76,7 @@ def _of_outputs(given: list[MechanismOutput]) -> Told:
         by_chance = one is not other and one.mechanism.covers_all_draws
         if not by_chance and np.array_equal(one.values, other.values):
             raise _twice()
-    return Told([{output.name: output} for output in given], seeded=False, same_people=True)
+    return Told([{output.name: output} for output in given], seeded=False, same_people=True, has_own_prior=True)
 
 
 def _of_releases(given: list[Any]) -> Told:
@@ -91,6 +94,7 @@ def _of_releases(given: list[Any]) -> Told:
         [dict(tables) for tables in found],
         seeded=any(one.reproducible for one in stored),
         same_people=all(len(one.groups) == 1 for one in stored),
+        has_own_prior=False,
     )
 
 

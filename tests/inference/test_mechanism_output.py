@@ -23,6 +23,8 @@ from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.sampling.exact import urn_counts
 
+from .test_calibration import p_value, rank
+
 N, PRIOR, X = 12, np.array([1.0, 0.5, 2.0]), np.array([7, 4, 1])
 ALPHA, R = np.array([0.7, 1.0, 2.0]), 0.4
 SIMPLEX = SimplexMechanism(24, SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4))
@@ -181,7 +183,7 @@ def test_analyse_and_estimate_take_an_output_or_several():
     assert analysis["posterior"]["hair"].dims == ("chain", "draw", "hair_dim_0")
     assert set(np.unique(analysis["latent_counts"]["hair"].sum("hair_dim_0"))) == {N}
     np.testing.assert_array_equal(analysis["observed_data"]["hair"], [[6, 5, 1]])
-    assert "12 records, which is public" in analysis.attrs["conditional_on"]
+    assert analysis.attrs["conditional_on"] == "hair: a prior of your own of the shares; 12 records, which is public"
     assert list(dirdp.estimate(first).frame().index) == ["hair[0]", "hair[1]", "hair[2]"]
     # Another mechanism told of the same records.
     second = MechanismOutput(GeometricMechanism(PRIOR, 1.5), [8, 3, 0], prior=PRIOR, n_records=N, name="hair")
@@ -270,3 +272,41 @@ def test_ten_million_records():
     # Everything was taken before the second cell, whose noise is then not known.
     cut = dirdp.estimate(MechanismOutput(mechanism, [10**7, 0, 0], prior=PRIOR)).tables["p"]
     assert cut.count_means[0] > 10**7 - 200
+
+
+def release_of(kind, x, rng, misread):
+    """The outputs of one data set, read with a parameter that may be wrong."""
+    prior, n = np.ones(len(x)), int(x.sum())
+    if kind == "truncated":
+        made, read = (TruncatedNoiseMechanism(prior, n, scale) for scale in (8.0, 8.0 * misread))
+        return [MechanismOutput(read, made.release(x, sampler="fast", random_seed=rng), prior=prior)]
+    if kind == "simplex":
+        # Floors that are lower than any share here.
+        made, read = (SimplexMechanism(k, SimplexDomain(2, eta=1e-6, etabar=1e-6, b=0.1)) for k in (30, 30 * misread))
+        y = made.sample(x / n, protected=[0, 1], sampler="fast", random_seed=rng)
+        return [MechanismOutput(read, y, prior=prior, n_records=n, sampler="fast")]
+    made, read = (DirichletMechanism(prior, r) for r in (0.3, 0.3 * misread))
+    y = made.sample(x, sampler="fast", random_seed=rng)
+    noise = GeometricMechanism(prior, 6.0)
+    noisy = MechanismOutput(noise, noise.release(x, sampler="fast", random_seed=rng), prior=prior, n_records=n)
+    return [MechanismOutput(read, y, prior=prior, n_records=n, sampler="fast"), noisy]
+
+
+def ranks_of(kind, misread=1.0, sets=200):
+    rng, found = np.random.default_rng(8), []
+    while len(found) < sets:
+        p = rng.dirichlet(np.ones(4))
+        x = rng.multinomial(60, p)
+        if kind == "simplex" and x.min() == 0:
+            continue
+        analysis = dirdp.analyse(release_of(kind, x, rng, misread), 99, random_seed=rng)
+        counts, shares = (analysis[group]["p"].values[0] for group in ("latent_counts", "posterior"))
+        found.append(np.concatenate([rank(x, counts, rng), rank(p, shares, rng)]))
+    return found
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("kind", "misread"), [("truncated", 0.5), ("simplex", 3.0), ("pooled", 4.0)])
+def test_truths_lie_where_the_draws_say_and_a_misread_parameter_is_seen(kind, misread):
+    assert p_value(ranks_of(kind)) > 1e-4
+    assert p_value(ranks_of(kind, misread)) < 1e-6
