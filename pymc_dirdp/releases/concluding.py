@@ -101,6 +101,8 @@ def conclusions(
     tables = {
         name: pooled([release[name] for release in found.tables], own_prior=priors[name] is not None) for name in names
     }
+    if found.has_own_prior:
+        priors = {name: tables[name].prior if priors[name] is None else priors[name] for name in names}
     beliefs = {name: Beliefs(prior=priors[name], n_prior=n_priors[name], row_prior=row_priors[name]) for name in names}
     classes = class_table(tables) if jointly and found.same_people else None
     if classes is None:
