@@ -147,7 +147,7 @@ class TableLaw:
     def draw_given(self, totals: Integers, rng: np.random.Generator) -> Draws:
         """The same for several rows, one draw for each table of their totals, shape `(draws, rows)`."""
         tables, acceptance = self._rows.tables(totals, rng)  # type: ignore[union-attr]
-        counts = self._shaped(np.stack(tables, axis=1))
+        counts = np.stack(tables, axis=1).reshape(len(totals), *self.prior.shape)
         return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
 
     def _tables(self, draws: int, rng: np.random.Generator) -> tuple[list[Integers], float]:
