@@ -21,6 +21,7 @@ from pymc_dirdp.errors import RepeatedReleaseWarning as RepeatedReleaseWarning
 from pymc_dirdp.errors import SeededReleaseWarning as SeededReleaseWarning
 from pymc_dirdp.errors import UnattainableError as UnattainableError
 from pymc_dirdp.errors import UnsupportedModelError as UnsupportedModelError
+from pymc_dirdp.inference.mechanism_output import MechanismOutput as MechanismOutput
 from pymc_dirdp.mechanisms.base import Mechanism as Mechanism
 from pymc_dirdp.models.tables import Table as Table
 from pymc_dirdp.models.tables import tables as tables

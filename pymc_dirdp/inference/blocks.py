@@ -1,5 +1,7 @@
 """The law of a table whose output tells how many records each of several blocks of rows holds."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
@@ -9,17 +11,77 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.inference.posterior import Draws
+from pymc_dirdp.inference.seen import Labels, Seen
 from pymc_dirdp.inference.table_law import Beliefs, TableLaw
-from pymc_dirdp.stored.outputs import Output
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 
-__all__ = ["BlockLaws", "law_of"]
+__all__ = ["BlockLaws", "law_of", "rows_are_divided"]
 
 Array = NDArray[np.float64]
 
 
-def law_of(output: Output, beliefs: Beliefs) -> "TableLaw | BlockLaws":
+def law_of(seen: Seen, beliefs: Beliefs) -> "TableLaw | BlockLaws":
     """The law of a table given its output: in one piece, or by blocks whose numbers of records are known."""
-    return BlockLaws(output, beliefs) if len(output.blocks) > 1 else TableLaw(output, beliefs)
+    return BlockLaws(seen, beliefs) if len(seen.blocks) > 1 else TableLaw(seen, beliefs)
+
+
+def rows_are_divided(seen: Seen) -> bool:
+    """Whether some rows share a number of records in a way that nothing tells."""
+    sizes = [len(rows) for rows, _ in seen.blocks] or [seen.prior.size // seen.prior.shape[-1]]
+    return max(sizes) > 1
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Some rows of a table, with a number of records of their own."""
+
+    whole: Seen
+    rows: NDArray[np.intp]
+    n_records: int
+
+    @property
+    def prior(self) -> Array:
+        return self.whole.prior.reshape(-1, self.whole.prior.shape[-1])[self.rows]
+
+    @property
+    def blocks(self) -> list[tuple[NDArray[np.intp], int]]:
+        return []
+
+    @property
+    def name(self) -> str:
+        return self.whole.name
+
+    @property
+    def least(self) -> int:
+        return self.whole.least
+
+    @property
+    def family(self) -> str:
+        return self.whole.family
+
+    @property
+    def share_labels(self) -> Labels:
+        return self.whole.share_labels
+
+    @property
+    def cell_labels(self) -> Labels:
+        return self.whole.cell_labels
+
+    @property
+    def mechanism_names(self) -> tuple[str, ...]:
+        return self.whole.mechanism_names
+
+    @property
+    def observed(self) -> Sequence[tuple[Array, Labels]]:
+        return self.whole.observed
+
+    def row_likelihoods(self) -> list[list[RowLikelihood]]:
+        of_all = self.whole.row_likelihoods()
+        return [of_all[row] for row in self.rows.tolist()]
+
+    def damaged(self, problem: str) -> Exception:
+        return self.whole.damaged(problem)
 
 
 @final
@@ -29,11 +91,11 @@ class BlockLaws:
     Parameters and errors are those of :class:`~pymc_dirdp.inference.table_law.TableLaw`.
     """
 
-    def __init__(self, output: Output, beliefs: Beliefs) -> None:
+    def __init__(self, output: Seen, beliefs: Beliefs) -> None:
         # The whole table checks the shapes of the beliefs.
         self.prior = TableLaw(output, beliefs).prior
         self._rows = [rows for rows, _ in output.blocks]
-        if beliefs.row_prior is not None and not output.rows_are_divided:
+        if beliefs.row_prior is not None and not rows_are_divided(output):
             raise ArgumentError(
                 f"The output of {output.name!r} tells how many records each row holds, so there is nothing that "
                 "row_prior could say. Leave it out."
@@ -41,8 +103,11 @@ class BlockLaws:
         alphas = self.prior.reshape(-1, output.prior.shape[-1])
         shares = None if beliefs.row_prior is None else np.ravel(beliefs.row_prior)
         self._laws = [
-            TableLaw(part, Beliefs(prior=alphas[rows], row_prior=None if shares is None else shares[rows]))
-            for part, rows in zip(output.parts(), self._rows, strict=True)
+            TableLaw(
+                _Block(output, rows, total),
+                Beliefs(prior=alphas[rows], row_prior=None if shares is None else shares[rows]),
+            )
+            for rows, total in output.blocks
         ]
         self.is_exact = all(law.is_exact for law in self._laws)
 

@@ -1,6 +1,7 @@
 """The law of a whole table given what a release put out of it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -14,12 +15,12 @@ from pymc_dirdp.inference.estimates import Estimate, estimate, estimate_of_rows,
 from pymc_dirdp.inference.number_laws import NumberLaws
 from pymc_dirdp.inference.posterior import Draws, draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.totals import OfTotal, PrivateTotal, RowTotals
 from pymc_dirdp.inference.unknown_total import UnknownTotal
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
-from pymc_dirdp.stored.outputs import Output
 
-__all__ = ["Beliefs", "TableLaw"]
+__all__ = ["SUMMARISED", "Beliefs", "TableLaw"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -31,7 +32,7 @@ _MOST_PAIRS = 6_000
 _MOST_TOTALS = 1_000
 _NEGLIGIBLE = 1e-13
 # Draws that the summaries of tables with private totals are made from.
-_SUMMARISED = 20_000
+SUMMARISED = 20_000
 
 
 @final
@@ -61,10 +62,13 @@ class TableLaw:
 
     Parameters
     ----------
-    output : Output
+    output : Seen
         Of the table.
     beliefs : Beliefs
         Of whoever concludes.
+    features : sequence of TableLaw
+        Of other tables of the same records, each with a row for every cell of this table, which has one row. What they
+        say of their row totals they say of the counts of this table.
 
     Attributes
     ----------
@@ -79,8 +83,7 @@ class TableLaw:
         If the mechanism cannot have put this out.
     """
 
-    def __init__(self, output: Output, beliefs: Beliefs) -> None:
-        self._output = output
+    def __init__(self, output: Seen, beliefs: Beliefs, features: "Sequence[TableLaw]" = ()) -> None:
         self.prior = _prior(output, beliefs.prior)
         most, log_prior = _number(output, beliefs.n_prior)
         likelihoods = output.row_likelihoods()
@@ -88,18 +91,25 @@ class TableLaw:
         d, others = self.prior.shape[-1], len(likelihoods) - 1
         if most < output.least * self.prior.size:
             if log_prior is None:
-                raise output.group.damaged("it was promised to hold more records in each cell than there are")
+                raise output.damaged("it was promised to hold more records in each cell than there are")
             raise ArgumentError(
                 f"The table {output.name!r} was promised to hold at least {output.least} records in each cell, which "
                 f"is more than {most} in all. Pass an n_prior that reaches further."
             )
         room = most - output.least * d * others
         alphas = self.prior.reshape(-1, d)
-        self._row_laws = [_row(alpha, room, each, output) for alpha, each in zip(alphas, likelihoods, strict=True)]
+        self._own_laws = [_row(alpha, room, each, output) for alpha, each in zip(alphas, likelihoods, strict=True)]
+        self._features = features
         self._factors = [_of_total(each) for each in likelihoods]
         self._most, self._row_prior, self._log_prior = most, row_prior, log_prior
 
     # The laws are summed up when they are asked for: numbers of a file may be such that no sum exists.
+
+    @cached_property
+    def _row_laws(self) -> list[ProductLaw]:
+        if not self._features:
+            return self._own_laws
+        return [_sharpened(law, [feature._said_of_rows for feature in self._features]) for law in self._own_laws]
 
     @cached_property
     def _row(self) -> ProductLaw:
@@ -112,6 +122,11 @@ class TableLaw:
         if len(self._row_laws) == 1:
             return None
         return RowTotals(self._row_laws, total=self._most, row_prior=self._row_prior, log_factors=self._factors)
+
+    @property
+    def _said_of_rows(self) -> ProductLaw:
+        """The totals of several rows, given what was put out of these."""
+        return self._rows.totals  # type: ignore[union-attr]
 
     @cached_property
     def _private(self) -> PrivateTotal | None:
@@ -130,6 +145,12 @@ class TableLaw:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""
         tables, acceptance = self._tables(draws, rng)
         counts = self._shaped(np.stack(tables, axis=1))
+        return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
+
+    def draw_given(self, totals: Integers, rng: np.random.Generator) -> Draws:
+        """The same for several rows, one draw for each table of their totals, shape `(draws, rows)`."""
+        tables, acceptance = self._rows.tables(totals, rng)  # type: ignore[union-attr]
+        counts = np.stack(tables, axis=1).reshape(len(totals), *self.prior.shape)
         return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
 
     def _tables(self, draws: int, rng: np.random.Generator) -> tuple[list[Integers], float]:
@@ -153,7 +174,7 @@ class TableLaw:
         if self._private is None and self._rows is None:
             return estimate(self._row, prob)
         if self._totals is None:
-            return summarised(self.draw(_SUMMARISED, rng), self.prior, prob, self.log_evidence)
+            return summarised(self.draw(SUMMARISED, rng), self.prior, prob, self.log_evidence)
         rows = [UnknownTotal(law, *of) for law, of in zip(self._row_laws, self._totals, strict=True)]
         return estimate_of_rows(rows, prob, self.log_evidence)
 
@@ -186,11 +207,11 @@ def _whole(laws: NumberLaws, most: int) -> list[tuple[Integers, Array]] | None:
     return [(x, np.exp(laws.log_pmf(x.astype(np.float64), np.full(len(x), i)))) for i, x in enumerate(numbers)]
 
 
-def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Output) -> ProductLaw:
+def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Seen) -> ProductLaw:
     smooth = all(likelihood.smooth for likelihood in each)
     if not smooth and most * output.prior.size > _MOST_LOOKED_AT:
         raise ArgumentError(
-            f"The law of {type(output.mechanism).__name__} is known at whole numbers only, and {most} records in "
+            f"The law of {' or '.join(output.mechanism_names)} is known at whole numbers only, and {most} records in "
             f"{output.prior.size} cells are too many to look at one by one. If it follows a smooth curve between "
             "them, set smooth_noise = True in its class."
         )
@@ -202,6 +223,21 @@ def _row(alpha: Array, most: int, each: list[RowLikelihood], output: Output) -> 
     return ProductLaw(alpha=alpha, total=most, log_likelihood=log_likelihood, least=output.least, smooth=smooth)
 
 
+def _sharpened(law: ProductLaw, said: list[ProductLaw]) -> ProductLaw:
+    """The law of the counts of a row that are the row totals of other tables."""
+
+    def log_likelihood(counts: Array, cells: Integers) -> Array:
+        found: Array = sum((one.log_likelihood(counts, cells) for one in said), start=law.log_likelihood(counts, cells))
+        return found
+
+    return replace(
+        law,
+        log_likelihood=log_likelihood,
+        smooth=law.smooth and all(one.smooth for one in said),
+        noise=law.noise + sum(one.noise for one in said),
+    )
+
+
 def _of_total(each: list[RowLikelihood]) -> OfTotal:
     def factor(totals: Array) -> Array:
         found: Array = sum((one.of_total(totals) for one in each), start=np.zeros(()))
@@ -210,7 +246,7 @@ def _of_total(each: list[RowLikelihood]) -> OfTotal:
     return factor
 
 
-def _prior(output: Output, prior: ArrayLike | None) -> Array:
+def _prior(output: Seen, prior: ArrayLike | None) -> Array:
     if prior is None:
         return output.prior
     given = positive_array(prior=prior)
@@ -222,7 +258,7 @@ def _prior(output: Output, prior: ArrayLike | None) -> Array:
     return given
 
 
-def _row_prior(output: Output, row_prior: ArrayLike | None) -> Array | None:
+def _row_prior(output: Seen, row_prior: ArrayLike | None) -> Array | None:
     if row_prior is None:
         return None
     shape = output.prior.shape[:-1]
@@ -234,7 +270,7 @@ def _row_prior(output: Output, row_prior: ArrayLike | None) -> Array | None:
     return given.ravel()
 
 
-def _number(output: Output, n_prior: int | ArrayLike | None) -> tuple[int, OfTotal | None]:
+def _number(output: Seen, n_prior: int | ArrayLike | None) -> tuple[int, OfTotal | None]:
     """The largest number of records that is possible, and the prior of a private one."""
     if output.n_records is not None:
         if n_prior is not None:

@@ -179,7 +179,8 @@ def _tilt(cells: NumberLaws, total: int) -> float:
             newton = tilt + distance * below * above / (variance * (most - least))
         if bounded and (attempt % 4 == 0 or not low < newton < high):
             tilt = middle
-        elif low < newton < high and abs(newton - tilt) <= 100 * step:
+        elif attempt % 8 and low < newton < high and abs(newton - tilt) <= 100 * step:
+            # Not for ever: in numbers of a hostile file a small tilt is lost to rounding.
             tilt = newton
         else:
             tilt += step if mean < total else -step

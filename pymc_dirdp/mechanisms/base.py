@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.row_likelihood import ReadsOutputs, RowLikelihood
+from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
@@ -28,7 +29,7 @@ __all__ = ["SAMPLERS", "Fact", "Mechanism", "Released", "TableMechanism", "Tempe
 SAMPLERS = ("exact", "fast")
 
 
-class Mechanism(PrivacyCurves):
+class Mechanism(ReadsOutputs, PrivacyCurves):
     """A randomised release of a table of counts, with exact or upper-bound privacy curves.
 
     A subclass is a frozen dataclass with `eq=False`; its fields are public, and two mechanisms are equal if their class
@@ -39,6 +40,8 @@ class Mechanism(PrivacyCurves):
     """Whether one release serves any number of draws; otherwise each draw is a release of its own."""
     samplers: ClassVar[tuple[str, ...]] = SAMPLERS
     """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
+    min_count: float | None = None
+    """What every cell is promised to hold; None if the guarantee does not rest on that."""
     has_urn: ClassVar[bool] = False
     """Whether its exact sampler is an urn, which takes `steps` and a thousand times as long as another sampler."""
 
@@ -246,8 +249,6 @@ class TableMechanism(Mechanism):
     """The name of what is published beside the draws and decides them; None if the draws are the release."""
     law: ClassVar[str]
     """The law of a draw, as a formula for the report; braces hold fields."""
-    min_count: float | None = None
-    """What every cell is promised to hold; None if the guarantee does not rest on that."""
 
     @property
     @abc.abstractmethod
@@ -287,9 +288,29 @@ class TableMechanism(Mechanism):
             If an urn of so many steps cannot have drawn it.
         """
 
-    def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
-        """The rows, by number, whose records an output tells to add up to a number, and that number; often none."""
-        return []
+    @override
+    def public_records(self, n_records: int | None) -> int | None:
+        if adjacency_named(self.adjacency).records_are_public:
+            return super().public_records(n_records)
+        if n_records is not None:
+            raise ArgumentError(
+                f"Under {self.adjacency} the number of records is private. Leave n_records out, and pass your prior of "
+                "it as n_prior= to analyse or estimate."
+            )
+        return None
+
+    @override
+    def likelihoods_of_rows(
+        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+    ) -> list[RowLikelihood]:
+        if sampler == "exact":
+            steps = self.steps(sampler, n_records) if steps is None else steps
+            if not self.is_on_grid(output, steps):
+                raise ArgumentError(
+                    "No exact sampler of this mechanism puts out such numbers. Pass what was released and not a draw "
+                    "from it, the steps of the urn if you chose them, and sampler='fast' for what was drawn so."
+                )
+        return self.row_likelihoods(output, steps=steps)
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:

@@ -24,6 +24,8 @@ __all__ = ["DirichletDraws"]
 
 # The least normal double.
 _TINY = 2.3e-308
+# Rows of a draw add up to 1 within this tolerance, for any number of categories that is in use.
+_ROUNDING = 1e-9
 
 
 class DirichletDraws(CurvesOf, Mechanism):
@@ -71,6 +73,8 @@ class DirichletDraws(CurvesOf, Mechanism):
     @classmethod
     def _row_likelihood(cls, alpha: Array, r: float, output: Array, steps: int | None) -> RowLikelihood:
         """One row of an output as a function of its counts, with parameters `r * counts + alpha`. Shapes (d,)."""
+        if steps is None and (np.any(output <= 0) or abs(output.sum() - 1) > _ROUNDING):
+            raise ArgumentError("Expected a draw of positive shares that add up to 1. A sampler puts out nothing else.")
         seen, total = _seen(output, steps), alpha.sum()
         return RowLikelihood(
             lambda counts, cells: _terms(r * counts + alpha[cells], seen[cells], steps),

@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of, positive
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -175,6 +177,26 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     def in_short(self) -> str:
         gamma = f", gamma {self.smoothness:.4g}" if self.sensitivity == "smooth" else ""
         return f"exponent {self.exponent:.4g}{gamma}, {self.accounting}"
+
+    @override
+    def likelihoods_of_rows(
+        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+    ) -> list[RowLikelihood]:
+        if len(self.prior) > 2:
+            return super().likelihoods_of_rows(output, n_records=n_records, sampler=sampler, steps=steps)
+        released = self._released_table(output)
+        if released.sum() != self.n_records:
+            raise ArgumentError(f"Expected an output that adds up to n_records={self.n_records}.")
+        # Candidates stand in the order of their first count.
+        place = int(released[0])
+        laws, data = self._laws, range(self.n_records + 1)
+        of_first = np.array([laws.log_law_at(first, self.exponent)[place] for first in data])
+
+        def of_cells(counts: Array, cells: Integers) -> Array:
+            # The first count decides the second.
+            return np.where(cells == 0, of_first[np.asarray(counts, dtype=np.int64)], 0.0)
+
+        return [RowLikelihood(of_cells, np.zeros_like, smooth=False)]
 
     @override
     def _law(self, counts: Integers) -> tuple[Integers, Array]:

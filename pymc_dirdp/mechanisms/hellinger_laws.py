@@ -73,14 +73,15 @@ class HellingerLaws:
             )
         before = np.empty((0, size))
         for layer, (first, second) in zip(self.candidates.layers(), self.candidates.neighbours, strict=True):
-            now = np.array([self._law(i, exponent) for i in layer])
+            now = np.array([self.log_law_at(i, exponent) for i in layer])
             start = layer.start - len(before)
             both = np.concatenate([before, now])
             if len(first):
                 yield first, second, both[first - start], both[second - start]
             before = now
 
-    def _law(self, index: int, exponent: float) -> Array:
+    def log_law_at(self, index: int, exponent: float) -> Array:
+        """The same logarithms for the counts of a candidate; fast for many of them."""
         distances = self.candidates.distances(self.candidates.counts[index])
         return _normalised(exponent / self._all[index] * distances)
 
@@ -121,7 +122,7 @@ class HellingerLaws:
 
     def _loss(self, where: tuple[int, int, int], exponent: float) -> float:
         x, y, candidate = where
-        return float(abs(self._law(x, exponent)[candidate] - self._law(y, exponent)[candidate]))
+        return float(abs(self.log_law_at(x, exponent)[candidate] - self.log_law_at(y, exponent)[candidate]))
 
     def renyi(self, exponent: float, order: float) -> float:
         """The largest Rényi divergence of neighbours at an order >= 1."""

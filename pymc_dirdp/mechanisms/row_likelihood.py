@@ -7,7 +7,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RowLikelihood"]
+from pymc_dirdp.checks import integer
+from pymc_dirdp.errors import ArgumentError
+
+__all__ = ["ReadsOutputs", "RowLikelihood"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -34,3 +37,50 @@ class RowLikelihood:
     of_cells: Callable[[Array, Integers], Array]
     of_total: Callable[[Array], Array]
     smooth: bool
+
+
+class ReadsOutputs:
+    """What a mechanism tells whoever reads an output of it. By default it tells that this is not possible here."""
+
+    def public_records(self, n_records: int | None) -> int | None:
+        """The public number of records that an output is read with; None if it is private.
+
+        Raises
+        ------
+        ArgumentError
+            If a public number is missing, or is not that of the mechanism, or a private one is given.
+        """
+        if n_records is None:
+            raise ArgumentError(f"The number of records of a {type(self).__name__} is public. Pass n_records=.")
+        return integer(0, n_records=n_records)
+
+    def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
+        """The rows, by number, whose records an output tells to add up to a number, and that number; often none."""
+        return []
+
+    def likelihoods_of_rows(
+        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+    ) -> list[RowLikelihood]:
+        """The factors of each cell and of each row's total in the likelihood of one output: one object for each row.
+
+        Parameters
+        ----------
+        output : array
+            What the guarantee is about, in the shape of the table.
+        n_records : int or None
+            As :meth:`public_records` returned it.
+        sampler : {"exact", "fast"}
+            What drew it.
+        steps : int, optional
+            Of the urn, for `"exact"`; by default those that are its default.
+
+        Raises
+        ------
+        ArgumentError
+            If the likelihood is no product, or the mechanism cannot have put this out.
+        """
+        raise ArgumentError(
+            f"The law of a {type(self).__name__} with so many categories is no product over cells, so nothing is "
+            "concluded from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
+            "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
+        )

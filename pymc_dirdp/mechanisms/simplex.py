@@ -9,10 +9,11 @@ from typing import Self, final, override
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.arrays import Array
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, numbers_or_none, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
@@ -146,11 +147,30 @@ class SimplexMechanism(DirichletDraws):
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
         if steps is None:
-            steps = min(max(math.ceil(100 * self.k), fewest_steps(len(secret))), _MOST_STEPS)
+            steps = self._default_steps(len(secret))
         (k,), digits_of_k = over_one_power([self.k])
         weights, digits = over_one_power(secret.tolist())
         counts = urn([[k * weight for weight in weights]], digits_of_k + digits, steps=steps, draws=draws, bits=bits)
         return positive_frequencies(counts[:, 0], steps)
+
+    def _default_steps(self, n: int) -> int:
+        return min(max(math.ceil(100 * self.k), fewest_steps(n)), _MOST_STEPS)
+
+    @override
+    def likelihoods_of_rows(
+        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+    ) -> list[RowLikelihood]:
+        """The vector of probabilities was that of the counts by `n_records`; none of them is 0."""
+        n = integer(len(output), n_records=n_records)
+        if sampler == "exact" and steps is None:
+            steps = self._default_steps(len(output))
+        draw = self._row_likelihood(np.zeros(len(output)), self.k / n, output, steps)
+
+        def of_cells(counts: Array, cells: Integers) -> Array:
+            found = draw.of_cells(np.maximum(counts, 1.0), cells)
+            return np.where(np.asarray(counts) >= 1, found, -np.inf)
+
+        return [RowLikelihood(of_cells, draw.of_total, smooth=True)]
 
     @override
     def concentration(self, counts: ArrayLike) -> Array:

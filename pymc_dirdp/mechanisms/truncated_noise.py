@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, one_of
-from pymc_dirdp.errors import UnattainableError
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.truncated_cell import TruncatedCell
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
@@ -169,23 +171,35 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
                 f"{n} records in {cells + 1} categories have more than {_MOST_LISTED} noisy tables to sum over. "
                 "Average over releases instead."
             )
-        laws = [self._cell(int(count)) for count in counts[:-1]]
+        laws = [np.exp(self._cell.log_pmf(np.arange(n + 1), count)) for count in counts[:-1].tolist()]
         noisy = np.stack(np.meshgrid(*[np.arange(n + 1)] * cells, indexing="ij"), axis=-1).reshape(-1, cells)
         probabilities = np.prod([law[noisy[:, i]] for i, law in enumerate(laws)], axis=0)
         return self._completed(noisy), probabilities
 
-    def _cell(self, count: int) -> Array:
-        """The law of a noisy and truncated count: geometric in both directions, and the ends take the tails."""
-        q, distance = math.exp(-1 / self.scale), np.arange(self.n_records + 1) - count
-        if self.noise_kind == "geometric":
-            law, below, above = (1 - q) / (1 + q) * q ** np.abs(distance), q**count / (1 + q), 1 / (1 + q)
-        else:
-            # Noise that is rounded down is below 0 with probability 1/2: -1 is as likely as 0.
-            law = (1 - q) / 2 * q ** np.where(distance < 0, -distance - 1, distance)
-            below, above = q ** (count - 1) / 2 if count else (1 + 1 - q) / 2, 0.5
-        law[0] = below
-        law[-1] = above * q ** (self.n_records - count)
-        return law
+    @property
+    def _cell(self) -> TruncatedCell:
+        """The law of every cell but the last before the total is kept."""
+        return TruncatedCell(self.scale, self.noise_kind == "laplace", self.n_records)
+
+    @override
+    def likelihoods_of_rows(
+        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+    ) -> list[RowLikelihood]:
+        released = self._released_table(output)
+        if not np.array_equal(self._completed(released[None, :-1])[0], released):
+            raise ArgumentError("The last cell of this output is not what its mechanism makes of the cells before it.")
+        places, full = np.arange(len(released)), len(released) - 1
+        if self.total == "kept" and (at_total := np.cumsum(released[:-1]) >= self.n_records).any():
+            # That cell took at most what was left, and those behind it took nothing, whatever their noise was.
+            full = int(at_total.argmax())
+        cut = full < len(released) - 1
+
+        def of_cells(counts: Array, cells: Integers) -> Array:
+            place, z = places[cells], released[cells]
+            known = np.where(place < full, self._cell.log_pmf(z, counts), 0.0)
+            return np.where(cut & (place == full), self._cell.log_at_least(z, counts), known)
+
+        return [RowLikelihood(of_cells, np.zeros_like, smooth=True)]
 
     def _completed(self, noisy: Integers) -> Integers:
         """The noisy cells truncated, and the last cell. Shape (m, d - 1) to (m, d)."""

@@ -125,6 +125,21 @@ class WholePosterior(ReleasedCounts):
         return parameters
 
     @override
+    def public_records(self, n_records: int | None) -> int:
+        if n_records not in (None, self.n_records):
+            raise ArgumentError(f"The mechanism is for n_records={self.n_records}, got another number. Leave it out.")
+        return self.n_records
+
+    def _released_table(self, output: Array) -> Integers:
+        """An output as whole counts, or an error if it holds anything else."""
+        if not np.all((output == np.floor(output)) & (output >= 0) & (output <= self.n_records)):
+            raise ArgumentError(
+                f"Expected whole numbers from 0 to {self.n_records}, as release() returns them, and not draws from the "
+                "released posterior."
+            )
+        return output.astype(np.int64)
+
+    @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         """One data set and any number of outputs are allowed: all outcomes are listed."""
         outcomes, probabilities = self.law(counts)

@@ -13,7 +13,9 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, Axes, axes_or_new, labelled_rows, legend, tidy
 from pymc_dirdp.plots.draw import cell_labels
-from pymc_dirdp.releases.concluding import Conclusion, conclusions
+from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.stored.outputs import outputs
+from pymc_dirdp.stored.release import read
 
 __all__ = ["plot_analysis", "plot_calibration"]
 
@@ -66,20 +68,21 @@ def plot_analysis(
     name = names[0] if var_name is None else one_of(names, var_name=var_name)
     own = {} if prior is None else {name: prior}
     number = {} if n_prior is None else {name: n_prior}
-    conclusion = conclusions(release, own, number, None)[name]
-    alpha = conclusion.law.prior
+    found = conclusions(release, own, number, None, jointly=True)
+    seen = found.tables[name]
+    alpha = seen.prior if prior is None else np.asarray(prior, dtype=np.float64)
     draw = release.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     if draw.size > _MOST_CELLS:
         raise ArgumentError(f"{name!r} has {draw.size} cells; at most {_MOST_CELLS} can be read in one picture.")
-    aware = conclusion.estimate([level], np.random.default_rng(20261123))
-    released, naive = _read_as_data(conclusion, alpha, aware)
+    aware = found.laws.estimate([level], np.random.default_rng(20261123))[name]
+    released, naive = _read_as_data(release, name, alpha, aware)
     intervals = {
         "prior": (alpha / alpha.sum(axis=-1, keepdims=True), _beta(alpha, level)),
         "the release read as data": (naive / naive.sum(axis=-1, keepdims=True), _beta(naive, level)),
         "what the release says": (aware.share_means, aware.share_intervals[0]),
     }
     # Of a Beta the picture shows the probability of success, of which that of failure is the mirror image.
-    shown = slice(None, None, 2 if conclusion.output.drawn.family == "beta" else 1)
+    shown = slice(None, None, 2 if seen.family == "beta" else 1)
     ax = axes_or_new(ax, figsize=(6.5, 1.3 + 0.5 * draw.size))
     places = np.arange(draw.size)
     styles = zip(intervals, (4, 1, 0), (-0.26, 0.0, 0.26), strict=True)
@@ -95,11 +98,12 @@ def plot_analysis(
     return tidy(ax)
 
 
-def _read_as_data(conclusion: Conclusion, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
+def _read_as_data(release: xr.DataTree, name: str, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
     """The released shares, and the parameters of the posterior of somebody who takes what was put out for the data."""
-    put_out = np.maximum(conclusion.output.published.mean(axis=0), 0)
+    output = outputs(read(release), release)[name]
+    put_out = np.maximum(output.published.mean(axis=0), 0)
     sizes = np.maximum(put_out.sum(axis=-1, keepdims=True), 1e-300)
-    if conclusion.output.mechanism.publishes is not None:
+    if output.mechanism.publishes is not None:
         return put_out / sizes, alpha + put_out
     records = aware.count_means.reshape(alpha.shape).sum(axis=-1, keepdims=True)
     return put_out, alpha + records * put_out

@@ -1,6 +1,6 @@
 """What follows from a release: exact draws of the shares and the counts, given what was published."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,23 +8,23 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer
-from pymc_dirdp.releases.concluding import Conclusion, conclusions
+from pymc_dirdp.inference.seen import Labels, Seen
+from pymc_dirdp.releases.concluding import Conclusions, conclusions
 from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.sources import Source
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["analyse"]
 
-_CELLS = "one table"
-_TABLES = "table by table: what other tables say of the same records is not used"
-
 
 def analyse(
-    release: xr.DataTree,
+    release: Source | Sequence[Source],
     draws: int = 4000,
     *,
     prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    jointly: bool = True,
     random_seed: Seed = None,
 ) -> xr.DataTree:
     """Independent draws from the posterior given a release: what may be concluded from it, noise and all.
@@ -35,8 +35,11 @@ def analyse(
 
     Parameters
     ----------
-    release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
+    release : xarray.DataTree, MechanismOutput, or a list of them
+        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back; or what a mechanism put out alone. A list holds
+        several releases of the same tables **of the same records**, and is read as all that is known of these. Releases
+        of other data, such as another year's, are not for one list: analyse each by itself. In either case what the
+        people lose adds up over all releases that they are in.
     draws : int, default 4000
         How many; they are independent, so as many are worth as many.
     prior : array_like, or mapping from table to array_like, optional
@@ -47,6 +50,10 @@ def analyse(
         likely as one another, an array holds the weights of 0, 1, 2, ....
     row_prior : array_like, or mapping from table to array_like, optional
         Dirichlet prior of how the records of a table divide among its rows; 1 for each by default.
+    jointly : bool, default True
+        Whether one table of classes and tables of features given the class, such as those of
+        :func:`pymc_dirdp.naive_bayes`, are taken together: the rows of each feature hold as many records as the classes
+        do. Pass False if they are tables of other records, which a release does not tell.
     random_seed : int, SeedSequence, Generator or None
         Harmless here: what is drawn from is public.
 
@@ -55,19 +62,24 @@ def analyse(
     analysis : xarray.DataTree
         `posterior` holds the shares, with the names, dims and labels of the release; `latent_counts` the counts of the
         records in each cell; `observed_data` what was published; `sample_stats` for each table the share of proposals
-        that was accepted and the logarithm of the evidence. The attributes say what it is conditional on.
+        that was accepted and the logarithm of the evidence, which is one number for tables that are taken together.
+        The attributes say what it is conditional on, and whether tables were taken together. Of several releases
+        `observed_data` has a group for each.
 
     Raises
     ------
     ReleaseError
         If it is no release, is damaged, or contradicts itself.
     ArgumentError
-        If a prior does not fit, or the number of records is private and has no prior.
+        If a prior does not fit, or the number of records is private and has no prior; if releases of a list are not of
+        the same tables and the same number of records, or one stands in it twice.
 
     Notes
     -----
-    Several tables are taken one by one. For the shares that is right where a table's rows are not those of another; it
-    leaves out what one table says of the row sizes of another.
+    Tables are taken together if one has a single row, its axis is the first axis of all others, which have no further
+    one but their own, all have the same number of records, and nothing says that they are about different people.
+    Others are taken one by one: that leaves out what one table says of the row sizes of another, so intervals are wider
+    than they need to be.
 
     A draw with `sampler="fast"` is rounded to a grid of about 2**-32, and is read as if it were not.
 
@@ -88,66 +100,59 @@ def analyse(
     (1, 4000, 4)
     """
     draws = integer(1, draws=draws)
-    found = conclusions(release, prior, n_prior, row_prior)
-    rng = generator(random_seed)
-    drawn, evidence = {}, []
-    for name, conclusion in found.items():
-        drawn[name], log_evidence = conclusion.draw(draws, rng)
-        evidence.append(log_evidence)
-    shares = {name: _released(conclusion, drawn[name].shares) for name, conclusion in found.items()}
-    counts = {name: _table(release, name, drawn[name].counts) for name in found}
-    stats = {"acceptance": [drawn[name].acceptance for name in found], "log_evidence": evidence}
+    found = conclusions(release, prior, n_prior, row_prior, jointly)
+    drawn = found.laws.draw(draws, generator(random_seed))
+    evidence = found.laws.log_evidence
+    stats = {
+        "acceptance": ("table", [drawn[name].acceptance for name in found.tables]),
+        "log_evidence": (("table",) if isinstance(evidence, list) else (), evidence),
+    }
+    groups = {
+        "/posterior": {name: _shares(seen, drawn[name].shares) for name, seen in found.tables.items()},
+        "/latent_counts": {name: _drawn(drawn[name].counts, seen.cell_labels) for name, seen in found.tables.items()},
+        **_published(found.tables),
+    }
     tree = xr.DataTree.from_dict(
-        {
-            "/posterior": xr.Dataset(shares),
-            "/latent_counts": xr.Dataset(counts),
-            "/observed_data": xr.Dataset({name: _published(release, one) for name, one in found.items()}),
-            "/sample_stats": xr.Dataset(
-                {key: ("table", value) for key, value in stats.items()}, {"table": list(found)}
-            ),
-        }
+        {path: xr.Dataset(variables) for path, variables in groups.items()}
+        | {"/sample_stats": xr.Dataset(stats, {"table": list(found.tables)})}
     )
-    tree.attrs = _attributes(release, found)
+    tree.attrs = _attributes(found)
     return tree
 
 
-def _released(conclusion: Conclusion, shares: NDArray[np.float64]) -> xr.DataArray:
-    """Shares with the dims and labels of the draws of the release; of a Beta those of success."""
-    values = shares[..., 0] if conclusion.output.drawn.family == "beta" else shares
-    return _drawn(values, conclusion.output.drawn.labels)
+def _shares(seen: Seen, shares: NDArray[np.float64]) -> xr.DataArray:
+    """Shares with the axes of the draws of the release; of a Beta those of success."""
+    return _drawn(shares[..., 0] if seen.family == "beta" else shares, seen.share_labels)
 
 
-def _table(release: xr.DataTree, name: str, values: NDArray[Any]) -> xr.DataArray:
-    """A table of counts for each draw, with the dims of the prior in the file."""
-    prior = release.children["mechanism"].children[name].to_dataset()["prior"]
-    labels = {dim: prior.coords[dim].values.tolist() if dim in prior.coords else None for dim in prior.dims}
-    return _drawn(values, tuple((str(dim), found) for dim, found in labels.items()))
+def _drawn(values: NDArray[Any], labels: Labels) -> xr.DataArray:
+    return _labelled(values[None], (("chain", [0]), ("draw", list(range(len(values)))), *labels))
 
 
-def _drawn(values: NDArray[Any], labels: tuple[tuple[str, list[Any] | None], ...]) -> xr.DataArray:
-    coords: dict[str, Any] = {dim: found for dim, found in labels if found is not None}
-    coords |= {"chain": [0], "draw": np.arange(len(values))}
-    return xr.DataArray(values[None], coords, ["chain", "draw", *(dim for dim, _ in labels)])
+def _labelled(values: NDArray[Any], labels: Labels) -> xr.DataArray:
+    coords = {dim: found for dim, found in labels if found is not None}
+    return xr.DataArray(values, coords, [dim for dim, _ in labels])
 
 
-def _published(release: xr.DataTree, conclusion: Conclusion) -> xr.DataArray:
-    """The noisy counts, or the draws that are the release."""
-    output = conclusion.output
-    if output.mechanism.publishes is not None:
-        group = release.children["mechanism"].children[output.name].to_dataset()
-        return group[output.mechanism.publishes].reset_coords(drop=True)
-    published = release.children["posterior"].to_dataset()[output.name].reset_coords(drop=True)
-    return published.rename({"chain": "release_chain", "draw": "release_draw"})
+def _published(tables: Mapping[str, Seen]) -> dict[str, dict[str, xr.DataArray]]:
+    """The noisy counts, or the draws that are the release, in a group for each release if there are several."""
+    each = zip(*(seen.observed for seen in tables.values()), strict=True)
+    found = [
+        {name: _labelled(*observed) for name, observed in zip(tables, of_release, strict=True)} for of_release in each
+    ]
+    if len(found) == 1:
+        return {"/observed_data": found[0]}
+    return {f"/observed_data/release_{i}": variables for i, variables in enumerate(found)}
 
 
-def _attributes(release: xr.DataTree, found: dict[str, Conclusion]) -> dict[str, str]:
+def _attributes(found: Conclusions) -> dict[str, str]:
     attributes = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": library_version(),
         "method": "exact independent draws given what was published",
-        "conditional_on": " | ".join(f"{name}: {one.conditions}" for name, one in found.items()),
-        "consistency": _TABLES if len(found) > 1 else _CELLS,
+        "conditional_on": " | ".join(f"{name}: {found.conditions(name)}" for name in found.tables),
+        "consistency": found.consistency,
     }
-    if "reproducible" in release.attrs:
-        attributes["reproducible"] = str(release.attrs["reproducible"])
+    if found.seeded:
+        attributes["reproducible"] = "not private"
     return attributes

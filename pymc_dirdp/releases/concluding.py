@@ -1,113 +1,131 @@
-"""From a release to the laws of its tables: what has to hold before anybody concludes, and in what words."""
+"""From releases to the laws of their tables, and on what these rest, in words."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, final
 
-import numpy as np
-import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.inference.blocks import law_of
-from pymc_dirdp.inference.estimates import Estimate
-from pymc_dirdp.inference.posterior import Draws
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.blocks import rows_are_divided
+from pymc_dirdp.inference.class_law import ClassLaw, class_table
+from pymc_dirdp.inference.pooled import pooled
+from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.inference.separate_laws import SeparateLaws
 from pymc_dirdp.inference.table_law import Beliefs
-from pymc_dirdp.releases.verification import verified
-from pymc_dirdp.stored.outputs import Output, outputs
-from pymc_dirdp.stored.release import read
+from pymc_dirdp.releases.sources import Source, told
 
-__all__ = ["Conclusion", "conclusions"]
+__all__ = ["Conclusions", "PerTable", "conclusions"]
 
 type PerTable[T] = T | Mapping[str, T] | None
 
 
 @final
-class Conclusion:
-    """What a release says of one table.
+@dataclass(frozen=True, eq=False)
+class Conclusions:
+    """What one or several releases say of their tables.
 
     Attributes
     ----------
-    output : Output
-        What was put out.
-    law : TableLaw or BlockLaws
-        Of the counts and shares, given that.
+    tables : dict of str to Seen
+        What was put out of each.
+    beliefs : dict of str to Beliefs
+        What is taken for granted of each.
+    laws : SeparateLaws or ClassLaw
+        Of all tables.
+    classes : str or None
+        The table of classes, if all tables are taken together.
+    seeded : bool
+        Whether any release says that a seed was used.
     """
 
-    def __init__(self, output: Output, beliefs: Beliefs) -> None:
-        self.output = output
-        self.law = law_of(output, beliefs)
-        self._beliefs = beliefs
-
-    @contextmanager
-    def _damage(self) -> Iterator[None]:
-        """Numbers of a file may fit no table of counts at all. That is damage, and not a mistake of who concludes."""
-        try:
-            with np.errstate(divide="raise", over="raise", invalid="raise"):
-                yield
-        except (ArgumentError, ArithmeticError) as error:
-            raise self.output.group.damaged(f"nothing follows from its numbers ({error})") from error
-
-    def draw(self, draws: int, rng: np.random.Generator) -> tuple[Draws, float]:
-        """Counts and shares, and the logarithm of the evidence."""
-        with self._damage():
-            return self.law.draw(draws, rng), self.law.log_evidence
-
-    def estimate(self, prob: list[float], rng: np.random.Generator) -> Estimate:
-        """Summaries of counts and shares."""
-        with self._damage():
-            return self.law.estimate(prob, rng)
+    tables: dict[str, Seen]
+    beliefs: dict[str, Beliefs]
+    laws: SeparateLaws | ClassLaw
+    classes: str | None
+    seeded: bool
 
     @property
-    def conditions(self) -> str:
-        """What the conclusion rests on, in a sentence."""
-        prior = "the model's prior" if self._beliefs.prior is None else "a prior of your own"
+    def consistency(self) -> str:
+        """What the tables know of each other."""
+        if self.classes is not None:
+            return f"jointly: the rows of every other table add up to the counts of {self.classes}"
+        if len(self.tables) == 1:
+            return "one table"
+        return "table by table: what other tables say of the same records is not used"
+
+    def conditions(self, name: str) -> str:
+        """What the conclusion about a table rests on, in a sentence."""
+        seen, beliefs = self.tables[name], self.beliefs[name]
+        prior = "the model's prior" if beliefs.prior is None else "a prior of your own"
         parts = [f"{prior} of the shares"]
-        if self.output.n_records is not None:
-            parts.append(f"{self.output.n_records} records, which is public")
-        elif isinstance(self._beliefs.n_prior, int):
-            parts.append(f"0 to {self._beliefs.n_prior} records, all as likely as one another")
+        if seen.n_records is not None:
+            parts.append(f"{seen.n_records} records, which is public")
+        elif isinstance(beliefs.n_prior, int):
+            parts.append(f"0 to {beliefs.n_prior} records, all as likely as one another")
         else:
             parts.append("your prior of the number of records")
-        if self.output.rows_are_divided:
+        if self.classes not in (None, name):
+            parts.append(f"as many records in a row as {self.classes} has of that class")
+        elif rows_are_divided(seen):
             flat = "all divisions of the records among rows as likely as one another"
-            parts.append(flat if self._beliefs.row_prior is None else "your prior of the division among rows")
-        if self.output.least:
-            parts.append(f"at least {self.output.least} records in every cell, as was promised")
+            parts.append(flat if beliefs.row_prior is None else "your prior of the division among rows")
+        if seen.least:
+            parts.append(f"at least {seen.least} records in every cell, as was promised")
+        if len(seen.observed) > 1:
+            parts.append(f"{len(seen.observed)} releases of the same records")
         return "; ".join(parts)
 
 
 def conclusions(
-    release: xr.DataTree,
+    source: Source | Sequence[Source],
     prior: PerTable[ArrayLike],
     n_prior: PerTable[int | ArrayLike],
     row_prior: PerTable[ArrayLike],
-) -> dict[str, Conclusion]:
-    """The laws of all tables of a release.
+    jointly: bool,
+) -> Conclusions:
+    """The laws of all tables of a release, or of several releases of the same records.
 
     Raises
     ------
     ReleaseError
-        If it is no release, is damaged, or contradicts itself.
+        If one is no release, is damaged, or contradicts itself.
     ArgumentError
-        If a prior does not fit.
+        If a prior does not fit, or the releases cannot be read together.
     """
-    stored = read(release)
-    wrong = [check for check in verified(stored, release).checks if not check.passed and check.name != "randomness"]
-    if wrong:
-        raise ReleaseError(
-            f"The release contradicts itself, so nothing is concluded from it. {wrong[0].sentence} See dirdp.verify."
-        )
-    found = outputs(stored, release)
-    names = tuple(found)
+    found = told(source)
+    names = tuple(found.tables[0])
     priors, n_priors, row_priors = (
         _by_table(given, names, called)
         for given, called in ((prior, "prior"), (n_prior, "n_prior"), (row_prior, "row_prior"))
     )
-    return {
-        name: Conclusion(output, Beliefs(prior=priors[name], n_prior=n_priors[name], row_prior=row_priors[name]))
-        for name, output in found.items()
+    tables = {
+        name: pooled([release[name] for release in found.tables], own_prior=priors[name] is not None) for name in names
     }
+    if found.has_own_prior:
+        priors = {name: tables[name].prior if priors[name] is None else priors[name] for name in names}
+    beliefs = {name: Beliefs(prior=priors[name], n_prior=n_priors[name], row_prior=row_priors[name]) for name in names}
+    classes = class_table(tables) if jointly and found.same_people else None
+    if classes is None:
+        return Conclusions(tables, beliefs, SeparateLaws(tables, beliefs), None, found.seeded)
+    beliefs = _of_the_same_records(beliefs, classes, one_number=not isinstance(n_prior, Mapping))
+    return Conclusions(tables, beliefs, ClassLaw(tables, classes, beliefs), classes, found.seeded)
+
+
+def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_number: bool) -> dict[str, Beliefs]:
+    """Beliefs about tables that are read together: all hold the same records, whose classes are their rows."""
+    for name, held in beliefs.items():
+        if held.row_prior is not None:
+            raise ArgumentError(
+                f"The rows of the other tables are the classes of {classes!r}, so the prior of {classes!r} is that of "
+                "the division among rows. Leave row_prior out, or pass jointly=False."
+            )
+        if name != classes and held.n_prior is not None and not one_number:
+            raise ArgumentError(
+                f"All tables hold the records of {classes!r}, so n_prior is for that table alone. Leave {name!r} "
+                "out of it, or pass jointly=False."
+            )
+    return {name: replace(held, n_prior=beliefs[classes].n_prior) for name, held in beliefs.items()}
 
 
 def _by_table(given: Any, names: tuple[str, ...], called: str) -> dict[str, Any]:

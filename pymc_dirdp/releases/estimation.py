@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final, override
 
-import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
-from pymc_dirdp.releases.concluding import Conclusion, conclusions
+from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.releases.sources import Source
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["Estimates", "estimate"]
@@ -79,23 +80,24 @@ class Estimates(Tabular):
 
 
 def estimate(
-    release: xr.DataTree,
+    release: Source | Sequence[Source],
     prob: Sequence[float] = (0.5, 0.8, 0.95),
     *,
     prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    jointly: bool = True,
     random_seed: Seed = None,
 ) -> Estimates:
     """Means, standard deviations and central intervals of shares and counts given a release.
 
     Parameters
     ----------
-    release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
+    release : xarray.DataTree, MechanismOutput, or a list of them
+        As for :func:`pymc_dirdp.analyse`.
     prob : sequence of float
         Probabilities of the intervals, in (0, 1). The largest is shown; `frame()` has all.
-    prior, n_prior, row_prior
+    prior, n_prior, row_prior, jointly
         As for :func:`pymc_dirdp.analyse`.
     random_seed : int, SeedSequence, Generator or None
         Of the draws that stand for sums where private totals leave too much open.
@@ -104,9 +106,10 @@ def estimate(
     -------
     estimates : Estimates
         Exact sums, without sampling. Where the totals of rows, or the number of records, are private and leave more
-        open than can be summed over (1000 totals of a row, or 6000 pairs of a total and a cell), averages over 20,000
-        exact independent draws stand for the sums, and `conditions` says so. Functions of several cells, such as
-        differences between groups, are those of the draws of :func:`pymc_dirdp.analyse`.
+        open than can be summed over (1000 totals of a row, or 6000 pairs of a total and a cell), and for features that
+        are taken together with their classes, averages over 20,000 exact independent draws stand for the sums, and
+        `conditions` says so. Functions of several cells, such as differences between groups, are those of the draws of
+        :func:`pymc_dirdp.analyse`. The evidence of tables that are taken together is that of all.
 
     Raises
     ------
@@ -125,27 +128,22 @@ def estimate(
     ['share', 'share_sd', 'share_low_0.9', 'share_high_0.9']
     """
     interval_ends(prob)
-    found = conclusions(release, prior, n_prior, row_prior)
-    levels, rng = list(prob), generator(random_seed)
-    tables = {}
-    for name, one in found.items():
-        tables[name] = one.estimate(levels, rng)
+    found = conclusions(release, prior, n_prior, row_prior, jointly)
+    tables = found.laws.estimate(list(prob), generator(random_seed))
     return Estimates(
         tables,
-        {name: _cells(release, name) for name in found},
-        tuple(f"{name}: {one.conditions}{_how(one)}" for name, one in found.items()),
+        {name: _cells(seen) for name, seen in found.tables.items()},
+        tuple(
+            f"{name}: {found.conditions(name)}{'' if found.laws.is_exact(name) else '; averages over exact draws'}"
+            for name in found.tables
+        ),
     )
 
 
-def _how(conclusion: Conclusion) -> str:
-    return "" if conclusion.law.is_exact else "; averages over exact draws"
-
-
-def _cells(release: xr.DataTree, name: str) -> tuple[str, ...]:
-    """Such as `p[black]`, by the labels of the prior in the file."""
-    prior = release.children["mechanism"].children[name].to_dataset()["prior"]
+def _cells(seen: Seen) -> tuple[str, ...]:
+    """Such as `p[black]`, by the labels of the table of counts."""
     axes = [
-        [str(label) for label in prior.coords[dim].values] if dim in prior.coords else map(str, range(size))
-        for dim, size in prior.sizes.items()
+        list(map(str, range(size) if labels is None else labels))
+        for size, (_, labels) in zip(seen.prior.shape, seen.cell_labels, strict=True)
     ]
-    return tuple(f"{name}[{', '.join(labels)}]" for labels in itertools.product(*axes))
+    return tuple(f"{seen.name}[{', '.join(labels)}]" for labels in itertools.product(*axes))

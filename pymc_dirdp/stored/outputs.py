@@ -1,18 +1,18 @@
 """What a release put out of each table, with all that whoever concludes from it has to know; checked."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.stored.draws import Drawn, drawn_tables
+from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
 from pymc_dirdp.stored.release import Stored
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
@@ -42,8 +42,6 @@ class Output:
         How many records the table holds; None if that is private.
     least : int
         What every cell is promised to hold.
-    rows : array of int, optional
-        The numbers of the rows that this is about, if not about all; `prior` and `n_records` are theirs.
     """
 
     drawn: Drawn
@@ -53,26 +51,11 @@ class Output:
     steps: int | None
     n_records: int | None
     least: int
-    rows: Integers | None = None
 
     @cached_property
     def blocks(self) -> list[tuple[Integers, int]]:
         """The rows, by number, whose records the output tells to add up to a number, and that number."""
         return [(rows, round(total)) for rows, total in self.mechanism.published_totals(self.published[0])]
-
-    @property
-    def rows_are_divided(self) -> bool:
-        """Whether some rows share a number of records in a way that nothing tells."""
-        sizes = [len(rows) for rows, _ in self.blocks] or [self.prior.size // self.prior.shape[-1]]
-        return max(sizes) > 1
-
-    def parts(self) -> "list[Output]":
-        """One for each block of rows whose number of records the output tells."""
-        d = self.prior.shape[-1]
-        return [
-            replace(self, prior=self.prior.reshape(-1, d)[rows], n_records=total, rows=rows)
-            for rows, total in self.blocks
-        ]
 
     @property
     def name(self) -> str:
@@ -83,6 +66,37 @@ class Output:
     def group(self) -> Group:
         """The group of its mechanism in the file."""
         return self.drawn.group
+
+    @property
+    def family(self) -> str:
+        """`"dirichlet"` or `"beta"`."""
+        return self.drawn.family
+
+    @property
+    def share_labels(self) -> tuple[tuple[str, list[Any] | None], ...]:
+        """Axes of the draws after `chain` and `draw`, with their labels."""
+        return self.drawn.labels
+
+    @property
+    def cell_labels(self) -> tuple[tuple[str, list[Any] | None], ...]:
+        """Axes of the table of counts, with their labels."""
+        return stored_labels(self.group, "prior")
+
+    @property
+    def mechanism_names(self) -> tuple[str, ...]:
+        """The class of the mechanism."""
+        return (type(self.mechanism).__name__,)
+
+    @property
+    def observed(self) -> list[tuple[Array, tuple[tuple[str, list[Any] | None], ...]]]:
+        """The noisy counts, or the draws that are the release, with the names and labels of the axes."""
+        if self.mechanism.publishes is not None:
+            return [(self.published[0], self.cell_labels)]
+        return [(self.drawn.values, (("release_chain", None), ("release_draw", None), *self.share_labels))]
+
+    def damaged(self, problem: str) -> ReleaseError:
+        """The error about numbers that no mechanism can have put out."""
+        return self.group.damaged(problem)
 
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs, which are independent given the counts.
@@ -96,8 +110,7 @@ class Output:
             each = [self.mechanism.row_likelihoods(output, steps=self.steps) for output in self.published]
         except ArgumentError as error:
             raise self.group.damaged(f"what was put out is none of this mechanism ({error})") from error
-        of_rows = [list(row) for row in zip(*each, strict=True)]
-        return of_rows if self.rows is None else [of_rows[row] for row in self.rows.tolist()]
+        return [list(row) for row in zip(*each, strict=True)]
 
 
 def outputs(stored: Stored, release: Any) -> dict[str, Output]:

@@ -75,6 +75,8 @@ def anybody(release: xr.DataTree) -> None:
     assert_type(verification.stated, dirdp.Guarantee)
     assert_type(verification.kept, dirdp.Guarantee | None)
     assert_type(str(dirdp.report(release)), str)
+    assert_type(dirdp.analyse([release, release], 100, jointly=False, random_seed=1), xr.DataTree)
+    assert_type(dirdp.estimate(release, prior={"p": [1, 1, 1, 1]}), dirdp.Estimates)
     assert_type(dirdp.sample_posterior_predictive(release, n_records=100, random_seed=1), xr.DataTree)
 
 
@@ -109,6 +111,10 @@ def mechanisms(counts: NDArray[np.int64]) -> None:
         assert_type(mechanism.satisfies(TARGET), bool)
     dirichlet = dirdp.mechanisms.DirichletMechanism(prior, 0.1)
     assert_type(dirichlet.sample(counts, draws=2, random_seed=1), NDArray[np.float64])
+
+    output = dirdp.MechanismOutput(dirichlet, dirichlet.sample(counts), prior=prior, n_records=20)
+    assert_type(dirdp.analyse(output, 100), xr.DataTree)
+    assert_type(dirdp.estimate([output, output]), dirdp.Estimates)
 
     audited = dirdp.audit(dirichlet, claim=TARGET, n=1000, random_seed=1)
     assert_type(audited, dirdp.Audit)

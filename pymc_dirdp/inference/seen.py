@@ -1,0 +1,77 @@
+"""What anybody who concludes has to know of one table, wherever it comes from."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+
+__all__ = ["Labels", "Seen", "concluding"]
+
+Array = NDArray[np.float64]
+Labels = tuple[tuple[str, list[Any] | None], ...]
+"""The name of each axis, and the labels along it if it has any."""
+
+
+class Seen(Protocol):
+    """One table, and all that was put out of it: from a release, from a mechanism alone, or from several of those."""
+
+    @property
+    def name(self) -> str:
+        """That of the table."""
+
+    @property
+    def prior(self) -> Array:
+        """Of the shares, in the shape of the table; the default of whoever concludes."""
+
+    @property
+    def n_records(self) -> int | None:
+        """How many records the table holds; None if that is private."""
+
+    @property
+    def blocks(self) -> Sequence[tuple[NDArray[np.intp], int]]:
+        """The rows, by number, whose records the output tells to add up to a number, and that number; often none."""
+
+    @property
+    def least(self) -> int:
+        """What every cell is promised to hold."""
+
+    @property
+    def family(self) -> str:
+        """`"dirichlet"`, or `"beta"`, of which the shares of success are shown."""
+
+    @property
+    def share_labels(self) -> Labels:
+        """Axes of the shares as they are shown."""
+
+    @property
+    def cell_labels(self) -> Labels:
+        """Axes of the table of counts."""
+
+    @property
+    def mechanism_names(self) -> tuple[str, ...]:
+        """Of what put it out."""
+
+    @property
+    def observed(self) -> Sequence[tuple[Array, Labels]]:
+        """What was published, by release: values and their axes."""
+
+    def row_likelihoods(self) -> list[list[RowLikelihood]]:
+        """For each row, the likelihoods of all outputs, which are independent given the counts."""
+
+    def damaged(self, problem: str) -> Exception:
+        """The error about numbers that no mechanism can have put out."""
+
+
+@contextmanager
+def concluding(seen: Seen) -> Iterator[None]:
+    """Turn a failed computation into an error about what was put out: its numbers may fit no table of counts at all."""
+    try:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            yield
+    except (ArgumentError, ArithmeticError) as error:
+        raise seen.damaged(f"nothing follows from its numbers ({error})") from error

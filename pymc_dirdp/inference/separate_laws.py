@@ -1,0 +1,59 @@
+"""The laws of several tables, each by itself."""
+
+from collections.abc import Mapping
+from typing import final
+
+import numpy as np
+
+from pymc_dirdp.inference.blocks import law_of
+from pymc_dirdp.inference.estimates import Estimate
+from pymc_dirdp.inference.posterior import Draws
+from pymc_dirdp.inference.seen import Seen, concluding
+from pymc_dirdp.inference.table_law import Beliefs
+
+__all__ = ["SeparateLaws"]
+
+
+@final
+class SeparateLaws:
+    """Counts and shares of each table given what was put out of it, and of no other.
+
+    Parameters
+    ----------
+    tables : mapping of str to Seen
+    beliefs : mapping of str to Beliefs
+        By table.
+    """
+
+    def __init__(self, tables: Mapping[str, Seen], beliefs: Mapping[str, Beliefs]) -> None:
+        self._tables = dict(tables)
+        self._laws = {name: law_of(seen, beliefs[name]) for name, seen in tables.items()}
+
+    @property
+    def log_evidence(self) -> list[float]:
+        """For each table, the logarithm of the probability or density of what was put out of it."""
+        found = []
+        for name, law in self._laws.items():
+            with concluding(self._tables[name]):
+                found.append(law.log_evidence)
+        return found
+
+    def is_exact(self, name: str) -> bool:
+        """Whether the estimates of a table are sums; otherwise they are averages over exact draws."""
+        return self._laws[name].is_exact
+
+    def draw(self, draws: int, rng: np.random.Generator) -> dict[str, Draws]:
+        """Independent draws of all tables."""
+        drawn = {}
+        for name, law in self._laws.items():
+            with concluding(self._tables[name]):
+                drawn[name] = law.draw(draws, rng)
+        return drawn
+
+    def estimate(self, prob: list[float], rng: np.random.Generator) -> dict[str, Estimate]:
+        """Means, standard deviations and central intervals of shares and counts."""
+        found = {}
+        for name, law in self._laws.items():
+            with concluding(self._tables[name]):
+                found[name] = law.estimate(prob, rng)
+        return found

@@ -1,0 +1,257 @@
+"""Classes and features together, against all tables there are, and truths among their draws."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+from scipy.stats import chi2
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.class_law import ClassLaw, class_table
+from pymc_dirdp.inference.mechanism_output import MechanismOutput
+from pymc_dirdp.inference.separate_laws import SeparateLaws
+from pymc_dirdp.inference.table_law import Beliefs
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+
+from .test_calibration import p_value, rank
+
+PRIORS = {"y": np.array([1.0, 2.0]), "f": np.array([[1.0, 0.5], [2.0, 1.0]]), "g": np.array([[0.7, 1.0], [1.0, 3.0]])}
+COUNTS = {"y": np.array([4, 2]), "f": np.array([[3, 1], [0, 2]]), "g": np.array([[2, 2], [1, 1]])}
+
+
+def geometric(prior, counts, adjacency):
+    mechanism = GeometricMechanism(prior, 1.5, adjacency=adjacency)
+    return mechanism, mechanism.release(counts, random_seed=5), {}
+
+
+def draws(prior, counts, adjacency):
+    mechanism = DirichletMechanism(prior + 0.3, 0.8, adjacency=adjacency)
+    return mechanism, mechanism.sample(counts, draws=2, steps=300, random_seed=5), {"steps": 300}
+
+
+def fast_draw(prior, counts, adjacency):
+    mechanism = DirichletMechanism(prior, 0.8, adjacency=adjacency)
+    return mechanism, mechanism.sample(counts, sampler="fast", random_seed=5), {"sampler": "fast"}
+
+
+def tables(put_out, adjacency="replace-one", counts=COUNTS, priors=PRIORS):
+    found = {}
+    for name, prior in priors.items():
+        mechanism, values, options = put_out(prior, counts[name], adjacency)
+        if adjacency == "replace-one":
+            options |= {"n_records": int(counts[name].sum())}
+        found[name] = MechanismOutput(mechanism, values, prior=prior, name=name, **options)
+    return found
+
+
+def log_prior(x, prior):
+    """Of a row of counts given its total."""
+    n, a = x.sum(axis=-1), prior.sum()
+    logs = gammaln(n + 1) + gammaln(a) - gammaln(n + a)
+    return logs + np.sum(gammaln(x + prior) - gammaln(x + 1) - gammaln(prior), axis=-1)
+
+
+def every_table(least, most, total):
+    """All tables of the three of up to so many records whose rows fit, as rows of ten counts."""
+    found = []
+    for c in itertools.product(range(most + 1), repeat=2):
+        if sum(c) > most or (total is not None and sum(c) != total):
+            continue
+        rows = [[(k, n - k) for k in range(n + 1)] for n in c]
+        found += [np.ravel((c, *f, *g)) for f in itertools.product(*rows) for g in itertools.product(*rows)]
+    return np.array([x for x in found if x.min() >= least], dtype=float)
+
+
+def brute_force(outputs, most, total=None):
+    x = every_table(max(one.least for one in outputs.values()), most, total)
+    parts = {"y": x[:, :2], "f": x[:, 2:6].reshape(-1, 2, 2), "g": x[:, 6:].reshape(-1, 2, 2)}
+    logs = np.zeros(len(x)) - (0 if total is not None else np.log(most + 1))
+    for name, part in parts.items():
+        rows = part[:, None] if part.ndim == 2 else part
+        for row, prior in enumerate(np.atleast_2d(PRIORS[name])):
+            logs += log_prior(rows[:, row], prior)
+        one = outputs[name]
+        logs += sum(one.mechanism.log_likelihood(y, part, steps=one.steps) for y in one.values)
+    return x, np.exp(logs - logsumexp(logs)), float(logsumexp(logs))
+
+
+def flat(drawn):
+    return np.concatenate([drawn[name].counts.reshape(len(drawn[name].counts), -1) for name in PRIORS], axis=1)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("put_out", [geometric, draws, fast_draw])
+def test_the_law_is_that_of_all_tables(put_out, adjacency):
+    private = adjacency == "add-remove"
+    outputs = tables(put_out, adjacency)
+    beliefs = {name: Beliefs(n_prior=8 if private else None) for name in outputs}
+    law = ClassLaw(outputs, "y", beliefs)
+    x, probabilities, evidence = brute_force(outputs, 8 if private else 6, None if private else 6)
+    assert law.log_evidence == pytest.approx(evidence, abs=1e-7 if put_out is draws else 1e-9)
+    drawn = law.draw(20_000, np.random.default_rng(1))
+    assert list(drawn) == list(PRIORS)
+    for name in ("f", "g"):
+        np.testing.assert_array_equal(drawn[name].counts.sum(axis=2), drawn["y"].counts)
+        np.testing.assert_allclose(drawn[name].shares.sum(axis=2), 1)
+    place = {tuple(map(int, table)): i for i, table in enumerate(x)}
+
+    def p_of(counts):
+        seen = np.bincount([place.get(tuple(one), len(x)) for one in counts.tolist()], minlength=len(x) + 1)
+        expected = np.append(probabilities, 1e-9) * len(counts)
+        rare = expected < 10
+        one, other = (np.append(values[~rare], values[rare].sum()) for values in (seen, expected))
+        return chi2.sf(np.sum((one - other) ** 2 / other), len(one) - 1)
+
+    assert p_of(flat(drawn)) > 1e-6
+    separate = SeparateLaws(outputs, beliefs).draw(20_000, np.random.default_rng(1))
+    assert p_of(flat(separate)) < 1e-6
+    found = law.estimate([0.8], np.random.default_rng(2))
+    means = probabilities @ x
+    sds = np.sqrt(probabilities @ x**2 - means**2)
+    estimated = np.concatenate([found[name].count_means for name in PRIORS])
+    assert np.all(np.abs(estimated - means) < 5 * sds / np.sqrt(20_000) + 1e-12)
+    np.testing.assert_allclose(found["y"].count_means, means[:2], rtol=1e-7)
+    np.testing.assert_allclose(found["y"].count_sds, sds[:2], rtol=1e-6)
+    assert [law.is_exact(name) for name in PRIORS] == [True, False, False]
+
+
+def test_a_promised_least_count_of_a_feature_holds_for_the_classes():
+    counts = {"y": np.array([4, 3]), "f": np.array([[3, 1], [1, 2]]), "g": np.array([[2, 2], [1, 2]])}
+    outputs = {}
+    for name, prior in PRIORS.items():
+        mechanism = DirichletMechanism(prior, 0.8, min_count=1)
+        values = mechanism.sample(counts[name], sampler="fast", random_seed=5)
+        outputs[name] = MechanismOutput(mechanism, values, prior=prior, n_records=7, name=name, sampler="fast")
+    law = ClassLaw(outputs, "y", dict.fromkeys(outputs, Beliefs()))
+    x, probabilities, evidence = brute_force(outputs, 7, 7)
+    assert law.log_evidence == pytest.approx(evidence, abs=1e-9)
+    drawn = law.draw(2000, np.random.default_rng(1))
+    assert drawn["y"].counts.min() == 2
+    assert min(drawn[name].counts.min() for name in outputs) == 1
+    mean, sd = probabilities @ x[:, 0], np.sqrt(probabilities @ x[:, 0] ** 2 - (probabilities @ x[:, 0]) ** 2)
+    assert drawn["y"].counts[:, 0].mean() == pytest.approx(mean, abs=5 * sd / np.sqrt(2000))
+
+
+def test_many_records_are_interpolated_between_totals():
+    """Above 4096 records not every total is looked at; the answer goes on from below."""
+    rng = np.random.default_rng(3)
+
+    def relative(total):
+        counts = {"y": np.array([total // 2, total - total // 2])}
+        for name in ("f", "g"):
+            counts[name] = np.array([[n // 4, n - n // 4] for n in counts["y"]])
+        outputs = {}
+        for name, prior in PRIORS.items():
+            mechanism = GeometricMechanism(prior, 8.0)
+            noisy = counts[name] + np.resize([3, -5, 8, 2], prior.shape)
+            outputs[name] = MechanismOutput(mechanism, noisy, prior=prior, n_records=total, name=name)
+        law = ClassLaw(outputs, "y", dict.fromkeys(outputs, Beliefs()))
+        return law.estimate([0.5], rng)["y"].count_sds[0], law.estimate([0.5], rng)["y"].count_means[0] - total / 2
+
+    np.testing.assert_allclose(relative(4000), relative(5000), atol=0.02)
+
+
+def test_features_sharpen_the_counts_of_the_classes():
+    """Three classes, four features, 400 records, geometric noise of scale 8."""
+    rng, ones = np.random.default_rng(6), np.ones((3, 3))
+    together, alone = [], []
+    for _ in range(5):
+        counts = {"y": rng.multinomial(400, [0.3, 0.3, 0.4])}
+        for f in range(4):
+            counts[f"f{f}"] = np.array([rng.multinomial(n, rng.dirichlet(np.ones(3))) for n in counts["y"]])
+        outputs = {}
+        for name, x in counts.items():
+            prior = ones[0] if name == "y" else ones
+            noisy = x + rng.geometric(-np.expm1(-1 / 8), x.shape) - rng.geometric(-np.expm1(-1 / 8), x.shape)
+            outputs[name] = MechanismOutput(
+                GeometricMechanism(prior, 8.0), noisy, prior=prior, n_records=400, name=name
+            )
+        beliefs = dict.fromkeys(outputs, Beliefs())
+        together += ClassLaw(outputs, "y", beliefs).draw(2000, rng)["y"].counts.std(axis=0).tolist()
+        alone += SeparateLaws({"y": outputs["y"]}, beliefs).draw(2000, rng)["y"].counts.std(axis=0).tolist()
+    assert 5.2 < np.mean(together) < 6.2
+    assert 8.0 < np.mean(alone) < 9.2
+
+
+def ranks_of(sets, *, scale=3.0, other_records=False):
+    rng = np.random.default_rng(9)
+    priors = {"y": np.ones(2), "f": np.full((2, 3), 0.8), "g": np.ones((2, 2))}
+    found = []
+    for _ in range(sets):
+        classes = rng.multinomial(60, rng.dirichlet(priors["y"]))
+        counts = {"y": classes}
+        for name in ("f", "g"):
+            rows = rng.multinomial(60, rng.dirichlet(priors["y"])) if other_records else classes
+            counts[name] = np.array(
+                [rng.multinomial(n, rng.dirichlet(a)) for n, a in zip(rows, priors[name], strict=True)]
+            )
+        outputs = {}
+        for name, x in counts.items():
+            noisy = x + rng.geometric(-np.expm1(-1 / 3), x.shape) - rng.geometric(-np.expm1(-1 / 3), x.shape)
+            mechanism = GeometricMechanism(priors[name], scale)
+            outputs[name] = MechanismOutput(mechanism, noisy, prior=priors[name], n_records=60, name=name)
+        drawn = ClassLaw(outputs, "y", dict.fromkeys(outputs, Beliefs())).draw(99, rng)
+        found.append(np.concatenate([rank(counts[name], drawn[name].counts, rng).ravel() for name in counts]))
+    return found
+
+
+@pytest.mark.thorough
+def test_truths_lie_where_the_draws_say():
+    assert p_value(ranks_of(150)) > 1e-4
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("misread", [{"scale": 2.0}, {"other_records": True}], ids=str)
+def test_a_misread_noise_and_features_of_other_records_are_seen(misread):
+    assert p_value(ranks_of(150, **misread)) < 1e-6
+
+
+def test_the_table_of_the_classes_is_found_by_its_axis():
+    def seen(f_records=9, **priors):
+        return {
+            name: MechanismOutput(
+                GeometricMechanism(prior, 1.0),
+                prior,
+                prior=prior,
+                n_records=f_records if name == "f" else 9,
+                name=name,
+            )
+            for name, prior in priors.items()
+        }
+
+    labels = {"y": ("class",), "f": ("class", "f"), "x": ("x",), "deep": ("class", "f", "g")}
+
+    class Labelled:
+        """A table with names of axes of its own."""
+
+        def __init__(self, output):
+            self.output = output
+
+        def __getattr__(self, name):
+            return getattr(self.output, name)
+
+        @property
+        def share_labels(self):
+            return tuple((axis, None) for axis in labels[self.output.name])
+
+    def found(**priors):
+        return class_table({name: Labelled(one) for name, one in seen(**priors).items()})
+
+    two, rows = np.ones(2), np.ones((2, 3))
+    assert found(y=two, f=rows) == found(f=rows, y=two) == "y"
+    # Of other records, which their number tells.
+    assert found(y=two, f=rows, f_records=8) is None
+    assert found(y=two) is None
+    assert found(y=two, x=two) is None
+    assert found(y=two, x=two, f=rows) is None
+    assert found(y=two, f=np.ones((3, 3))) is None
+    assert found(x=two, f=rows) is None
+    assert found(y=two, f=rows, deep=np.ones((2, 3, 2))) is None
+
+
+def test_a_private_number_needs_its_prior():
+    outputs = tables(geometric, "add-remove")
+    with pytest.raises(ArgumentError, match="n_prior"):
+        ClassLaw(outputs, "y", dict.fromkeys(outputs, Beliefs()))

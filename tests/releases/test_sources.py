@@ -1,0 +1,238 @@
+"""Several releases of the same records, read together, and lists that nobody may read together."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.special import gammaln, logsumexp
+from scipy.stats import chi2
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.stored.outputs import outputs
+from pymc_dirdp.stored.release import read
+
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
+PRIOR, COUNTS = np.array([1.0, 0.5, 2.0]), [7, 4, 1]
+
+
+def released(counts=COUNTS, prior=PRIOR, labels=("black", "brown", "red"), dim="hair", **options):
+    with pm.Model(coords={dim: labels}):
+        p = pm.Dirichlet("p", a=prior, dims=dim)
+        pm.Multinomial("students", n=int(np.sum(counts)), p=p, observed=counts)
+        return dirdp.sample(APPROX, **options)
+
+
+def brute_force(releases, most, public):
+    """All tables of so many records, or of up to so many, given all that was put out; a flat prior of the number."""
+    x = np.array([x for x in itertools.product(range(most + 1), repeat=3) if sum(x) <= most], dtype=float)
+    x = x[x.sum(axis=1) == most] if public else x
+    n, a = x.sum(axis=1), PRIOR.sum()
+    logs = gammaln(n + 1) + gammaln(a) - gammaln(n + a) - (0 if public else np.log(most + 1))
+    logs += np.sum(gammaln(x + PRIOR) - gammaln(x + 1) - gammaln(PRIOR), axis=1)
+    for release in releases:
+        one = outputs(read(release), release)["p"]
+        logs += sum(one.mechanism.log_likelihood(y, x, steps=one.steps) for y in one.published)
+    return x, np.exp(logs - logsumexp(logs)), logsumexp(logs)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_likelihoods_of_releases_multiply(adjacency):
+    public = adjacency == "replace-one"
+    planned = {"adjacency": adjacency} | ({} if public else {"n_records": 12})
+    releases = [
+        released(**planned, draws=2),
+        released(**planned, mechanism="geometric"),
+        released(**planned, mechanism="gaussian", draws=3),
+    ]
+    n_prior = None if public else 20
+    analysis = dirdp.analyse(releases, 20_000, n_prior=n_prior, random_seed=1)
+    tables, law, evidence = brute_force(releases, n_prior or 12, public)
+    assert float(analysis["sample_stats"]["log_evidence"][0]) == pytest.approx(evidence, abs=1e-7)
+    counts = analysis["latent_counts"]["p"].values[0]
+    place = {tuple(map(int, table)): i for i, table in enumerate(tables)}
+    seen = np.bincount([place[tuple(row)] for row in counts.tolist()], minlength=len(tables))
+    rare = law * len(counts) < 10
+    observed, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, law * len(counts)))
+    assert chi2.sf(np.sum((observed - expected) ** 2 / np.maximum(expected, 1e-9)), len(expected) - 1) > 1e-6
+    found = dirdp.estimate(releases, n_prior=n_prior, random_seed=1).tables["p"]
+    if public:
+        np.testing.assert_allclose(found.count_means, law @ tables, rtol=1e-10)
+    each = [dirdp.estimate(one, n_prior=n_prior, random_seed=1).tables["p"] for one in releases]
+    assert all(found.count_sds.sum() < one.count_sds.sum() for one in each)
+    # What was published stands beside it, release by release.
+    published = analysis["observed_data"]
+    assert list(published.children) == ["release_0", "release_1", "release_2"]
+    assert published["release_0"]["p"].shape == (1, 2, 3)
+    np.testing.assert_array_equal(published["release_1"]["p"], releases[1]["mechanism/p"]["noisy_counts"])
+    assert "3 releases of the same records" in analysis.attrs["conditional_on"]
+    assert analysis.attrs["consistency"] == "one table"
+
+
+def test_a_list_of_one_is_that_release():
+    release = released(mechanism="geometric")
+    assert dirdp.analyse([release], 20, random_seed=1).identical(dirdp.analyse(release, 20, random_seed=1))
+
+
+def test_the_same_release_twice_is_refused(tmp_path):
+    for options in ({}, {"mechanism": "geometric"}, {"sampler": "fast"}):
+        release = released(**options)
+        release.to_netcdf(tmp_path / "release.nc")
+        with xr.open_datatree(tmp_path / "release.nc") as again:
+            for pair in ((release, release), (release, again), (released(), release, release.copy(deep=True))):
+                with pytest.raises(ArgumentError, match="twice"):
+                    dirdp.analyse(list(pair))
+
+
+def test_noisy_counts_that_agree_by_chance_are_two_releases():
+    first, second = released(mechanism="geometric"), released(mechanism="geometric")
+    second["mechanism/p"]["noisy_counts"].values[:] = first["mechanism/p"]["noisy_counts"].values
+    sds = [dirdp.estimate(given).tables["p"].count_sds for given in (first, [first, second])]
+    assert np.all(sds[1] < sds[0])
+
+
+def test_all_promised_least_counts_hold():
+    releases = [released(min_count=1), released()]
+    for given in (releases, releases[::-1]):
+        assert dirdp.analyse(given, 500, random_seed=1)["latent_counts"]["p"].min() == 1
+
+
+def two_tables(**options):
+    with pm.Model(coords={"hair": ["black", "brown", "red"]}):
+        p = pm.Dirichlet("p", a=PRIOR, dims="hair")
+        pm.Multinomial("students", n=12, p=p, observed=COUNTS)
+        q = pm.Beta("q", 1, 1)
+        pm.Binomial("heads", n=12, p=q, observed=5)
+        return dirdp.sample(APPROX, contribution=1, **options)
+
+
+def test_one_table_that_is_the_same_by_chance_does_not_make_two_releases_one():
+    first, second = two_tables(sampler="fast"), two_tables(sampler="fast")
+    second["posterior"]["q"].values[:] = first["posterior"]["q"].values
+    assert "2 releases" in dirdp.analyse([first, second], 5).attrs["conditional_on"]
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (lambda: released(labels=("black", "red", "brown")), "another labels"),
+        (lambda: released(dim="eyes"), "another labels"),
+        (lambda: released(counts=[7, 4, 2]), "another number of records"),
+        (lambda: released(counts=[7, 5], prior=[1, 1], labels=("a", "b")), "another shape"),
+        (lambda: released(prior=[1, 1, 1]), "different priors of 'p'.*prior="),
+        (lambda: released(adjacency="add-remove", n_records=12), "different adjacencies"),
+        (two_tables, "tables p and another p, q"),
+        (lambda: 3, "Expected a release"),
+    ],
+)
+def test_what_does_not_tell_of_the_same_records_is_refused(other, words):
+    with pytest.raises((ArgumentError, ReleaseError), match=words):
+        dirdp.analyse([released(), other()])
+    with pytest.raises((ArgumentError, ReleaseError), match=words):
+        dirdp.estimate((released(mechanism="geometric"), other()))
+
+
+def test_a_prior_of_ones_own_takes_the_place_of_two():
+    releases = [released(mechanism="geometric"), released(prior=[1, 1, 1], mechanism="geometric")]
+    for prior in ([1, 2, 3], {"p": [1, 2, 3]}):
+        assert "a prior of your own" in dirdp.estimate(releases, prior=prior).conditions[0]
+
+
+def test_a_seeded_one_marks_all():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
+        seeded = released(random_seed=1)
+    assert dirdp.analyse([released(), seeded], 5).attrs["reproducible"] == "not private"
+    assert "reproducible" not in dirdp.analyse([released(), released()], 5).attrs
+
+
+def test_one_that_was_edited_spoils_all():
+    edited = released()
+    edited["mechanism/p"]["r"].values[...] = 0.9
+    with pytest.raises(ReleaseError, match="contradicts itself"):
+        dirdp.analyse([released(), edited])
+
+
+RECORDS = {"fur": list("aabbbaabab") * 4, "eggs": list("xyxyxxyyxz") * 4}
+CATEGORIES = {"class": ["cat", "hen"], "fur": ["a", "b"], "eggs": ["x", "y", "z"]}
+
+
+def animals(**options):
+    with dirdp.naive_bayes(RECORDS, ["cat", "cat", "hen", "hen", "hen"] * 8, categories=CATEGORIES):
+        return dirdp.sample(APPROX, **options)
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_classes_and_features_of_a_release_are_taken_together(mechanism):
+    release = animals(mechanism=mechanism)
+    analysis = dirdp.analyse(release, 500, random_seed=1)
+    counts = analysis["latent_counts"]
+    for name in ("p_fur", "p_eggs"):
+        np.testing.assert_array_equal(counts[name].sum(counts[name].dims[-1]), counts["p_class"])
+    assert analysis.attrs["consistency"].startswith("jointly")
+    assert "as many records in a row as p_class has of that class" in analysis.attrs["conditional_on"]
+    assert analysis["sample_stats"]["log_evidence"].shape == ()
+    found = dirdp.estimate(release, random_seed=1)
+    assert found.tables["p_fur"].log_evidence == float(analysis["sample_stats"]["log_evidence"])
+    assert ["averages" in one for one in found.conditions] == [False, True, True]
+    # Of two releases, too.
+    both = dirdp.analyse([release, animals(mechanism=mechanism)], 50, random_seed=1)
+    np.testing.assert_array_equal(both["latent_counts"]["p_fur"].sum("fur"), both["latent_counts"]["p_class"])
+    assert both.attrs["conditional_on"].count("2 releases of the same records") == 3
+    alone = dirdp.analyse(release, 500, jointly=False, random_seed=1)
+    assert alone.attrs["consistency"].startswith("table by table")
+    assert alone["sample_stats"]["log_evidence"].shape == (3,)
+    assert not np.array_equal(alone["latent_counts"]["p_fur"].sum("fur"), alone["latent_counts"]["p_class"])
+
+
+def test_a_private_number_is_that_of_all_tables():
+    release = animals(mechanism="geometric", adjacency="add-remove", n_records=40)
+    for given in (100, {"p_class": 100}):
+        analysis = dirdp.analyse(release, 100, n_prior=given, random_seed=1)
+        assert analysis.attrs["conditional_on"].count("0 to 100 records") == 3
+        assert analysis["latent_counts"]["p_class"].sum("class").max() <= 100
+    with pytest.raises(ArgumentError, match=r"that table alone.*p_fur"):
+        dirdp.analyse(release, n_prior={"p_class": 100, "p_fur": 90})
+    with pytest.raises(ArgumentError, match="row_prior out, or pass jointly=False"):
+        dirdp.analyse(release, n_prior=100, row_prior={"p_fur": [1, 1]})
+    apart = dirdp.analyse(release, 10, n_prior=100, row_prior={"p_fur": [1, 1]}, jointly=False)
+    assert "your prior of the division" in apart.attrs["conditional_on"]
+    with pytest.raises(ArgumentError, match="is private"):
+        dirdp.analyse(release)
+
+
+def test_other_networks_are_taken_table_by_table():
+    frame = RECORDS | {"class": ["cat", "hen"] * 20}
+    chain = {"class": [], "fur": ["class"], "eggs": ["fur"]}
+    with dirdp.bayesian_network(frame, chain, categories=CATEGORIES):
+        release = dirdp.sample(APPROX, mechanism="geometric")
+    assert dirdp.analyse(release, 5).attrs["consistency"].startswith("table by table")
+
+
+def test_tables_of_different_people_are_not_taken_together():
+    with pm.Model(coords={"class": ["cat", "hen"], "fur": ["a", "b"]}):
+        p = pm.Dirichlet("p", a=[1, 1], dims="class")
+        pm.Multinomial("x", n=40, p=p, observed=[20, 20])
+        q = pm.Dirichlet("q", a=np.ones((2, 2)), dims=("class", "fur"))
+        pm.Multinomial("y", n=[15, 25], p=q, observed=[[10, 5], [5, 20]])
+        apart = dirdp.sample(APPROX, mechanism="geometric", disjoint=[["p"], ["q"]])
+        together = dirdp.sample(APPROX, mechanism="geometric", contribution=1)
+    assert dirdp.analyse(apart, 5).attrs["consistency"].startswith("table by table")
+    # Nothing in this release says that the rows of q are not the cells of p.
+    assert dirdp.analyse(together, 5).attrs["consistency"].startswith("jointly")
+
+
+def test_a_beta_given_the_class_is_a_feature():
+    with pm.Model(coords={"class": ["cat", "hen", "dog"]}):
+        p = pm.Dirichlet("p", a=[1, 1, 1], dims="class")
+        pm.Multinomial("x", n=40, p=p, observed=[20, 10, 10])
+        rate = pm.Beta("rate", 1, 1, dims="class")
+        pm.Binomial("y", n=[20, 10, 10], p=rate, observed=[10, 5, 9])
+        release = dirdp.sample(APPROX, mechanism="geometric", contribution=1)
+    analysis = dirdp.analyse(release, 50)
+    assert analysis.attrs["consistency"].startswith("jointly")
+    assert analysis["posterior"]["rate"].dims == ("chain", "draw", "class")
+    np.testing.assert_array_equal(analysis["latent_counts"]["rate"].sum("rate_outcome"), analysis["latent_counts"]["p"])
