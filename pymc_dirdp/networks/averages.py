@@ -45,7 +45,9 @@ def averages(tables: dict[str, DrawnTable]) -> tuple[dict[str, Array], Array]:
     parts = np.array_split(np.arange(draws), max(1, draws // _IN_A_PART))
     # For each class its own order of the draws, in the shape `(draws, classes)`.
     orders = np.argsort(classes, axis=0, kind="stable")
-    shares = {name: np.stack([_of_part(table.shares, orders[part]) for part in parts]) for name, table in tables.items()}
+    shares = {
+        name: np.stack([_of_part(table.shares, orders[part]) for part in parts]) for name, table in tables.items()
+    }
     return shares, np.array([len(part) / draws for part in parts])
 
 
