@@ -1,6 +1,6 @@
 """Naive Bayes on real data at many guarantees: what a release is worth, read in several ways.
 
-`uv run examples/experiments/real_classifiers.py --data DIR --out DIR [--quick] [--only NAME ...]` reads
+`uv run examples/experiments/real_classifiers.py --data DIR --out DIR [--quick]` reads
 `german_credit.csv.gz`, `nursery.csv.gz` and `adult.csv.gz` from one folder and writes `real_classifiers.csv` and
 `real_classifiers.png` to another. The data are those of the UCI repository (South German Credit, Nursery, Adult), with
 the names of its descriptions as the first line.
@@ -176,7 +176,7 @@ def run(arguments):
             classifier = Classifier(arguments.data, name)
             plain = {"data": name, "epsilon": np.inf, "reading": "no privacy", "release": 0}
             writer.writerow(plain | classifier.not_private())
-            for number in range(2 if arguments.quick else 10):
+            for number in range(2 if arguments.quick else arguments.releases):
                 for epsilon in QUICK if arguments.quick else EPSILONS:
                     for mechanism in MECHANISMS:
                         for reading, found in measured(classifier, mechanism, epsilon, rng):
@@ -219,6 +219,7 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path, required=True, help="folder of the three files")
     parser.add_argument("--out", type=Path, required=True, help="folder for the table and the figure")
     parser.add_argument("--quick", action="store_true", help="two releases at two guarantees")
+    parser.add_argument("--releases", type=int, default=10, help="releases at each guarantee")
     parser.add_argument("--only", nargs="*", choices=DATA, help="some of the data sets")
     given = parser.parse_args()
     # The same people are released again and again here, on purpose.

@@ -125,8 +125,8 @@ def _order(tables: dict[str, DrawnTable]) -> dict[str, DrawnTable]:
         variable = table.dims[-1]
         if variable in own:
             raise ArgumentError(
-                f"Two tables hold shares of {variable!r}, one of them {name!r}, so they do not make up a record. Choose "
-                f"tables=[{name!r}], for example."
+                f"Two tables hold shares of {variable!r}, one of them {name!r}, so they do not make up a record. "
+                f"Choose tables=[{name!r}], for example."
             )
         own[variable] = table
     try:
@@ -147,9 +147,10 @@ def _rows(tables: dict[str, DrawnTable]) -> tuple[tuple[str, ...], Array | None]
         if not free or set(free) == set(found[0]):
             continue
         if found[0]:
+            dims = ", ".join(map(repr, dict.fromkeys((*found[0], *free))))
             raise ArgumentError(
-                f"No table holds the shares of {', '.join(map(repr, dict.fromkeys((*found[0], *free))))}, and the tables "
-                f"do not agree on them, so they do not make up a record. Choose tables=[{name!r}], for example."
+                f"No table holds the shares of {dims}, and the tables do not agree on them, so they do not make up a "
+                f"record. Choose tables=[{name!r}], for example."
             )
         others = tuple(i + 1 for i, dim in enumerate(table.dims) if dim in own)
         found = free, table.counts.sum(axis=others)  # type: ignore[union-attr]  # draws given a release have counts
