@@ -37,7 +37,7 @@ def averages(tables: dict[str, DrawnTable]) -> tuple[dict[str, Array], Array]:
         They add up to 1.
     """
     draws = len(next(iter(tables.values())).shares)
-    if any(table.counts is None for table in tables.values()):
+    if not any(table.counts.size for table in tables.values()):
         return {name: table.shares for name, table in tables.items()}, np.full(draws, 1 / draws)
     classes = _classes(tables)
     if classes is None:
@@ -64,5 +64,7 @@ def _classes(tables: dict[str, DrawnTable]) -> NDArray[np.int64] | None:
     if len(roots) != 1 or not others:
         return None
     counts = roots[0].counts
-    same = all(table.dims[:-1] == roots[0].dims and np.array_equal(table.row_totals, counts) for table in others)
+    same = all(
+        table.dims[:-1] == roots[0].dims and np.array_equal(table.counts.sum(axis=-1), counts) for table in others
+    )
     return counts if same else None

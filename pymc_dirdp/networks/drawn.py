@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -19,8 +18,11 @@ from pymc_dirdp.stored.untrusted import Group, group_at
 
 __all__ = ["DrawnTable", "analysed", "given_release", "is_analysis", "of_release"]
 
+Integers = NDArray[np.int64]
+
 # Draws of an analysis that is made here, and how many shares they may hold together.
 _DRAWS, _MOST_SHARES = 4000, 10**7
+_NO_COUNTS: Integers = np.empty(0, dtype=np.int64)
 
 
 @final
@@ -35,26 +37,21 @@ class DrawnTable:
         variable whose shares they are, and the others are its parents.
     shares : array, shape (draws, ...)
         The last axis adds up to 1.
-    counts : array of int, shape (draws, ...), or None
-        The counts that the shares were drawn with; None for the draws of a release itself.
+    counts : array of int, shape (draws, ...)
+        The counts that the shares were drawn with; empty for the draws of a release itself, which keeps none.
     is_beta : bool
         Whether the variable is the outcome of a Beta table.
     """
 
     labels: tuple[tuple[str, list[Any] | None], ...]
     shares: Array
-    counts: NDArray[np.int64] | None = None
+    counts: Integers
     is_beta: bool = False
 
     @property
     def dims(self) -> tuple[str, ...]:
         """The names of the axes."""
         return tuple(dim for dim, _ in self.labels)
-
-    @cached_property
-    def row_totals(self) -> NDArray[np.int64] | None:
-        """How many records each row has, of shape `(draws, ...)` without the last axis."""
-        return None if self.counts is None else self.counts.sum(axis=-1)
 
 
 def is_analysis(tree: Any) -> bool:
@@ -70,9 +67,9 @@ def of_release(release: xr.DataTree) -> dict[str, DrawnTable]:
         values = drawn.positive.reshape(-1, *drawn.values.shape[2:])
         if drawn.family == "beta":
             outcome = (f"{name}_outcome", ["success", "failure"])
-            found[name] = DrawnTable((*drawn.labels, outcome), _pairs(values), is_beta=True)
+            found[name] = DrawnTable((*drawn.labels, outcome), _pairs(values), _NO_COUNTS, is_beta=True)
         else:
-            found[name] = DrawnTable(drawn.labels, values)
+            found[name] = DrawnTable(drawn.labels, values, _NO_COUNTS)
     return found
 
 
@@ -129,8 +126,8 @@ def _drawn_with_counts(posterior: Group, latent: Group, name: str) -> DrawnTable
     # A dim of a mechanism's group may have been renamed; the draws have the names of the model.
     own = stored_labels(posterior, name)
     labels = own if family == "dirichlet" else (*own, stored_labels(latent, name)[-1])
-    shares, counts = (array.reshape(-1, *array.shape[2:]) for array in (shares, counts))
-    return DrawnTable(labels, shares, counts, is_beta=family == "beta")
+    shape = (-1, *counts.shape[2:])
+    return DrawnTable(labels, shares.reshape(shape), counts.reshape(shape), is_beta=family == "beta")
 
 
 def _pairs(values: Array) -> Array:

@@ -28,7 +28,8 @@ class _Node:
 
     def at(self, part: int, entries: Mapping[str, Any]) -> Array:
         """The log-probabilities of this part at the entries along each dim."""
-        return self.log_p[(part, *(entries[dim] for dim in self.dims))]
+        found: Array = self.log_p[(part, *(entries[dim] for dim in self.dims))]
+        return found
 
 
 @dataclass(frozen=True, eq=False)

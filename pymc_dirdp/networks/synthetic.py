@@ -138,10 +138,10 @@ def _order(tables: dict[str, DrawnTable]) -> dict[str, DrawnTable]:
         ) from None
 
 
-def _rows(tables: dict[str, DrawnTable]) -> tuple[tuple[str, ...], Array | None]:
+def _rows(tables: dict[str, DrawnTable]) -> tuple[tuple[str, ...], Codes | None]:
     """The dims that no table has shares of, and how many records each combination of them has in each draw."""
     own = {table.dims[-1] for table in tables.values()}
-    found: tuple[tuple[str, ...], Array | None] = ((), None)
+    found: tuple[tuple[str, ...], Codes | None] = ((), None)
     for name, table in tables.items():
         free = tuple(dim for dim in table.dims if dim not in own)
         if not free or set(free) == set(found[0]):
@@ -153,13 +153,13 @@ def _rows(tables: dict[str, DrawnTable]) -> tuple[tuple[str, ...], Array | None]
                 f"record. Choose tables=[{name!r}], for example."
             )
         others = tuple(i + 1 for i, dim in enumerate(table.dims) if dim in own)
-        found = free, table.counts.sum(axis=others)  # type: ignore[union-attr]  # draws given a release have counts
+        found = free, table.counts.sum(axis=others, dtype=np.int64)
     return found
 
 
 def _size(tables: dict[str, DrawnTable], draw: int) -> int:
     """How many records the data have in a draw."""
-    totals = {int(table.counts[draw].sum()) for table in tables.values()}  # type: ignore[index]
+    totals = {int(table.counts[draw].sum()) for table in tables.values()}
     if len(totals) > 1:
         raise ArgumentError(
             "The tables hold different numbers of records. Pass n_records=, or choose tables of the same records by "
@@ -170,7 +170,7 @@ def _size(tables: dict[str, DrawnTable], draw: int) -> int:
 
 def _records(
     order: dict[str, DrawnTable],
-    rows: tuple[tuple[str, ...], Array | None],
+    rows: tuple[tuple[str, ...], Codes | None],
     draw: int,
     n: int,
     rng: np.random.Generator,
