@@ -123,6 +123,8 @@ def _drawn_with_counts(posterior: Group, latent: Group, name: str) -> DrawnTable
     shares = _pairs(values) if family == "beta" else values
     if shares.shape != counts.shape:
         raise posterior.damaged(f"the draws of {name!r} do not have the shape of its counts")
+    if np.any(counts < 0) or np.any(values == 0):
+        raise posterior.damaged(f"a count of {name!r} is negative, or a probability is 0")
     # A dim of a mechanism's group may have been renamed; the draws have the names of the model.
     own = stored_labels(posterior, name)
     labels = own if family == "dirichlet" else (*own, stored_labels(latent, name)[-1])
@@ -131,4 +133,4 @@ def _drawn_with_counts(posterior: Group, latent: Group, name: str) -> DrawnTable
 
 
 def _pairs(values: Array) -> Array:
-    return np.stack([values, 1 - values], axis=-1)
+    return np.stack([values, np.maximum(1 - values, 0.0)], axis=-1)

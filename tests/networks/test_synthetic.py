@@ -107,6 +107,17 @@ def test_the_number_of_records():
     assert len(set(sizes)) > 1
 
 
+@pytest.mark.parametrize("n", [0, 1])
+def test_hardly_any_records(n):
+    records = FRAME[:n]
+    model = dirdp.bayesian_network(records, STRUCTURE, categories=CATEGORIES)
+    release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
+    assert dirdp.synthetic(release, n_sets=2).shape == (2 * n, 3)
+    assert dirdp.synthetic(release, 50).shape == (50, 3)
+    total = dirdp.log_likelihood(release, pd.MultiIndex.from_product(CATEGORIES.values(), names=CATEGORIES).to_frame())
+    np.testing.assert_allclose(np.exp(total).sum(), 1.0, rtol=1e-6)
+
+
 def test_the_same_seed_the_same_records_also_from_a_file(network, tmp_path):
     records = dirdp.synthetic(network, 50, 2, random_seed=4)
     network.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
@@ -168,7 +179,17 @@ def fewer_draws(analysis):
     analysis["latent_counts"] = analysis["latent_counts"].to_dataset().isel(draw=slice(1))
 
 
-@pytest.mark.parametrize("damage", [damaged_counts, lost_draws, scaled_draws, fewer_draws])
+def negative_counts(analysis):
+    analysis["latent_counts"]["p_class"].values[0, 0, 0] = -1
+
+
+def zeros(analysis):
+    analysis["posterior"]["p_class"].values[...] = [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "damage", [damaged_counts, lost_draws, scaled_draws, fewer_draws, negative_counts, zeros], ids=lambda d: d.__name__
+)
 def test_a_damaged_analysis(network, damage):
     tree = dirdp.analyse(network, 3)
     kept = {path: tree[path].to_dataset().copy(deep=True) for path in ("posterior", "latent_counts")}
