@@ -77,8 +77,8 @@ def predict_log_proba(
         The variable to predict; by default the one that has no parents, if there is only one.
     draws : int or "released", optional
         How many draws given the release the probabilities are averaged over; by default 4000, and fewer where the
-        tables have more than 2500 cells. `"released"` takes the release's own draws, as if they were what follows from
-        it; they are too sure of themselves.
+        tables have more than 2500 cells. `"released"` takes the release's own draws. Where one draw of the Dirichlet
+        mechanism is the release, that is far too sure of itself.
     random_seed : int, SeedSequence, Generator or None, default 0
         Of the draws given the release, so the same release gives the same predictions. Harmless: they are public.
 
