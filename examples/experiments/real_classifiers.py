@@ -193,14 +193,15 @@ def run(arguments):
 
 
 def figure(path):
-    """The mean of the releases, and a band from the second smallest to the second largest of ten."""
+    """The mean of the releases, and a band that leaves out the lowest and the highest tenth of them."""
     rows = defaultdict(list)
     with path.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             values = float(row["cross_entropy"]), float(row["accuracy"])
             rows[row["data"], row["reading"], float(row["epsilon"])].append(values)
     names = [name for name in DATA if any(key[0] == name for key in rows)]
-    fig, axes = plt.subplots(2, len(names), figsize=(4.6 * len(names), 7), squeeze=False, sharex=True)
+    size = (max(6, 4.6 * len(names)), 8)
+    fig, axes = plt.subplots(2, len(names), figsize=size, squeeze=False, sharex=True, layout="constrained")
     for column, name in enumerate(names):
         for which, (axis, label) in enumerate(
             zip(axes[:, column], ("held-out cross-entropy", "accuracy"), strict=True)
@@ -215,8 +216,7 @@ def figure(path):
             axis.set(xscale="log", ylabel=label)
         axes[0, column].set(title=name, yscale="log")
         axes[1, column].set_xlabel("epsilon, with delta = 1e-6")
-    axes[0, 0].legend(fontsize="x-small")
-    fig.tight_layout()
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="small")
     fig.savefig(path.with_suffix(".png"), dpi=120)
 
 

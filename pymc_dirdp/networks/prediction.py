@@ -107,6 +107,9 @@ def predict_log_proba(
     computed for tables that :func:`pymc_dirdp.analyse` takes one by one. Features that it takes jointly with the class
     are independent given the count of the class, so draws are averaged in groups with nearly the same count.
 
+    Averages over draws have errors of their own. With 1000 draws and 20 features, single probabilities were seen to
+    be off by up to 0.06, and the cross-entropy of 300 records by 0.003; both fall as one over the root of `draws`.
+
     References
     ----------
     P1 section 5; Theory, section 16.
