@@ -82,8 +82,8 @@ def combine(estimates: ArrayLike, variances: ArrayLike, *, records_ratio: float 
     Examples
     --------
     >>> combined = combine([0.31, 0.35, 0.28, 0.36], [0.0002, 0.0002, 0.0002, 0.0002])
-    >>> float(combined.estimate), round(float(combined.variance), 6)
-    (0.325, 0.001487)
+    >>> combined.estimate.round(3), combined.variance.round(6)
+    (np.float64(0.325), np.float64(0.001508))
     """
     q, u = numbers_or_none(estimates), numbers_or_none(variances)
     ratio = positive(records_ratio=records_ratio)
