@@ -21,6 +21,8 @@ from pymc_dirdp.errors import RepeatedReleaseWarning as RepeatedReleaseWarning
 from pymc_dirdp.errors import SeededReleaseWarning as SeededReleaseWarning
 from pymc_dirdp.errors import UnattainableError as UnattainableError
 from pymc_dirdp.errors import UnsupportedModelError as UnsupportedModelError
+from pymc_dirdp.inference.combining import Combined as Combined
+from pymc_dirdp.inference.combining import combine as combine
 from pymc_dirdp.inference.mechanism_output import MechanismOutput as MechanismOutput
 from pymc_dirdp.mechanisms.base import Mechanism as Mechanism
 from pymc_dirdp.models.tables import Table as Table
@@ -29,6 +31,7 @@ from pymc_dirdp.networks.builders import bayesian_network as bayesian_network
 from pymc_dirdp.networks.builders import naive_bayes as naive_bayes
 from pymc_dirdp.networks.prediction import log_likelihood as log_likelihood
 from pymc_dirdp.networks.prediction import predict_log_proba as predict_log_proba
+from pymc_dirdp.networks.synthetic import synthetic as synthetic
 from pymc_dirdp.planning.calibration import calibrate as calibrate
 from pymc_dirdp.planning.comparison import Comparison as Comparison
 from pymc_dirdp.planning.comparison import compare as compare

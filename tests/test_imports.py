@@ -33,8 +33,8 @@ ROOMS = (
     "inference",
     "auditing",
     "models",
-    "networks",
     "releases",
+    "networks",
     "curator",
     "plots",
 )

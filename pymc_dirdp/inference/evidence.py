@@ -108,6 +108,8 @@ class Evidence:
             middle = int(totals[waiting[len(waiting) // 2]])
             tilted = solved(self.law.cells(), middle)
             near = np.abs(totals[waiting] - middle) <= min(2 * np.sqrt(tilted.cells.variances.sum()), tilted.reach)
+            # Where cells are wide, an empty row may be as near as that, and yet be proposed next to never.
+            near &= 2 * (totals[waiting] - self.least) >= middle - self.least
             chosen = waiting[near]
             counts[chosen], acceptance = draw_counts(tilted, totals[chosen], rng)
             kept += len(chosen) / acceptance

@@ -2,137 +2,193 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 from scipy.special import logsumexp
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.tables import Frame, encode
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.stored.draws import drawn_tables
+from pymc_dirdp.networks.averages import averages
+from pymc_dirdp.networks.drawn import given_release, is_analysis, of_release
+from pymc_dirdp.sampling.entropy import Seed
 
 __all__ = ["log_likelihood", "predict_log_proba"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Node:
-    """One table of a network: `log_p` has shape `(draws, *parents, variable)`."""
+    """One table of a network: `log_p` has shape `(parts, *parents, variable)`."""
 
     dims: tuple[str, ...]
     log_p: Array
 
-    def at(self, draws: int | slice, entries: Mapping[str, Any]) -> Array:
-        """The log-probabilities of these draws at the entries along each dim."""
-        return self.log_p[(draws, *(entries[dim] for dim in self.dims))]
+    def at(self, part: int, entries: Mapping[str, Any]) -> Array:
+        """The log-probabilities of this part at the entries along each dim."""
+        found: Array = self.log_p[(part, *(entries[dim] for dim in self.dims))]
+        return found
 
 
-def predict_log_proba(release: xr.DataTree, X: Frame, *, target: str | None = None) -> Array:
-    """Logarithms of class probabilities.
+@dataclass(frozen=True, eq=False)
+class _Network:
+    """Tables by the variable whose shares they hold, the weights of their parts, and the labels of each variable.
+
+    The probability of a record is the average over parts, by weight, of the product of its cells.
+    """
+
+    nodes: dict[str, _Node]
+    weights: Array
+    labels: dict[str, list[Any]]
+
+    def log_joint(self, nodes: list[_Node], entries: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+        """Logarithm of the average of the products of some tables' cells."""
+        average = np.full(shape, -np.inf)
+        # The parts are taken one after the other, because all at once would need memory in proportion to their number.
+        for part, weight in enumerate(self.weights):
+            joint = np.full(shape, np.log(weight))
+            for node in nodes:
+                joint += node.at(part, entries)
+            average = np.logaddexp(average, joint)
+        return average
+
+
+def predict_log_proba(
+    release: xr.DataTree,
+    X: Frame,
+    *,
+    target: str | None = None,
+    draws: int | Literal["released"] | None = None,
+    random_seed: Seed = 0,
+) -> Array:
+    """Logarithms of class probabilities, given a release and the record.
 
     Parameters
     ----------
     release : xarray.DataTree
         Of a model from :func:`pymc_dirdp.naive_bayes` or :func:`pymc_dirdp.bayesian_network`, or of any model whose
-        tables have the dims of their parents and then their own, all with coords.
+        tables have the dims of their parents and then their own, all with coords. Or what :func:`pymc_dirdp.analyse`
+        returned for it: that saves time if you predict more than once, and may use a prior of your own.
     X : data frame or mapping of str to one-dimensional array
         The records, with the other variables that are needed for the target.
     target : str, optional
         The variable to predict; by default the one that has no parents, if there is only one.
+    draws : int or "released", optional
+        How many draws given the release the probabilities are averaged over; by default 4000, and fewer where the
+        tables have more than 2500 cells. `"released"` takes the release's own draws. Where one draw of the Dirichlet
+        mechanism is the release, that is far too sure of itself.
+    random_seed : int, SeedSequence, Generator or None, default 0
+        Of the draws given the release, so the same release gives the same predictions. Harmless: they are public.
 
     Returns
     -------
     log_proba : array, shape (n, classes)
-        In nats, normalised; classes in the order of the release's coords. With several draws the probabilities are
-        averaged over them.
+        In nats, normalised; classes in the order of the release's coords.
 
     Raises
     ------
+    ReleaseError
+        If it is no release, or is damaged.
     ArgumentError
-        If the release is not that of a network, or it is not clear which variable to predict.
+        If the release is not that of a network, it is not clear which variable to predict, or the number of records is
+        private, so that only :func:`pymc_dirdp.analyse` can be told your prior of it.
     DataError
         If a record holds a value that was not declared, or a missing one, or the columns are not of one length.
 
+    Notes
+    -----
+    The probability of a class `c` and features `x` given the release is the average of `p(c, x)` over the draws. The
+    prediction is that average for each class, divided by their sum: Bayes' rule given the release. The average of the
+    normalised probabilities would leave out what `x` itself says of the draws.
+
+    Tables that are independent given the release have the product of their averages as average, which is what is
+    computed for tables that :func:`pymc_dirdp.analyse` takes one by one. Features that it takes jointly with the class
+    are independent given the count of the class, so draws are averaged in groups with nearly the same count.
+
+    Averages over draws have errors of their own. With 1000 draws and 20 features, single probabilities were seen to
+    be off by up to 0.06, and the cross-entropy of 300 records by 0.003; both fall as one over the root of `draws`.
+
     References
     ----------
-    P1 section 5.
+    P1 section 5; Theory, section 16.
     """
-    nodes = _network(release)
-    labels = _labels(release)
+    network = _network(release, draws, random_seed)
+    nodes, labels = network.nodes, network.labels
     target = _target(nodes) if target is None else target
     if target not in nodes:
         raise ArgumentError(f"{target!r} is no variable of the release, which holds {', '.join(map(repr, nodes))}.")
-    # The other tables do not depend on the target, so they cancel.
+    # The other tables do not depend on the target. What a record says of the draws through them is left out.
     relevant = [node for node in nodes.values() if target in node.dims]
     others = sorted({dim for node in relevant for dim in node.dims} - {target})
     columns = encode(X, others, labels)
     n = len(next(iter(columns.values()))) if columns else _length(X)
     entries = {dim: column[:, None] for dim, column in columns.items()} | {target: np.arange(len(labels[target]))}
-    draws = len(relevant[0].log_p)
-    average = np.full((n, len(labels[target])), -np.inf)
-    # The draws are taken one after the other, because all at once would need memory in proportion to their number.
-    for draw in range(draws):
-        joint = np.zeros_like(average)
-        for node in relevant:
-            joint += node.at(draw, entries)
-        average = np.logaddexp(average, joint - logsumexp(joint, axis=-1, keepdims=True) - np.log(draws))
-    return average
+    joint = network.log_joint(relevant, entries, (n, len(labels[target])))
+    return np.asarray(joint - logsumexp(joint, axis=-1, keepdims=True))
 
 
-def log_likelihood(release: xr.DataTree, frame: Frame) -> Array:
-    """The logarithm of the probability of each record, with all variables together.
+def log_likelihood(
+    release: xr.DataTree, frame: Frame, *, draws: int | Literal["released"] | None = None, random_seed: Seed = 0
+) -> Array:
+    """The logarithm of the probability of each record given a release, with all variables together.
 
     Parameters
     ----------
     release : xarray.DataTree
-        The release of a network, see :func:`predict_log_proba`.
+        The release of a network, or an analysis of it, see :func:`predict_log_proba`.
     frame : data frame or mapping of str to one-dimensional array
         Records with all variables of the release.
+    draws, random_seed
+        Same as for :func:`predict_log_proba`.
 
     Returns
     -------
     log_likelihood : array, shape (n,)
-        In nats. With several draws the probabilities are averaged over them.
+        In nats: the logarithm of the average, over draws given the release, of the probability of each record. Every
+        record is taken as the next one, and not together with those before it.
 
     Raises
     ------
-    ArgumentError, DataError
+    ReleaseError, ArgumentError, DataError
         The same errors as those of :func:`predict_log_proba`.
 
     References
     ----------
     P1 section 5.2, equation 11.
     """
-    nodes = _network(release)
-    columns = encode(frame, list(nodes), _labels(release))
-    # Each of these arrays has the shape `(draws, n)`.
-    first, *others = (node.at(slice(None), columns) for node in nodes.values())
-    total = sum(others, start=first)
-    return np.asarray(logsumexp(total, axis=0) - np.log(len(total)))
+    network = _network(release, draws, random_seed)
+    columns = encode(frame, list(network.nodes), network.labels)
+    n = len(next(iter(columns.values())))
+    return network.log_joint(list(network.nodes.values()), columns, (n,))
 
 
-def _network(release: xr.DataTree) -> dict[str, _Node]:
-    """The tables by the variable whose probabilities they hold."""
+def _network(release: xr.DataTree, draws: int | str | None, random_seed: Seed) -> _Network:
+    """The averages that predictions are made with."""
+    if isinstance(draws, str):
+        one_of(["released"], draws=draws)
+        if is_analysis(release):
+            raise ArgumentError("An analysis does not hold the release's own draws. Pass the release itself.")
+        tables = of_release(release)
+    else:
+        tables = given_release(release, draws, random_seed)
+    shares, weights = averages(tables)
     nodes: dict[str, _Node] = {}
-    for table, drawn in drawn_tables(release).items():
-        if drawn.family != "dirichlet" or drawn.dims[-1] in nodes:
-            raise ArgumentError(f"{table!r} is no table of a Bayesian network, so the release predicts no variable.")
-        p = drawn.positive
-        nodes[drawn.dims[-1]] = _Node(drawn.dims, np.log(p.reshape(-1, *p.shape[2:])))
-    labels = _labels(release)
+    labels: dict[str, list[Any]] = {}
+    for name, table in tables.items():
+        own = table.dims[-1]
+        if table.is_beta or own in nodes:
+            raise ArgumentError(f"{name!r} is no table of a Bayesian network, so the release predicts no variable.")
+        nodes[own] = _Node(table.dims, np.log(shares[name]))
+        labels |= {dim: found for dim, found in table.labels if found is not None}
     for node in nodes.values():
         for dim in node.dims:
             if dim not in nodes:
                 raise ArgumentError(f"The release has no table of {dim!r}, which is a parent in it.")
             if dim not in labels:
                 raise ArgumentError(f"The release has no labels of {dim!r}, so no record can be looked up in it.")
-    return nodes
-
-
-def _labels(release: xr.DataTree) -> dict[str, list[Any]]:
-    posterior = release.children["posterior"].to_dataset()
-    return {str(dim): posterior[dim].values.tolist() for dim in posterior.dims if dim in posterior.coords}
+    return _Network(nodes, weights, labels)
 
 
 def _target(nodes: dict[str, _Node]) -> str:

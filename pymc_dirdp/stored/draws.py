@@ -9,7 +9,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
-__all__ = ["Drawn", "drawn_tables", "stored_labels"]
+__all__ = ["Drawn", "drawn_tables", "probabilities", "stored_labels"]
 
 # Rows add up to 1 within this tolerance, for any number of categories that is in use.
 _ROUNDING = 1e-9
@@ -74,11 +74,8 @@ def stored_labels(group: Group, variable: str) -> tuple[tuple[str, list[Any] | N
     )
 
 
-def _drawn(posterior: Group, group: Group) -> Drawn:
-    name = group.path.removeprefix("mechanism/")
-    family = group.text("family")
-    if family not in ("dirichlet", "beta"):
-        raise group.damaged("the family is none that a release can have")
+def probabilities(posterior: Group, name: str, family: str) -> Array:
+    """The draws of one table in the group `posterior`, checked, in an array of shape `(chains, draws, ...)`."""
     values = posterior.array(name)
     dims = posterior.dataset[name].dims
     if not {"chain", "draw"} <= set(dims) or (family == "dirichlet" and len(dims) == 2):
@@ -88,4 +85,13 @@ def _drawn(posterior: Group, group: Group) -> Drawn:
         raise posterior.damaged(f"a draw of {name!r} is no probability")
     if family == "dirichlet" and not np.all(np.abs(values.sum(axis=-1) - 1) <= _ROUNDING):
         raise posterior.damaged(f"the probabilities of {name!r} do not add up to 1")
+    return values
+
+
+def _drawn(posterior: Group, group: Group) -> Drawn:
+    name = group.path.removeprefix("mechanism/")
+    family = group.text("family")
+    if family not in ("dirichlet", "beta"):
+        raise group.damaged("the family is none that a release can have")
+    values = probabilities(posterior, name, family)
     return Drawn(group, family, values, stored_labels(posterior, name))

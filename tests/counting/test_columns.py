@@ -322,11 +322,12 @@ def test_prediction_reads_values_too():
     release = dirdp.sample(
         dirdp.ApproxDP(epsilon=9, delta=1e-6), dirdp.naive_bayes(records, records["class"], categories=categories)
     )
-    plain = dirdp.predict_log_proba(release, {"a": ["no", "yes"]})
+    analysis = dirdp.analyse(release, 50)
+    plain = dirdp.predict_log_proba(analysis, {"a": ["no", "yes"]})
     for engine in TEXTS.values():
-        np.testing.assert_array_equal(dirdp.predict_log_proba(release, {"a": engine(["no", "yes"])}), plain)
+        np.testing.assert_array_equal(dirdp.predict_log_proba(analysis, {"a": engine(["no", "yes"])}), plain)
         with pytest.raises(DataError, match="'a'"):
-            dirdp.predict_log_proba(release, {"a": engine(["no", None])})
+            dirdp.predict_log_proba(analysis, {"a": engine(["no", None])})
 
 
 class Eye(enum.Enum):

@@ -172,3 +172,12 @@ def test_class_counts_of_naive_bayes_are_sharpened_by_the_features():
     mass = np.exp(np.array(logs) - logsumexp(logs))
     assert classes.log_evidence == pytest.approx(logsumexp(logs), abs=1e-10)
     assert classes.means[0] == pytest.approx(mass @ np.arange(total + 1), abs=1e-10)
+
+
+def test_rows_that_are_nearly_empty_are_drawn_too():
+    """A release with little in it leaves every total open. Proposals for 350 records are next to never an empty row."""
+    law = ProductLaw(alpha=np.ones(4), total=700, log_likelihood=lambda counts, cells: 1e-5 * counts)
+    totals = np.concatenate([np.zeros(20, dtype=np.int64), [1, 2, 3], np.full(200, 300)])
+    counts, acceptance = Evidence(law).draw(totals, np.random.default_rng(1))
+    np.testing.assert_array_equal(counts.sum(axis=1), totals)
+    assert acceptance > 0.05

@@ -1,13 +1,18 @@
 """Predictions from releases of naive Bayes and Bayesian networks."""
 
+import functools
 import itertools
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from scipy.special import gammaln, logsumexp
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.networks.averages import averages
+from pymc_dirdp.networks.drawn import DrawnTable
+from pymc_dirdp.sampling.exact import urn_counts
 
 RNG = np.random.default_rng(5)
 N = 400
@@ -24,6 +29,11 @@ CATEGORIES = {"class": ["cat", "dog", "hen"], "legs": [2, 4], "size": ["small", 
 NAIVE = {"class": [], "legs": ["class"], "size": ["class"]}
 NETWORK = {"size": [], "legs": [], "class": ["size", "legs"]}
 LOOSE = dirdp.RenyiDP(order=1.01, epsilon=100)
+
+
+# By the release's own draws, which need no more than tables of probabilities.
+own_proba = functools.partial(dirdp.predict_log_proba, draws="released")
+own_likelihood = functools.partial(dirdp.log_likelihood, draws="released")
 
 
 def naive():
@@ -70,7 +80,7 @@ def conditional_by_hand(release, structure, record, target, **draw):
 def test_any_variable_can_be_predicted(structure, target):
     """Oracle: Bayes' rule, record by record and by label."""
     release = made(structure)
-    found = dirdp.predict_log_proba(release, FRAME[:12].drop(columns=target), target=target)
+    found = own_proba(release, FRAME[:12].drop(columns=target), target=target)
     for row, record in zip(found, FRAME[:12].to_dict("records"), strict=True):
         np.testing.assert_allclose(np.exp(row), conditional_by_hand(release, structure, record, target), rtol=1e-12)
 
@@ -79,26 +89,33 @@ def test_any_variable_can_be_predicted(structure, target):
 def test_the_likelihood_of_each_record(structure):
     """Oracle: the product of its cells; over all possible records it sums to 1."""
     release = made(structure)
-    found = dirdp.log_likelihood(release, FRAME[:12])
+    found = own_likelihood(release, FRAME[:12])
     by_hand = [joint_by_hand(release, structure, record) for record in FRAME[:12].to_dict("records")]
     np.testing.assert_allclose(np.exp(found), by_hand, rtol=1e-12)
     everything = pd.DataFrame(itertools.product(*CATEGORIES.values()), columns=list(CATEGORIES))
-    np.testing.assert_allclose(np.exp(dirdp.log_likelihood(release, everything)).sum(), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(own_likelihood(release, everything)).sum(), 1.0, rtol=1e-12)
 
 
 def test_probabilities_are_averaged_over_draws_and_chains():
-    """Probabilities and not their logarithms: the two differ here by more than the tolerance."""
-    release = made(NETWORK, draws=3, chains=2)
-    records = FRAME[:5].to_dict("records")
+    """Those of whole records, before they are normalised, and not their logarithms: each would be another answer."""
     each = list(itertools.product(range(2), range(3)))
-    predicted = [
-        np.mean([conditional_by_hand(release, NETWORK, r, "class", chain=c, draw=d) for c, d in each], axis=0)
+    records = FRAME[:5].to_dict("records")
+    release = made(NAIVE, draws=3, chains=2)
+    likelihood = [np.mean([joint_by_hand(release, NAIVE, r, chain=c, draw=d) for c, d in each]) for r in records]
+    np.testing.assert_allclose(np.exp(own_likelihood(release, FRAME[:5])), likelihood, rtol=1e-12)
+    predicted = []
+    for r in records:
+        joint = [
+            np.mean([joint_by_hand(release, NAIVE, {**r, "class": k}, chain=c, draw=d) for c, d in each])
+            for k in CATEGORIES["class"]
+        ]
+        predicted.append(np.array(joint) / np.sum(joint))
+    np.testing.assert_allclose(np.exp(own_proba(release, FRAME[:5], target="class")), predicted, rtol=1e-12)
+    normalised = [
+        np.mean([conditional_by_hand(release, NAIVE, r, "class", chain=c, draw=d) for c, d in each], axis=0)
         for r in records
     ]
-    found = dirdp.predict_log_proba(release, FRAME[:5], target="class")
-    np.testing.assert_allclose(np.exp(found), predicted, rtol=1e-12)
-    likelihood = [np.mean([joint_by_hand(release, NETWORK, r, chain=c, draw=d) for c, d in each]) for r in records]
-    np.testing.assert_allclose(np.exp(dirdp.log_likelihood(release, FRAME[:5])), likelihood, rtol=1e-12)
+    assert np.abs(np.array(normalised) - predicted).max() > 1e-3
 
 
 def test_many_features_do_not_underflow():
@@ -109,7 +126,7 @@ def test_many_features_do_not_underflow():
     tables |= {f"p_{x}": (("chain", "draw", "class", x), [[[[0.999, 0.001], [0.9, 0.1]]]]) for x in names}
     groups = {f"/mechanism/{table}": xr.Dataset(attrs={"family": "dirichlet"}) for table in tables}
     release = xr.DataTree.from_dict({"/posterior": xr.Dataset(tables, categories), **groups})
-    found = dirdp.predict_log_proba(release, {x: [1] for x in names})
+    found = own_proba(release, {x: [1] for x in names})
     np.testing.assert_allclose(found, [[-300 * np.log(100), 0.0]], atol=1e-10)
 
 
@@ -120,7 +137,7 @@ def test_labels_of_every_kind_survive_the_release_and_its_file(labels, tmp_path)
     release = dirdp.sample(LOOSE, model)
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
-        again = dirdp.predict_log_proba(back.load(), records)
+        again = own_proba(back.load(), records)
     by_hand = [conditional_by_hand(release, {"class": [], "x": ["class"]}, {"x": x}, "class") for x in records["x"]]
     np.testing.assert_allclose(np.exp(again), by_hand, rtol=1e-10)
 
@@ -129,7 +146,7 @@ def test_labels_of_every_kind_survive_the_release_and_its_file(labels, tmp_path)
 def test_a_variable_may_be_called_sample():
     records = {"class": ["a", "b"], "sample": [0, 1]}
     model = dirdp.naive_bayes(records, records["class"], categories={"class": ["a", "b"], "sample": [0, 1]})
-    assert dirdp.predict_log_proba(dirdp.sample(LOOSE, model, draws=2), records).shape == (2, 2)
+    assert own_proba(dirdp.sample(LOOSE, model, draws=2), records).shape == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -144,29 +161,29 @@ def test_a_variable_may_be_called_sample():
 )
 def test_a_variable_on_its_own_has_one_answer_for_all_records(frame):
     release = made({"x": []}, categories={"x": ["a", "b"]})
-    found = np.exp(dirdp.predict_log_proba(release, frame))
+    found = np.exp(own_proba(release, frame))
     np.testing.assert_allclose(found, np.tile(release["posterior"]["p_x"].values[0, 0], (3, 1)), rtol=1e-12)
 
 
 def test_no_records_no_predictions():
-    assert dirdp.predict_log_proba(made(NAIVE), FRAME[:0]).shape == (0, 3)
-    assert dirdp.log_likelihood(made(NAIVE), FRAME[:0]).shape == (0,)
+    assert own_proba(made(NAIVE), FRAME[:0]).shape == (0, 3)
+    assert own_likelihood(made(NAIVE), FRAME[:0]).shape == (0,)
 
 
 def test_from_model_to_prediction_and_file(tmp_path):
     release = dirdp.sample(dirdp.RenyiDP(order=4, epsilon=1.0), naive())
     records = FRAME[:30].to_dict("records")
     expected = np.log([conditional_by_hand(release, NAIVE, record, "class") for record in records])
-    np.testing.assert_allclose(dirdp.predict_log_proba(release, FRAME[:30]), expected, rtol=1e-10)
+    np.testing.assert_allclose(own_proba(release, FRAME[:30]), expected, rtol=1e-10)
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
-        np.testing.assert_allclose(dirdp.predict_log_proba(back.load(), FRAME[:30]), expected, rtol=1e-10)
+        np.testing.assert_allclose(own_proba(back.load(), FRAME[:30]), expected, rtol=1e-10)
 
 
 def test_a_private_classifier_learns():
     """At a loose guarantee; hens are known by their two legs."""
     right = np.array([CATEGORIES["class"].index(c) for c in CLASS])
-    learnt = dirdp.predict_log_proba(dirdp.sample(LOOSE, naive()), FRAME)
+    learnt = own_proba(dirdp.sample(LOOSE, naive()), FRAME)
     assert np.mean(learnt.argmax(axis=1) == right) > 0.7
     assert np.all(learnt[CLASS == "hen"].argmax(axis=1) == 2)
 
@@ -179,31 +196,31 @@ def test_a_loose_release_is_the_network_of_the_data():
     release = dirdp.sample(LOOSE, dirdp.bayesian_network(many, structure, categories=CATEGORIES))
     joint = many.value_counts(["class", "size", "legs"], normalize=True)
     records = pd.DataFrame(joint.index.to_list(), columns=["class", "size", "legs"])
-    found = np.exp(dirdp.log_likelihood(release, records))
+    found = np.exp(own_likelihood(release, records))
     np.testing.assert_allclose(found, joint.to_numpy(), atol=6 * 0.5 / np.sqrt(len(many)) + 1e-4)
 
 
 def test_what_cannot_be_predicted():
     release = made(NAIVE)
     with pytest.raises(dirdp.ArgumentError, match="'tail' is no variable"):
-        dirdp.predict_log_proba(release, FRAME, target="tail")
+        own_proba(release, FRAME, target="tail")
     with pytest.raises(dirdp.DataError, match="'size'") as caught:
-        dirdp.predict_log_proba(release, FRAME.assign(size="giant"))
+        own_proba(release, FRAME.assign(size="giant"))
     assert "giant" not in str(caught.value)
     with pytest.raises(dirdp.DataError, match="'legs'"):
-        dirdp.log_likelihood(release, {**FRAME, "legs": [None] * N})
+        own_likelihood(release, {**FRAME, "legs": [None] * N})
     with pytest.raises(dirdp.DataError, match="not of one length"):
-        dirdp.log_likelihood(release, {**FRAME, "legs": [2]})
+        own_likelihood(release, {**FRAME, "legs": [2]})
     with pytest.raises(dirdp.ArgumentError, match="no column 'size'"):
-        dirdp.predict_log_proba(release, FRAME.drop(columns="size"))
+        own_proba(release, FRAME.drop(columns="size"))
     with pytest.raises(dirdp.ArgumentError, match="Expected a release"):
-        dirdp.predict_log_proba(xr.DataTree(), FRAME)
+        own_proba(xr.DataTree(), FRAME)
     with pytest.raises(dirdp.ArgumentError, match="target=: 'size', 'legs'"):
-        dirdp.predict_log_proba(made(NETWORK), FRAME)
+        own_proba(made(NETWORK), FRAME)
     orphan = made(NAIVE)
     del orphan["mechanism"]["p_class"]
     with pytest.raises(dirdp.ArgumentError, match="no table of 'class'"):
-        dirdp.predict_log_proba(orphan, FRAME)
+        own_proba(orphan, FRAME)
 
 
 def changed(change, structure=NAIVE):
@@ -254,7 +271,7 @@ DAMAGES = {
 def test_what_holds_no_probabilities_is_refused(damage):
     """At 0.1.0 negative, scaled and missing ones were predicted with, or were a KeyError."""
     release = changed(DAMAGES[damage])
-    for predict in (dirdp.predict_log_proba, dirdp.log_likelihood):
+    for predict in (own_proba, own_likelihood):
         with pytest.raises(dirdp.ArgumentError, match=r"damaged|no labels") as caught:
             predict(release, FRAME[:5])
         assert caught.value.__cause__ is None
@@ -275,5 +292,150 @@ def test_names_of_what_was_observed_are_read_or_refused(observed):
 
 
 def test_sums_that_are_1_up_to_rounding_pass():
-    plain = dirdp.log_likelihood(made(NAIVE), FRAME[:5])
-    np.testing.assert_allclose(dirdp.log_likelihood(changed(scaled(1 + 1e-12)), FRAME[:5]), plain, rtol=1e-6)
+    plain = own_likelihood(made(NAIVE), FRAME[:5])
+    np.testing.assert_allclose(own_likelihood(changed(scaled(1 + 1e-12)), FRAME[:5]), plain, rtol=1e-6)
+
+
+# From here on by draws given the release.
+SMALL = {"class": ["a", "b"], "x": [0, 1], "y": [0, 1]}
+RECORDS = {"class": list("aaabbb"), "x": [0, 0, 1, 1, 1, 0], "y": [0, 1, 1, 1, 1, 1]}
+
+
+def small_release(mechanism, **options):
+    model = dirdp.naive_bayes(RECORDS, RECORDS["class"], categories=SMALL)
+    return dirdp.sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-4), model, mechanism=mechanism, **options)
+
+
+def log_noise(release, name, tables):
+    """Of whole tables of counts, from the numbers of the file alone: geometric noise or an urn's draw."""
+    group = release[f"mechanism/p_{name}"]
+    if "noisy_counts" in group:
+        return -np.abs(np.atleast_2d(group["noisy_counts"].values) - tables).sum(axis=(-2, -1)) / float(
+            group["noise_parameter"]
+        )
+    u = float(group["r"]) * tables + group["alpha"].values
+    drawn = urn_counts(release["posterior"][f"p_{name}"].values[0], group.attrs["steps"])
+    logs = gammaln(u + drawn) - gammaln(u)
+    rows = gammaln(u.sum(axis=-1)) - gammaln(u.sum(axis=-1) + drawn.sum(axis=-1))
+    return logs.sum(axis=(-2, -1)) + rows.sum(axis=-1)
+
+
+def average_shares(release, name, totals):
+    """Average shares of a table given its release and each of some row totals, and the logarithm of its evidence."""
+    shares, evidence = [], []
+    for rows in totals:
+        cells = itertools.product(*(range(n + 1) for n in rows))
+        tables = np.array([[[k, n - k] for k, n in zip(first, rows, strict=True)] for first in cells], dtype=float)
+        # Under a flat prior all tables with these row totals are as likely as one another.
+        logs = log_noise(release, name, tables)
+        weights = np.exp(logs - logsumexp(logs))
+        rows_of = tables.sum(axis=-1, keepdims=True)
+        shares.append(np.tensordot(weights, (tables + 1) / (rows_of + 2), 1))
+        evidence.append(logsumexp(logs) - np.log(len(tables)))
+    return np.array(shares), np.array(evidence)
+
+
+def brute_force(release, *, jointly):
+    """The average joint probability of class, x and y given the release, summed over all tables of six records."""
+    totals = [(n, 6 - n) for n in range(7)]
+    classes = average_shares(release, "class", [(6,)])[0][0]
+    features = {name: average_shares(release, name, totals) for name in ("x", "y")}
+    if not jointly:
+        # A uniform prior of the division among rows.
+        means = {}
+        for name, (shares, evidence) in features.items():
+            weights = np.exp(evidence - logsumexp(evidence))
+            means[name] = np.tensordot(weights, shares, 1)
+        return classes[0][:, None, None] * means["x"][:, :, None] * means["y"][:, None, :]
+    tables = np.array([[list(rows)] for rows in totals], dtype=float)
+    of_class = log_noise(release, "class", tables) + features["x"][1] + features["y"][1]
+    weights = np.exp(of_class - logsumexp(of_class))
+    p = (tables[:, 0] + 1) / 8
+    return np.einsum("n,nc,ncx,ncy->cxy", weights, p, features["x"][0], features["y"][0])
+
+
+def is_joint(analysis):
+    """Whether the analysis took the tables together: then rows add up to the counts of the class in every draw."""
+    latent = analysis["latent_counts"]
+    return bool((latent["p_x"].sum("x").values == latent["p_class"].values).all())
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_predictions_are_averages_over_all_tables_given_the_release(mechanism):
+    release = small_release(mechanism)
+    everything = list(itertools.product(*SMALL.values()))
+    records = {name: [record[i] for record in everything] for i, name in enumerate(SMALL)}
+    joint = brute_force(release, jointly=is_joint(dirdp.analyse(release, 100, random_seed=1)))
+    found = dirdp.log_likelihood(release, records, draws=100_000)
+    np.testing.assert_allclose(np.exp(found).reshape(2, 2, 2), joint, rtol=0.02)
+    np.testing.assert_allclose(np.exp(found).sum(), 1.0, rtol=0.01)
+    predicted = np.exp(dirdp.predict_log_proba(release, {"x": [0, 0, 1, 1], "y": [0, 1, 0, 1]}, draws=100_000))
+    by_hand = (joint / joint.sum(axis=0)).reshape(2, 4).T
+    np.testing.assert_allclose(predicted, by_hand, rtol=0.02)
+    own = np.exp(own_proba(release, {"x": [0, 0, 1, 1], "y": [0, 1, 0, 1]}))
+    assert np.abs(own - by_hand).max() > 0.02
+
+
+def test_features_drawn_jointly_with_the_class_are_independent_given_its_count():
+    """Draws from a law that is known: a product of averages over all draws would be wrong by far."""
+    rng = np.random.default_rng(2)
+    draws, features = 20_000, 12
+    count = rng.integers(1, 100, draws)
+    totals = np.stack([count, 100 - count], axis=-1)
+    tables = {"p_class": DrawnTable((("class", ["a", "b"]),), (totals + 1) / 102, totals)}
+    for i in range(features):
+        # The share of the first label is that of the class, give or take noise of its own.
+        shares = np.clip(totals / 100 * 0.8 + 0.1 + rng.normal(0, 0.02, totals.shape), 0.01, 0.99)
+        pairs = np.stack([shares, 1 - shares], axis=-1)
+        counts = np.stack([totals // 2, totals - totals // 2], axis=-1)
+        tables[f"p_{i}"] = DrawnTable((("class", ["a", "b"]), (f"x{i}", [0, 1])), pairs, counts)
+    shares, weights = averages(tables)
+    found = weights @ np.prod([shares[f"p_{i}"][:, 0, 0] for i in range(features)], axis=0)
+    n = np.arange(1, 100)
+    assert found == pytest.approx(np.mean((n / 100 * 0.8 + 0.1) ** features), rel=0.03)
+    assert len(weights) == 100
+    assert weights.sum() == pytest.approx(1.0)
+    # Where one row total differs in one draw the tables were drawn one by one.
+    tables["p_3"].counts[7, 0] += 1
+    apart = averages({name: DrawnTable(t.labels, t.shares, t.counts) for name, t in tables.items()})
+    assert len(apart[1]) == 1
+
+
+def test_an_analysis_predicts_as_its_release_does():
+    release = small_release("geometric")
+    records = {"x": [0, 1], "y": [1, 1]}
+    analysis = dirdp.analyse(release, 500, random_seed=3)
+    np.testing.assert_array_equal(
+        dirdp.predict_log_proba(analysis, records),
+        dirdp.predict_log_proba(release, records, draws=500, random_seed=3),
+    )
+    # The same predictions for the same release, unless somebody asks for others.
+    plain = dirdp.predict_log_proba(release, records, draws=100)
+    np.testing.assert_array_equal(plain, dirdp.predict_log_proba(release, records, draws=100))
+    assert not np.array_equal(plain, dirdp.predict_log_proba(release, records, draws=100, random_seed=1))
+    with pytest.raises(dirdp.ArgumentError, match="own draws"):
+        dirdp.predict_log_proba(analysis, records, draws=100)
+    with pytest.raises(dirdp.ArgumentError, match="own draws"):
+        dirdp.predict_log_proba(analysis, records, draws="released")
+    for draws in (0, -1, 2.5):
+        with pytest.raises(dirdp.ArgumentError, match="draws"):
+            dirdp.predict_log_proba(release, records, draws=draws)
+    with pytest.raises(dirdp.ArgumentError, match="'released'"):
+        dirdp.predict_log_proba(release, records, draws="release")
+
+
+def test_a_private_number_of_records_needs_an_analysis():
+    release = small_release("geometric", adjacency="add-remove", n_records=6)
+    with pytest.raises(dirdp.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
+        dirdp.predict_log_proba(release, {"x": [0], "y": [1]})
+    analysis = dirdp.analyse(release, 200, n_prior=30, random_seed=1)
+    found = np.exp(dirdp.predict_log_proba(analysis, {"x": [0], "y": [1]}))
+    np.testing.assert_allclose(found.sum(), 1.0)
+
+
+def test_a_release_with_little_in_it_does_not_claim_to_know():
+    """At a guarantee that leaves nothing but noise, its own draw is sure of itself, and what follows from it is not."""
+    release = dirdp.sample(dirdp.PureDP(epsilon=1e-3), naive(), mechanism="geometric")
+    given = np.exp(dirdp.predict_log_proba(release, FRAME, draws=1000)).max(axis=1).mean()
+    assert given < 0.6
+    assert np.exp(own_proba(release, FRAME)).max(axis=1).mean() > given

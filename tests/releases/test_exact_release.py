@@ -113,7 +113,7 @@ def test_a_rare_category_is_never_zero_and_predictions_are_finite():
     x_p = release["posterior"]["x_p"].values
     assert (urn_counts(x_p, release["mechanism/x_p"].attrs["steps"]) == 0).any()
     assert np.all(x_p > 0)
-    logs = dirdp.predict_log_proba(release, {"x": list(range(200))}, target="y")
+    logs = dirdp.predict_log_proba(release, {"x": list(range(200))}, target="y", draws="released")
     assert np.all(np.isfinite(logs))
 
 

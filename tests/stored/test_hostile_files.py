@@ -114,8 +114,9 @@ USES = (
     verify,
     lambda release: str(dirdp.report(release)) + dirdp.report(release)._repr_html_(),
     as_mechanism,
-    lambda release: dirdp.predict_log_proba(release, {"legs": [2, 4, 4]}, target="class"),
-    lambda release: dirdp.log_likelihood(release, {"legs": [2], "class": ["hen"]}),
+    lambda release: dirdp.predict_log_proba(release, {"legs": [2, 4, 4]}, target="class", draws="released"),
+    lambda release: dirdp.log_likelihood(release, {"legs": [2], "class": ["hen"]}, draws=5),
+    lambda release: dirdp.synthetic(release, 5, random_seed=1),
     lambda release: dirdp.sample_posterior_predictive(release, n_records=5, random_seed=1),
     lambda release: dirdp.analyse(release, 5, random_seed=1),
 )
@@ -130,7 +131,7 @@ def check(release, stated, uses=USES):
             lengths.append(len(str(error)))
         except (dirdp.ArgumentError, dirdp.DataError):
             # A release that is none of a network, or of other categories than those of the records.
-            assert use in USES[3:5]
+            assert use in USES[3:6]
         else:
             if use is verify and found:
                 assert found.stated == stated

@@ -78,6 +78,9 @@ def anybody(release: xr.DataTree) -> None:
     assert_type(dirdp.analyse([release, release], 100, jointly=False, random_seed=1), xr.DataTree)
     assert_type(dirdp.estimate(release, prior={"p": [1, 1, 1, 1]}), dirdp.Estimates)
     assert_type(dirdp.sample_posterior_predictive(release, n_records=100, random_seed=1), xr.DataTree)
+    combined = dirdp.combine([0.3, 0.4], [0.01, 0.01])
+    assert_type(combined, dirdp.Combined)
+    assert_type(combined.interval(0.9), tuple[NDArray[np.float64], NDArray[np.float64]])
 
 
 def planning() -> None:
@@ -138,7 +141,10 @@ def records() -> None:
     assert_type(network, pm.Model)
     release = dirdp.sample(TARGET, network)
     assert_type(dirdp.predict_log_proba(release, frame, target="left"), NDArray[np.float64])
-    assert_type(dirdp.log_likelihood(release, frame), NDArray[np.float64])
+    assert_type(dirdp.log_likelihood(release, frame, draws=500), NDArray[np.float64])
+    assert_type(dirdp.log_likelihood(dirdp.analyse(release), frame), NDArray[np.float64])
+    assert_type(dirdp.predict_log_proba(release, frame, draws="released"), NDArray[np.float64])
+    dirdp.synthetic(release, 100, n_sets=20, random_seed=1)
 
 
 def errors(model: pm.Model) -> str:

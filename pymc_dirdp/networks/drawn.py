@@ -1,0 +1,136 @@
+"""The draws of the tables that one record goes through: of a release, or given a release."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import integer
+from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.releases.analysis import analyse
+from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.stored.draws import drawn_tables, probabilities, stored_labels
+from pymc_dirdp.stored.untrusted import Group, group_at
+
+__all__ = ["DrawnTable", "analysed", "given_release", "is_analysis", "of_release"]
+
+Integers = NDArray[np.int64]
+
+# Draws of an analysis that is made here, and how many shares they may hold together.
+_DRAWS, _MOST_SHARES = 4000, 10**7
+_NO_COUNTS: Integers = np.empty(0, dtype=np.int64)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DrawnTable:
+    """Draws of one table.
+
+    Attributes
+    ----------
+    labels : tuple of (str, list)
+        The name of each axis of the table, and the labels along it if it has any; the last axis is that of the
+        variable whose shares they are, and the others are its parents.
+    shares : array, shape (draws, ...)
+        The last axis adds up to 1.
+    counts : array of int, shape (draws, ...)
+        The counts that the shares were drawn with; empty for the draws of a release itself, which keeps none.
+    is_beta : bool
+        Whether the variable is the outcome of a Beta table.
+    """
+
+    labels: tuple[tuple[str, list[Any] | None], ...]
+    shares: Array
+    counts: Integers
+    is_beta: bool = False
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return tuple(dim for dim, _ in self.labels)
+
+
+def is_analysis(tree: Any) -> bool:
+    """Whether a tree is what `dirdp.analyse` returns, and not a release."""
+    children = getattr(tree, "children", {})
+    return "latent_counts" in children and "mechanism" not in children
+
+
+def of_release(release: xr.DataTree) -> dict[str, DrawnTable]:
+    """The draws that a release holds itself."""
+    found = {}
+    for name, drawn in drawn_tables(release).items():
+        values = drawn.positive.reshape(-1, *drawn.values.shape[2:])
+        if drawn.family == "beta":
+            outcome = (f"{name}_outcome", ["success", "failure"])
+            found[name] = DrawnTable((*drawn.labels, outcome), _pairs(values), _NO_COUNTS, is_beta=True)
+        else:
+            found[name] = DrawnTable(drawn.labels, values, _NO_COUNTS)
+    return found
+
+
+def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree:
+    """An analysis of a release, or an error that says who can make one."""
+    try:
+        return analyse(release, draws, random_seed=random_seed)
+    except ReleaseError:
+        raise
+    except ArgumentError as error:
+        raise ArgumentError(
+            f"{error} These are arguments of dirdp.analyse: pass what it returns in the place of the release."
+        ) from error
+
+
+def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> dict[str, DrawnTable]:
+    """Draws given a release: those of an analysis, or of one that is made here.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        A release, or an analysis of one.
+    draws : int or None
+        How many; an analysis has its own. By default 4000, or fewer where those would fill much memory.
+    random_seed : int, SeedSequence, Generator or None
+    """
+    if is_analysis(tree):
+        if draws is not None:
+            raise ArgumentError("An analysis has its own draws. Leave draws out, or pass the release itself.")
+        return _of_analysis(tree)
+    if draws is None:
+        cells = sum(math.prod(drawn.values.shape[2:]) for drawn in drawn_tables(tree).values())
+        draws = min(_DRAWS, max(100, _MOST_SHARES // cells))
+    return _of_analysis(analysed(tree, integer(1, draws=draws), random_seed))
+
+
+def _of_analysis(analysis: xr.DataTree) -> dict[str, DrawnTable]:
+    posterior, latent = group_at(analysis, "posterior"), group_at(analysis, "latent_counts")
+    return {str(name): _drawn_with_counts(posterior, latent, str(name)) for name in latent.dataset.data_vars}
+
+
+def _drawn_with_counts(posterior: Group, latent: Group, name: str) -> DrawnTable:
+    variable = latent.dataset[name]
+    if not {"chain", "draw"} < set(variable.dims) or variable.dtype.kind != "i":
+        raise latent.damaged(f"{name!r} holds no counts of draws")
+    counts = variable.transpose("chain", "draw", ...).values
+    if name not in posterior.dataset.data_vars:
+        raise posterior.damaged(f"the variable {name!r} is missing")
+    family = "dirichlet" if posterior.dataset[name].ndim == variable.ndim else "beta"
+    values = probabilities(posterior, name, family)
+    shares = _pairs(values) if family == "beta" else values
+    if shares.shape != counts.shape:
+        raise posterior.damaged(f"the draws of {name!r} do not have the shape of its counts")
+    if np.any(counts < 0) or np.any(values == 0):
+        raise posterior.damaged(f"a count of {name!r} is negative, or a probability is 0")
+    # A dim of a mechanism's group may have been renamed; the draws have the names of the model.
+    own = stored_labels(posterior, name)
+    labels = own if family == "dirichlet" else (*own, stored_labels(latent, name)[-1])
+    shape = (-1, *counts.shape[2:])
+    return DrawnTable(labels, shares.reshape(shape), counts.reshape(shape), is_beta=family == "beta")
+
+
+def _pairs(values: Array) -> Array:
+    return np.stack([values, np.maximum(1 - values, 0.0)], axis=-1)

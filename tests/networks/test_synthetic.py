@@ -1,0 +1,242 @@
+"""Synthetic records given a release: their law, their labels, and what they cannot be made of."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.stats import beta, chi2, norm
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.stored.release import read
+
+CATEGORIES = {"class": ["cat", "dog", "hen"], "legs": [2, 4], "wild": [False, True]}
+STRUCTURE = {"class": [], "legs": ["class"], "wild": ["class", "legs"]}
+RNG = np.random.default_rng(5)
+CLASS = RNG.choice(CATEGORIES["class"], 300, p=[0.5, 0.3, 0.2])
+FRAME = pd.DataFrame({"class": CLASS, "legs": np.where(CLASS == "hen", 2, 4), "wild": RNG.random(300) < 0.2})
+
+
+@pytest.fixture(scope="module")
+def network():
+    model = dirdp.bayesian_network(FRAME, STRUCTURE, categories=CATEGORIES)
+    return dirdp.sample(dirdp.PureDP(epsilon=5.0), model, mechanism="geometric")
+
+
+def rates(**options):
+    with pm.Model(coords={"department": list("AB")}):
+        rate = pm.Beta("rate", 1, 1, dims="department")
+        pm.Binomial("admitted", n=[30, 40], p=rate, observed=[10, 20])
+        return dirdp.sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric", **options)
+
+
+def flat(counts=(30, 20, 10), **options):
+    with pm.Model():
+        p = pm.Dirichlet("p", a=np.ones(len(counts)))
+        pm.Multinomial("x", n=sum(counts), p=p, observed=list(counts))
+        return dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", **options)
+
+
+def test_records_have_the_columns_labels_and_types_of_the_data(network):
+    records = dirdp.synthetic(network, n_sets=3)
+    assert set(records) == set(FRAME)
+    assert records.index.names == ["set", "record"]
+    assert records.groupby(level="set").size().tolist() == [300, 300, 300]
+    for name in CATEGORIES:
+        assert set(records[name]) <= set(CATEGORIES[name])
+        assert records[name].dtype == pd.DataFrame({name: FRAME[name].to_numpy()})[name].dtype
+    # They go where the data went.
+    one = records.loc[0]
+    assert dirdp.count(one, list(CATEGORIES), categories=CATEGORIES).sum() == 300
+    again = dirdp.bayesian_network(one, STRUCTURE, categories=CATEGORIES)
+    assert dirdp.tables(again) == dirdp.tables(dirdp.bayesian_network(FRAME, STRUCTURE, categories=CATEGORIES))
+
+
+def test_each_cell_has_its_share_of_one_draw(network):
+    """Oracle: the product of the draw's own shares, cell by cell, by chi-square; another draw does not pass."""
+    analysis = dirdp.analyse(network, 2, random_seed=2)
+    records = dirdp.synthetic(analysis, 60_000, random_seed=3)
+    seen = dirdp.count(records, ["class", "legs", "wild"], categories=CATEGORIES)
+
+    def p_value(draw):
+        one = analysis["posterior"].to_dataset().isel(chain=0, draw=draw)
+        p = one["p_class"].values[:, None, None] * one["p_legs"].values[..., None] * one["p_wild"].values
+        return chi2.sf(np.sum((seen - 60_000 * p) ** 2 / (60_000 * p)), p.size - 1)
+
+    assert p_value(0) > 1e-6
+    assert p_value(1) < 1e-12
+
+
+def test_sets_differ_as_the_draws_given_the_release_do():
+    release = flat((60, 30, 10))
+    estimates = dirdp.estimate(release).tables["p"]
+    records = dirdp.synthetic(release, 4000, 1500, random_seed=1)
+    shares = records["p_dim_0"].eq(0).groupby(level="set").mean().to_numpy()
+    mean, sd = estimates.share_means[0], estimates.share_sds[0]
+    sampling = np.sqrt((mean * (1 - mean) - sd**2) / 4000)
+    assert abs(shares.mean() - mean) < 5 * sd / np.sqrt(1500)
+    assert shares.std() == pytest.approx(np.hypot(sd, sampling), rel=0.1)
+
+
+def test_rows_without_shares_have_those_of_their_records():
+    """Departments have no table, so theirs are drawn from a Dirichlet given how many records their rows have."""
+    analysis = dirdp.analyse(rates(), 1500, random_seed=1)
+    records = dirdp.synthetic(analysis, 500, 1500, random_seed=2)
+    assert list(records) == ["department", "rate_outcome"]
+    in_a = records["department"].eq("A").groupby(level="set").mean().to_numpy()
+    totals = analysis["latent_counts"]["rate"].sum("rate_outcome").values[0, :, 0]
+    law = beta(1 + totals, 71 - totals)
+    assert abs(in_a.mean() - law.mean().mean()) < 5 * in_a.std() / np.sqrt(1500)
+    assert in_a.var() == pytest.approx(np.mean(law.var()) + np.var(law.mean()) + 0.25 / 500, rel=0.15)
+    success = records[records["department"] == "A"]["rate_outcome"].eq("success").groupby(level="set").mean()
+    assert abs(success.mean() - float(analysis["posterior"]["rate"].sel(department="A").mean())) < 0.02
+
+
+def test_the_number_of_records():
+    assert len(dirdp.synthetic(flat())) == 60
+    assert dirdp.synthetic(flat(), 0).shape == (0, 1)
+    assert len(dirdp.synthetic(flat(), 7, 3)) == 21
+    private = flat(adjacency="add-remove", n_records=50)
+    with pytest.raises(dirdp.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
+        dirdp.synthetic(private, 10)
+    analysis = dirdp.analyse(private, 20, n_prior=200, random_seed=1)
+    sizes = dirdp.synthetic(analysis, n_sets=20).groupby(level="set").size()
+    assert sizes.tolist() == analysis["latent_counts"]["p"].sum("p_dim_0").values[0].tolist()
+    assert len(set(sizes)) > 1
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_hardly_any_records(n):
+    records = FRAME[:n]
+    model = dirdp.bayesian_network(records, STRUCTURE, categories=CATEGORIES)
+    release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
+    assert dirdp.synthetic(release, n_sets=2).shape == (2 * n, 3)
+    assert dirdp.synthetic(release, 50).shape == (50, 3)
+    total = dirdp.log_likelihood(release, pd.MultiIndex.from_product(CATEGORIES.values(), names=CATEGORIES).to_frame())
+    np.testing.assert_allclose(np.exp(total).sum(), 1.0, rtol=1e-6)
+
+
+def test_the_same_seed_the_same_records_also_from_a_file(network, tmp_path):
+    records = dirdp.synthetic(network, 50, 2, random_seed=4)
+    network.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
+        again = dirdp.synthetic(back.load(), 50, 2, random_seed=4)
+    pd.testing.assert_frame_equal(records, again, check_dtype=False)
+    assert not records.equals(dirdp.synthetic(network, 50, 2, random_seed=5))
+
+
+def test_tables_that_make_up_no_record(network):
+    with pm.Model(coords={"row": ["u", "v"], "line": ["a", "b", "c"], "hair": ["x", "y"], "eye": ["s", "t"]}):
+        one = pm.Dirichlet("one", a=np.ones((2, 2)), dims=("row", "hair"))
+        pm.Multinomial("x", n=[5, 6], p=one, observed=[[2, 3], [3, 3]])
+        two = pm.Dirichlet("two", a=np.ones((3, 2)), dims=("line", "eye"))
+        pm.Multinomial("y", n=[5, 4, 4], p=two, observed=[[2, 3], [3, 1], [2, 2]])
+        three = pm.Dirichlet("three", a=np.ones(2), dims="hair")
+        pm.Multinomial("z", n=11, p=three, observed=[5, 6])
+        release = dirdp.sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric", contribution=1)
+    with pytest.raises(dirdp.ArgumentError, match=r"Two tables hold shares of 'hair'.*tables=\['three'\]"):
+        dirdp.synthetic(release)
+    with pytest.raises(dirdp.ArgumentError, match=r"shares of 'row', 'line'.*tables=\['two'\]"):
+        dirdp.synthetic(release, tables=["one", "two"])
+    with pytest.raises(dirdp.ArgumentError, match="different numbers"):
+        dirdp.synthetic(release, tables=["two", "three"])
+    assert set(dirdp.synthetic(release, 5, tables=["two", "three"])) == {"line", "eye", "hair"}
+    assert list(dirdp.synthetic(release, tables="two")) == ["line", "eye"]
+    for tables in ([], ["four"]):
+        with pytest.raises(dirdp.ArgumentError, match="name some of"):
+            dirdp.synthetic(release, tables=tables)
+
+
+@pytest.mark.parametrize("bad", [-1, 0.5, "a", None])
+def test_numbers_that_are_none(network, bad):
+    if bad is not None:
+        with pytest.raises(dirdp.ArgumentError, match="n_records"):
+            dirdp.synthetic(network, bad)
+    with pytest.raises(dirdp.ArgumentError, match="n_sets"):
+        dirdp.synthetic(network, n_sets=bad)
+
+
+def test_more_sets_than_draws(network):
+    with pytest.raises(dirdp.ArgumentError, match="has 3 draws"):
+        dirdp.synthetic(dirdp.analyse(network, 3), n_sets=4)
+
+
+def damaged_counts(analysis):
+    analysis["latent_counts"] = analysis["latent_counts"].to_dataset().astype(float)
+
+
+def lost_draws(analysis):
+    analysis["posterior"] = analysis["posterior"].to_dataset().drop_vars("p_class")
+
+
+def scaled_draws(analysis):
+    analysis["posterior"] = analysis["posterior"].to_dataset() * 1.1
+
+
+def fewer_draws(analysis):
+    analysis["latent_counts"] = analysis["latent_counts"].to_dataset().isel(draw=slice(1))
+
+
+def negative_counts(analysis):
+    analysis["latent_counts"]["p_class"].values[0, 0, 0] = -1
+
+
+def zeros(analysis):
+    analysis["posterior"]["p_class"].values[...] = [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "damage", [damaged_counts, lost_draws, scaled_draws, fewer_draws, negative_counts, zeros], ids=lambda d: d.__name__
+)
+def test_a_damaged_analysis(network, damage):
+    tree = dirdp.analyse(network, 3)
+    kept = {path: tree[path].to_dataset().copy(deep=True) for path in ("posterior", "latent_counts")}
+    analysis = xr.DataTree.from_dict(kept)
+    damage(analysis)
+    for use in (
+        dirdp.synthetic,
+        lambda given: dirdp.predict_log_proba(given, FRAME),
+        lambda given: dirdp.log_likelihood(given, FRAME),
+    ):
+        with pytest.raises(dirdp.ReleaseError, match="damaged"):
+            use(analysis)
+
+
+@pytest.mark.parametrize("thing", [None, 3, xr.DataTree(), "text"])
+def test_what_is_no_release(thing):
+    with pytest.raises(dirdp.ReleaseError, match="Expected a release"):
+        dirdp.synthetic(thing)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["dirichlet", "geometric"])
+def test_combined_intervals_cover_as_the_exact_ones_do(kind):
+    """100 data sets of 200 records, 25 synthetic sets for each; one set that is read as data covers far less."""
+    rng, n, sets, data = np.random.default_rng(3), 200, 25, 100
+    with pm.Model(), warnings.catch_warnings():
+        p = pm.Dirichlet("p", a=np.ones(3))
+        pm.Multinomial("x", n=n, p=p, observed=[100, 60, 40])
+        release = dirdp.sample(dirdp.ApproxDP(epsilon=0.3, delta=1e-6), mechanism=kind)
+    mechanism = read(release).tables["p"].mechanism
+    exact, combined, naive = [], [], []
+    for _ in range(data):
+        truth = rng.dirichlet(np.ones(3))
+        put_out = mechanism.draw(rng.multinomial(n, truth), 1, sampler="exact", random_seed=rng, n_records=n)
+        release["posterior"]["p"].values[0] = put_out.values
+        if kind == "geometric":
+            release["mechanism/p"]["noisy_counts"].values[:] = put_out.published["noisy_counts"]
+        low, high = dirdp.estimate(release, [0.9]).tables["p"].share_intervals[0][0]
+        exact.append(low <= truth[0] <= high)
+        records = dirdp.synthetic(release, n_sets=sets, random_seed=rng)
+        q = records["p_dim_0"].eq(0).groupby(level="set").mean().to_numpy()
+        u = q * (1 - q) / n
+        low, high = dirdp.combine(q, u).interval(0.9)
+        combined.append(low <= truth[0] <= high)
+        half = norm.ppf(0.95) * np.sqrt(u[0])
+        naive.append(abs(q[0] - truth[0]) <= half)
+    error = np.sqrt(0.9 * 0.1 / data)
+    assert abs(np.mean(exact) - 0.9) < 4 * error
+    assert abs(np.mean(combined) - 0.9) < 4 * error
+    assert np.mean(naive) < 0.9 - 4 * error
