@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.beta_binomial import _block_rule
 
-__all__ = ["CUT", "LogWeight", "NumberLaws"]
+__all__ = ["CUT", "ImpossibleError", "LogWeight", "NumberLaws"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -24,6 +24,10 @@ _ROUGH_CUT = 15.0
 _NODES = 12
 # A block without a number whose weight is known is looked for in all numbers, if they are no more than this.
 _MOST_BLOCKS = 2**19
+
+
+class ImpossibleError(ArgumentError):
+    """No numbers have a positive weight, or none that doubles can tell from 0."""
 
 
 class NumberLaws:
@@ -132,7 +136,7 @@ class NumberLaws:
             _, variance = self._moments(mass)
             wanted |= high & (self._length > np.sqrt(variance)[self._law])
         if nowhere.any() and len(self._law) > _MOST_BLOCKS:
-            raise ArgumentError(
+            raise ImpossibleError(
                 "No count was found for which the output of some cell is possible. Give the likelihood of every count "
                 "as a table."
             )
@@ -191,7 +195,7 @@ class NumberLaws:
     def _gather(self) -> None:
         values, top, peak = self._tilted()
         if np.isneginf(peak).any():
-            raise ArgumentError(
+            raise ImpossibleError(
                 "The output is impossible for every count of some cell. Check that the output and the parameters of "
                 "the mechanism belong together."
             )

@@ -68,6 +68,9 @@ class ProductLaw:
         Logarithm of the factor of the likelihood that depends on the total alone. It matters for the evidence only.
     noise : float
         Relative error of the likelihood, if it is itself the result of sums.
+    log_shares : array, shape (d,), optional
+        Logarithms of the shares, if they are known. Then `x ~ Multinomial(total, shares)` and `alpha` says nothing. One
+        may be `-inf`: that cell is empty.
 
     Examples
     --------
@@ -86,6 +89,7 @@ class ProductLaw:
     smooth: bool = True
     log_factor: float = 0.0
     noise: float = 0.0
+    log_shares: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         alpha = positive_array(alpha=self.alpha)
@@ -111,8 +115,12 @@ class ProductLaw:
         return self.total - self.least * (len(self.alpha) - 1)
 
     def log_weight(self, counts: Array, cells: Integers) -> Array:
-        """`log Gamma(x + alpha_i) - log x! + log L_i(x)`."""
-        prior = _log_gamma_ratio(counts, self.alpha[cells])  # type: ignore[arg-type]  # It broadcasts.
+        """`log Gamma(x + alpha_i) - log x! + log L_i(x)`, or `x log p_i - log x! + log L_i(x)` for known shares."""
+        if self.log_shares is None:
+            prior = _log_gamma_ratio(counts, self.alpha[cells])  # type: ignore[arg-type]  # It broadcasts.
+        else:
+            with np.errstate(invalid="ignore"):
+                prior = np.where(counts == 0, 0.0, counts * self.log_shares[cells]) - gammaln(counts + 1)
         return np.asarray(prior + self.log_likelihood(counts, cells), dtype=np.float64)
 
     def cells(self) -> NumberLaws:
@@ -126,6 +134,8 @@ class ProductLaw:
 
     def log_normaliser(self, totals: ArrayLike) -> Array:
         """Logarithm of what products of weights are multiplied by to be a prior times the likelihood."""
+        if self.log_shares is not None:
+            return np.asarray(gammaln(np.asarray(totals, dtype=np.float64) + 1))
         concentration = self.alpha.sum()
         # total! Gamma(a0) / Gamma(total + a0), without the cancellation of the two large terms.
         ratio = _log_gamma_ratio(np.asarray(totals, dtype=np.float64), concentration)

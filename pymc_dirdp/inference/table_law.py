@@ -1,6 +1,7 @@
 """The law of a whole table given what a release put out of it."""
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -13,6 +14,7 @@ from pymc_dirdp.inference.drawing import draw_counts
 from pymc_dirdp.inference.estimates import Estimate, estimate, summarised
 from pymc_dirdp.inference.posterior import Draws, draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.tilted import count_itself
 from pymc_dirdp.inference.totals import OfTotal, PrivateTotal, RowTotals
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.stored.outputs import Output
@@ -96,6 +98,24 @@ class TableLaw:
         self._most, self._row_prior, self._log_prior = most, row_prior, log_prior
         self.is_exact = not others and log_prior is None
 
+    def given(self, log_shares: Array) -> "TableLaw":
+        """The law of the counts if the shares are known.
+
+        Its evidence is the likelihood of the shares, up to the beliefs about totals, and the gradient of that in
+        `log_shares` is `count_means` (Theory, section 16).
+
+        Parameters
+        ----------
+        log_shares : array, shape of the table
+            Logarithms of the shares.
+        """
+        law = copy.copy(self)
+        for name in ("_row", "_rows", "_private"):
+            law.__dict__.pop(name, None)
+        rows = log_shares.reshape(len(self._row_laws), -1)
+        law._row_laws = [replace(row, log_shares=logs) for row, logs in zip(self._row_laws, rows, strict=True)]
+        return law
+
     # The laws are summed up when they are asked for: numbers of a file may be such that no sum exists.
 
     @cached_property
@@ -123,10 +143,26 @@ class TableLaw:
         """Logarithm of the probability or density of what was put out, counts and shares summed out."""
         return (self._private or self._rows or self._row).log_evidence
 
+    @property
+    def count_means(self) -> Array:
+        """Expected counts, in the shape of the table: exact sums."""
+        if self._rows is not None:
+            sums = self._private or self._rows
+            found = sums.expectations(self._rows.count_means)
+        elif self._private is not None:
+            found = self._private.expectations(count_itself)
+        else:
+            found = self._row.tilted.expectations(count_itself, np.array([self._most]))
+        return found.reshape(self.prior.shape)
+
+    def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
+        """Independent draws of the counts, shape `(draws, *shape)`, and the share of proposals that was accepted."""
+        tables, acceptance = self._tables(draws, rng)
+        return np.stack(tables, axis=1).reshape(draws, *self.prior.shape), acceptance
+
     def draw(self, draws: int, rng: np.random.Generator) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""
-        tables, acceptance = self._tables(draws, rng)
-        counts = self._shaped(np.stack(tables, axis=1))
+        counts, acceptance = self.counts(draws, rng)
         return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
 
     def _tables(self, draws: int, rng: np.random.Generator) -> tuple[list[Integers], float]:
@@ -141,9 +177,6 @@ class TableLaw:
             return [totals], acceptance
         tables, share = self._rows.tables(totals, rng)
         return tables, min(acceptance, share)
-
-    def _shaped(self, values: NDArray) -> NDArray:  # type: ignore[type-arg]
-        return values.reshape(len(values), *self.prior.shape)
 
     def estimate(self, prob: list[float], rng: np.random.Generator) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows."""

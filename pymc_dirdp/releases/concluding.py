@@ -31,12 +31,14 @@ class Conclusion:
         What was put out.
     law : TableLaw
         Of the counts and shares, given that.
+    beliefs : Beliefs
+        Of whoever concludes.
     """
 
     def __init__(self, output: Output, beliefs: Beliefs) -> None:
         self.output = output
         self.law = TableLaw(output, beliefs)
-        self._beliefs = beliefs
+        self.beliefs = beliefs
 
     @contextmanager
     def _damage(self) -> Iterator[None]:
@@ -60,17 +62,17 @@ class Conclusion:
     @property
     def conditions(self) -> str:
         """What the conclusion rests on, in a sentence."""
-        prior = "the model's prior" if self._beliefs.prior is None else "a prior of your own"
+        prior = "the model's prior" if self.beliefs.prior is None else "a prior of your own"
         parts = [f"{prior} of the shares"]
         if self.output.n_records is not None:
             parts.append(f"{self.output.n_records} records, which is public")
-        elif isinstance(self._beliefs.n_prior, int):
-            parts.append(f"0 to {self._beliefs.n_prior} records, all as likely as one another")
+        elif isinstance(self.beliefs.n_prior, int):
+            parts.append(f"0 to {self.beliefs.n_prior} records, all as likely as one another")
         else:
             parts.append("your prior of the number of records")
         if self.output.prior.ndim > 1 and self.output.prior.size > self.output.prior.shape[-1]:
             flat = "all divisions of the records among rows as likely as one another"
-            parts.append(flat if self._beliefs.row_prior is None else "your prior of the division among rows")
+            parts.append(flat if self.beliefs.row_prior is None else "your prior of the division among rows")
         if self.output.least:
             parts.append(f"at least {self.output.least} records in every cell, as was promised")
         return "; ".join(parts)
