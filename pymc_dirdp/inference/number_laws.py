@@ -1,5 +1,6 @@
 """Laws of whole numbers that are known up to a factor, summed by rules that are refined where the mass is."""
 
+import copy
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -24,6 +25,8 @@ _ROUGH_CUT = 15.0
 _NODES = 12
 # A block without a number whose weight is known is looked for in all numbers, if they are no more than this.
 _MOST_BLOCKS = 2**19
+# A rule that is right stays right if the weights at the two ends of its block change by up to this against one another.
+_STEADY = 4.0
 
 
 class ImpossibleError(ArgumentError):
@@ -75,6 +78,28 @@ class NumberLaws:
         self._start, self._length = np.concatenate(starts), np.concatenate(lengths)
         self._points, self._rule, self._values = self._evaluated(self._law, self._start, self._length)
         self._settled = np.zeros(len(self._law), dtype=bool)
+        # The tilt at which the rule of each block was found right.
+        self._right_at = np.full(len(self._law), np.nan)
+
+    def shifted(self, log_weight: LogWeight, slopes: Array) -> "NumberLaws":
+        """Laws whose log-weights differ from those of these settled laws by `slopes * x`, on the same blocks.
+
+        Where slopes differ little, a rule that was right is not looked at again. These laws do not change.
+
+        Parameters
+        ----------
+        log_weight : callable
+            That of the laws wanted.
+        slopes : array, shape (size,)
+            They may be `-inf`: then 0 is the only number.
+        """
+        found = copy.copy(self)
+        found._log_weight = log_weight
+        with np.errstate(invalid="ignore"):
+            found._values = self._values + np.where(self._points == 0, 0.0, slopes[self._law] * self._points)
+        found._right_at = self._right_at - slopes[self._law]
+        found.tilt = 0.0
+        return found
 
     def log_weights(self, x: Array, law: Integers) -> Array:
         """The logarithms of the weights before the tilt."""
@@ -83,7 +108,7 @@ class NumberLaws:
     def settle(self, tilt: float, tolerance: float = 1e-14, cut: float = CUT) -> None:
         """Refine the rules for this tilt, until every sum is known to about `tolerance` of itself."""
         self.tilt, self.cut = tilt, cut
-        self._settled[:] = False
+        self._settled = np.abs(self._right_at - tilt) * self._length <= _STEADY
         self._refine(tolerance)
         self._gather()
 
@@ -175,6 +200,8 @@ class NumberLaws:
         self._start = _replaced(self._start[places], new_ones, child_start)
         self._length = _replaced(self._length[places], new_ones, child_length)
         self._settled = _replaced(self._settled[places], new_ones, settled)
+        right_at = np.where(settled & (tolerance < _ROUGH), self.tilt, np.nan)
+        self._right_at = _replaced(self._right_at[places], new_ones, right_at)
         self._points = _replaced(self._points[:, places], new_ones, points)
         self._rule = _replaced(self._rule[:, places], new_ones, rule)
         self._values = _replaced(self._values[:, places], new_ones, values)

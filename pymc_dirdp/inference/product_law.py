@@ -71,6 +71,8 @@ class ProductLaw:
     log_shares : array, shape (d,), optional
         Logarithms of the shares, if they are known. Then `x ~ Multinomial(total, shares)` and `alpha` says nothing. One
         may be `-inf`: that cell is empty.
+    near : ProductLaw, optional
+        The same law but for other known shares, all positive. It spares some of the work.
 
     Examples
     --------
@@ -90,6 +92,7 @@ class ProductLaw:
     log_factor: float = 0.0
     noise: float = 0.0
     log_shares: Array | None = field(default=None, repr=False)
+    near: "ProductLaw | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         alpha = positive_array(alpha=self.alpha)
@@ -125,7 +128,16 @@ class ProductLaw:
 
     def cells(self) -> NumberLaws:
         """Independent cells with the weights of this law, not tilted yet."""
+        if self.near is not None and self.log_shares is not None and self.near.log_shares is not None:
+            return self.near._settled.shifted(self.log_weight, self.log_shares - self.near.log_shares)
         return NumberLaws(self.log_weight, len(self.alpha), self.least, self.most, smooth=self.smooth, noise=self.noise)
+
+    @cached_property
+    def _settled(self) -> NumberLaws:
+        """The cells after they were solved; what was done to them to find the sum is not part of them."""
+        cells = self.cells()
+        solved(cells, self.total)
+        return cells
 
     @cached_property
     def tilted(self) -> TiltedCells:

@@ -26,6 +26,7 @@ Integers = NDArray[np.int64]
 
 # Counts of all cells that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
+_FEW_COUNTS = 20_000
 # Draws that the summaries of tables with private totals are made from.
 _SUMMARISED = 20_000
 
@@ -113,8 +114,20 @@ class TableLaw:
         for name in ("_row", "_rows", "_private"):
             law.__dict__.pop(name, None)
         rows = log_shares.reshape(len(self._row_laws), -1)
-        law._row_laws = [replace(row, log_shares=logs) for row, logs in zip(self._row_laws, rows, strict=True)]
+        law._row_laws = [
+            replace(row, log_shares=logs, near=self._usual) for row, logs in zip(self._row_laws, rows, strict=True)
+        ]
         return law
+
+    @cached_property
+    def _usual(self) -> ProductLaw | None:
+        """The law at shares that are likely, for the only row of a public total."""
+        if self._rows is not None or self._private is not None:
+            return None
+        shares = (self.prior.ravel() + self._row.means) / (self.prior.sum() + self._most)
+        # If there are few counts, looking at each is less work than rules for many.
+        smooth = self._row.smooth and self._most * shares.size > _FEW_COUNTS
+        return replace(self._row, log_shares=np.log(shares), smooth=smooth)
 
     # The laws are summed up when they are asked for: numbers of a file may be such that no sum exists.
 
