@@ -85,10 +85,6 @@ class ReleaseLogp(Op):
     def perform(self, node: Apply[Any], inputs: Sequence[Any], output_storage: Sequence[list[Any]]) -> None:
         output_storage[0][0], output_storage[1][0] = self.evaluate(inputs[0])
 
-    def infer_shape(self, fgraph: Any, node: Any, shapes: Any) -> list[tuple[int, ...]]:
-        """The shapes of both results."""
-        return [(), self.shape]
-
     @override
     def pullback(
         self, inputs: Sequence[Variable[Any, Any]], outputs: Sequence[Any], cotangents: Sequence[Any]
