@@ -84,7 +84,8 @@ class NumberLaws:
     def shifted(self, log_weight: LogWeight, slopes: Array) -> "NumberLaws":
         """Laws whose log-weights differ from those of these settled laws by `slopes * x`, on the same blocks.
 
-        Where slopes differ little, a rule that was right is not looked at again. These laws do not change.
+        Where slopes differ little, a rule that was right is not looked at again. The tilt stays where it is until the
+        laws are settled. These laws do not change.
 
         Parameters
         ----------
@@ -98,7 +99,6 @@ class NumberLaws:
         with np.errstate(invalid="ignore"):
             found._values = self._values + np.where(self._points == 0, 0.0, slopes[self._law] * self._points)
         found._right_at = self._right_at - slopes[self._law]
-        found.tilt = 0.0
         return found
 
     def log_weights(self, x: Array, law: Integers) -> Array:
