@@ -76,6 +76,9 @@ def anybody(release: xr.DataTree) -> None:
     assert_type(verification.kept, dirdp.Guarantee | None)
     assert_type(str(dirdp.report(release)), str)
     assert_type(dirdp.sample_posterior_predictive(release, n_records=100, random_seed=1), xr.DataTree)
+    with dirdp.analyst_model(release, ["p"]) as model:
+        pm.Potential("again", dirdp.release_logp(release, model["p"], "p"))
+    assert_type(dirdp.latent_counts(dirdp.analyse(release), release, random_seed=1), xr.Dataset)
 
 
 def planning() -> None:
