@@ -29,12 +29,12 @@ for n, k in zip(applied, admitted, strict=True):
 # From here on nobody needs the data.
 with pm.Model(coords={"department": departments}):
     centre, spread = pm.Normal("centre", 0, 1.5), pm.HalfNormal("spread", 1.5)
-    offset = pm.Normal("offset", 0, 1, dims="department")
-    rates = pm.Deterministic("rate", pm.math.invlogit(centre + spread * offset), dims="department")
+    logits = pm.Normal("logit", centre, spread, dims="department")
+    rates = pm.Deterministic("rate", pm.math.invlogit(logits), dims="department")
     for i, release in enumerate(releases):
         pm.Potential(f"release of {departments[i]}", dirdp.release_logp(release, rates[i]))
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    idata = pm.sample(300, tune=300, chains=2, progressbar=False, compute_convergence_checks=False)
+    idata = pm.sample(200, tune=200, chains=2, progressbar=False, compute_convergence_checks=False)
 
 print("             alone             pooled in part")
 for i, release in enumerate(releases):

@@ -117,7 +117,7 @@ def test_nuts_agrees_with_exact_draws(prior, mechanism):
     with dirdp.analyst_model(release), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         idata = pm.sample(
-            800, tune=500, chains=2, cores=2, random_seed=1, progressbar=False, compute_convergence_checks=False
+            600, tune=300, chains=2, cores=2, random_seed=1, progressbar=False, compute_convergence_checks=False
         )
     p, exact = idata["posterior"]["p"], dirdp.analyse(release, 40_000, random_seed=2)["posterior"]["p"]
     for function in (lambda x: x, lambda x: x**2, lambda x: x < 0.02):
