@@ -226,7 +226,7 @@ def release_logp(
     >>> import pymc_dirdp as dirdp
     >>> with pm.Model():
     ...     p = pm.Beta("p", 1, 1)
-    ...     pm.Binomial("heads", n=1000, p=p, observed=300)
+    ...     heads = pm.Binomial("heads", n=1000, p=p, observed=300)
     ...     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
     >>> with pm.Model() as model:
     ...     logit = pm.Normal("logit", 0, 2, initval=-1.0)
