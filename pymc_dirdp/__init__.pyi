@@ -48,8 +48,11 @@ from pymc_dirdp.privacy.guarantees import TruncatedCDP as TruncatedCDP
 from pymc_dirdp.privacy.guarantees import ZeroCDP as ZeroCDP
 from pymc_dirdp.releases import interop as interop
 from pymc_dirdp.releases.analysis import analyse as analyse
+from pymc_dirdp.releases.analyst import analyst_model as analyst_model
+from pymc_dirdp.releases.analyst import latent_counts as latent_counts
 from pymc_dirdp.releases.estimation import Estimates as Estimates
 from pymc_dirdp.releases.estimation import estimate as estimate
+from pymc_dirdp.releases.likelihood import release_logp as release_logp
 from pymc_dirdp.releases.plan import plan as plan
 from pymc_dirdp.releases.planned import Plan as Plan
 from pymc_dirdp.releases.predictive import sample_posterior_predictive as sample_posterior_predictive

@@ -1,5 +1,6 @@
 """The law of a table whose output tells how many records each of several blocks of rows holds."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,6 +116,25 @@ class BlockLaws:
     def log_evidence(self) -> float:
         """Logarithm of the probability of what was put out, counts and shares summed out."""
         return float(sum(law.log_evidence for law in self._laws))
+
+    def given(self, log_shares: Array) -> "BlockLaws":
+        """The law of the counts if the shares are known, as of :meth:`TableLaw.given`."""
+        law = copy.copy(self)
+        law.__dict__.pop("log_evidence", None)
+        rows = log_shares.reshape(-1, self.prior.shape[-1])
+        law._laws = [each.given(rows[of]) for each, of in zip(self._laws, self._rows, strict=True)]
+        return law
+
+    @property
+    def count_means(self) -> Array:
+        """Expected counts, in the shape of the table: exact sums."""
+        return self._joined([law.count_means.ravel() for law in self._laws], 0).reshape(self.prior.shape)
+
+    def counts(self, draws: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
+        """Independent draws of the counts, shape `(draws, *shape)`, and the share of proposals that was accepted."""
+        drawn = [law.counts(draws, rng) for law in self._laws]
+        joined = self._joined([counts.reshape(draws, -1) for counts, _ in drawn], 1)
+        return joined.reshape(draws, *self.prior.shape), min(acceptance for _, acceptance in drawn)
 
     def draw(self, draws: int, rng: np.random.Generator) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""

@@ -1,5 +1,7 @@
 """What an output says about the total of a row: sums over all tables with each total."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +11,7 @@ from pymc_dirdp.inference.fourier import Fourier
 from pymc_dirdp.inference.inversion import Inversion
 from pymc_dirdp.inference.pair import Pair
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.inference.tilted import LITTLE_WORK, TiltedCells, solved
+from pymc_dirdp.inference.tilted import LITTLE_WORK, OfCount, TiltedCells, solved
 
 __all__ = ["Evidence"]
 
@@ -54,16 +56,41 @@ class Evidence:
         Between whole totals it is interpolated. It is `-inf` where no table could have given the output.
         """
         totals = np.asarray(totals, dtype=np.float64)
+        return self._between(self._at, totals) + self.law.log_normaliser(totals)
+
+    def expectations(self, of: OfCount, totals: Array) -> Array:
+        """Expected functions of each count for each total that some table has, shape `(len(totals), d, m)`."""
+
+        def at(whole: Integers) -> Array:
+            distinct, which = np.unique(whole, return_inverse=True)
+            waiting = distinct
+            parts: dict[int, Array] = {}
+            while len(waiting):
+                middle = int(waiting[len(waiting) // 2])
+                tilted = solved(self._cells, middle, little_work=self._little_work)
+                near = waiting[:_AT_A_TIME] if isinstance(tilted.sums, Pair) else self._served(tilted, waiting)
+                served = np.intersect1d(waiting, near)
+                parts.update(zip(served.tolist(), tilted.expectations(of, served), strict=True))
+                waiting = np.setdiff1d(waiting, served, assume_unique=True)
+            return np.stack([parts[n] for n in distinct.tolist()])[which.reshape(whole.shape)]
+
+        return self._between(at, np.asarray(totals, dtype=np.float64))
+
+    def _between(self, at: Callable[[Integers], Array], totals: Array) -> Array:
+        """What `at` knows at whole totals, interpolated between them."""
         whole = np.floor(totals).astype(np.int64)
         fraction = totals - whole
         between = fraction > 0
-        found = np.empty(totals.shape)
-        found[~between] = self._at(whole[~between])
-        if between.any():
-            inside = np.clip(whole[between], self.least + 3, self.law.total - 4)
-            values = self._at(inside[:, None] + _STENCIL)
-            found[between] = np.sum(values * _lagrange(whole[between] + fraction[between] - inside), axis=-1)
-        return found + self.law.log_normaliser(totals)
+        if not between.any():
+            return at(whole)
+        inside = np.clip(whole[between], self.least + 3, self.law.total - 4)
+        values = at(inside[:, None] + _STENCIL)
+        weights = _lagrange(whole[between] + fraction[between] - inside)
+        found = np.empty((*totals.shape, *values.shape[2:]))
+        if not between.all():
+            found[~between] = at(whole[~between])
+        found[between] = np.sum(values * weights.reshape(*weights.shape, *(1,) * (values.ndim - 2)), axis=1)
+        return found
 
     def _at(self, totals: Integers) -> Array:
         distinct, which = np.unique(totals, return_inverse=True)

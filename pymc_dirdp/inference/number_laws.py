@@ -1,5 +1,6 @@
 """Laws of whole numbers that are known up to a factor, summed by rules that are refined where the mass is."""
 
+import copy
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.beta_binomial import _block_rule
 
-__all__ = ["CUT", "LogWeight", "NumberLaws"]
+__all__ = ["CUT", "ImpossibleError", "LogWeight", "NumberLaws"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -24,6 +25,12 @@ _ROUGH_CUT = 15.0
 _NODES = 12
 # A block without a number whose weight is known is looked for in all numbers, if they are no more than this.
 _MOST_BLOCKS = 2**19
+# A rule that is right stays right if the weights at the two ends of its block change by up to this against one another.
+_STEADY = 4.0
+
+
+class ImpossibleError(ArgumentError):
+    """No numbers have a positive weight, or none that doubles can tell from 0."""
 
 
 class NumberLaws:
@@ -71,6 +78,28 @@ class NumberLaws:
         self._start, self._length = np.concatenate(starts), np.concatenate(lengths)
         self._points, self._rule, self._values = self._evaluated(self._law, self._start, self._length)
         self._settled = np.zeros(len(self._law), dtype=bool)
+        # The tilt at which the rule of each block was found right.
+        self._right_at = np.full(len(self._law), np.nan)
+
+    def shifted(self, log_weight: LogWeight, slopes: Array) -> "NumberLaws":
+        """Laws whose log-weights differ from those of these settled laws by `slopes * x`, on the same blocks.
+
+        Where slopes differ little, a rule that was right is not looked at again. The tilt stays where it is until the
+        laws are settled. These laws do not change.
+
+        Parameters
+        ----------
+        log_weight : callable
+            That of the laws wanted.
+        slopes : array, shape (size,)
+            They may be `-inf`: then 0 is the only number.
+        """
+        found = copy.copy(self)
+        found._log_weight = log_weight
+        with np.errstate(invalid="ignore"):
+            found._values = self._values + np.where(self._points == 0, 0.0, slopes[self._law] * self._points)
+        found._right_at = self._right_at - slopes[self._law]
+        return found
 
     def log_weights(self, x: Array, law: Integers) -> Array:
         """The logarithms of the weights before the tilt."""
@@ -79,7 +108,7 @@ class NumberLaws:
     def settle(self, tilt: float, tolerance: float = 1e-14, cut: float = CUT) -> None:
         """Refine the rules for this tilt, until every sum is known to about `tolerance` of itself."""
         self.tilt, self.cut = tilt, cut
-        self._settled[:] = False
+        self._settled = np.abs(self._right_at - tilt) * self._length <= _STEADY
         self._refine(tolerance)
         self._gather()
 
@@ -132,7 +161,7 @@ class NumberLaws:
             _, variance = self._moments(mass)
             wanted |= high & (self._length > np.sqrt(variance)[self._law])
         if nowhere.any() and len(self._law) > _MOST_BLOCKS:
-            raise ArgumentError(
+            raise ImpossibleError(
                 "No count was found for which the output of some cell is possible. Give the likelihood of every count "
                 "as a table."
             )
@@ -171,6 +200,8 @@ class NumberLaws:
         self._start = _replaced(self._start[places], new_ones, child_start)
         self._length = _replaced(self._length[places], new_ones, child_length)
         self._settled = _replaced(self._settled[places], new_ones, settled)
+        right_at = np.where(settled & (tolerance < _ROUGH), self.tilt, np.nan)
+        self._right_at = _replaced(self._right_at[places], new_ones, right_at)
         self._points = _replaced(self._points[:, places], new_ones, points)
         self._rule = _replaced(self._rule[:, places], new_ones, rule)
         self._values = _replaced(self._values[:, places], new_ones, values)
@@ -191,7 +222,7 @@ class NumberLaws:
     def _gather(self) -> None:
         values, top, peak = self._tilted()
         if np.isneginf(peak).any():
-            raise ArgumentError(
+            raise ImpossibleError(
                 "The output is impossible for every count of some cell. Check that the output and the parameters of "
                 "the mechanism belong together."
             )

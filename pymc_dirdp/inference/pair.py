@@ -27,8 +27,10 @@ class Pair:
 
     def log_sum(self, totals: Integers) -> Array:
         """Logarithm of the probability that both add up to each of some totals."""
-        if len(totals) == 0:
-            return np.empty(0)
+        return self.first_given(totals).log_totals if len(totals) else np.empty(0)
+
+    def first_given(self, totals: Integers) -> NumberLaws:
+        """For each of some totals, the law of the first number given that both add up to it."""
 
         def log_weight(x: Array, which: Integers) -> Array:
             first, second = np.zeros(x.shape, dtype=np.int64), np.ones(x.shape, dtype=np.int64)
@@ -44,7 +46,7 @@ class Pair:
             noise=cells.noise,
         )
         laws.settle(0.0)
-        return laws.log_totals
+        return laws
 
     def log_rest(self, x: Array, cell: Integers) -> Array:
         """Logarithm of the probability that the other number is `total - x`."""

@@ -68,6 +68,11 @@ class ProductLaw:
         Logarithm of the factor of the likelihood that depends on the total alone. It matters for the evidence only.
     noise : float
         Relative error of the likelihood, if it is itself the result of sums.
+    log_shares : array, shape (d,), optional
+        Logarithms of the shares, if they are known. Then `x ~ Multinomial(total, shares)` and `alpha` says nothing. One
+        may be `-inf`: that cell is empty.
+    near : ProductLaw, optional
+        The same law but for other known shares, all positive. It spares some of the work.
 
     Examples
     --------
@@ -86,6 +91,8 @@ class ProductLaw:
     smooth: bool = True
     log_factor: float = 0.0
     noise: float = 0.0
+    log_shares: Array | None = field(default=None, repr=False)
+    near: "ProductLaw | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         alpha = positive_array(alpha=self.alpha)
@@ -111,13 +118,26 @@ class ProductLaw:
         return self.total - self.least * (len(self.alpha) - 1)
 
     def log_weight(self, counts: Array, cells: Integers) -> Array:
-        """`log Gamma(x + alpha_i) - log x! + log L_i(x)`."""
-        prior = _log_gamma_ratio(counts, self.alpha[cells])  # type: ignore[arg-type]  # It broadcasts.
+        """`log Gamma(x + alpha_i) - log x! + log L_i(x)`, or `x log p_i - log x! + log L_i(x)` for known shares."""
+        if self.log_shares is None:
+            prior = _log_gamma_ratio(counts, self.alpha[cells])  # type: ignore[arg-type]  # It broadcasts.
+        else:
+            with np.errstate(invalid="ignore"):
+                prior = np.where(counts == 0, 0.0, counts * self.log_shares[cells]) - gammaln(counts + 1)
         return np.asarray(prior + self.log_likelihood(counts, cells), dtype=np.float64)
 
     def cells(self) -> NumberLaws:
         """Independent cells with the weights of this law, not tilted yet."""
+        if self.near is not None and self.log_shares is not None and self.near.log_shares is not None:
+            return self.near._settled.shifted(self.log_weight, self.log_shares - self.near.log_shares)
         return NumberLaws(self.log_weight, len(self.alpha), self.least, self.most, smooth=self.smooth, noise=self.noise)
+
+    @cached_property
+    def _settled(self) -> NumberLaws:
+        """The cells after they were solved; what was done to them to find the sum is not part of them."""
+        cells = self.cells()
+        solved(cells, self.total)
+        return cells
 
     @cached_property
     def tilted(self) -> TiltedCells:
@@ -126,6 +146,8 @@ class ProductLaw:
 
     def log_normaliser(self, totals: ArrayLike) -> Array:
         """Logarithm of what products of weights are multiplied by to be a prior times the likelihood."""
+        if self.log_shares is not None:
+            return np.asarray(gammaln(np.asarray(totals, dtype=np.float64) + 1))
         concentration = self.alpha.sum()
         # total! Gamma(a0) / Gamma(total + a0), without the cancellation of the two large terms.
         ratio = _log_gamma_ratio(np.asarray(totals, dtype=np.float64), concentration)

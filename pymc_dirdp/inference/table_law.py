@@ -1,5 +1,6 @@
 """The law of a whole table given what a release put out of it."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from pymc_dirdp.inference.number_laws import NumberLaws
 from pymc_dirdp.inference.posterior import Draws, draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.inference.tilted import count_itself
 from pymc_dirdp.inference.totals import OfTotal, PrivateTotal, RowTotals
 from pymc_dirdp.inference.unknown_total import UnknownTotal
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
@@ -31,6 +33,7 @@ _MOST_LOOKED_AT = 10**7
 _MOST_PAIRS = 6_000
 _MOST_TOTALS = 1_000
 _NEGLIGIBLE = 1e-13
+_FEW_COUNTS = 20_000
 # Draws that the summaries of tables with private totals are made from.
 SUMMARISED = 20_000
 
@@ -103,6 +106,36 @@ class TableLaw:
         self._factors = [_of_total(each) for each in likelihoods]
         self._most, self._row_prior, self._log_prior = most, row_prior, log_prior
 
+    def given(self, log_shares: Array) -> "TableLaw":
+        """The law of the counts if the shares are known.
+
+        Its evidence is the likelihood of the shares, up to the beliefs about totals, and the gradient of that in
+        `log_shares` is `count_means` (Theory, section 16).
+
+        Parameters
+        ----------
+        log_shares : array, shape of the table
+            Logarithms of the shares.
+        """
+        law = copy.copy(self)
+        for name in ("_row", "_rows", "_private", "_totals"):
+            law.__dict__.pop(name, None)
+        rows = log_shares.reshape(len(self._row_laws), -1)
+        law._row_laws = [
+            replace(row, log_shares=logs, near=self._usual) for row, logs in zip(self._row_laws, rows, strict=True)
+        ]
+        return law
+
+    @cached_property
+    def _usual(self) -> ProductLaw | None:
+        """The law at shares that are likely, for the only row of a public total."""
+        if self._rows is not None or self._private is not None:
+            return None
+        shares = (self.prior.ravel() + self._row.means) / (self.prior.sum() + self._most)
+        # If there are few counts, looking at each is less work than rules for many.
+        smooth = self._row.smooth and self._most * shares.size > _FEW_COUNTS
+        return replace(self._row, log_shares=np.log(shares), smooth=smooth)
+
     # The laws are summed up when they are asked for: numbers of a file may be such that no sum exists.
 
     @cached_property
@@ -141,10 +174,26 @@ class TableLaw:
         """Logarithm of the probability or density of what was put out, counts and shares summed out."""
         return (self._private or self._rows or self._row).log_evidence
 
+    @property
+    def count_means(self) -> Array:
+        """Expected counts, in the shape of the table: exact sums."""
+        if self._rows is not None:
+            sums = self._private or self._rows
+            found = sums.expectations(self._rows.count_means)
+        elif self._private is not None:
+            found = self._private.expectations(count_itself)
+        else:
+            found = self._row.tilted.expectations(count_itself, np.array([self._most]))
+        return found.reshape(self.prior.shape)
+
+    def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
+        """Independent draws of the counts, shape `(draws, *shape)`, and the share of proposals that was accepted."""
+        tables, acceptance = self._tables(draws, rng)
+        return np.stack(tables, axis=1).reshape(draws, *self.prior.shape), acceptance
+
     def draw(self, draws: int, rng: np.random.Generator) -> Draws:
         """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""
-        tables, acceptance = self._tables(draws, rng)
-        counts = self._shaped(np.stack(tables, axis=1))
+        counts, acceptance = self.counts(draws, rng)
         return Draws(counts, draw_shares(counts, self.prior, rng), acceptance)
 
     def draw_given(self, totals: Integers, rng: np.random.Generator) -> Draws:
@@ -165,9 +214,6 @@ class TableLaw:
             return [totals], acceptance
         tables, share = self._rows.tables(totals, rng)
         return tables, min(acceptance, share)
-
-    def _shaped(self, values: NDArray) -> NDArray:  # type: ignore[type-arg]
-        return values.reshape(len(values), *self.prior.shape)
 
     def estimate(self, prob: list[float], rng: np.random.Generator) -> Estimate:
         """Means, standard deviations and central intervals of shares and counts, cell by cell in the order of rows."""

@@ -1,5 +1,6 @@
 """Independent cells, tilted so that their means add up to the total: what all sums and draws start from."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -7,17 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.convolution import Convolution
 from pymc_dirdp.inference.fourier import Fourier
 from pymc_dirdp.inference.inversion import Inversion, TooManyNodesError, reach_of_sum
-from pymc_dirdp.inference.number_laws import CUT, NumberLaws
+from pymc_dirdp.inference.number_laws import CUT, ImpossibleError, NumberLaws
 from pymc_dirdp.inference.pair import Pair
 
-__all__ = ["LITTLE_WORK", "TiltedCells", "solved"]
+__all__ = ["LITTLE_WORK", "OfCount", "TiltedCells", "count_itself", "solved"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+# Some functions of a count and of its cell, shape `(..., m)` of arrays of shape `(...)`.
+OfCount = Callable[[Array, Integers], Array]
 
 # With fewer products every sum is taken number by number; that takes some 10 milliseconds.
 LITTLE_WORK = 5e6
@@ -28,6 +30,13 @@ _FEW, _MANY = 500, 2**14
 _NEAR = 0.05
 # A slope of the log-likelihood beyond which no count is possible any more.
 _STEEPEST = 1e15
+# Numbers with less probability are left out of an average.
+_NEGLIGIBLE = 1e-18
+
+
+def count_itself(counts: Array, cells: Integers) -> Array:
+    """The function of a count whose expectation is the mean."""
+    return counts[..., None]
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,39 @@ class TiltedCells:
         """The same for the one total."""
         return float(self.log_sums_of_products(np.array([self.total]))[0])
 
+    def expectations(self, of: OfCount, totals: Integers) -> Array:
+        """Expected functions of each count given each of some totals, shape `(len(totals), d, m)`.
+
+        Exact near the total of the tilt, as the sums are. The functions are evaluated between whole numbers, too, but
+        for sums that know whole numbers only, and where counts have any probability.
+        """
+        if isinstance(self.sums, Pair):
+            return self._expectations_of_a_pair(self.sums.first_given(totals), of, totals)
+        cells = self.cells
+        if isinstance(self.sums, Inversion):
+            # Between nodes nothing is lost: their rules add up every wave that the sum is made of.
+            x, cell, log_mass = cells.nodes, cells.node_law, np.log(cells.masses)
+        else:
+            widths = cells.highs - cells.lows + 1
+            cell = np.repeat(np.arange(cells.size), widths)
+            x = (np.arange(widths.sum()) - (np.cumsum(widths) - widths - cells.lows)[cell]).astype(np.float64)
+            log_mass = cells.log_pmf(x, cell)
+        logs = np.stack([self.sums.log_rest(x + (self.total - total), cell) for total in totals])
+        weights = np.exp(log_mass + logs - self.sums.log_sum(totals)[:, None])
+        kept = weights.max(axis=0) > _NEGLIGIBLE
+        values = weights[:, kept, None] * of(x[kept], cell[kept])
+        return np.add.reduceat(values, np.searchsorted(cell[kept], np.arange(cells.size)), axis=1)
+
+    @staticmethod
+    def _expectations_of_a_pair(first: NumberLaws, of: OfCount, totals: Integers) -> Array:
+        which, x, masses = first.node_law, first.nodes, first.masses[:, None]
+        starts = np.searchsorted(which, np.arange(first.size))
+        both = (x, totals[which] - x)
+        cells = (np.full(len(x), i) for i in (0, 1))
+        return np.stack(
+            [np.add.reduceat(masses * of(y, cell), starts, axis=0) for y, cell in zip(both, cells, strict=True)], axis=1
+        )
+
     @cached_property
     def marginals(self) -> NumberLaws:
         """The laws of the single counts given their total."""
@@ -88,7 +130,7 @@ def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -
 
     Raises
     ------
-    ArgumentError
+    ImpossibleError
         If no table with this total has a positive weight.
     """
     tilt = _tilt(cells, total)
@@ -147,8 +189,8 @@ def _tapered(cells: NumberLaws, total: int) -> tuple[NumberLaws, float]:
     return tapered, reach / 2
 
 
-def _impossible() -> ArgumentError:
-    return ArgumentError(
+def _impossible() -> ImpossibleError:
+    return ImpossibleError(
         "No table of counts with this total could have given this output, or none that doubles can tell from "
         "impossible. Check the total, the least count, and that the output belongs to this mechanism."
     )

@@ -13,6 +13,7 @@ from pymc_dirdp.inference.evidence import Evidence
 from pymc_dirdp.inference.number_draws import NumberDraws
 from pymc_dirdp.inference.number_laws import NumberLaws
 from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.tilted import OfCount, count_itself
 
 __all__ = ["PrivateTotal", "RowTotals"]
 
@@ -24,6 +25,8 @@ OfTotal = Callable[[Array], Array]
 _EVERY_TOTAL = 4096
 # Relative error of what an output says about a total: several sums far from zero, and interpolation between them.
 _NOISE = 1e-9
+# Totals with less probability are left out of an average.
+_NEGLIGIBLE = 1e-18
 
 
 class PrivateTotal:
@@ -76,6 +79,13 @@ class PrivateTotal:
     def mean_and_sd(self) -> tuple[float, float]:
         """Mean and standard deviation of the total given the output."""
         return float(self.totals.means[0]), float(np.sqrt(self.totals.variances[0]))
+
+    def expectations(self, of: OfCount) -> Array:
+        """Expected functions of each count given the output, shape `(d, m)`."""
+        totals, masses = self.totals.nodes, self.totals.masses
+        kept = masses > _NEGLIGIBLE
+        found: Array = np.tensordot(masses[kept], self._evidence.expectations(of, totals[kept]), axes=1)
+        return found
 
     def draw(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
         """Independent tables given the output, shape `(draws, d)`, and the share of proposals that was accepted."""
@@ -141,6 +151,20 @@ class RowTotals:
     def log_evidence(self) -> float:
         """Logarithm of the probability (or density) of all outputs, totals and counts summed out."""
         return self.totals.log_evidence
+
+    def expectations(self, of: OfCount) -> Array:
+        """Expected functions of each row's total given all outputs, shape `(rows, m)`."""
+        (found,) = self.totals.tilted.expectations(of, np.array([self.totals.total]))
+        return np.asarray(found)
+
+    def count_means(self, totals: Array, rows: Integers) -> Array:
+        """Expected counts in each row given its total, shape `(..., d)`."""
+        found = np.empty((*totals.shape, len(self._evidences[0].law.alpha)))
+        for row, evidence in enumerate(self._evidences):
+            here = rows == row
+            if here.any():
+                found[here] = evidence.expectations(count_itself, totals[here])[..., 0]
+        return found
 
     def draw(self, draws: int, rng: np.random.Generator) -> tuple[list[Integers], float]:
         """Independent tables given all outputs, for each row of shape `(draws, d)`, and the share accepted."""

@@ -1,12 +1,15 @@
 """Product laws against brute force over all tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.special import gammaln, logsumexp
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.product_law import ProductLaw, tabulated
 
-from .laws import ALPHA, LIKELIHOODS, Y, brute_force, dirichlet, row
+from .laws import ALPHA, LIKELIHOODS, Y, brute_force, dirichlet, geometric, row
 
 
 @pytest.mark.parametrize("least", [0, 2])
@@ -135,3 +138,46 @@ def test_a_likelihood_that_is_no_number_is_refused(bad):
     law = ProductLaw(alpha=ALPHA, total=12, log_likelihood=lambda x, i: np.where(x == 7, bad, 0.0) + 0.0 * i)
     with pytest.raises(ArgumentError, match="log-likelihood"):
         law.means  # noqa: B018
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_known_shares_against_brute_force(name):
+    shares = np.array([0.2, 0.7, 0.1])
+    law = replace(row(name), log_shares=np.log(shares))
+    tables, _, _ = brute_force(row(name))
+    logs = np.array([sum(float(law.log_likelihood(x[i], np.array(i))) for i in range(3)) for x in tables])
+    logs += gammaln(law.total + 1) + np.sum(tables * np.log(shares) - gammaln(tables + 1), axis=1)
+    probabilities = np.exp(logs - logsumexp(logs))
+    assert law.log_evidence - law.log_factor == pytest.approx(logsumexp(logs), abs=1e-10)
+    np.testing.assert_allclose(np.exp(law.log_probability(tables)), probabilities, rtol=0, atol=1e-12)
+    found = law.tilted.expectations(lambda x, i: np.stack([x, x**2 + i], axis=-1), np.array([law.total]))[0]
+    expected = np.stack([probabilities @ tables, probabilities @ tables**2 + np.arange(3)], axis=-1)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("total", "d", "spread"), [(12_000, 2, 1.0), (30_000, 4, 3.0), (30_000, 12, 1.0), (10**6, 3, 100.0)]
+)
+@pytest.mark.parametrize("noise", [True, False])
+def test_the_work_that_near_shares_spare_changes_nothing(total, d, spread, noise):
+    """Means, evidence and moments with and without, for shares near the usual ones, far from them, and at an edge."""
+    rng = np.random.default_rng(d)
+    usual = rng.dirichlet(np.ones(d))
+    seen = np.round(usual * total)
+    log_likelihood = geometric(seen, spread) if noise else dirichlet(usual, 0.02 / spread, np.ones(d))
+    plain = ProductLaw(alpha=np.ones(d), total=total, log_likelihood=log_likelihood)
+    near = replace(plain, log_shares=np.log(usual))
+    edge = np.append(usual[:-2], [0.0, usual[-2:].sum()])
+    for shares in (usual, rng.dirichlet(1 + usual * 300), rng.dirichlet(np.ones(d)), rng.dirichlet(np.ones(d)), edge):
+        with np.errstate(divide="ignore"):
+            logs = np.log(shares)
+        fresh, spared = (replace(plain, log_shares=logs, near=one) for one in (None, near))
+        assert spared.log_evidence == pytest.approx(fresh.log_evidence, abs=1e-14 * total + 1e-10)
+        both = [
+            one.tilted.expectations(lambda x, _: np.stack([x, x**2], axis=-1), np.array([total]))[0]
+            for one in (fresh, spared)
+        ]
+        np.testing.assert_allclose(both[1], both[0], rtol=1e-8, atol=1e-8)
+    # What is near was not changed by what was taken from it.
+    again = replace(near)
+    assert near.log_evidence == again.log_evidence

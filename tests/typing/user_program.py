@@ -81,6 +81,9 @@ def anybody(release: xr.DataTree) -> None:
     combined = dirdp.combine([0.3, 0.4], [0.01, 0.01])
     assert_type(combined, dirdp.Combined)
     assert_type(combined.interval(0.9), tuple[NDArray[np.float64], NDArray[np.float64]])
+    with dirdp.analyst_model(release, ["p"]) as model:
+        pm.Potential("again", dirdp.release_logp(release, model["p"], "p"))
+    assert_type(dirdp.latent_counts(dirdp.analyse(release), release, random_seed=1), xr.Dataset)
 
 
 def planning() -> None:

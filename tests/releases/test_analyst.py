@@ -1,0 +1,211 @@
+"""Models to start from, and counts behind their draws."""
+
+import copy
+import itertools
+import warnings
+from types import SimpleNamespace
+
+import arviz as az
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy.special import gammaln, softmax
+from scipy.stats import chi2
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.releases.concluding import conclusions
+
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
+
+
+def only(release, prior, n_prior, row_prior):
+    """What was put out of the only table, and the beliefs about it."""
+    found = conclusions(release, prior, n_prior, row_prior, jointly=False)
+    ((name, seen),) = found.tables.items()
+    return SimpleNamespace(seen=seen, beliefs=found.beliefs[name])
+
+
+def released(counts=(30, 20, 10), prior=(1.0, 2.0, 3.0), **options):
+    with pm.Model(coords={"hair": ["black", "brown", "red"]}):
+        p = pm.Dirichlet("p", a=np.array(prior), dims="hair")
+        pm.Multinomial("students", n=int(np.sum(counts)), p=p, observed=counts)
+        return dirdp.sample(APPROX, **options)
+
+
+def two_tables():
+    with pm.Model(coords={"department": list("AB"), "hair": ["black", "brown", "red"]}):
+        rate = pm.Beta("rate", [1, 2], 1, dims="department")
+        pm.Binomial("admitted", n=[30, 40], p=rate, observed=[10, 20])
+        p = pm.Dirichlet("p", a=np.ones(3), dims="hair")
+        pm.Multinomial("students", n=70, p=p, observed=[30, 30, 10])
+        return dirdp.sample(APPROX, contribution=1, mechanism="geometric")
+
+
+def draws_of(**shares):
+    """What `pm.sample` returns, with shares that are given."""
+    return xr.DataTree.from_dict({"/posterior": xr.Dataset(shares)})
+
+
+def monte_carlo_errors(values):
+    """Monte Carlo standard errors of the means along chains."""
+    sizes = az.ess(xr.Dataset({"x": values}))["x"].values
+    return values.std(("chain", "draw")).values / np.sqrt(np.maximum(sizes, 1))
+
+
+def test_the_model_has_the_names_dims_and_labels_of_the_release():
+    model = dirdp.analyst_model(two_tables())
+    assert sorted(variable.name for variable in model.free_RVs) == ["p", "rate"]
+    assert [potential.name for potential in model.potentials] == ["rate_release", "p_release"]
+    assert model.named_vars_to_dims == {"rate": ("department",), "p": ("hair",)}
+    assert model.coords == {"department": ("A", "B"), "hair": ("black", "brown", "red")}
+    assert np.isfinite(model.compile_logp()(model.initial_point()))
+    with model:
+        pm.Deterministic("odds", model["rate"] / (1 - model["rate"]), dims="department")
+    assert "odds" in model.named_vars
+
+
+def test_rows_without_labels():
+    with pm.Model():
+        p = pm.Dirichlet("p", a=np.ones((2, 3)))
+        pm.Multinomial("x", n=[3, 4], p=p, observed=[[1, 1, 1], [4, 0, 0]])
+        release = dirdp.sample(APPROX)
+    model = dirdp.analyst_model(release)
+    assert model["p"].eval().shape == (2, 3)
+    assert set(model.named_vars_to_dims["p"]) == set(release["posterior"]["p"].dims) - {"chain", "draw"}
+    assert np.isfinite(model.compile_logp()(model.initial_point()))
+
+
+def test_some_tables_and_a_prior_of_ones_own():
+    release = two_tables()
+    model = dirdp.analyst_model(release, ["p"], prior={"p": [5.0, 6.0, 7.0]})
+    assert [variable.name for variable in model.free_RVs] == ["p"]
+    assert model["p"].owner.op.dist_params(model["p"].owner)[0].eval().tolist() == [5.0, 6.0, 7.0]
+    assert [variable.name for variable in dirdp.analyst_model(release, "rate").free_RVs] == ["rate"]
+    for wrong, problem in ((["q"], "no table 'q'"), ([], "at least one table")):
+        with pytest.raises(ArgumentError, match=problem):
+            dirdp.analyst_model(release, wrong)
+    with pytest.raises(ReleaseError, match="Expected a release"):
+        dirdp.analyst_model(None)
+
+
+def test_the_posterior_is_that_of_the_exact_sums():
+    """The model's density, summed over a grid of the simplex, has the means of `estimate`."""
+    release = released((5, 3, 1), (1.0, 1.0, 2.0), mechanism="geometric")
+    model = dirdp.analyst_model(release)
+    steps = np.arange(0.5, 60) / 60
+    grid = np.array([(a, b, 1 - a - b) for a, b in itertools.product(steps, steps) if a + b < 1 - 1e-9])
+    logp = model.compile_logp(jacobian=False)
+    points = np.log(grid) - np.log(grid).mean(axis=1, keepdims=True)
+    density = softmax([float(logp({"p_simplex__": point[:2]})) for point in points])
+    estimates = dirdp.estimate(release).tables["p"]
+    np.testing.assert_allclose(density @ grid, estimates.share_means, atol=2e-3)
+    np.testing.assert_allclose(density @ grid**2 - (density @ grid) ** 2, estimates.share_sds**2, rtol=2e-2)
+
+
+def test_a_model_may_be_copied_pickled_conditioned_and_sampled_a_priori():
+    model = dirdp.analyst_model(released())
+    point = {"p_simplex__": np.array([0.2, -0.4])}
+    value = model.compile_logp()(point)
+    for other in (copy.deepcopy(model), model.copy(), cloudpickle.loads(cloudpickle.dumps(model))):
+        assert other.compile_logp()(point) == value
+    fixed = pm.do(model, {"p": np.array([0.5, 0.3, 0.2])})
+    assert np.isfinite(fixed.compile_logp()({}))
+    with model, pytest.warns(UserWarning, match="Potentials"):
+        prior = pm.sample_prior_predictive(20, random_seed=1)
+    assert prior["prior"]["p"].shape == (1, 20, 3)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("prior", "mechanism"), [((1.0, 1.0, 1.0), "geometric"), ((0.2, 0.2, 0.2), "dirichlet")])
+def test_nuts_agrees_with_exact_draws(prior, mechanism):
+    release = released((40, 20, 0), prior, mechanism=mechanism)
+    with dirdp.analyst_model(release), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        idata = pm.sample(
+            600, tune=300, chains=2, cores=2, random_seed=1, progressbar=False, compute_convergence_checks=False
+        )
+    p, exact = idata["posterior"]["p"], dirdp.analyse(release, 40_000, random_seed=2)["posterior"]["p"]
+    for function in (lambda x: x, lambda x: x**2, lambda x: x < 0.02):
+        errors = monte_carlo_errors(function(p).astype(float))
+        far = np.abs(function(p).mean(("chain", "draw")) - function(exact).mean(("chain", "draw")))
+        assert np.all(far.values <= 3 * errors + 1e-12)
+
+
+def test_counts_given_shares_have_the_law_of_all_tables():
+    release = released((7, 4, 1), mechanism="geometric")
+    shares = np.array([0.4, 0.4, 0.2])
+    idata = draws_of(p=(("chain", "draw", "hair"), np.broadcast_to(shares, (2, 1500, 3))))
+    counts = dirdp.latent_counts(idata, release, random_seed=1)["p"]
+    assert counts.dims == ("chain", "draw", "hair")
+    assert counts.dtype == np.int64
+    assert counts["hair"].values.tolist() == ["black", "brown", "red"]
+    one = only(release, None, None, None)
+    x = np.array([x for x in itertools.product(range(13), repeat=3) if sum(x) == 12], dtype=float)
+
+    def p_value(shares):
+        logs = one.seen.mechanism.log_likelihood(one.seen.published[0], x)
+        law = softmax(logs + np.sum(x * np.log(shares) - gammaln(x + 1), axis=1))
+        place = {tuple(table): i for i, table in enumerate(x.astype(int).tolist())}
+        drawn = counts.values.reshape(-1, 3).tolist()
+        seen, expected = np.bincount([place[tuple(c)] for c in drawn], minlength=len(x)), law * len(drawn)
+        rare = expected < 10
+        seen, expected = (np.append(values[~rare], values[rare].sum()) for values in (seen, expected))
+        return chi2.sf(np.sum((seen - expected) ** 2 / expected), len(seen) - 1)
+
+    assert p_value(shares) > 1e-6
+    assert p_value(np.array([0.46, 0.36, 0.18])) < 1e-6
+
+
+def test_counts_behind_the_draws_of_analyse_are_those_of_analyse():
+    """Shares from the posterior, then counts given them: together they are what `analyse` draws."""
+    release = two_tables()
+    analysis = dirdp.analyse(release, 1500, random_seed=1)
+    counts = dirdp.latent_counts(analysis, release, "p", random_seed=2)["p"]
+    found, expected = (one.mean(("chain", "draw")).values for one in (counts, analysis["latent_counts"]["p"]))
+    spread = counts.std(("chain", "draw")).values
+    assert np.all(np.abs(found - expected) < 4 * spread * np.sqrt(2 / 1500))
+    np.testing.assert_allclose(spread, analysis["latent_counts"]["p"].std(("chain", "draw")).values, rtol=0.15)
+    # A count goes with its own share, and not with that of another draw.
+    share, count = analysis["posterior"]["p"].values[0, :, 0], counts.values[0, :, 0]
+    together = np.corrcoef(analysis["posterior"]["p"].values[0, :, 0], analysis["latent_counts"]["p"].values[0, :, 0])
+    assert abs(np.corrcoef(share, count)[0, 1] - together[0, 1]) < 0.1
+
+
+def test_counts_of_rows_and_of_private_numbers():
+    release = two_tables()
+    both = dirdp.latent_counts(dirdp.analyse(release, 5), release, random_seed=1)
+    assert both["rate"].dims == ("chain", "draw", "department", "rate_outcome")
+    assert np.all(both["rate"].sum(("department", "rate_outcome")) == 70)
+    private = released(adjacency="add-remove", n_records=100)
+    totals = dirdp.latent_counts(dirdp.analyse(private, 40, n_prior=200), private, n_prior=200)["p"].sum("hair")
+    assert totals.max() <= 200
+    assert len(np.unique(totals)) > 5
+
+
+def test_a_draw_of_zero_is_an_empty_cell():
+    dims = ("chain", "draw", "hair")
+    edge = draws_of(p=(dims, np.array([[[0.5, 0.5, 0.0]]])))
+    assert dirdp.latent_counts(edge, released(mechanism="geometric"))["p"].values[0, 0, 2] == 0
+    with pytest.raises(ArgumentError, match="Did your model use this release"):
+        dirdp.latent_counts(edge, released(min_count=1))
+
+
+def test_draws_that_do_not_fit_are_refused():
+    release, dims = released(), ("chain", "draw", "hair")
+    for idata in (None, draws_of()["posterior"], {"posterior": 1}):
+        with pytest.raises(ArgumentError, match="group posterior"):
+            dirdp.latent_counts(idata, release)
+    with pytest.raises(ArgumentError, match="at least one table"):
+        dirdp.latent_counts(draws_of(q=(("chain", "draw"), [[0.5]])), release)
+    with pytest.raises(ArgumentError, match=r"draws of 'p', with the dims"):
+        dirdp.latent_counts(draws_of(q=(("chain", "draw"), [[0.5]])), release, "p")
+    with pytest.raises(ArgumentError, match=r"shape \(3,\), got \(2,\)"):
+        dirdp.latent_counts(draws_of(p=(dims, [[[0.5, 0.5]]])), release)
+    for wrong in ([0.5, 0.3, 0.3], [0.5, 0.7, -0.2], [np.nan, 0.5, 0.5]):
+        with pytest.raises(ArgumentError, match="no probabilities"):
+            dirdp.latent_counts(draws_of(p=(dims, [[wrong]])), release)
+    with pytest.raises(ReleaseError, match="Expected a release"):
+        dirdp.latent_counts(draws_of(p=(dims, [[[0.5, 0.3, 0.2]]])), 3)

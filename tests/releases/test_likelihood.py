@@ -1,0 +1,277 @@
+"""The likelihood of shares: against all tables there are, by finite differences, in PyTensor graphs, and misused."""
+
+import copy
+import itertools
+import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from pymc.logprob.utils import ParameterValueError
+from scipy.special import gammaln, logsumexp
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.releases.likelihood import ReleaseLogp
+
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
+KINDS = {
+    "dirichlet": {},
+    "dirichlet, fast": {"sampler": "fast"},
+    "draws": {"draws": 3},
+    "min_count": {"min_count": 1, "draws": 2},
+    "geometric": {"mechanism": "geometric"},
+    "gaussian": {"mechanism": "gaussian"},
+    "continuous-gaussian": {"mechanism": "continuous-gaussian", "sampler": "fast"},
+    "laplace": {"mechanism": "laplace", "sampler": "fast"},
+}
+SHARES = np.array([0.62, 0.3, 0.08])
+
+
+def only(release, prior, n_prior, row_prior):
+    """What was put out of the only table, and the beliefs about it."""
+    found = conclusions(release, prior, n_prior, row_prior, jointly=False)
+    ((name, seen),) = found.tables.items()
+    return SimpleNamespace(seen=seen, beliefs=found.beliefs[name])
+
+
+def released(counts=(7, 4, 1), guarantee=APPROX, **options):
+    with pm.Model(coords={"hair": [f"h{i}" for i in range(len(counts))]}):
+        p = pm.Dirichlet("p", a=np.ones(len(counts)), dims="hair")
+        pm.Multinomial("students", n=int(np.sum(counts)), p=p, observed=counts)
+        return dirdp.sample(guarantee, **options)
+
+
+def two_rows(**options):
+    with pm.Model():
+        p = pm.Dirichlet("p", a=np.array([[1.0, 0.5], [2.0, 1.0]]))
+        pm.Multinomial("x", n=[3, 4], p=p, observed=[[2, 1], [1, 3]])
+        return dirdp.sample(APPROX, **options)
+
+
+def operation(release, n_prior=None, row_prior=None):
+    one = only(release, None, n_prior, row_prior)
+    return ReleaseLogp(one.seen, one.beliefs)
+
+
+def tables(output, cells, most):
+    """All tables of the public total, or of all totals up to one, and the logarithm of the likelihood of each."""
+    x = np.array([x for x in itertools.product(range(output.least, most + 1), repeat=cells) if sum(x) <= most])
+    x = x.astype(float) if output.n_records is None else x[x.sum(axis=1) == most].astype(float)
+    x = x.reshape(-1, *output.prior.shape)
+    logs = sum(output.mechanism.log_likelihood(y, x, steps=output.steps) for y in output.published)
+    return x, logs - (np.log(most + 1) if output.n_records is None else 0)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_value_and_gradient_are_those_of_all_tables(kind, adjacency):
+    private = adjacency == "add-remove"
+    release = released(**KINDS[kind], adjacency=adjacency, **({"n_records": 12} if private else {}))
+    n_prior = 14 if private else None
+    one = only(release, None, n_prior, None)
+    x, logs = tables(one.seen, 3, 14 if private else 12)
+    logs = logs + gammaln(x.sum(axis=1) + 1) + np.sum(x * np.log(SHARES) - gammaln(x + 1), axis=1)
+    p = pt.dvector("p")
+    logp = dirdp.release_logp(release, p, n_prior=n_prior)
+    value, gradient = pytensor.function([p], [logp, pytensor.grad(logp, p)])(SHARES)
+    # Rounding shows where the logarithms of the urn's factors are large.
+    assert value == pytest.approx(logsumexp(logs), abs=1e-7 if one.seen.steps else 1e-11)
+    np.testing.assert_allclose(gradient * SHARES, np.exp(logs - logsumexp(logs)) @ x, rtol=1e-9)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("kind", ["dirichlet", "min_count", "geometric"])
+def test_rows_have_the_value_and_gradient_of_all_tables(kind, adjacency):
+    private = adjacency == "add-remove"
+    release = two_rows(**KINDS[kind], adjacency=adjacency, **({"n_records": 8} if private else {}))
+    most, row_prior = (9, [1.5, 0.7]) if private else (7, [1.5, 0.7])
+    one = only(release, None, most if private else None, row_prior)
+    shares = np.array([[0.7, 0.3], [0.15, 0.85]])
+    x, logs = tables(one.seen, 4, most)
+    rows, b = x.sum(axis=2), np.array(row_prior)
+    logs = logs + gammaln(rows + 1).sum(axis=1) + np.sum(x * np.log(shares) - gammaln(x + 1), axis=(1, 2))
+    logs += gammaln(rows.sum(axis=1) + 1) + gammaln(b.sum()) - gammaln(rows.sum(axis=1) + b.sum())
+    logs += np.sum(gammaln(rows + b) - gammaln(rows + 1) - gammaln(b), axis=1)
+    value, counts = ReleaseLogp(one.seen, one.beliefs).evaluate(np.log(shares))
+    assert value == pytest.approx(logsumexp(logs), abs=1e-7)
+    np.testing.assert_allclose(counts, np.tensordot(np.exp(logs - logsumexp(logs)), x, axes=1), rtol=1e-9)
+
+
+def test_rows_of_many_records_between_whole_totals():
+    """Totals that are not looked at one by one: finite differences, and one record more or less."""
+    with pm.Model():
+        p = pm.Beta("p", 1, 1, shape=2)
+        pm.Binomial("x", n=[4000, 2000], p=p, observed=[3000, 500])
+        release = dirdp.sample(dirdp.PureDP(epsilon=0.1), mechanism="geometric")
+    op, step = operation(release), np.array([[1.0, 0.5], [-0.3, 0.2]]) * 1e-4
+    logs = np.log([[0.74, 0.26], [0.26, 0.74]])
+    counts = op.evaluate(logs)[1]
+    difference = (op.evaluate(logs + step)[0] - op.evaluate(logs - step)[0]) / 2
+    assert difference == pytest.approx(np.sum(counts * step), rel=1e-5)
+    assert counts.sum() == pytest.approx(6000, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("d", "n", "options"),
+    [
+        (2, 10**7, {"sampler": "fast"}),
+        (5, 10**6, {"mechanism": "geometric"}),
+        (10, 10_000, {}),
+        (50, 10_000, {"mechanism": "gaussian"}),
+    ],
+)
+def test_the_gradient_is_the_slope_near_and_far(d, n, options):
+    rng = np.random.default_rng(d)
+    op = operation(released(rng.multinomial(n, rng.dirichlet(np.ones(d))), **options))
+    for concentration in (0.1, 1.0, 30.0):
+        logs = np.log(rng.dirichlet(np.full(d, concentration)))
+        value, counts = op.evaluate(logs)
+        assert np.isfinite(value)
+        assert counts.sum() == pytest.approx(n, rel=1e-11)
+        step = rng.normal(size=d) * 1e-5 / n**0.25
+        difference = (op.evaluate(logs + step)[0] - op.evaluate(logs - step)[0]) / 2
+        assert abs(difference - counts @ step) <= 1e-4 * np.sum(np.abs(counts * step)) + 1e-14 * n + 1e-10
+
+
+@pytest.mark.parametrize("counts", [(0, 0), (1, 0)])
+def test_no_record_and_one(counts):
+    for options in ({}, {"mechanism": "geometric"}):
+        value, expected = operation(released(counts, **options)).evaluate(np.log([0.3, 0.7]))
+        assert np.isfinite(value)
+        assert expected.sum() == pytest.approx(sum(counts))
+
+
+def test_a_share_of_zero_is_an_empty_cell():
+    op = operation(released(mechanism="geometric"))
+    with np.errstate(divide="ignore"):
+        value, counts = op.evaluate(np.log([0.6, 0.4, 0.0]))
+    near, _ = op.evaluate(np.log([0.6, 0.4, 1e-14]))
+    assert value == pytest.approx(near, abs=1e-10)
+    assert counts[2] == 0
+    # Every cell was promised to hold one record, so it is impossible.
+    with np.errstate(divide="ignore"):
+        value, counts = operation(released(min_count=1)).evaluate(np.log([0.6, 0.4, 0.0]))
+    assert value == -np.inf
+    assert not counts.any()
+
+
+def test_what_is_no_share_is_an_error_outside_a_model_and_impossible_inside():
+    release, p = released(), pt.dvector("p")
+    logp = pytensor.function([p], dirdp.release_logp(release, p))
+    assert np.isfinite(logp([0.5, 0.3, 0.2 + 1e-8]))
+    for wrong in ([0.5, 0.3, 0.2001], [0.5, 0.7, -0.2], [np.nan, 0.5, 0.5], [np.inf, 0.0, 0.0]):
+        with pytest.raises(ParameterValueError, match="sum"), np.errstate(invalid="ignore"):
+            logp(wrong)
+    with pm.Model() as model:
+        shares = pm.Flat("shares", shape=3)
+        pm.Potential("release", dirdp.release_logp(release, shares))
+    assert model.compile_logp()({"shares": [0.5, 0.3, 0.3]}) == -np.inf
+    with pytest.raises(ValueError, match=r"shape \(3,\), got \(2,\)"):
+        logp([0.5, 0.5])
+
+
+@pytest.mark.parametrize("p", [pt.dscalar(), pt.dmatrix(), np.ones(4) / 4, [0.5, 0.5]])
+def test_a_shape_that_does_not_fit_is_refused_at_once(p):
+    with pytest.raises(ArgumentError, match=r"p in the shape of 'p', \(3,\), got"):
+        dirdp.release_logp(released(), p)
+
+
+def test_which_table():
+    with pm.Model():
+        p, q = pm.Beta("p", 1, 1), pm.Beta("q", 1, 1)
+        pm.Binomial("x", n=10, p=p, observed=3)
+        pm.Binomial("y", n=10, p=q, observed=9)
+        release = dirdp.sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric")
+    low, high = (dirdp.release_logp(release, pt.constant(0.3), table).eval() for table in "pq")
+    assert low > high
+    with pytest.raises(ArgumentError, match="tables p, q"):
+        dirdp.release_logp(release, 0.3)
+    with pytest.raises(ArgumentError, match="no table 'r', but p, q"):
+        dirdp.release_logp(release, 0.3, "r")
+    for thing in (None, 3, release["posterior"]):
+        with pytest.raises(ReleaseError, match="Expected a release"):
+            dirdp.release_logp(thing, 0.3)
+    with pytest.raises(ArgumentError, match="n_prior"):
+        dirdp.release_logp(released(adjacency="add-remove", n_records=12), SHARES)
+
+
+def test_a_release_that_changes_afterwards_changes_nothing():
+    release = released(mechanism="geometric")
+    p = pt.dvector("p")
+    logp = pytensor.function([p], dirdp.release_logp(release, p))
+    before = logp(SHARES)
+    release["mechanism/p"]["noisy_counts"].values[:] = [0, 0, 12]
+    assert logp(SHARES) == before
+    assert pytensor.function([p], dirdp.release_logp(release, p))(SHARES) != before
+
+
+def test_two_releases_in_one_model_are_two():
+    first, second = released((12, 0, 0), dirdp.PureDP(epsilon=9), mechanism="geometric"), released((0, 0, 12))
+    p = pt.dvector("p")
+    both = dirdp.release_logp(first, p) + dirdp.release_logp(second, p)
+    parts = [float(dirdp.release_logp(one, pt.constant(SHARES)).eval()) for one in (first, second)]
+    assert parts[0] != parts[1]
+    assert pytensor.function([p], both)(SHARES) == pytest.approx(sum(parts), rel=1e-12)
+
+
+def test_it_remembers_nothing_and_threads_may_share_it():
+    rng = np.random.default_rng(1)
+    release = released((300, 200, 100, 5))
+    logs = np.log(rng.dirichlet(np.ones(4), size=40))
+    op = operation(release)
+    alone = [operation(release).evaluate(one) for one in logs[:3]]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(op.evaluate, logs))
+    again = [op.evaluate(one) for one in logs[::-1]][::-1]
+    for first, second in [*zip(together, again, strict=True), *zip(alone, again[:3], strict=True)]:
+        assert first[0] == second[0]
+        assert np.array_equal(first[1], second[1])
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda op: pickle.loads(pickle.dumps(op))])
+def test_a_copy_says_the_same(copied):
+    for release in (released(), released(mechanism="geometric")):
+        op = operation(release)
+        value, counts = copied(op).evaluate(np.log(SHARES))
+        assert value == op.evaluate(np.log(SHARES))[0]
+        assert np.array_equal(counts, op.evaluate(np.log(SHARES))[1])
+        assert str(op) == "ReleaseLogp(p)"
+
+
+def test_there_is_no_second_derivative():
+    p = pt.dvector("p")
+    gradient = pytensor.grad(dirdp.release_logp(released(), p), p)
+    with pytest.raises((NotImplementedError, TypeError), match="second derivative"):
+        pytensor.grad(gradient.sum(), p)
+
+
+def test_shares_in_single_precision():
+    p = pt.fvector("p")
+    logp = dirdp.release_logp(released(), p)
+    gradient = pytensor.grad(logp, p)
+    assert gradient.dtype == "float32"
+    assert np.all(np.isfinite(pytensor.function([p], gradient)(SHARES.astype("float32"))))
+
+
+def test_jax_calls_back():
+    jax = pytest.importorskip("jax")
+    from pymc.sampling.jax import get_jaxified_logp
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = dirdp.analyst_model(released(mechanism="geometric"))
+        logp = jax.jit(get_jaxified_logp(model))
+        point = np.array([0.3, -0.2])
+        expected = model.compile_logp()({"p_simplex__": point})
+        slope = model.compile_dlogp()({"p_simplex__": point})
+        assert float(logp([point])) == pytest.approx(float(expected), rel=1e-12)
+        np.testing.assert_allclose(jax.grad(logp)([point])[0], slope, rtol=1e-9)
+        both = jax.vmap(lambda x: logp([x]))(np.stack([point, 2 * point]))
+    assert float(both[0]) == pytest.approx(float(expected), rel=1e-12)
