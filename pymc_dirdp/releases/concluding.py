@@ -104,9 +104,16 @@ def conclusions(
         for given, called in ((prior, "prior"), (n_prior, "n_prior"), (row_prior, "row_prior"))
     )
     return {
-        name: Conclusion(output, Beliefs(prior=priors[name], n_prior=n_priors[name], row_prior=row_priors[name]))
+        name: Conclusion(
+            output, Beliefs(prior=priors[name], n_prior=_or(n_priors[name], output), row_prior=row_priors[name])
+        )
         for name, output in found.items()
     }
+
+
+def _or(n_prior: Any, output: Output) -> Any:
+    """The prior of a private number of records, or that of the release's own draws."""
+    return output.n_prior if n_prior is None else n_prior
 
 
 def _by_table(given: Any, names: tuple[str, ...], called: str) -> dict[str, Any]:

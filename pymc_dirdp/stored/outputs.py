@@ -60,6 +60,11 @@ class Output:
         """The group of its mechanism in the file."""
         return self.drawn.group
 
+    @property
+    def n_prior(self) -> int | None:
+        """How many records the release's own draws take for possible at most; None if they say nothing of that."""
+        return int(self.group.number("n_prior")) if self.n_records is None and "n_prior" in self.group else None
+
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs, which are independent given the counts.
 
