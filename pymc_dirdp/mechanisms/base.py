@@ -319,11 +319,11 @@ class TableMechanism(Mechanism):
         """Public number of steps of the urn that draws; None without one."""
         return None
 
-    def most_records(self, output: Array) -> int:
-        """More records than any data set has that could have led to this output, for all that is not negligible.
+    def possible_records(self, output: Array) -> range:
+        """The numbers of records with which this output is possible, for all that is not negligible.
 
-        Where the number of records is private, a release that publishes a table takes every number up to this one as
-        likely as another; so it is computed from the output alone.
+        Where the number of records is private, the draws of a release that publishes a table take each of these for as
+        likely as another; so they are computed from the output alone.
         """
         raise ArgumentError(f"The output of a {type(self).__name__} does not say how many records there are.")
 

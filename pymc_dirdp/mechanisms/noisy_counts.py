@@ -297,9 +297,10 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         return math.sqrt(2 * _UNLIKELY * cells) * self.noise_sd + _UNLIKELY * scale
 
     @override
-    def most_records(self, output: Array) -> int:
-        most = float(output.sum()) + self._sum_reach(output.size)
-        return math.floor(min(max(most, 1.0), MOST_RECORDS))
+    def possible_records(self, output: Array) -> range:
+        middle, reach = float(output.sum()), self._sum_reach(output.size)
+        least, most = (min(max(end, 0.0), MOST_RECORDS) for end in (middle - reach, middle + reach))
+        return range(math.floor(least), math.ceil(most) + 1)
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:

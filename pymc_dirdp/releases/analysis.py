@@ -44,9 +44,9 @@ def analyse(
         default that of the model.
     n_prior : int or array_like, or mapping from table to those, optional
         Your prior of the number of records where it is private: a whole number n makes 0 to n as likely as one
-        another, an array holds the weights of 0, 1, 2, .... A draw needs one. For noisy counts it is by default that
-        of the release's own draws, the attribute `n_prior` of the table's group: flat, and so wide that it does not
-        matter.
+        another, a `range` each number in it, and an array holds the weights of 0, 1, 2, .... A draw needs one. For
+        noisy counts it is by default that of the release's own draws, `least_records` to `most_records` in the table's
+        group, which is so wide that it does not matter.
     row_prior : array_like, or mapping from table to array_like, optional
         Dirichlet prior of how the records of a table divide among its rows; 1 for each by default.
     random_seed : int, SeedSequence, Generator or None

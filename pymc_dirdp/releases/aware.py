@@ -19,13 +19,13 @@ from pymc_dirdp.stored.untrusted import Group
 __all__ = ["draws_given", "number_prior", "try_law"]
 
 
-def number_prior(part: PlannedTable, published: Array, *, public: bool) -> int | None:
-    """The largest number of records that the draws take for possible; None where the number is public."""
-    return None if public else part.mechanism.most_records(published)
+def number_prior(part: PlannedTable, published: Array, *, public: bool) -> range | None:
+    """The numbers of records that the draws take for as likely as one another; None where the number is public."""
+    return None if public else part.mechanism.possible_records(published)
 
 
 def draws_given(
-    part: PlannedTable, published: Array, draws: int, rng: np.random.Generator, *, n_prior: int | None
+    part: PlannedTable, published: Array, draws: int, rng: np.random.Generator, *, n_prior: range | None
 ) -> Array:
     """Independent draws of the shares given a noisy table, shape `(draws, *shape)`.
 
@@ -37,7 +37,7 @@ def draws_given(
     draws : int
     rng : numpy.random.Generator
         Public in effect: whoever sees the draws may come to know its state. No noise may have come from it.
-    n_prior : int or None
+    n_prior : range or None
         From :func:`number_prior`.
     """
     return _law(part, published, n_prior).draw(draws, rng).shares
@@ -55,7 +55,7 @@ def try_law(part: PlannedTable, *, public: bool) -> None:
         ) from None
 
 
-def _law(part: PlannedTable, published: Array, n_prior: int | None) -> TableLaw:
+def _law(part: PlannedTable, published: Array, n_prior: range | None) -> TableLaw:
     group = Group(f"mechanism/{part.table.name}", xr.Dataset())
     output = Output(
         # There are no draws yet.

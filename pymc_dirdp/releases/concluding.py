@@ -66,6 +66,9 @@ class Conclusion:
             parts.append(f"{self.output.n_records} records, which is public")
         elif isinstance(self._beliefs.n_prior, int):
             parts.append(f"0 to {self._beliefs.n_prior} records, all as likely as one another")
+        elif isinstance(self._beliefs.n_prior, range):
+            least, most = self._beliefs.n_prior[0], self._beliefs.n_prior[-1]
+            parts.append(f"{least} to {most} records, all as likely as one another")
         else:
             parts.append("your prior of the number of records")
         if self.output.prior.ndim > 1 and self.output.prior.size > self.output.prior.shape[-1]:
@@ -113,7 +116,7 @@ def conclusions(
 
 def _or(n_prior: Any, output: Output) -> Any:
     """The prior of a private number of records, or that of the release's own draws."""
-    return output.n_prior if n_prior is None else n_prior
+    return output.possible_records if n_prior is None else n_prior
 
 
 def _by_table(given: Any, names: tuple[str, ...], called: str) -> dict[str, Any]:

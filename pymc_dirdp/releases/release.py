@@ -84,11 +84,13 @@ def sample(
     -------
     release : xarray.DataTree
         Group `posterior` as `pm.sample` returns it, with dims `chain=1` and `draw=draws`, and groups `mechanism` (one
-        child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published. Where a
-        table is released by noise, its draws are exact and independent draws from the posterior given the noisy counts,
-        as those of :func:`pymc_dirdp.analyse`: their intervals are right as they are. If the number of records is
-        private, every number up to the attribute `n_prior` of the table's group, which follows from the noisy counts,
-        is as likely as another. A draw of the Dirichlet mechanism is itself the release, and no posterior to summarise.
+        child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published.
+
+        Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
+        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are. Where the number of
+        records is private, each number from `least_records` to `most_records`, which are attributes of the table's
+        group and follow from the noisy counts, is as likely as another. A draw of the Dirichlet mechanism is itself the
+        release, and no posterior to summarise.
 
     Raises
     ------
@@ -215,7 +217,7 @@ def _given_published(
     (table,) = published.values()
     n_prior = number_prior(part, table, public=chosen.reading.sizes_are_public)
     if n_prior is not None:
-        group.attrs["n_prior"] = n_prior
+        group.attrs |= {"least_records": n_prior[0], "most_records": n_prior[-1]}
     return draws_given(part, table, chosen.draws, rng, n_prior=n_prior)
 
 

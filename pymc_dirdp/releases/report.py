@@ -89,7 +89,7 @@ def report(release: xr.DataTree | Plan) -> Report:
         ("A priori, without the data", _utility(utility)),
     )
     title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {', '.join(stored.tables)}"
-    notes = _notes(release)
+    notes = (*_reading(stored), *_notes(release))
     if verification.follows:
         notes = (*notes, *_advice(stored, utility))
     else:
@@ -195,9 +195,12 @@ def _law(mechanism: TableMechanism) -> str:
 def _table(table: StoredTable) -> str:
     drawn, attrs = table.mechanism.tempered, table.group.dataset.attrs
     above = "; with r above 1 the draw is more concentrated than the posterior" * (drawn is not None and drawn.r > 1)
+    possible = ""
+    if "most_records" in attrs:
+        possible = f"; {attrs['least_records']} to {attrs['most_records']} records taken for possible"
     return (
         f"{table.mechanism.in_short}, shape {table.prior.shape}, from {', '.join(table.group.names('observed'))}"
-        f"{_chosen(attrs)}{above}"
+        f"{_chosen(attrs)}{above}{possible}"
     )
 
 
@@ -248,6 +251,20 @@ def _grid(utility: xr.Dataset) -> Iterator[tuple[str, str]]:
 def _range(values: NDArray[np.float64]) -> str:
     low, high = f"{values.min():.5g}", f"{values.max():.5g}"
     return low if low == high else f"{low} to {high}"
+
+
+def _reading(stored: Stored) -> Lines:
+    """What the draws are, and what they are not."""
+    drawn = ", ".join(name for name, table in stored.tables.items() if table.mechanism.publishes is None)
+    noisy = ", ".join(name for name, table in stored.tables.items() if table.mechanism.publishes is not None)
+    lines = (
+        (
+            drawn,
+            "one draw is no posterior to summarise: dirdp.analyse(release) draws from the posterior given the draw",
+        ),
+        (noisy, "the draws are from the posterior given the noisy counts, so their means and intervals are right"),
+    )
+    return tuple((f"draws of {names}", text) for names, text in lines if names)
 
 
 def _notes(release: xr.DataTree) -> Lines:

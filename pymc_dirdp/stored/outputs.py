@@ -61,9 +61,11 @@ class Output:
         return self.drawn.group
 
     @property
-    def n_prior(self) -> int | None:
-        """How many records the release's own draws take for possible at most; None if they say nothing of that."""
-        return int(self.group.number("n_prior")) if self.n_records is None and "n_prior" in self.group else None
+    def possible_records(self) -> range | None:
+        """The numbers of records that the release's own draws take for as likely as one another, if they do."""
+        if self.n_records is not None or "most_records" not in self.group:
+            return None
+        return range(int(self.group.number("least_records")), int(self.group.number("most_records")) + 1)
 
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs, which are independent given the counts.

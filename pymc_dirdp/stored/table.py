@@ -70,8 +70,8 @@ def stored_table(group: Group) -> StoredTable:
             raise group.damaged(f"{fact.name} does not follow from the other numbers")
     if "steps" in group:
         group.whole("steps", 1, _MOST_STEPS)
-    if "n_prior" in group:
-        group.whole("n_prior", 1, MOST_RECORDS)
+    if "most_records" in group:
+        group.whole("least_records", 0, group.whole("most_records", 0, MOST_RECORDS))
     if "chosen_from" in group:
         _check_choice(group)
     return StoredTable(group, mechanism, _contribution(group), prior)
