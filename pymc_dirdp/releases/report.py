@@ -26,8 +26,6 @@ __all__ = ["Report", "report"]
 
 type Lines = tuple[tuple[str, str], ...]
 
-# The number of counts that are simulated in all to compare mechanisms.
-_CELLS = 100_000
 # Smaller ratios are not reported: they are within the error of the simulation or a matter of taste.
 _CLEARLY = 1.25
 # A double holds the exponential of this number.
@@ -222,10 +220,11 @@ def _utility(utility: xr.Dataset) -> Lines:
     planned = str(utility.attrs["records"])
     several = len(n) > 1
     posterior, estimate = utility["expected_kl_posterior"].values, utility["expected_kl_estimate"].values
-    lines = [
-        ("records", f"{_range(n)} ({planned})"),
-        ("KL of posteriors", f"{posterior.sum():.4g} nats expected, private from yours{', all tables' * several}"),
-    ]
+    share, of_estimates = utility["share_error"].values, utility["estimate_kl"].values
+    lines = [("records", f"{_range(n)} ({planned})")]
+    if np.all(np.isfinite(posterior)):
+        nats = f"{posterior.sum():.4g} nats expected, private from yours{', all tables' * several}"
+        lines.append(("KL of posteriors", nats))
     drawn = effective[np.isfinite(effective)]
     if drawn.size:
         lines.insert(1, ("effective records", f"r N = {_range(drawn)}"))
@@ -233,6 +232,12 @@ def _utility(utility: xr.Dataset) -> Lines:
         lines.append(
             ("KL of the draw", f"{_range(estimate)} nats expected, from the frequencies{', by table' * several}")
         )
+    if np.all(np.isfinite(share) & np.isfinite(of_estimates)):
+        nats = f"{_range(of_estimates, 3)} nats expected, from the shares{', by table' * several}"
+        lines += [
+            ("typical error", f"a share is typically off by {_range(share, 2)} in dirdp.estimate(release)"),
+            ("KL of the estimate", nats),
+        ]
     return (*lines, *_grid(utility))
 
 
@@ -248,8 +253,8 @@ def _grid(utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         )
 
 
-def _range(values: NDArray[np.float64]) -> str:
-    low, high = f"{values.min():.5g}", f"{values.max():.5g}"
+def _range(values: NDArray[np.float64], digits: int = 5) -> str:
+    low, high = f"{values.min():.{digits}g}", f"{values.max():.{digits}g}"
     return low if low == high else f"{low} to {high}"
 
 
@@ -299,13 +304,13 @@ def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
             prior=table.prior,
             n_records=int(sizes[name]),
             adjacency=mechanism.adjacency,
-            objective=str(attrs["objective"]),
             contribution=table.contribution,
-            n_simulated_cells=_CELLS // len(stored.tables),
+            public=utility.attrs["records"] == "public",
+            draws=stored.draws,
         )
         if choice.margin("dirichlet") > _CLEARLY:
             yield (
                 name,
-                f"{choice.best} noise on the counts would have a {choice.margin('dirichlet'):.2g} times smaller "
-                f"expected KL for the {choice.objective}: mechanism='auto'",
+                f"estimates from {choice.best} noise on the counts would have a {choice.margin('dirichlet'):.2g} "
+                "times smaller expected KL: mechanism='auto'",
             )
