@@ -107,7 +107,7 @@ def _points(mechanism: PrivacyCurves, step: float) -> int:
 
 
 def to_opendp(mechanism: TableMechanism) -> Any:
-    """A user measurement of OpenDP, which maps counts to one draw, under Rényi divergence.
+    """A user measurement of OpenDP, which maps counts to one draw, or to noisy counts, under Rényi divergence.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
 __all__ = ["EstimateError", "estimate_error"]
 
 # Simulated cells, and tables at least and at most.
-_CELLS, _FEWEST, _MOST = 2_000, 3, 500
+_CELLS, _FEWEST, _MOST = 2_000, 3, 1_000
 # More rows of one table than these are not looked at.
 _MOST_ROWS = 16
 # Points at which the weights of a cell are summed, and totals at which a row is looked at if its total is private.
@@ -56,7 +56,7 @@ class EstimateError:
 def estimate_error(
     mechanism: Mechanism, prior: Array, n_records: int, *, public: bool = True, draws: int = 1
 ) -> EstimateError | None:
-    """The expected error of estimates from releases of a mechanism; None if it is not known.
+    """The expected error of estimates from releases of a mechanism; None if it is not known, or there are no records.
 
     Parameters
     ----------
@@ -80,6 +80,8 @@ def estimate_error(
     >>> round(error.share, 3)
     0.017
     """
+    if n_records == 0:
+        return None
     times = 1 if mechanism.covers_all_draws else min(draws, _MOST_DRAWS)
     return _estimate_error(mechanism, prior.shape, prior.tobytes(), n_records, public, times)
 
@@ -209,6 +211,9 @@ class _Draws:
 class _Cells:
     """Points of every count, shape (points, m, d), and the logarithms of what they weigh before the tilt."""
 
+    low: Array
+    high: Array
+    weigh: Callable[[Array], Array]
     points: Array
     log_weights: Array
 
@@ -221,17 +226,36 @@ class _Cells:
         edges = np.floor(low + (high + 1 - low) * np.where(low == 0, level**3, level))
         length = np.diff(edges, axis=0)
         points = edges[:-1] + np.maximum(length - 1, 0) / 2
+
+        def weigh(x: Array) -> Array:
+            return _log_gamma_ratio(x, rows.prior) + log_likelihood(x)  # type: ignore[arg-type]  # It broadcasts.
+
         with np.errstate(divide="ignore"):
-            prior = _log_gamma_ratio(points, rows.prior)  # type: ignore[arg-type]  # It broadcasts.
-            return cls(points, np.log(length) + prior + log_likelihood(points))
+            return cls(low, high, weigh, points, np.log(length) + weigh(points))
 
     def given(self, totals: Array) -> tuple[Array, Array]:
         """Means of the counts given totals, shape (m, d), and the logarithm of the sum of all products, shape (m,)."""
+        if self.low.shape[-1] == 2:
+            return self._of_two(totals)
         tilt = self._tilt(totals)
         log_sum, mean, variance = self._moments(tilt)
         spread = np.maximum(variance.sum(axis=-1), 1e-3)
         mean = mean + ((totals - mean.sum(axis=-1)) / spread)[:, None] * variance
         return np.maximum(mean, 0), log_sum.sum(axis=-1) - tilt * totals - np.log(spread) / 2
+
+    def _of_two(self, totals: Array) -> tuple[Array, Array]:
+        """The same for two cells, of which one takes what the other leaves: no sum of many, so it is summed."""
+        first = np.maximum(self.low[:, 0], np.ceil(totals - self.high[:, 1]))
+        last = np.maximum(np.minimum(self.high[:, 0], np.floor(totals - self.low[:, 1])), first)
+        level = np.linspace(0, 1, 4 * _POINTS + 1)[:, None]
+        edges = np.floor(first + (last + 1 - first) * level**2 * (3 - 2 * level))
+        length = np.diff(edges, axis=0)
+        points = edges[:-1] + np.maximum(length - 1, 0) / 2
+        with np.errstate(divide="ignore"):
+            logs = np.log(length) + self.weigh(np.stack([points, np.maximum(totals - points, 0)], axis=-1)).sum(axis=-1)
+        log_sum = logsumexp(logs, axis=0)
+        mean = (np.exp(logs - log_sum) * points).sum(axis=0)
+        return np.stack([mean, np.maximum(totals - mean, 0)], axis=-1), log_sum
 
     def _moments(self, tilt: Array) -> tuple[Array, Array, Array]:
         logs = self.log_weights + tilt[:, None] * self.points
