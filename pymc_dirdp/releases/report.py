@@ -265,7 +265,7 @@ def _reading(stored: Stored) -> Lines:
     lines = (
         (
             drawn,
-            "one draw is no posterior to summarise: dirdp.analyse(release) draws from the posterior given the draw",
+            "one draw is no posterior to summarise: dirdp.analyse(release) draws from the posterior given it",
         ),
         (noisy, "the draws are from the posterior given the noisy counts, so their means and intervals are right"),
     )

@@ -42,16 +42,18 @@ def read_as_shares(prior, n, dirichlet, geometric):
 
 def row(kind, d, n, epsilon):
     prior, target = np.full(d, PRIORS[kind]), dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
-    module._CELLS = 2_000
-    module._estimate_error.cache_clear()
     dirichlet = dirdp.calibrate(target, prior=prior, n_records=n)
     choice = rank(dirichlet, target, prior=prior, n_records=n, adjacency="replace-one")
     mechanisms = {"Dirichlet": dirichlet} | {
         name: noise.for_guarantee(target, prior=prior) for name, noise in noises(exact=True).items()
     }
-    module._CELLS = CELLS
+    chosen_with, module._CELLS = module._CELLS, CELLS
     module._estimate_error.cache_clear()
-    scores = {name: module.estimate_error(each, prior, n).kl for name, each in mechanisms.items()}
+    try:
+        scores = {name: module.estimate_error(each, prior, n).kl for name, each in mechanisms.items()}
+    finally:
+        module._CELLS = chosen_with
+        module._estimate_error.cache_clear()
     scores["auto"] = scores["Dirichlet" if choice.best == "dirichlet" else choice.best]
     others = read_as_shares(prior, n, dirichlet, mechanisms["geometric"])
     return scores | dict(zip(("Dirichlet draw", "geometric clipped", "posterior"), others, strict=True))
