@@ -78,7 +78,7 @@ def estimate_error(
     >>> from pymc_dirdp.mechanisms.geometric import GeometricMechanism
     >>> error = estimate_error(GeometricMechanism(np.ones(4), 2.0), np.ones(4), 592)
     >>> round(error.share, 3)
-    0.017
+    0.016
     """
     if n_records == 0:
         return None
