@@ -30,7 +30,7 @@ class BatchNoise(CurvesOf):
     """Two-sided geometric noise on the sum of each batch; its curves are those of a whole run.
 
     A reward lies in one batch, and which one depends on pulls alone. So all that is released and done is
-    post-processing of the one noisy sum that holds it (Theory, section 21).
+    post-processing of the one noisy sum that holds it (Theory, section 17).
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def log_probability(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
 
     References
     ----------
-    Theory, section 16 (the single noisy cell of a binary table).
+    Theory, section 17.
 
     Examples
     --------

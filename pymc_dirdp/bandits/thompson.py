@@ -86,7 +86,7 @@ class ThompsonSampler:
 
     References
     ----------
-    Theory, section 21. Azize, Wu, Honda, Orabona, Ito and Basu (2025) for the lower bound; Hu and Hegde (2022), Azize
+    Theory, section 17. Azize, Wu, Honda, Orabona, Ito and Basu (2025) for the lower bound; Hu and Hegde (2022), Azize
     and Basu (2022) for batches.
 
     Examples

@@ -30,5 +30,5 @@ def test_runs_of_different_bandits_are_not_compared(runs):
     other = dirdp.simulate_bandit(bandit, [0.7, 0.3], 500, 20, random_seed=1, progressbar=False)
     with pytest.raises(dirdp.ArgumentError, match="one bandit"):
         dirdp.plots.plot_regret([runs, other])
-    with pytest.raises(dirdp.ArgumentError, match="at most five|at most 5"):
+    with pytest.raises(dirdp.ArgumentError, match="at most 5"):
         dirdp.plots.plot_regret([runs] * 6)
