@@ -45,7 +45,7 @@ def bandit_lower_bound(means: ArrayLike, epsilon: float) -> float:
     return float(np.sum(np.divide(gaps[worse], losses, out=np.full(losses.shape, np.inf), where=losses > 0)))
 
 
-def divergence(x: Array, y: float, epsilon: float) -> Array:
+def divergence(x: Array, y: Array | float, epsilon: float) -> Array:
     """The information of a private observation: the least `epsilon abs(z - x) + kl(z, y)` over z, for `x <= y`.
 
     Without limit of privacy it is the Kullback-Leibler divergence of two Bernoulli laws.
@@ -55,7 +55,7 @@ def divergence(x: Array, y: float, epsilon: float) -> Array:
     return np.where(x >= least, own, -epsilon * x - np.log1p(y * np.expm1(-epsilon))) if np.isfinite(epsilon) else own
 
 
-def _kl(x: Array, y: float) -> Array:
+def _kl(x: Array, y: Array | float) -> Array:
     return np.asarray(x * np.log(x / y) + (1 - x) * (np.log1p(-x) - np.log1p(-y)))
 
 
