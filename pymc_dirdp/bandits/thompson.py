@@ -1,12 +1,11 @@
 """Thompson sampling that is private for the whole run: batches that are released once, and never forgotten."""
 
 import hashlib
-import math
 import os
 import secrets
 import threading
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
@@ -16,10 +15,11 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.accounting.entries import understood, written
 from pymc_dirdp.bandits.beliefs import Belief, expected_losses
 from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.rewards import Worth, checked_labels, checked_utilities, listed
 from pymc_dirdp.bandits.store import OpenBatch, State, StateFile
 from pymc_dirdp.bandits.wording import BanditReport, told
 from pymc_dirdp.checks import integer
-from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, ReleaseError, SeededReleaseWarning
+from pymc_dirdp.errors import ArgumentError, DirdpError, ReleaseError, SeededReleaseWarning
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
@@ -63,6 +63,10 @@ class ThompsonSampler:
     contribution : int, optional
         Protects people instead of single rewards: each gives at most so many, and the noise grows as much. Then
         `update` needs `person=`, and further rewards of a person are left out.
+    utilities : mapping of str to float, optional
+        For rewards that are categories: the public worth of each, such as `{"left": 0, "bought": 1, "subscribed": 12}`.
+        A reward is then one of these names, and mean rewards are in the units of the worth. The category is rounded to
+        the least or the largest worth by a coin, without bias.
     ledger : Ledger, optional
         Is charged once, now, for the whole run.
     path : path-like, optional
@@ -109,11 +113,12 @@ class ThompsonSampler:
         first_batch: int | None = None,
         growth: float = 1.0,
         contribution: int | None = None,
+        utilities: Mapping[str, float] | None = None,
         ledger: "Ledger | None" = None,
         path: str | os.PathLike[str] | None = None,
         random_seed: int | None = None,
     ) -> None:
-        labels = _labels(arms)
+        labels = checked_labels(arms)
         design = Design.of(
             Guarantee.checked(guarantee=guarantee),
             mechanism=mechanism,
@@ -128,6 +133,7 @@ class ThompsonSampler:
             "guarantee": written(guarantee),
             "design": design.to_json(),
             "people": contribution is not None,
+            "utilities": checked_utilities(utilities),
             "key": secrets.token_hex(32),
             "seeded": seed is not None,
         }
@@ -166,6 +172,7 @@ class ThompsonSampler:
         self.design = Design.from_json(settings["design"])
         if not self.privacy.satisfies(self.guarantee):
             raise ReleaseError(f"The mechanism does not keep {self.guarantee}: the state was edited.")
+        self._worth = Worth(settings["utilities"])
         self._index = {label: k for k, label in enumerate(self.arms)}
         self._rng = generator(seed)
         self._bits = Bits(None if seed is None else np.random.SeedSequence([seed, 1]))
@@ -217,8 +224,9 @@ class ThompsonSampler:
         ----------
         arm : label, or list of labels
             An arm that was not selected here counts as pulled, too.
-        reward : float, or array_like of float
-            In [0, 1]. A reward that is not 0 or 1 is rounded to one of them by a coin, without bias.
+        reward : float or str, or array_like of them
+            In [0, 1], or the name of a category if `utilities` were given. A reward that is not 0 or 1 is rounded to
+            one of them by a coin, without bias.
         person : hashable, or list of hashables
             Whose reward it is, if `contribution` was given: a text or a whole number.
 
@@ -231,10 +239,10 @@ class ThompsonSampler:
         """
         with self._lock:
             self._refuse_copies()
-            arms, rewards, people = _listed(arm, reward, person)
+            arms, rewards, people = listed(arm, reward, person)
             # Everything is checked before anything is counted.
             places = [self._place(label) for label in arms]
-            values = [_checked(value) for value in rewards]
+            values = [self._worth.checked(value) for value in rewards]
             prints = [self._fingerprint(one) for one in people]
             for k, value, fingerprint in zip(places, values, prints, strict=True):
                 self._add(k, value, fingerprint)
@@ -333,8 +341,9 @@ class ThompsonSampler:
 
         draws = integer(1, draws=draws)
         with self._lock:
-            theta = np.stack([belief.draw(draws, self._rng) for belief in self._beliefs], axis=-1)
-            means = [belief.mean for belief in self._beliefs]
+            shares = np.stack([belief.draw(draws, self._rng) for belief in self._beliefs], axis=-1)
+            theta = self._worth.back(shares)
+            means = [self._worth.back(belief.mean) for belief in self._beliefs]
             best, losses = expected_losses(self._beliefs)
         coords = {"arm": list(self.arms)}
         return xr.DataTree.from_dict(
@@ -344,7 +353,7 @@ class ThompsonSampler:
                     coords | {"chain": [0], "draw": np.arange(draws)},
                 ),
                 "/decision": xr.Dataset(
-                    {"mean": ("arm", means), "best": ("arm", best), "loss": ("arm", losses)}, coords
+                    {"mean": ("arm", means), "best": ("arm", best), "loss": ("arm", self._worth.span * losses)}, coords
                 ),
             }
         )
@@ -355,7 +364,8 @@ class ThompsonSampler:
         Parameters
         ----------
         mean_reward : tensor, shape (arms,)
-            Mean rewards in (0, 1), in the order of `arms`.
+            Mean rewards in (0, 1), in the order of `arms`. With `utilities` 0 stands for the least and 1 for the
+            largest worth.
 
         Returns
         -------
@@ -432,43 +442,3 @@ class ThompsonSampler:
             said = error if isinstance(error, DirdpError) else type(error).__name__
             raise ReleaseError(f"{file.path} is damaged: its rules cannot be understood ({said}).") from None
         return bandit
-
-
-def _listed(arm: Any, reward: Any, person: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    """Arms, rewards and people one by one. A label is a text or a number, so anything longer is a list of labels."""
-    if isinstance(arm, str) or not hasattr(arm, "__len__"):
-        return [arm], [reward], [person]
-    if not hasattr(reward, "__len__"):
-        raise ArgumentError("Expected as many rewards as arms.")
-    people = [None] * len(arm) if person is None else person
-    if isinstance(people, str) or not hasattr(people, "__len__") or not len(arm) == len(reward) == len(people):
-        raise ArgumentError("Expected as many rewards, and people if they are given, as arms.")
-    # NumPy's labels are those of Python.
-    arms, rewards, persons = (np.asarray(each, dtype=object).tolist() for each in (arm, reward, people))
-    return [_plain(one) for one in arms], rewards, [_plain(one) for one in persons]
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if isinstance(label, np.generic) else label
-
-
-def _labels(arms: Sequence[Hashable]) -> tuple[Hashable, ...]:
-    labels = (arms,) if isinstance(arms, str) else tuple(arms)
-    if not labels:
-        raise ArgumentError("Expected at least one arm.")
-    if not all(isinstance(label, str | int) and not isinstance(label, bool) for label in labels):
-        raise ArgumentError("Expected every arm to be a text or a whole number.")
-    if len(set(labels)) < len(labels):
-        raise ArgumentError("Expected arms to be different from one another.")
-    return labels
-
-
-def _checked(reward: object) -> Fraction:
-    """A reward as the exact number that the double is. Errors hold no reward."""
-    try:
-        value = float(reward)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise DataError("Expected every reward to be a number in [0, 1].") from None
-    if math.isnan(value) or not 0 <= value <= 1:
-        raise DataError("Expected every reward to be a number in [0, 1]. A reward that is missing counts as 0.")
-    return Fraction(value)
