@@ -1,4 +1,5 @@
 from pymc_dirdp import auditing as auditing
+from pymc_dirdp import bandits as bandits
 from pymc_dirdp import curator as curator
 from pymc_dirdp import mechanisms as mechanisms
 from pymc_dirdp import plots as plots
@@ -8,6 +9,10 @@ from pymc_dirdp import utility as utility
 from pymc_dirdp.accounting.ledger import Ledger as Ledger
 from pymc_dirdp.auditing.attack import audit as audit
 from pymc_dirdp.auditing.result import Audit as Audit
+from pymc_dirdp.bandits.lower_bound import bandit_lower_bound as bandit_lower_bound
+from pymc_dirdp.bandits.simulation import BanditRuns as BanditRuns
+from pymc_dirdp.bandits.simulation import simulate_bandit as simulate_bandit
+from pymc_dirdp.bandits.thompson import ThompsonSampler as ThompsonSampler
 from pymc_dirdp.counting.tables import count as count
 from pymc_dirdp.curator.diagnostics import diagnose as diagnose
 from pymc_dirdp.errors import ArgumentError as ArgumentError

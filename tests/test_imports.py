@@ -36,10 +36,11 @@ ROOMS = (
     "releases",
     "networks",
     "curator",
+    "bandits",
     "plots",
 )
 # These rooms ask PyMC, ArviZ, xarray or Matplotlib; every other one needs NumPy and SciPy alone.
-HEAVY_ROOMS = ("models", "networks", "releases", "curator", "plots")
+HEAVY_ROOMS = ("models", "networks", "releases", "curator", "bandits", "plots")
 PACKAGE = Path(pymc_dirdp.__file__).parent
 MODULES = sorted(
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts)

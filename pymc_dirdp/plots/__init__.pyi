@@ -7,3 +7,4 @@ from pymc_dirdp.plots.ledger import plot_ledger as plot_ledger
 from pymc_dirdp.plots.posteriors import plot_posteriors as plot_posteriors
 from pymc_dirdp.plots.posteriors import plot_ternary as plot_ternary
 from pymc_dirdp.plots.privacy import plot_privacy as plot_privacy
+from pymc_dirdp.plots.regret import plot_regret as plot_regret

@@ -1,0 +1,137 @@
+"""Many runs of private Thompson sampling at once, in which one step is a finished batch."""
+
+from functools import lru_cache
+from typing import final
+
+import numpy as np
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.bandits.beliefs import CELLS, Grid, best_probabilities
+from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.progress import Bar
+
+__all__ = ["BatchSimulation"]
+
+# Log-weights below the largest by more are nothing: the arm is best there with less than one in 1e15.
+_NOTHING = 35.0
+# Likelihoods of batches up to this size are kept, because many runs meet them again.
+_KEPT = 512
+
+
+@final
+class BatchSimulation:
+    """Runs of :class:`pymc_dirdp.ThompsonSampler` on Bernoulli arms, with the law of the sampler itself.
+
+    Rounds are put at the points of a Poisson process. Then the pulls of the arms are independent Poisson processes,
+    whose rates are the probabilities of the arms, as long as no batch ends; the open batch of an arm is full after a
+    time with a Gamma law, and until the first of these times the other arms have binomial numbers of pulls.
+
+    The posteriors live on a grid that all runs share. One that is narrower than a cell is widened to it, which is .0004
+    in a mean reward near a half and less elsewhere.
+
+    Parameters
+    ----------
+    design : Design
+        The public rules.
+    """
+
+    def __init__(self, design: Design) -> None:
+        self.design = design
+        self.name = f"private Thompson sampling ({design.mechanism.name})"
+        self._grid = Grid()
+        self._likelihood = lru_cache(maxsize=50_000)(self._computed)
+
+    def _computed(self, output: int, size: int) -> Array:
+        return self.design.mechanism.log_likelihood(output, size, self._grid.means)
+
+    def play(
+        self, means: Array, checkpoints: Integers, n_runs: int, rng: np.random.Generator, *, progressbar: bool
+    ) -> tuple[Array, Integers]:
+        """Regret at each checkpoint, shape (runs, checkpoints), and the pulls of each arm, shape (runs, arms)."""
+        runs = _Runs(self, means, n_runs, rng)
+        horizon, gaps = int(checkpoints[-1]), means.max() - means
+        regret = np.zeros((n_runs, len(checkpoints)))
+        bar = Bar(n_runs * horizon, shown=progressbar)
+        while runs.active.size:
+            rounds, lost = runs.rounds.copy(), runs.pulls @ gaps
+            runs.step(horizon)
+            after, total = runs.rounds, runs.pulls @ gaps
+            # Inside a batch the order of pulls is exchangeable, so regret is a straight line on average.
+            share = (checkpoints - rounds[:, None]) / np.maximum(after - rounds, 1)[:, None]
+            inside = (share > 0) & (share <= 1)
+            line = lost[:, None] + share * (total - lost)[:, None]
+            regret[inside] = line[inside]
+            bar.advance(int((after - rounds).sum()))
+        bar.close()
+        return regret, runs.pulls
+
+
+class _Runs:
+    """The state of many runs."""
+
+    def __init__(self, simulation: BatchSimulation, means: Array, n_runs: int, rng: np.random.Generator) -> None:
+        self.simulation, self.design, self.means, self.rng = simulation, simulation.design, means, rng
+        arms = len(means)
+        self.pulls = np.zeros((n_runs, arms), dtype=np.int64)
+        self.rounds = np.zeros(n_runs, dtype=np.int64)
+        self.active = np.arange(n_runs)
+        self._finished = np.zeros((n_runs, arms), dtype=np.int64)
+        self._sizes = np.full((n_runs, arms), self.design.next_size(0), dtype=np.int64)
+        prior = simulation._grid.log_prior(self.design.prior)
+        self._logs = np.broadcast_to(prior - prior.max(), (n_runs, arms, CELLS)).copy()
+        self._weights = np.exp(self._logs)
+        self._weights /= self._weights.sum(axis=-1, keepdims=True)
+
+    def step(self, horizon: int) -> None:
+        """Play every run until one of its batches is full, or to the horizon."""
+        runs = self.active
+        rates = best_probabilities(self._weights[runs])
+        missing = self._sizes[runs] + self._finished[runs] - self.pulls[runs]
+        with np.errstate(divide="ignore"):
+            times = self.rng.standard_gamma(missing) / rates
+        first = times.argmin(axis=1)
+        ends = times.min(axis=1, keepdims=True)
+        pulled = self.rng.binomial(missing - 1, np.minimum(ends / times, 1.0))
+        here = np.arange(len(runs))
+        # The last pull fills the batch.
+        pulled[here, first] = missing[here, first]
+        full = self.rounds[runs] + pulled.sum(axis=1) <= horizon
+        for i in np.flatnonzero(~full):
+            # The horizon comes before: all pulls but the last one are in any order.
+            pulled[i, first[i]] -= 1
+            left = horizon - self.rounds[runs[i]]
+            pulled[i] = _some_of(pulled[i], int(left), self.rng)
+        self.pulls[runs] += pulled
+        self.rounds[runs] += pulled.sum(axis=1)
+        for run, arm in zip(runs[full], first[full], strict=True):
+            self._release(int(run), int(arm))
+        self.active = runs[self.rounds[runs] < horizon]
+
+    def _release(self, run: int, arm: int) -> None:
+        size = int(self._sizes[run, arm])
+        mechanism, rng = self.design.mechanism, self.rng
+        output = mechanism.simulated(int(rng.binomial(size, self.means[arm])), size, rng)
+        logs = self._logs[run, arm]
+        if size <= _KEPT:
+            logs += self.simulation._likelihood(output, size)
+        else:
+            # Where the posterior has vanished it need not be looked at again.
+            live = logs > -4 * _NOTHING
+            logs[live] += mechanism.log_likelihood(output, size, self.simulation._grid.means[live])
+            logs[~live] = -np.inf
+        logs -= logs.max()
+        weights = np.where(logs > -_NOTHING, np.exp(logs), 0.0)
+        self._weights[run, arm] = weights / weights.sum()
+        self._finished[run, arm] += size
+        self._sizes[run, arm] = self.design.next_size(int(self._finished[run, arm]))
+
+
+def _some_of(pulls: Integers, number: int, rng: np.random.Generator) -> Integers:
+    """How many of each arm are among the first `number` of some pulls in random order."""
+    taken, left = np.zeros_like(pulls), int(pulls.sum())
+    for arm, count in enumerate(pulls.tolist()):
+        # One arm after the other, because the joint law of NumPy is limited to a billion.
+        left -= count
+        taken[arm] = rng.hypergeometric(count, left, number) if number and count else 0
+        number -= int(taken[arm])
+    return taken

@@ -1,0 +1,189 @@
+"""What released sums say of the mean reward of an arm: a posterior on a grid, and draws from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from scipy.special import betainc
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.bandits.design import BatchMechanism
+
+__all__ = ["CELLS", "Belief", "Grid", "best_probabilities", "expected_losses"]
+
+# A grid of so many cells, even in the arcsine of the root of the mean: rates of .005 are resolved, too.
+CELLS = 2000
+# A posterior that lives on less than this share of its grid gets a finer one.
+_CROWDED = 0.1
+# Log-weights below the largest by more are nothing.
+_NOTHING = 45.0
+
+
+@final
+@dataclass(frozen=True)
+class Grid:
+    """Cells of the mean reward whose ends are even in `arcsin(sqrt(mean))`.
+
+    Attributes
+    ----------
+    low, high : float
+        Where the grid begins and ends, as angles between 0 and pi / 2.
+    """
+
+    low: float = 0.0
+    high: float = np.pi / 2
+
+    @property
+    def whole(self) -> tuple[bool, bool]:
+        """Whether the grid begins at a mean of 0, and ends at 1."""
+        return self.low == 0.0, self.high == np.pi / 2
+
+    @cached_property
+    def angles(self) -> Array:
+        """The ends of the cells, shape (CELLS + 1,)."""
+        return np.linspace(self.low, self.high, CELLS + 1)
+
+    @cached_property
+    def means(self) -> Array:
+        """A mean reward in each cell, shape (CELLS,)."""
+        return np.sin((self.angles[1:] + self.angles[:-1]) / 2) ** 2
+
+    def log_prior(self, prior: tuple[float, float]) -> Array:
+        """Logarithms of the prior masses of the cells of a Beta law, up to a constant."""
+        a, b = prior
+        ends = np.sin(self.angles) ** 2
+        # The smaller tail keeps its digits; this sine is exactly 0 where the cosine of the last angle is not.
+        rests = np.sin(np.pi / 2 - self.angles) ** 2
+        lower, upper = np.diff(betainc(a, b, ends)), -np.diff(betainc(b, a, rests))
+        with np.errstate(divide="ignore"):
+            logs: Array = np.log(np.where(ends[1:] < a / (a + b), lower, upper))
+        # Where both tails underflow, the density in the middle of the cell is as good.
+        density = (a - 0.5) * np.log(self.means) + (b - 0.5) * np.log1p(-self.means)
+        return np.where(np.isfinite(logs), logs, density) if np.isfinite(logs).any() else density
+
+    def at(self, position: Array) -> Array:
+        """Mean rewards at places that are counted in cells from the lower end."""
+        return np.asarray(np.sin(self.low + (self.high - self.low) * position / CELLS) ** 2)
+
+
+@final
+class Belief:
+    """The posterior of the mean reward of one arm, given what its batches released.
+
+    Parameters
+    ----------
+    prior : (float, float)
+        The Beta prior.
+    mechanism : BatchMechanism
+        What is released of a batch, and its likelihood.
+    batches : tuple of (int, int)
+        The size and the released number of each batch. Each has a likelihood of its own, and none is forgotten.
+    grid : Grid, optional
+        By default all means from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        prior: tuple[float, float],
+        mechanism: BatchMechanism,
+        batches: tuple[tuple[int, int], ...] = (),
+        grid: Grid | None = None,
+    ) -> None:
+        self.prior, self.mechanism, self.batches = prior, mechanism, batches
+        self.grid = grid or Grid()
+        logs = self.grid.log_prior(prior)
+        for size, released in batches:
+            logs = logs + mechanism.log_likelihood(released, size, self.grid.means)
+        self.log_weights = logs - logs.max()
+
+    def and_batch(self, size: int, released: int) -> "Belief":
+        """The posterior after one more release, on a grid that it fills."""
+        belief = Belief.__new__(Belief)
+        belief.prior, belief.mechanism, belief.grid = self.prior, self.mechanism, self.grid
+        belief.batches = (*self.batches, (size, released))
+        logs = self.log_weights + self.mechanism.log_likelihood(released, size, self.grid.means)
+        belief.log_weights = logs - logs.max()
+        # A new sum may contradict the old ones. Then the mass moves to the ends of the grid, or beyond them.
+        inside = [
+            belief.log_weights[end] < -_NOTHING or whole for end, whole in zip((0, -1), self.grid.whole, strict=True)
+        ]
+        return belief.narrowed() if all(inside) else Belief(self.prior, self.mechanism, belief.batches).narrowed()
+
+    def narrowed(self) -> "Belief":
+        """The same posterior on a grid that it fills."""
+        belief = self
+        while True:
+            lived = np.flatnonzero(belief.log_weights > -_NOTHING)
+            first, last = max(lived[0] - 1, 0), min(lived[-1] + 2, CELLS)
+            if last - first > _CROWDED * CELLS:
+                return belief
+            # Room on both sides, so that the next sums seldom need another grid.
+            room = last - first
+            low, high = belief.grid.angles[[max(first - room, 0), min(last + room, CELLS)]]
+            belief = Belief(self.prior, self.mechanism, self.batches, Grid(float(low), float(high)))
+
+    @cached_property
+    def weights(self) -> Array:
+        """Probabilities of the cells of the grid."""
+        weights: Array = np.exp(self.log_weights)
+        return weights / weights.sum()
+
+    @cached_property
+    def cdf(self) -> Array:
+        """Probability of a mean below each end of a cell, shape (CELLS + 1,)."""
+        return np.concatenate([[0.0], np.cumsum(self.weights)])
+
+    @property
+    def mean(self) -> float:
+        """The expected mean reward."""
+        return float(self.weights @ self.grid.means)
+
+    def draw(self, size: int, rng: np.random.Generator) -> Array:
+        """Independent draws of the mean reward."""
+        return self.grid.at(np.interp(rng.random(size) * self.cdf[-1], self.cdf, np.arange(CELLS + 1.0)))
+
+
+def best_probabilities(weights: Array) -> Array:
+    """The probability of each arm to be the best one, from the weights of all arms on one grid.
+
+    Parameters
+    ----------
+    weights : array, shape (..., arms, cells)
+        Probabilities of the cells.
+
+    Returns
+    -------
+    probabilities : array, shape (..., arms)
+        They add up to 1.
+    """
+    # The middle of a cell: half of the mass in the same cell is below.
+    below = np.cumsum(weights, axis=-1)
+    below -= weights / 2
+    arms = weights.shape[-2]
+    before, after = np.ones_like(weights), np.ones_like(weights)
+    for k in range(1, arms):
+        before[..., k, :] = before[..., k - 1, :] * below[..., k - 1, :]
+        after[..., arms - 1 - k, :] = after[..., arms - k, :] * below[..., arms - k, :]
+    best = np.einsum("...kg,...kg,...kg->...k", weights, before, after)
+    return np.asarray(best / best.sum(axis=-1, keepdims=True))
+
+
+def expected_losses(beliefs: Sequence[Belief]) -> tuple[Array, Array]:
+    """For each arm the probability of being the best, and the expected loss of keeping to it.
+
+    Returns
+    -------
+    best, losses : arrays, shape (arms,)
+        The loss is the expected largest mean reward less the arm's own.
+    """
+    # All posteriors on the ends of all cells: between two of them every distribution function is a straight line.
+    angles = np.unique(np.concatenate([belief.grid.angles for belief in beliefs]))
+    below = np.stack([np.interp(angles, belief.grid.angles, belief.cdf / belief.cdf[-1]) for belief in beliefs])
+    best = best_probabilities(np.maximum(np.diff(below, axis=1), 0.0))
+    all_below = np.prod(below, axis=0)
+    middles = np.sin((angles[1:] + angles[:-1]) / 2) ** 2
+    largest = float(np.diff(all_below) @ middles)
+    # The means are taken on the same grid, so that a lonely arm loses exactly nothing.
+    return best, np.maximum(largest - np.diff(below, axis=1) @ middles, 0.0)

@@ -1,0 +1,179 @@
+"""The state of a bandit in one file: what was released, and the sums of the batches that are open."""
+
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from pymc_dirdp.errors import ReleaseError
+
+__all__ = ["OpenBatch", "State", "StateFile"]
+
+_VERSION = 1
+_SCHEMA = (
+    "CREATE TABLE bandit (version INTEGER NOT NULL, settings TEXT NOT NULL, owner TEXT NOT NULL)",
+    "CREATE TABLE released (arm INTEGER NOT NULL, batch INTEGER NOT NULL, size INTEGER NOT NULL,"
+    " output TEXT NOT NULL, PRIMARY KEY (arm, batch))",
+    "CREATE TABLE open (arm INTEGER PRIMARY KEY, batch INTEGER NOT NULL, pulls INTEGER NOT NULL, sum INTEGER NOT NULL)",
+    "CREATE TABLE people (person TEXT PRIMARY KEY, rewards INTEGER NOT NULL)",
+)
+
+
+@dataclass
+class OpenBatch:
+    """The batch of an arm that is not released yet: a secret."""
+
+    pulls: int = 0
+    sum: int = 0
+
+    def __repr__(self) -> str:
+        return "OpenBatch(secret)"
+
+
+@dataclass
+class State:
+    """All that changes while a bandit runs.
+
+    Attributes
+    ----------
+    released : list of list of (int, int)
+        For each arm the sizes and outputs of its finished batches: public.
+    open : list of OpenBatch
+        For each arm the batch that is being filled: secret.
+    people : dict of str to int
+        How many rewards of each person were used, by a keyed fingerprint of the person: secret.
+    """
+
+    released: list[list[tuple[int, int]]]
+    open: list[OpenBatch] = field(repr=False)
+    people: dict[str, int] = field(repr=False, default_factory=dict)
+
+
+@final
+class StateFile:
+    """A file that one process at a time may write, and that never forgets a release.
+
+    A batch is written as released, and its open sum erased, in one transaction before anybody acts on the output.
+    So whatever happens, its rewards are never released a second time.
+
+    Parameters
+    ----------
+    path : Path
+        Resolved now, not when it is used.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).expanduser().resolve()
+        self._owner = secrets.token_hex(16)
+
+    def create(self, settings: Mapping[str, Any], state: State) -> None:
+        """Make the file. There must be none."""
+        self.refuse_existing()
+        with self._opened() as connection:
+            for line in _SCHEMA:
+                connection.execute(line)
+            connection.execute("INSERT INTO bandit VALUES (?, ?, ?)", (_VERSION, json.dumps(settings), self._owner))
+            self._write(connection, state)
+
+    def refuse_existing(self) -> None:
+        """Never write over another run."""
+        if self.path.exists():
+            raise ReleaseError(
+                f"{self.path} exists. Continue the run that it holds by ThompsonSampler.load, or give another path."
+            )
+
+    def take_over(self) -> tuple[dict[str, Any], State]:
+        """Read the file and become its only owner: any other process that still holds it can release nothing more."""
+        if not self.path.exists():
+            raise ReleaseError(f"There is no file {self.path}.")
+        with self._opened() as connection:
+            settings, state = self._read(connection)
+            connection.execute("UPDATE bandit SET owner = ?", (self._owner,))
+        return settings, state
+
+    def save(self, state: State) -> None:
+        """Write the open sums, and whatever was released."""
+        with self._opened() as connection:
+            self._refuse_another_owner(connection)
+            self._write(connection, state)
+
+    def release(self, state: State, arm: int, size: int, output: int) -> None:
+        """Make a release durable, with all that it rests on."""
+        with self._opened() as connection:
+            self._refuse_another_owner(connection)
+            batch = len(state.released[arm])
+            connection.execute("INSERT INTO released VALUES (?, ?, ?, ?)", (arm, batch, size, str(output)))
+            connection.execute("DELETE FROM open WHERE arm = ?", (arm,))
+            self._write_people(connection, state)
+
+    def _write(self, connection: sqlite3.Connection, state: State) -> None:
+        for arm, batches in enumerate(state.released):
+            rows = [(arm, batch, size, str(output)) for batch, (size, output) in enumerate(batches)]
+            connection.executemany("INSERT OR IGNORE INTO released VALUES (?, ?, ?, ?)", rows)
+        sums = [(arm, len(state.released[arm]), one.pulls, one.sum) for arm, one in enumerate(state.open)]
+        connection.executemany("INSERT OR REPLACE INTO open VALUES (?, ?, ?, ?)", sums)
+        self._write_people(connection, state)
+
+    def _write_people(self, connection: sqlite3.Connection, state: State) -> None:
+        connection.executemany("INSERT OR REPLACE INTO people VALUES (?, ?)", state.people.items())
+
+    def _read(self, connection: sqlite3.Connection) -> tuple[dict[str, Any], State]:
+        version, text = connection.execute("SELECT version, settings FROM bandit").fetchone()
+        if version != _VERSION:
+            raise ReleaseError(
+                f"{self.path} has version {version!r} of the format, and this library reads version {_VERSION}. Finish "
+                "the run with the library that began it."
+            )
+        settings = json.loads(text)
+        arms = len(settings["arms"])
+        released: list[list[tuple[int, int]]] = [[] for _ in range(arms)]
+        for arm, batch, size, output in connection.execute("SELECT * FROM released ORDER BY arm, batch"):
+            if not 0 <= arm < arms or batch != len(released[arm]) or size < 1:
+                raise ReleaseError(f"{self.path} is damaged: its batches do not follow one another.")
+            released[arm].append((size, int(output)))
+        state = State(released, [OpenBatch() for _ in range(arms)])
+        for arm, batch, pulls, total in connection.execute("SELECT * FROM open"):
+            if not 0 <= arm < arms or not 0 <= total <= pulls:
+                raise ReleaseError(f"{self.path} is damaged: an open batch cannot be what it says.")
+            # What was saved before a batch was released is a part of it, and must not enter the next one.
+            if batch == len(released[arm]):
+                state.open[arm] = OpenBatch(pulls, total)
+        state.people.update(connection.execute("SELECT person, rewards FROM people"))
+        return settings, state
+
+    def _refuse_another_owner(self, connection: sqlite3.Connection) -> None:
+        (owner,) = connection.execute("SELECT owner FROM bandit").fetchone()
+        if owner != self._owner:
+            raise ReleaseError(
+                f"{self.path} was loaded by somebody else since, who may release what is open here. This bandit "
+                "releases nothing more; load the file again to take over."
+            )
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as connection:
+                # A commit returns only when everything is on the disk, and what was deleted is overwritten.
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA secure_delete = ON")
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield connection
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+        except (sqlite3.Error, TypeError, ValueError, KeyError) as error:
+            if isinstance(error, ReleaseError):
+                raise
+            raise ReleaseError(
+                f"{self.path} cannot be used as the state of a bandit ({type(error).__name__}). See that its folder "
+                "can be written and the disk has room; restore a damaged file from a copy only if no batch was "
+                "released since the copy was made."
+            ) from None

@@ -1,0 +1,123 @@
+"""Batch by batch and round by round, runs have one law."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.bandits.batch_noise import BatchNoise
+from pymc_dirdp.bandits.batches import BatchSimulation, _some_of
+from pymc_dirdp.bandits.beliefs import Grid, best_probabilities
+from pymc_dirdp.bandits.design import Design
+
+
+def round_by_round(design, means, horizon, n_runs, rng):
+    """The pulls of each arm, one visitor after the other. Oracle."""
+    arms, noise, grid = len(means), design.mechanism, Grid()
+    prior = grid.log_prior(design.prior)
+
+    @cache
+    def log_likelihood(size, z):
+        return noise.log_likelihood(z, size, grid.means)
+
+    @cache
+    def chances(histories):
+        logs = np.stack([sum((log_likelihood(*one) for one in history), start=prior) for history in histories])
+        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return best_probabilities(weights / weights.sum(axis=1, keepdims=True))
+
+    pulls = np.zeros((n_runs, arms), dtype=int)
+    for run in range(n_runs):
+        histories = [()] * arms
+        open_pulls, sums = np.zeros(arms, dtype=int), np.zeros(arms, dtype=int)
+        for _ in range(horizon):
+            arm = int(rng.choice(arms, p=chances(tuple(histories))))
+            pulls[run, arm] += 1
+            open_pulls[arm] += 1
+            sums[arm] += rng.random() < means[arm]
+            size = design.next_size(sum(n for n, _ in histories[arm]))
+            if open_pulls[arm] == size:
+                # Two geometric variables, as the definition has it.
+                q = np.exp(-1 / noise.scale)
+                z = int(sums[arm] + rng.geometric(1 - q) - rng.geometric(1 - q))
+                histories[arm] = (*histories[arm], (size, min(max(z, -1), size + 1)))
+                open_pulls[arm] = sums[arm] = 0
+    return pulls
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("means", "scale", "horizon", "growth"),
+    [((0.7, 0.4), 1.0, 40, 1.0), ((0.9, 0.5, 0.2), 2.0, 60, 2.0), ((0.3, 0.25), 0.5, 30, 0.5)],
+)
+def test_runs_have_the_law_of_single_rounds(means, scale, horizon, growth):
+    design = Design(mechanism=BatchNoise(scale), first_batch=3, growth=growth)
+    rng = np.random.default_rng(4)
+    slow = round_by_round(design, means, horizon, 400, rng)
+    quick = BatchSimulation(design).play(
+        np.array(means), np.array([horizon // 2, horizon]), 4000, np.random.default_rng(5), progressbar=False
+    )[1]
+    assert (quick.sum(axis=1) == horizon).all()
+    for arm in range(len(means)):
+        assert stats.ks_2samp(slow[:, arm], quick[:, arm]).pvalue > 1e-3
+
+
+def test_regret_is_that_of_the_pulls_and_rises():
+    bandit = dirdp.ThompsonSampler(list("abc"), dirdp.PureDP(epsilon=1.0))
+    means = np.array([0.6, 0.5, 0.1])
+    runs = dirdp.simulate_bandit(bandit, means, 3000, 50, random_seed=1, progressbar=False)
+    assert runs.regret[:, -1] == pytest.approx(runs.pulls @ (0.6 - means))
+    assert (np.diff(runs.regret, axis=1) >= -1e-9).all()
+    assert runs.checkpoints[-1] == 3000
+    assert (runs.pulls.sum(axis=1) == 3000).all()
+    again = dirdp.simulate_bandit(bandit, means, 3000, 50, random_seed=1, progressbar=False)
+    assert np.array_equal(runs.regret, again.regret)
+
+
+def test_the_first_pulls_of_many_are_hypergeometric():
+    rng = np.random.default_rng(1)
+    drawn = np.array([_some_of(np.array([5, 0, 3, 2]), 4, rng) for _ in range(20_000)])
+    assert (drawn.sum(axis=1) == 4).all()
+    assert drawn.mean(axis=0) == pytest.approx([2, 0, 1.2, 0.8], abs=0.03)
+    law = stats.hypergeom(10, 5, 4)
+    assert np.bincount(drawn[:, 0], minlength=5) / 20_000 == pytest.approx(law.pmf(np.arange(5)), abs=0.015)
+
+
+@pytest.mark.parametrize("means", [[0.5, 0.5], [0.0, 1.0], [1.0], [0.004, 0.005]])
+def test_odd_means(means):
+    bandit = dirdp.ThompsonSampler(range(len(means)), dirdp.PureDP(epsilon=0.3))
+    runs = dirdp.simulate_bandit(bandit, means, 2000, 20, random_seed=2, progressbar=False)
+    assert (runs.pulls.sum(axis=1) == 2000).all()
+    assert np.isfinite(runs.regret).all()
+
+
+def test_one_round():
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    runs = dirdp.simulate_bandit(bandit, [0.2, 0.9], 1, 1000, random_seed=3, progressbar=False)
+    assert runs.pulls[:, 0].mean() == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.mark.thorough
+def test_regret_grows_with_the_logarithm():
+    """Medians of THOMPSON's table, as they were measured by its prototype, are about 118 and 627."""
+    means = [0.75, 0.625, 0.5, 0.375, 0.25]
+    for epsilon, most in ((1.0, 135.0), (0.1, 700.0)):
+        bandit = dirdp.ThompsonSampler(list("abcde"), dirdp.PureDP(epsilon=epsilon))
+        runs = dirdp.simulate_bandit(bandit, means, 10**6, 200, random_seed=1, progressbar=False)
+        assert np.median(runs.regret[:, -1]) < most
+        assert np.median(runs.regret[:, -1]) < 1.3 * dirdp.bandit_lower_bound(means, epsilon) * np.log(10**6)
+
+
+@pytest.mark.thorough
+def test_a_private_draw_of_each_batch_learns_and_one_in_every_round_hardly_does():
+    means, target = [0.8, 0.4], dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    common = {"horizon": 2000, "n_runs": 40, "random_seed": 1, "progressbar": False}
+    noise, draw = (
+        dirdp.simulate_bandit(dirdp.ThompsonSampler(["a", "b"], target, mechanism=kind), means, **common)
+        for kind in ("geometric", "dirichlet")
+    )
+    every = dirdp.simulate_bandit(dirdp.bandits.EveryRound(target, 2000), means, **common)
+    medians = [float(np.median(one.regret[:, -1])) for one in (noise, draw, every)]
+    assert medians[0] < medians[1] < medians[2] / 2

@@ -1,0 +1,164 @@
+"""A file never releases a batch twice: after a crash, in a second process, or edited."""
+
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from contextlib import closing
+
+import pytest
+
+import pymc_dirdp as dirdp
+
+PROMISE = dirdp.PureDP(epsilon=1.0)
+
+
+def test_a_run_goes_on_after_a_pause(tmp_path):
+    path = tmp_path / "bandit.db"
+    bandit = dirdp.ThompsonSampler(["a", 7], PROMISE, first_batch=4, path=path)
+    bandit.update(["a"] * 6, [1] * 6)
+    bandit.save()
+    again = dirdp.ThompsonSampler.load(path)
+    assert again.released.equals(bandit.released)
+    assert again.arms == ("a", 7)
+    assert again.guarantee == PROMISE
+    assert again._state.open[0].pulls == 2
+    again.update(["a"] * 2, [1, 1])
+    assert again.released["size"].values.tolist() == [4, 4]
+
+
+def test_what_was_released_after_the_last_save_is_never_released_again(tmp_path):
+    path = tmp_path / "bandit.db"
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=4, path=path)
+    bandit.update(["a"] * 3, [1] * 3)
+    bandit.save()
+    bandit.update(["a"] * 2, [1] * 2)
+    # A crash: what is in memory is gone. The three saved rewards are in the batch that was released.
+    again = dirdp.ThompsonSampler.load(path)
+    assert again.released["noisy_sum"].values.tolist() == bandit.released["noisy_sum"].values.tolist()
+    assert again._state.open[0].pulls == 0
+
+
+def test_a_crash_between_the_draw_and_the_file_releases_nothing(tmp_path, monkeypatch):
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, path=tmp_path / "bandit.db")
+    bandit.update("a", 1)
+    monkeypatch.setattr(type(bandit._file), "release", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        bandit.update("a", 1)
+    assert bandit.released.sizes["batch"] == 0
+    assert bandit._state.open[0].pulls == 2
+    monkeypatch.undo()
+    bandit.update("a", 0)
+    assert bandit.released["size"].values.tolist() == [2]
+
+
+def test_only_the_last_who_loaded_a_file_releases(tmp_path):
+    path = tmp_path / "bandit.db"
+    first = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, path=path)
+    first.update("a", 1)
+    first.save()
+    second = dirdp.ThompsonSampler.load(path)
+    with pytest.raises(dirdp.ReleaseError, match="loaded by somebody else"):
+        first.update("a", 1)
+    with pytest.raises(dirdp.ReleaseError, match="loaded by somebody else"):
+        first.save()
+    second.update("a", 1)
+    assert second.released.sizes["batch"] == 1
+    assert first.released.sizes["batch"] == 0
+
+
+def test_a_second_process_takes_over(tmp_path):
+    path = tmp_path / "bandit.db"
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, path=path)
+    bandit.update("a", 1)
+    code = f"""
+        import pymc_dirdp as dirdp
+        dirdp.ThompsonSampler.load({str(path)!r}).update(["a", "a"], [1, 1])
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+    with pytest.raises(dirdp.ReleaseError, match="loaded by somebody else"):
+        bandit.update("a", 1)
+    assert dirdp.ThompsonSampler.load(path).released.sizes["batch"] == 1
+
+
+def test_people_are_remembered_by_a_fingerprint(tmp_path):
+    path = tmp_path / "bandit.db"
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, contribution=1, path=path)
+    bandit.update(["a", "a"], [1, 1], person=["Ann", "Bob"])
+    again = dirdp.ThompsonSampler.load(path)
+    again.update("a", 1, person="Ann")
+    assert again._state.open[0].pulls == 0
+    assert b"Ann" not in path.read_bytes()
+
+
+def test_a_file_is_never_overwritten_and_there_is_one_for_each_bandit(tmp_path):
+    path = tmp_path / "bandit.db"
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE)
+    with pytest.raises(dirdp.ArgumentError, match=r"save\(path\)"):
+        bandit.save()
+    bandit.save(path)
+    with pytest.raises(dirdp.ArgumentError, match="second one"):
+        bandit.save(tmp_path / "other.db")
+    with pytest.raises(dirdp.ReleaseError, match="exists"):
+        dirdp.ThompsonSampler(["a"], PROMISE, path=path)
+    with pytest.raises(dirdp.ReleaseError, match="no file"):
+        dirdp.ThompsonSampler.load(tmp_path / "missing.db")
+
+
+def test_a_released_sum_is_erased_from_the_file(tmp_path):
+    path = tmp_path / "bandit.db"
+    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=3, path=path)
+    bandit.update(["a", "a", "b"], [1, 1, 1])
+    bandit.save()
+    bandit.update("a", 1)
+    with closing(sqlite3.connect(path)) as connection:
+        assert [arm for arm, *_ in connection.execute("SELECT * FROM open")] == [1]
+
+
+EDITS = [
+    "UPDATE bandit SET version = 9",
+    "UPDATE bandit SET settings = 'x'",
+    "UPDATE bandit SET settings = replace(settings, '\"scale\": 1', '\"scale\": 0.1')",
+    "UPDATE bandit SET settings = replace(settings, 'PureDP', 'os.system')",
+    "UPDATE released SET batch = 5",
+    "UPDATE released SET size = -4",
+    "UPDATE released SET output = 'many'",
+    "UPDATE open SET sum = 99",
+    "UPDATE open SET arm = 4",
+    "DROP TABLE people",
+    "DELETE FROM bandit",
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edited_files_are_one_kind_of_error(tmp_path, edit):
+    path = tmp_path / "bandit.db"
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, path=path)
+    bandit.update(["a"] * 3, [1] * 3)
+    bandit.save()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(edit)
+    with pytest.raises(dirdp.ReleaseError):
+        dirdp.ThompsonSampler.load(path)
+
+
+def test_a_file_that_is_no_database(tmp_path):
+    path = tmp_path / "bandit.db"
+    path.write_text("hello " * 1000)
+    with pytest.raises(dirdp.ReleaseError, match="cannot be used"):
+        dirdp.ThompsonSampler.load(path)
+
+
+def test_a_run_that_was_not_paid_for_leaves_no_file(tmp_path):
+    path, ledger = tmp_path / "bandit.db", dirdp.Ledger(dirdp.PureDP(epsilon=0.5))
+    with pytest.raises(dirdp.BudgetError):
+        dirdp.ThompsonSampler(["a"], PROMISE, path=path, ledger=ledger)
+    assert not path.exists()
+
+
+def test_a_run_that_cannot_have_its_file_is_not_charged(tmp_path):
+    path, ledger = tmp_path / "bandit.db", dirdp.Ledger(PROMISE)
+    path.write_text("mine")
+    with pytest.raises(dirdp.ReleaseError, match="exists"):
+        dirdp.ThompsonSampler(["a"], PROMISE, path=path, ledger=ledger)
+    assert ledger.entries() == ()

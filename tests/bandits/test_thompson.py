@@ -1,0 +1,310 @@
+"""The sampler as it is used, and as it is misused."""
+
+import copy
+import math
+import os
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+import pymc_dirdp as dirdp
+
+PROMISE = dirdp.PureDP(epsilon=1.0)
+
+
+def played(bandit, means, rounds, seed=0):
+    rng = np.random.default_rng(seed)
+    for _ in range(rounds):
+        arm = bandit.select()
+        bandit.update(arm, int(rng.random() < means[arm]))
+    return bandit
+
+
+def test_it_finds_the_best_arm():
+    means = {"a": 0.2, "b": 0.8, "c": 0.5}
+    bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 3000)
+    decision = bandit.posterior()["decision"]
+    assert decision["best"].sel(arm="b") > 0.99
+    assert decision["best"].sum() == pytest.approx(1)
+    assert decision["mean"].sel(arm="b") == pytest.approx(0.8, abs=0.06)
+    assert decision["loss"].sel(arm="b") < 0.01 < decision["loss"].sel(arm="a")
+    assert bandit.posterior(draws=7)["posterior"]["mean_reward"].dims == ("chain", "draw", "arm")
+
+
+def test_what_is_released_may_be_published_and_nothing_else_is_shown():
+    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=4)
+    for reward in (1, 1, 1):
+        bandit.update("a", reward)
+    assert bandit.released.sizes["batch"] == 0
+    bandit.update("a", 1)
+    released = bandit.released
+    assert released["arm"].values.tolist() == ["a"]
+    assert released["size"].values.tolist() == [4]
+    assert released["number"].values.tolist() == [0]
+    secret = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=1000)
+    for _ in range(777):
+        secret.update("a", 1)
+    assert "777" not in repr(secret) + str(secret.report()) + repr(vars(secret)["_state"])
+
+
+def test_batches_grow_by_pulls_alone():
+    rewards = np.random.default_rng(1).random(3000) < 0.3
+    sizes = []
+    for flipped in (False, True):
+        bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=5, growth=2.0)
+        for reward in rewards:
+            bandit.update("a", int(reward != flipped))
+        sizes.append(bandit.released["size"].values.tolist())
+    assert sizes[0] == sizes[1] == [5, 10, 30, 90, 270, 810]
+
+
+def test_noise_is_that_of_the_promise():
+    bandit = dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=0.5), first_batch=1, growth=1e-9)
+    for _ in range(1500):
+        bandit.update("a", 1)
+    noise = bandit.released["noisy_sum"].values - 1
+    q = math.exp(-0.5)
+    reach = 6
+    expected = [(1 - q) / (1 + q) * q ** abs(g) for g in range(-reach, reach + 1)]
+    seen = [np.mean(noise == g) for g in range(-reach, reach + 1)]
+    assert np.abs(np.array(seen) - expected).max() < 0.05
+    assert len(noise) == 1500
+
+
+def test_noise_comes_from_the_bits_of_the_operating_system(monkeypatch):
+    asked = []
+    real = os.urandom
+    monkeypatch.setattr(os, "urandom", lambda n: asked.append(n) or real(n))
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=1)
+    asked.clear()
+    bandit.update("a", 1)
+    assert asked
+
+
+def test_rewards_between_are_rounded_without_bias():
+    bandit = dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=30.0), first_batch=4000)
+    bandit.update(["a"] * 4000, np.full(4000, 0.3))
+    assert bandit.released["noisy_sum"].values[0] == pytest.approx(1200, abs=6 * math.sqrt(4000 * 0.21))
+
+
+def test_a_posterior_is_calibrated_although_the_rewards_decided_the_pulls():
+    """Ranks of the true means, which are drawn from the prior, are uniform."""
+    rng, ranks = np.random.default_rng(8), []
+    for seed in range(60):
+        means = dict(zip("ab", rng.random(2), strict=True))
+        bandit = played(dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=8), means, 60, seed)
+        draws = bandit.posterior(draws=200)["posterior"]["mean_reward"]
+        ranks += [float((draws.sel(arm=arm) < means[arm]).mean()) for arm in means]
+    assert stats.kstest(ranks, "uniform").pvalue > 1e-4
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [PROMISE, dirdp.ApproxDP(epsilon=1, delta=1e-6), dirdp.RenyiDP(epsilon=0.2, order=2), dirdp.ZeroCDP(rho=0.2)],
+)
+def test_all_kinds_of_guarantee(guarantee):
+    bandit = dirdp.ThompsonSampler(["a", "b"], guarantee)
+    assert bandit.privacy.satisfies(guarantee)
+    assert str(guarantee) in str(bandit.report())
+    assert "<table>" in bandit.report()._repr_html_()
+
+
+def test_a_private_draw_of_each_batch():
+    target = dirdp.ApproxDP(epsilon=1, delta=1e-6)
+    means = {"a": 0.1, "b": 0.9}
+    bandit = played(dirdp.ThompsonSampler(list(means), target, mechanism="dirichlet"), means, 400)
+    assert "urn_successes" in bandit.released
+    assert bandit.posterior()["decision"]["best"].sel(arm="b") > 0.9
+    with pytest.raises(dirdp.UnattainableError):
+        dirdp.ThompsonSampler(["a"], PROMISE, mechanism="dirichlet")
+    with pytest.raises(dirdp.ArgumentError, match="mechanism='geometric'"):
+        dirdp.ThompsonSampler(["a"], target, mechanism="dirichlet", contribution=2)
+
+
+def test_people_give_no_more_than_they_may():
+    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, contribution=2, first_batch=100)
+    assert bandit.privacy.pure_epsilon <= 1
+    assert bandit.design.mechanism.scale == pytest.approx(2)
+    for _ in range(50):
+        bandit.update("a", 1, person="Ann")
+    bandit.update(["a", "b"], [1, 0], person=["Bob", 7])
+    # Two of Ann and one of Bob are in the open batch of a.
+    assert bandit._state.open[0].pulls == 3
+    assert "Ann" not in repr(vars(bandit._state))
+    with pytest.raises(dirdp.ArgumentError, match="person="):
+        bandit.update("a", 1)
+    with pytest.raises(dirdp.ArgumentError, match="contribution="):
+        dirdp.ThompsonSampler(["a"], PROMISE).update("a", 1, person="Ann")
+
+
+def test_a_ledger_is_charged_once():
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.5), unit="visitor")
+    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, ledger=ledger)
+    played(bandit, {"a": 0.5, "b": 0.4}, 200)
+    assert len(ledger.entries()) == 1
+    with pytest.raises(dirdp.BudgetError):
+        dirdp.ThompsonSampler(["a", "b"], PROMISE, ledger=ledger)
+
+
+def test_many_visitors_before_any_feedback():
+    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE)
+    arms = bandit.select(size=500)
+    assert len(arms) == 500
+    assert set(arms) == {"a", "b"}
+    bandit.update(arms, np.ones(500))
+    assert bandit.released["size"].sum() > 200
+    assert bandit.select(theta=[0.1, 0.9]) == "b"
+
+
+def test_the_model_of_pymc_has_the_same_posterior():
+    means = {"a": 0.3, "b": 0.6}
+    bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 300)
+    model = bandit.model()
+    logp, dlogp = model.compile_logp(), model.compile_dlogp()
+    point = model.initial_point()
+    key = next(iter(point))
+    for values in ([0.1, -0.5], [2.0, -3.0]):
+        here = {key: np.array(values)}
+        gradient = dlogp(here)
+        for k in range(2):
+            step = np.zeros(2)
+            step[k] = 1e-6
+            numeric = (logp({key: here[key] + step}) - logp({key: here[key] - step})) / 2e-6
+            assert gradient[k] == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.thorough
+def test_nuts_agrees_with_the_grid():
+    means = {"a": 0.3, "b": 0.6}
+    bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 300)
+    with bandit.model():
+        draws = pm.sample(500, chains=2, cores=1, random_seed=1, progressbar=False)
+    exact = bandit.posterior(20_000)["posterior"]["mean_reward"]
+    seen = draws["posterior"]["mean_reward"]
+    assert seen.mean(("chain", "draw")).values == pytest.approx(exact.mean(("chain", "draw")).values, abs=0.02)
+    assert seen.std(("chain", "draw")).values == pytest.approx(exact.std(("chain", "draw")).values, rel=0.2)
+
+
+def test_arms_may_learn_from_one_another():
+    means = dict(zip("abcd", (0.5, 0.55, 0.45, 0.5), strict=True))
+    bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 50)
+    with pm.Model(coords={"arm": list(means)}) as model:
+        centre, size = pm.Uniform("centre"), pm.HalfNormal("size", 20)
+        rates = pm.Beta("rate", centre * size, (1 - centre) * size, dims="arm")
+        pm.Potential("released", bandit.log_likelihood(rates))
+    assert np.isfinite(model.compile_logp()(model.initial_point()))
+    assert np.isfinite(model.compile_dlogp()(model.initial_point())).all()
+
+
+@pytest.mark.parametrize("reward", [-0.1, 1.1, math.nan, math.inf, "yes", None, [1]])
+def test_bad_rewards_are_refused_without_showing_them(reward):
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE)
+    with pytest.raises(dirdp.DataError) as caught:
+        bandit.update("a", reward)
+    assert "1.1" not in str(caught.value)
+    assert bandit._state.open[0].pulls == 0
+
+
+def test_a_list_with_one_bad_reward_counts_none():
+    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=10)
+    with pytest.raises(dirdp.DataError):
+        bandit.update(["a", "b"], [1, 2])
+    with pytest.raises(dirdp.ArgumentError, match="as many"):
+        bandit.update(["a", "b"], [1])
+    with pytest.raises(dirdp.ArgumentError, match="Unknown arm"):
+        bandit.update(["a", "z"], [1, 1])
+    assert [one.pulls for one in bandit._state.open] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arms", "options", "message"),
+    [
+        ([], {}, "at least one arm"),
+        (["a", "a"], {}, "different"),
+        ([1.5], {}, "text or a whole number"),
+        ([True], {}, "text or a whole number"),
+        (["a"], {"growth": 0}, "growth"),
+        (["a"], {"growth": -1}, "growth"),
+        (["a"], {"first_batch": 0}, "first_batch"),
+        (["a"], {"prior": (0, 1)}, "prior"),
+        (["a"], {"prior": 1}, "pair"),
+        (["a"], {"contribution": 0}, "contribution"),
+        (["a"], {"mechanism": "laplace"}, "mechanism"),
+    ],
+)
+def test_bad_arguments(arms, options, message):
+    with pytest.raises(dirdp.ArgumentError, match=message):
+        dirdp.ThompsonSampler(arms, PROMISE, **options)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, math.inf, math.nan])
+def test_a_promise_needs_a_positive_epsilon(epsilon):
+    with pytest.raises(dirdp.ArgumentError, match="epsilon"):
+        dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=epsilon))
+    with pytest.raises(dirdp.ArgumentError, match="guarantee"):
+        dirdp.ThompsonSampler(["a"], 1.0)
+
+
+def test_one_arm():
+    bandit = dirdp.ThompsonSampler("only", PROMISE)
+    assert bandit.select() == "only"
+    assert bandit.posterior()["decision"]["best"].values.tolist() == [1.0]
+
+
+def test_copies_would_release_twice():
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE)
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="same rewards"):
+            attempt(bandit)
+    bandit._process = -1
+    with pytest.raises(dirdp.ReleaseError, match="fork"):
+        bandit.update("a", 1)
+
+
+def test_a_seeded_run_is_marked():
+    with pytest.warns(dirdp.SeededReleaseWarning, match="not private"):
+        bandit = dirdp.ThompsonSampler(["a"], PROMISE, random_seed=1)
+    assert "not private" in str(bandit.report())
+    bandit.update(["a", "a"], [1, 0])
+    assert "not private" in bandit.released.attrs["reproducible"]
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        again = dirdp.ThompsonSampler(["a"], PROMISE, random_seed=1)
+    again.update(["a", "a"], [1, 0])
+    assert bandit.released.equals(again.released)
+
+
+def test_rewards_may_be_categories_of_public_worth():
+    worths = {"left": 0.0, "bought": 1.0, "subscribed": 10.0}
+    laws = {"a": [0.9, 0.1, 0.0], "b": [0.5, 0.2, 0.3]}
+    rng = np.random.default_rng(3)
+    bandit = dirdp.ThompsonSampler(list(laws), PROMISE, utilities=worths)
+    for _ in range(2000):
+        arm = bandit.select()
+        bandit.update(arm, str(rng.choice(list(worths), p=laws[arm])))
+    decision = bandit.posterior()["decision"]
+    assert decision["best"].sel(arm="b") > 0.99
+    assert decision["mean"].sel(arm="b") == pytest.approx(3.2, abs=0.5)
+    assert decision["loss"].sel(arm="a") > 1
+    with pytest.raises(dirdp.DataError, match="one of 'left'"):
+        bandit.update("a", 1)
+    for bad in ({"one": 1.0}, {"one": 1.0, "two": 1.0}, {"one": math.nan, "two": 1.0}, {1: 0.0, 2: 1.0}, [0, 1]):
+        with pytest.raises(dirdp.ArgumentError, match="utilities"):
+            dirdp.ThompsonSampler(["a"], PROMISE, utilities=bad)
+
+
+@pytest.mark.slow
+def test_an_audit_of_two_hundred_rounds_refutes_half_the_loss_and_not_the_loss():
+    """Neighbours differ in the first reward; all others are 0, so the released sums tell most of it."""
+
+    def released(counts):
+        bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=5)
+        bandit.update(["a", "b"] * 100, [int(counts[0])] + [0] * 199)
+        return bandit.released["noisy_sum"].values[:6]
+
+    pair = (np.array([0.0, 1.0]), np.array([1.0, 0.0]))
+    common = {"pair": pair, "n": 4000, "random_seed": 1}
+    assert dirdp.audit(released, claim=PROMISE, **common).verdict != "refuted"
+    assert dirdp.audit(released, claim=dirdp.PureDP(epsilon=0.5), **common).verdict == "refuted"

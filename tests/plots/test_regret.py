@@ -1,0 +1,34 @@
+"""Pictures of regret."""
+
+import numpy as np
+import pytest
+
+import pymc_dirdp as dirdp
+
+plt = pytest.importorskip("matplotlib.pyplot")
+
+
+@pytest.fixture
+def runs():
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    return dirdp.simulate_bandit(bandit, [0.7, 0.4], 500, 20, random_seed=1, progressbar=False)
+
+
+def test_a_line_a_band_and_the_lower_bound(runs):
+    ax = dirdp.plots.plot_regret(runs)
+    median, bound = ax.lines
+    assert median.get_ydata() == pytest.approx(np.median(runs.regret, axis=0))
+    assert bound.get_ydata()[-1] == pytest.approx(dirdp.bandit_lower_bound([0.7, 0.4], runs.epsilon) * np.log(500))
+    assert len(ax.collections) == 1
+    assert len(dirdp.plots.plot_regret([runs, runs], bound=False).lines) == 2
+    assert "median of 20 runs" in str(runs)
+    plt.close("all")
+
+
+def test_runs_of_different_bandits_are_not_compared(runs):
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    other = dirdp.simulate_bandit(bandit, [0.7, 0.3], 500, 20, random_seed=1, progressbar=False)
+    with pytest.raises(dirdp.ArgumentError, match="one bandit"):
+        dirdp.plots.plot_regret([runs, other])
+    with pytest.raises(dirdp.ArgumentError, match="at most 5"):
+        dirdp.plots.plot_regret([runs] * 6)
