@@ -34,7 +34,7 @@ def bandit_lower_bound(means: ArrayLike, epsilon: float) -> float:
     Examples
     --------
     >>> round(bandit_lower_bound([0.75, 0.625, 0.5, 0.375, 0.25], epsilon=1.0), 2)
-    7.68
+    7.71
     """
     mu = checked_means(means)
     if np.any((mu <= 0) | (mu >= 1)):

@@ -46,7 +46,7 @@ def log_probability(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
     Examples
     --------
     >>> log_probability(7, 10, [0.2, 0.7], 2.0).round(3)
-    array([-3.375, -1.833])
+    array([-3.688, -1.872])
     """
     n, z, u = integer(0, n=n), int(z), 1 / positive(scale=scale)
     share = np.asarray(mu, dtype=np.float64)
