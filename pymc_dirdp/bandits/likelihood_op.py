@@ -1,6 +1,5 @@
 """The likelihood of released sums as an operation of PyTensor, for models of one's own."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, override
 
@@ -8,10 +7,11 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
-from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
+from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.bandits.design import BatchMechanism
+from pymc_dirdp.releases.python_calls import as_python
 
 __all__ = ["log_likelihood"]
 
@@ -76,10 +76,4 @@ class _Slopes(_OfMeans):
         output_storage[0][0] = self._sums(inputs[0], self.mechanism.slope)
 
 
-@numba_funcify.register(_OfMeans)
-def _as_python(op: _OfMeans, node: Any = None, **options: Any) -> Callable[..., Any]:
-    """Numba calls Python. It says so at each compilation, and there is nothing that anybody should do about it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
-        found: Callable[..., Any] = generate_fallback_impl(op, node=node, **options)
-    return found
+numba_funcify.register(_OfMeans)(as_python)

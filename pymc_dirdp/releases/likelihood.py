@@ -1,7 +1,6 @@
 """The likelihood of shares given a release, as an operation of PyTensor: a part of any model."""
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, final, override
 
@@ -13,7 +12,7 @@ from pymc.distributions.dist_math import check_parameters
 from pytensor.gradient import DisconnectedType, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
+from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.blocks import law_of
@@ -21,6 +20,7 @@ from pymc_dirdp.inference.number_laws import ImpossibleError
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.table_law import Beliefs
 from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.releases.python_calls import as_python
 from pymc_dirdp.releases.sources import Source
 
 __all__ = ["ReleaseLogp", "logp_of", "owned", "release_logp"]
@@ -96,13 +96,7 @@ class ReleaseLogp(Op):
         return [(cotangents[0] * outputs[1]).astype(inputs[0].type.dtype)]
 
 
-@numba_funcify.register(ReleaseLogp)
-def _as_python(op: ReleaseLogp, node: Any = None, **options: Any) -> Callable[..., Any]:
-    """Numba calls Python. It says so at each compilation, and there is nothing that anybody should do about it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
-        found: Callable[..., Any] = generate_fallback_impl(op, node=node, **options)
-    return found
+numba_funcify.register(ReleaseLogp)(as_python)
 
 
 def _tell_jax() -> None:

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy.special import betaln
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.bandits.batch_noise import BatchNoise
@@ -176,3 +177,33 @@ def test_its_curves_are_those_of_one_cell_of_geometric_noise():
     for epsilon in (0.0, 0.2, 0.4):
         assert noise.delta(epsilon) == pytest.approx(np.maximum(p - math.exp(epsilon) * shifted, 0).sum(), rel=1e-12)
     assert noise.renyi(3) == pytest.approx(np.log((p**3 / shifted**2).sum()) / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize(("rounds", "printed"), [(2, 0.69), (3, 1.79), (4, 3.18), (5, 4.79)])
+def test_sampling_without_noise_loses_more_with_every_round(rounds, printed):
+    """The exact loss of plain Thompson sampling with two arms, over all tables of rewards; no noise is added at all."""
+
+    @cache
+    def first_is_chosen(a, b, c, d):
+        # P[Beta(a, b) > Beta(c, d)] for whole parameters, as a sum.
+        i = np.arange(a)
+        return float(np.exp(betaln(c + i, b + d) - np.log(b + i) - betaln(1 + i, b) - betaln(c, d)).sum())
+
+    def log_law(table):
+        law = {}
+        for actions in itertools.product((0, 1), repeat=rounds):
+            seen, log_p = [[1, 1], [1, 1]], 0.0
+            for row, arm in zip(table, actions, strict=True):
+                # Arm 0 beats arm 1.
+                first = 1 - first_is_chosen(*seen[1], *seen[0])
+                log_p += math.log(first if arm == 0 else 1 - first)
+                seen[arm][1 - row[arm]] += 1
+            law[actions] = log_p
+        return law
+
+    laws = {}
+    worst = 0.0
+    for x, y in neighbours(rounds):
+        p, q = (laws.setdefault(table, log_law(table)) for table in (x, y))
+        worst = max(worst, max(abs(p[actions] - q[actions]) for actions in p))
+    assert worst == pytest.approx(printed, abs=0.006)

@@ -91,14 +91,21 @@ def test_rewards_between_are_rounded_without_bias():
 
 
 def test_a_posterior_is_calibrated_although_the_rewards_decided_the_pulls():
-    """Ranks of the true means, which are drawn from the prior, are uniform."""
-    rng, ranks = np.random.default_rng(8), []
-    for seed in range(60):
+    """Ranks of the true means, which are drawn from the prior, are uniform; those of who ignores the noise are not."""
+    rng, ranks, ignoring = np.random.default_rng(8), [], []
+    for seed in range(80):
         means = dict(zip("ab", rng.random(2), strict=True))
-        bandit = played(dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=8), means, 60, seed)
+        sampler = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=0.3), first_batch=8)
+        bandit = played(sampler, means, 60, seed)
         draws = bandit.posterior(draws=200)["posterior"]["mean_reward"]
-        ranks += [float((draws.sel(arm=arm) < means[arm]).mean()) for arm in means]
+        released = bandit.released.to_dataframe()
+        for arm, mean in means.items():
+            ranks.append(float((draws.sel(arm=arm) < mean).mean()))
+            sizes, sums = (released.loc[released["arm"] == arm, name] for name in ("size", "noisy_sum"))
+            seen = sums.clip(0, sizes)
+            ignoring.append(float(stats.beta(1 + seen.sum(), 1 + (sizes - seen).sum()).cdf(mean)))
     assert stats.kstest(ranks, "uniform").pvalue > 1e-4
+    assert stats.kstest(ignoring, "uniform").pvalue < 1e-6
 
 
 @pytest.mark.parametrize(

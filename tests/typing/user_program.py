@@ -82,7 +82,9 @@ def anybody(release: xr.DataTree) -> None:
     assert_type(combined, dirdp.Combined)
     assert_type(combined.interval(0.9), tuple[NDArray[np.float64], NDArray[np.float64]])
     with dirdp.analyst_model(release, ["p"]) as model:
-        pm.Potential("again", dirdp.release_logp(release, model["p"], "p"))
+        assert_type(model, pm.Model)
+        again: object = dirdp.release_logp(release, [0.2, 0.5, 0.1, 0.2], "p")
+        assert again is not None
     assert_type(dirdp.latent_counts(dirdp.analyse(release), release, random_seed=1), xr.Dataset)
 
 
