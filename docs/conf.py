@@ -2,8 +2,12 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from pathlib import Path
+
+# Pages show their pictures also where the surroundings ask for pictures that nobody sees.
+os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))

@@ -13,7 +13,7 @@ from pymc_dirdp.bandits.batch_noise import BatchNoise
 from pymc_dirdp.bandits.beliefs import Belief, best_probabilities
 from pymc_dirdp.bandits.store import OpenBatch
 
-ARMS = 2
+LABELS = "abc"
 PROMISE = dirdp.PureDP(epsilon=1.0)
 
 
@@ -74,24 +74,30 @@ def log_output(z, total, size, noise):
 
 
 @cache
+def weights(noise, history):
+    return Belief((1.0, 1.0), noise, history).weights
+
+
+@cache
 def chances(noise, histories):
     """The probability of each arm given what was released."""
-    return best_probabilities(np.stack([Belief((1.0, 1.0), noise, one).weights for one in histories]))
+    return best_probabilities(np.stack([weights(noise, one) for one in histories]))
 
 
 def transcripts(kind, table, first_batch):
     """The probability of all actions and releases for one table of rewards, shape (rounds, arms)."""
     law = {}
-    for actions in itertools.product(range(ARMS), repeat=len(table)):
-        bandit = kind(["a", "b"], PROMISE, first_batch=first_batch)
+    arms = len(table[0])
+    for actions in itertools.product(range(arms), repeat=len(table)):
+        bandit = kind(list(LABELS[:arms]), PROMISE, first_batch=first_batch)
         noise, ends = bandit.design.mechanism, []
         for t, arm in enumerate(actions):
             bandit.totals = []
-            bandit.update("ab"[arm], table[t][arm])
+            bandit.update(LABELS[arm], table[t][arm])
             ends.append(tuple(bandit.totals))
         spans = [classes(size if kind is not Cumulative else len(table)) for one in ends for *_, size in one]
         for outputs in itertools.product(*spans):
-            log_p, histories, left = 0.0, [(), ()], list(outputs)
+            log_p, histories, left = 0.0, [()] * arms, list(outputs)
             for arm, released in zip(actions, ends, strict=True):
                 log_p += math.log(chances(noise, tuple(histories))[arm])
                 for k, total, size in released:
@@ -102,19 +108,23 @@ def transcripts(kind, table, first_batch):
     return law
 
 
-def neighbours(rounds):
-    """Pairs of tables that differ in the rewards of one round, one pair for each change of that row."""
-    rows = list(itertools.product((0, 1), repeat=ARMS))
-    for table in itertools.product(rows, repeat=rounds):
+def neighbours(rounds, arms=2, bases=None):
+    """Pairs of tables that differ in the rewards of one round: all pairs, or those of some random tables."""
+    rows = list(itertools.product((0, 1), repeat=arms))
+    tables = itertools.product(rows, repeat=rounds)
+    if bases is not None:
+        rng = np.random.default_rng(3)
+        tables = [tuple(rows[i] for i in rng.integers(len(rows), size=rounds)) for _ in range(bases)]
+    for table in tables:
         for t, row in itertools.product(range(rounds), rows):
-            if row > table[t]:
+            if row > table[t] or (bases is not None and row != table[t]):
                 yield table, (*table[:t], row, *table[t + 1 :])
 
 
-def largest_losses(kind, rounds, first_batch):
+def largest_losses(kind, rounds, first_batch, **chosen):
     laws = {}
     worst, worst_of_actions = 0.0, 0.0
-    for x, y in neighbours(rounds):
+    for x, y in neighbours(rounds, **chosen):
         for table in (x, y):
             if table not in laws:
                 laws[table] = transcripts(kind, table, first_batch)
@@ -144,6 +154,15 @@ def test_a_whole_run_loses_what_one_release_loses(first_batch):
 @pytest.mark.parametrize("first_batch", [1, 2])
 def test_four_rounds_lose_no_more_than_three(first_batch):
     all_of_it, actions = largest_losses(Recorded, 4, first_batch)
+    loss = BatchNoise.for_guarantee(PROMISE).pure_epsilon
+    assert all_of_it == pytest.approx(loss, abs=1e-12)
+    assert actions <= loss
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("rounds", "arms", "bases"), [(5, 2, 1), (4, 3, 1)])
+def test_more_rounds_or_arms_lose_no_more(rounds, arms, bases):
+    all_of_it, actions = largest_losses(Recorded, rounds, 1, arms=arms, bases=bases)
     loss = BatchNoise.for_guarantee(PROMISE).pure_epsilon
     assert all_of_it == pytest.approx(loss, abs=1e-12)
     assert actions <= loss
