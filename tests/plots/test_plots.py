@@ -187,6 +187,6 @@ def test_triangles_are_for_three():
 
 
 def test_every_picture_has_axes_in_and_out():
-    assert len(dirdp.plots.__all__) == 9
+    assert len(dirdp.plots.__all__) == 10
     for name in dirdp.plots.__all__:
         assert {"ax", "axes"} & set(getattr(dirdp.plots, name).__kwdefaults__)
