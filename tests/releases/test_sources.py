@@ -78,8 +78,8 @@ def test_a_list_of_one_is_that_release():
 def test_the_same_release_twice_is_refused(tmp_path):
     for options in ({}, {"mechanism": "geometric"}, {"sampler": "fast"}):
         release = released(**options)
-        release.to_netcdf(tmp_path / "release.nc")
-        with xr.open_datatree(tmp_path / "release.nc") as again:
+        release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
+        with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as again:
             for pair in ((release, release), (release, again), (released(), release, release.copy(deep=True))):
                 with pytest.raises(ArgumentError, match="twice"):
                     dirdp.analyse(list(pair))
