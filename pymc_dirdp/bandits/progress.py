@@ -17,16 +17,20 @@ class Bar:
     """
 
     def __init__(self, total: int, *, shown: bool) -> None:
-        from rich.progress import Progress
+        self._shown = shown
+        if shown:
+            from rich.progress import Progress
 
-        self._progress = Progress(disable=not shown)
-        self._task = self._progress.add_task("rounds", total=total)
-        self._progress.start()
+            self._progress = Progress()
+            self._task = self._progress.add_task("rounds", total=total)
+            self._progress.start()
 
     def advance(self, rounds: int) -> None:
         """Count more rounds as done."""
-        self._progress.advance(self._task, rounds)
+        if self._shown:
+            self._progress.advance(self._task, rounds)
 
     def close(self) -> None:
         """Leave the bar as it is."""
-        self._progress.stop()
+        if self._shown:
+            self._progress.stop()

