@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.drawing import draw_counts
+from pymc_dirdp.inference.drawing import draw_row
 from pymc_dirdp.inference.free_total import FreeTotal
 from pymc_dirdp.inference.posterior import draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
@@ -55,7 +55,7 @@ def draws_given(
     for rows, total in _known_totals(part, published):
         of_rows, noisy = (table.reshape(counts.shape[1:])[rows] for table in (prior, published))
         law = _law(part, of_rows, noisy, total)
-        drawn, _ = draw_counts(law.tilted, np.full(draws, total), rng)
+        drawn, _ = draw_row(law, draws, rng)
         counts[:, rows] = drawn.reshape(draws, len(rows), -1)
     return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
 
