@@ -74,7 +74,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "header_links_before_dropdown": 5,
+    "header_links_before_dropdown": 7,
     "show_toc_level": 2,
 }
 html_sidebars = {"**": []}

@@ -46,6 +46,10 @@ class _Block:
         return self.whole.prior.reshape(-1, self.whole.prior.shape[-1])[self.rows]
 
     @property
+    def possible_records(self) -> None:
+        return None
+
+    @property
     def blocks(self) -> list[tuple[NDArray[np.intp], int]]:
         return []
 

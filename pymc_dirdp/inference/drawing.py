@@ -11,9 +11,10 @@ from pymc_dirdp.inference.inversion import Inversion
 from pymc_dirdp.inference.number_draws import NumberDraws
 from pymc_dirdp.inference.number_laws import NumberLaws
 from pymc_dirdp.inference.pair import Pair
-from pymc_dirdp.inference.tilted import TiltedCells
+from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.inference.tilted import TiltedCells, tilt_for
 
-__all__ = ["draw_counts"]
+__all__ = ["draw_counts", "draw_row"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -25,6 +26,8 @@ _RARE = 2e-3
 # At least so many tables are proposed at a time, because every cell of a round takes some time of its own.
 _AT_LEAST = 512
 _MOST_ROUNDS = 5_000
+# So many tables are proposed to see how many are accepted.
+_TRIAL = 8_192
 
 
 @dataclass
@@ -137,3 +140,44 @@ def draw_counts(tilted: TiltedCells, totals: Integers, rng: np.random.Generator)
     tally = _Tally()
     sampler.fill(counts, 0, totals, tally)
     return counts, tally.accepted / max(tally.proposed, 1)
+
+
+def draw_row(law: ProductLaw, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
+    """Independent draws of the counts of a row with a known total, and the share of the proposals that was accepted.
+
+    Sums of cells, which take long for wide noise on very many records, are looked at only if they are needed: if no
+    single cell takes what the others leave often enough.
+
+    Parameters
+    ----------
+    law : ProductLaw
+        The row.
+    draws : int
+        How many.
+    rng : numpy.random.Generator
+        The source of randomness.
+    """
+    cells = law.cells()
+    cells.settle(tilt_for(cells, law.total))
+    room = _room(cells)
+    pivot = int(np.argmax(room))
+    if room[pivot] >= _SHARE * room.sum():
+        numbers = NumberDraws(cells)
+        accepted = _by_pivot(cells, numbers, pivot, law.total, rng)
+        if len(accepted) >= _RARE * _TRIAL:
+            found, proposed, size = [accepted], _TRIAL, len(accepted)
+            while size < draws:
+                found.append(_by_pivot(cells, numbers, pivot, law.total, rng))
+                proposed, size = proposed + _TRIAL, size + len(found[-1])
+            return np.concatenate(found)[:draws], size / proposed
+    return draw_counts(law.tilted, np.full(draws, law.total), rng)
+
+
+def _by_pivot(cells: NumberLaws, numbers: NumberDraws, pivot: int, total: int, rng: np.random.Generator) -> Integers:
+    """The accepted ones of some proposals: one cell takes what the others leave."""
+    counts = np.zeros((_TRIAL, cells.size), dtype=np.int64)
+    for cell in np.delete(np.arange(cells.size), pivot).tolist():
+        counts[:, cell] = numbers.draw(cell, _TRIAL, rng)
+    counts[:, pivot] = total - counts.sum(axis=1)
+    log_share = cells.log_pmf(counts[:, pivot].astype(np.float64), np.full(_TRIAL, pivot)) - numbers.log_bound(pivot)
+    return counts[np.log1p(-rng.random(_TRIAL)) <= log_share]

@@ -98,6 +98,10 @@ class MechanismOutput:
         self.row_likelihoods()
 
     @property
+    def possible_records(self) -> None:
+        """Nothing is taken for granted of a private number of records."""
+
+    @property
     def blocks(self) -> list[tuple[NDArray[np.intp], int]]:
         """The rows whose records the output tells to add up to a number, and that number."""
         return [(rows, round(total)) for rows, total in self.mechanism.published_totals(self.values[0])]

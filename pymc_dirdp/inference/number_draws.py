@@ -24,11 +24,13 @@ class NumberDraws:
     ----------
     laws : NumberLaws
         Settled; not changed while this is used.
+    narrow : int, optional
+        Up to this width cumulative probabilities are kept; by default what pays for thousands of draws.
     """
 
-    def __init__(self, laws: NumberLaws) -> None:
+    def __init__(self, laws: NumberLaws, narrow: int | None = None) -> None:
         self._laws = laws
-        self._narrow = max(_NARROW, _MOST_KEPT // laws.size)
+        self._narrow = max(_NARROW, _MOST_KEPT // laws.size) if narrow is None else narrow
         self._tables: dict[int, tuple[Array, NDArray[np.int32]]] = {}
         self._starts = np.searchsorted(laws.block_law, np.arange(laws.size + 1))
 

@@ -46,6 +46,16 @@ class Pooled:
         return self.parts[0].n_records
 
     @property
+    def possible_records(self) -> range | None:
+        """The numbers that all releases which name some have in common; None if there are none."""
+        named = [part.possible_records for part in self.parts]
+        ranges = [numbers for numbers in named if numbers is not None]
+        if not ranges:
+            return None
+        common = range(max(numbers[0] for numbers in ranges), min(numbers[-1] for numbers in ranges) + 1)
+        return common if len(common) else None
+
+    @property
     def blocks(self) -> Sequence[tuple[NDArray[np.intp], int]]:
         """What that output tells of numbers of records which tells most; the others do not contradict it."""
         return max((part.blocks for part in self.parts), key=len)

@@ -33,6 +33,10 @@ class Seen(Protocol):
         """How many records the table holds; None if that is private."""
 
     @property
+    def possible_records(self) -> range | None:
+        """Private numbers of records that the release's own draws take for as likely as one another, if they do."""
+
+    @property
     def blocks(self) -> Sequence[tuple[NDArray[np.intp], int]]:
         """The rows, by number, whose records the output tells to add up to a number, and that number; often none."""
 

@@ -48,14 +48,14 @@ class Beliefs:
     prior : array_like, optional
         Of the shares, in the shape of the table; by default that of the model.
     n_prior : int or array_like, optional
-        Of a private number of records. A whole number n makes 0 to n as likely as one another; an array holds the
-        weights of 0, 1, 2, ....
+        Of a private number of records. A whole number n makes 0 to n as likely as one another, a `range` each number in
+        it; an array holds the weights of 0, 1, 2, ....
     row_prior : array_like, optional
         Dirichlet prior of the shares of the rows, in their shape; 1 for each row by default.
     """
 
     prior: ArrayLike | None = None
-    n_prior: int | ArrayLike | None = None
+    n_prior: int | range | ArrayLike | None = None
     row_prior: ArrayLike | None = None
 
 
@@ -316,7 +316,7 @@ def _row_prior(output: Seen, row_prior: ArrayLike | None) -> Array | None:
     return given.ravel()
 
 
-def _number(output: Seen, n_prior: int | ArrayLike | None) -> tuple[int, OfTotal | None]:
+def _number(output: Seen, n_prior: int | range | ArrayLike | None) -> tuple[int, OfTotal | None]:
     """The largest number of records that is possible, and the prior of a private one."""
     if output.n_records is not None:
         if n_prior is not None:
@@ -330,6 +330,8 @@ def _number(output: Seen, n_prior: int | ArrayLike | None) -> tuple[int, OfTotal
             f"The number of records of {output.name!r} is private, so a conclusion needs your own prior for it. Pass "
             "n_prior=n, for 0 to n being as likely as one another, or the weights of 0, 1, 2, ... as an array."
         )
+    if isinstance(n_prior, range):
+        return _in_range(n_prior)
     weights = numbers_or_none(n_prior)
     if weights is None or weights.ndim == 0:
         most = integer(1, n_prior=n_prior)
@@ -348,3 +350,11 @@ def _number(output: Seen, n_prior: int | ArrayLike | None) -> tuple[int, OfTotal
         return np.asarray(np.where(part == 0, logs[below], between))
 
     return int(np.flatnonzero(weights)[-1]), log_prior
+
+
+def _in_range(numbers: range) -> tuple[int, OfTotal]:
+    """The largest of some numbers of records that are as likely as one another, and their prior."""
+    if len(numbers) == 0 or numbers.step != 1 or numbers[0] < 0:
+        raise ArgumentError("Expected the range of n_prior to hold whole numbers from 0 on, in steps of 1.")
+    least, weight = numbers[0], -float(np.log(len(numbers)))
+    return numbers[-1], lambda totals: np.where(totals >= least, weight, -np.inf)

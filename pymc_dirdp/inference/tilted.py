@@ -14,7 +14,7 @@ from pymc_dirdp.inference.inversion import Inversion, TooManyNodesError, reach_o
 from pymc_dirdp.inference.number_laws import CUT, ImpossibleError, NumberLaws
 from pymc_dirdp.inference.pair import Pair
 
-__all__ = ["LITTLE_WORK", "OfCount", "TiltedCells", "count_itself", "solved"]
+__all__ = ["LITTLE_WORK", "OfCount", "TiltedCells", "count_itself", "solved", "tilt_for"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -133,7 +133,7 @@ def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -
     ImpossibleError
         If no table with this total has a positive weight.
     """
-    tilt = _tilt(cells, total)
+    tilt = tilt_for(cells, total)
     for cut in (CUT, 6 * CUT, 13 * CUT):
         cells.settle(tilt, cut=cut)
         work = Convolution.work(cells)
@@ -196,7 +196,7 @@ def _impossible() -> ImpossibleError:
     )
 
 
-def _tilt(cells: NumberLaws, total: int) -> float:
+def tilt_for(cells: NumberLaws, total: int) -> float:
     """The tilt at which the means add up to the total: Newton's method between bounds.
 
     The sum of the means rises with the tilt. Its logit varies evenly where the sum itself varies by powers of ten.

@@ -62,8 +62,10 @@ class PrivateTotal:
         """The law of the total given the output."""
 
         def log_weight(totals: Array, _: Integers) -> Array:
-            factor = self._log_factor(totals) if self._log_factor else 0.0
-            return np.asarray(self._log_prior(totals) + factor + self._evidence(totals))
+            found = self._log_prior(totals) + (self._log_factor(totals) if self._log_factor else 0.0)
+            possible = found > -np.inf
+            found[possible] += self._evidence(totals[possible])
+            return np.asarray(found)
 
         smooth = self.law.smooth and self.law.total > _EVERY_TOTAL
         laws = NumberLaws(log_weight, 1, self._evidence.least, self.law.total, smooth=smooth, noise=_NOISE)
@@ -143,8 +145,10 @@ class RowTotals:
         for row, evidence in enumerate(self._evidences):
             here = (rows == row) & (totals >= evidence.least) & (totals <= evidence.law.total)
             if here.any():
-                factor = self._log_factors[row](totals[here]) if self._log_factors else 0.0
-                found[here] = evidence(totals[here]) + factor
+                found[here] = self._log_factors[row](totals[here]) if self._log_factors else 0.0
+                # Sums take time, also where a factor rules the total out.
+                here &= found > -np.inf
+                found[here] += evidence(totals[here])
         return found
 
     @property

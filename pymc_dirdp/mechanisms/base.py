@@ -213,13 +213,13 @@ class Released:
 
     Attributes
     ----------
-    values : array, shape ``(draws, *shape)``
-        Draws of the posterior.
+    values : array, shape ``(draws, *shape)``, or None
+        Draws that are themselves the release; None if draws follow from what is published.
     published : dict of str to array
         Tables that are published beside them, by name.
     """
 
-    values: Array
+    values: Array | None
     published: dict[str, Array]
 
 
@@ -327,7 +327,7 @@ class TableMechanism(Mechanism):
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
     ) -> Released:
-        """Posterior draws, and what is published with them.
+        """What is released: draws, or a table from which draws follow.
 
         Parameters
         ----------
@@ -345,6 +345,14 @@ class TableMechanism(Mechanism):
     def steps(self, sampler: str, n_records: int | None) -> int | None:
         """Public number of steps of the urn that draws; None without one."""
         return None
+
+    def possible_records(self, output: Array) -> range:
+        """The numbers of records with which this output is possible, for all that is not negligible.
+
+        Where the number of records is private, the draws of a release that publishes a table take each of these for as
+        likely as another; so they are computed from the output alone.
+        """
+        raise ArgumentError(f"The output of a {type(self).__name__} does not say how many records there are.")
 
     @abc.abstractmethod
     def is_on_grid(self, output: Array, steps: int | None) -> bool:

@@ -5,13 +5,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Self, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import checked_counts, one_of, positive, positive_array, within
+from pymc_dirdp.checks import MOST_RECORDS, checked_counts, one_of, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
@@ -34,6 +35,8 @@ Whole = NDArray[Any]
 LEAST, MOST = 2.0**-200, 2.0**200
 # Whole noise is listed so many standard deviations far, and for so many cells at most.
 _REACH, _MOST_CELLS = 60.0, 400_000
+# A probability of exp of minus this is left out of sums.
+_UNLIKELY = 60.0
 # Noise is drawn for so many tables at a time.
 _AT_ONCE = 20_000
 # A released number is at most this, which leaves room for sums of a table.
@@ -54,7 +57,9 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. A record that moves changes two cells by 1, also if they are in two rows.
     postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
-        How noisy counts are made nonnegative, see :func:`pymc_dirdp.mechanisms.postprocess.postprocessed`.
+        How :meth:`sample`, :meth:`estimate` and comparisons make noisy counts nonnegative, see
+        :func:`pymc_dirdp.mechanisms.postprocess.postprocessed`. These are published baselines, which read noisy counts
+        as data. What :func:`pymc_dirdp.sample` draws from does not depend on it.
     contribution : int or Contribution, default 1
         What one person adds to the table; all of that person's records may change together. In every block of cells
         the records may gain and lose `records` in all, so the counts that grow and those that fall make two groups of
@@ -62,12 +67,11 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     """
 
     publishes = "noisy_counts"
-    law = "Dirichlet(z + prior), z the noisy counts, post-processed with {postprocess!r}"
+    law = "exact draws from the posterior given the noisy counts: Dirichlet(x + prior), averaged over all counts x"
     facts = (
         Fact("prior", "prior", "table"),
         Fact("noise_parameter", "parameter", "scalar"),
         Fact("noise_sd", "noise_sd", "scalar", given=False),
-        Fact("postprocess", "postprocess", "text"),
     )
     smooth_noise: ClassVar[bool] = False
     """Whether `log_noise` follows a smooth curve with few kinks between whole numbers, too."""
@@ -175,6 +179,10 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         """Independent noise of this shape in floating point: for simulations, and for `sampler="fast"`."""
 
+    def noise_of_rows(self, rows: int, rng: np.random.Generator) -> Array:
+        """Noise of so many rows, each of another table, shape `(rows, d)`; for simulations."""
+        return self.noise_for((rows, self.prior.shape[-1]), rng)
+
     @abc.abstractmethod
     def log_noise(self, noise: Array) -> Array:
         """Logarithm of the probability, or of the density, of noise in one cell. Elementwise."""
@@ -247,9 +255,8 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
     ) -> Released:
-        # The guarantee is about the noisy counts, so they are published, and every draw is made from them.
-        noisy = self.release(counts, sampler=sampler, random_seed=random_seed)
-        return Released(self.sample_from(noisy, draws=draws, random_seed=random_seed), {"noisy_counts": noisy})
+        # The guarantee is about the noisy counts, so they are published; any number of draws follows from them.
+        return Released(None, {"noisy_counts": self.release(counts, sampler=sampler, random_seed=random_seed)})
 
     @override
     def releases(
@@ -278,10 +285,29 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
         def of(z: Array) -> RowLikelihood:
             return RowLikelihood(
-                lambda counts, cells: self.log_noise(z[cells] - counts), np.zeros_like, smooth=self.smooth_noise
+                lambda counts, cells: self.log_noise(z[cells] - counts), partial(self._of_total, z), self.smooth_noise
             )
 
         return [of(z) for z in output.reshape(-1, self.prior.shape[-1])]
+
+    def _of_total(self, z: Array, totals: Array) -> Array:
+        """No factor, but for totals so far from that of the noisy counts that no double could hold the likelihood."""
+        return np.where(np.abs(totals - z.sum()) <= self._sum_reach(z.size), 0.0, -np.inf)
+
+    def _sum_reach(self, cells: int) -> float:
+        """How far the noise of so many cells takes their sum, but with a probability below `2 exp(-60)`.
+
+        Bernstein's inequality for noise whose moments are at most those of a Laplace law of the same variance; a scale
+        below 1 is that of whole noise that is mostly 0.
+        """
+        scale = self.noise_sd / math.sqrt(2) + 1
+        return math.sqrt(2 * _UNLIKELY * cells) * self.noise_sd + _UNLIKELY * scale
+
+    @override
+    def possible_records(self, output: Array) -> range:
+        middle, reach = float(output.sum()), self._sum_reach(output.size)
+        least, most = (min(max(end, 0.0), MOST_RECORDS) for end in (middle - reach, middle + reach))
+        return range(math.floor(least), math.ceil(most) + 1)
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.whole_noise import used_scale
+from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.mechanisms.zero_sum_laws import block_laws
 from pymc_dirdp.numerics.legendre import coth_excess, legendre_excess, log_legendre
 from pymc_dirdp.numerics.rounding import not_below
@@ -88,8 +89,8 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
 
     kind: ClassVar[str] = "geometric"
     law: ClassVar[str] = (
-        "Dirichlet(z + prior), z the noisy counts, which add up to the number of records, post-processed with "
-        "{postprocess!r}"
+        "exact draws from the posterior given the noisy counts, which add up to the number of records: "
+        "Dirichlet(x + prior), averaged over all counts x"
     )
     smooth_noise: ClassVar[bool] = True
     needs_public_totals: ClassVar[bool] = True
@@ -167,6 +168,20 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
         noise = fast_zero_sum_laplace(self.scale, tables, self._block_cells, rng)
         lead = shape[: len(shape) - self.prior.ndim]
         return self._from_blocks(noise.reshape(*lead, -1, self._block_cells))
+
+    @override
+    def noise_of_rows(self, rows: int, rng: np.random.Generator) -> Array:
+        cells = self.prior.shape[-1]
+        if cells == self._block_cells:
+            return fast_zero_sum_laplace(self.scale, rows, cells, rng)
+        # Other rows take what a row has too much, so its own cells are nearly independent, and a little less noisy.
+        return geometric_noise(self.scale, (rows, cells), rng)
+
+    @override
+    def _sum_reach(self, cells: int) -> float:
+        # The noise of some cells is that of independent ones, weighed by how likely the others cancel it. The larger
+        # their sum, the less likely that is, so no sum is larger than that of independent noise.
+        return GeometricMechanism(np.ones(2), self.scale)._sum_reach(cells)
 
     @override
     def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> NDArray[Any]:

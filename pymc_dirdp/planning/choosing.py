@@ -12,7 +12,7 @@ from pymc_dirdp.mechanisms.known import by_kind, noises
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
+from pymc_dirdp.utility.estimate_error import estimate_error
 
 __all__ = ["Choice", "of_kind", "rank"]
 
@@ -24,13 +24,11 @@ class Choice:
 
     Attributes
     ----------
-    objective : {"posterior", "estimate"}
-        Which error.
     expected_kl : tuple of (str, float)
-        In nats, the least first.
+        The divergence of what :func:`pymc_dirdp.estimate` says of the shares from the shares, in nats, averaged over
+        rows; the least first.
     """
 
-    objective: str
     expected_kl: tuple[tuple[str, float], ...]
 
     @property
@@ -82,12 +80,14 @@ def rank(
     prior: Array,
     n_records: int | None,
     adjacency: str,
-    objective: str,
     contribution: Contribution | int = 1,
     public_totals: bool = False,
-    n_simulated_cells: int = 200_000,
+    draws: int = 1,
 ) -> Choice:
-    """Mechanisms for one table by their expected error, on the same simulated data sets.
+    """Mechanisms for one table by the expected error of estimates from them, on the same simulated data sets.
+
+    What decides is what whoever reads the release has in the end: the means of the shares given what was put out, and
+    not a draw, or noisy counts that are taken for data.
 
     Parameters
     ----------
@@ -99,14 +99,12 @@ def rank(
     n_records : int or None
         The public number of records, or the size to plan for.
     adjacency : str
-    objective : {"posterior", "estimate"}
-        Which error decides, see :class:`pymc_dirdp.utility.simulated.ExpectedKL`.
     contribution : int or Contribution
         What one person adds to the table.
     public_totals : bool
         Whether the numbers of records are public, so that noise may add up to 0.
-    n_simulated_cells : int
-        How many counts to simulate.
+    draws : int
+        How many draws of the Dirichlet mechanism are released.
     """
     if not n_records:
         raise ArgumentError(
@@ -120,7 +118,10 @@ def rank(
                 mechanisms[kind] = noise.for_guarantee(
                     share, prior=prior, adjacency=adjacency, contribution=contribution
                 )
-    data = predicted_data(prior, n_records, n_cells=n_simulated_cells)
-    scores = {kind: getattr(simulated_kl(mechanism, prior, data), objective) for kind, mechanism in mechanisms.items()}
+    errors = {
+        kind: estimate_error(mechanism, prior, n_records, public=public_totals, draws=draws)
+        for kind, mechanism in mechanisms.items()
+    }
+    scores = [(kind, error.kl) for kind, error in errors.items() if error is not None]
     # On ties, keep the first kind, which is the Dirichlet mechanism.
-    return Choice(objective, tuple(sorted(scores.items(), key=lambda item: item[1])))
+    return Choice(tuple(sorted(scores, key=lambda item: item[1])))

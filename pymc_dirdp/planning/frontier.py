@@ -46,7 +46,9 @@ def expected_error(
         Number of records in all, at least 1.
     **options
         `adjacency`, `mechanism`, `strategy` and `objective`, see
-        :class:`pymc_dirdp.planning.options.MechanismOptions`. `mechanism="auto"` is the least of all. The objective
+        :class:`pymc_dirdp.planning.options.MechanismOptions`. `mechanism="auto"` is the least of all, which is not
+        always what a plan with it takes: a plan looks at estimates. Noisy counts are read as data here, clipped and
+        smoothed, as the papers read them. The objective
         `"posterior"` is the divergence of the private posterior from the posterior, summed over rows, `"estimate"` that
         of one draw from the frequencies, averaged over rows.
 

@@ -33,12 +33,13 @@ class MechanismOptions:
         (discrete Laplace) add whole noise to the counts and draw from the posterior given the noisy counts, which are
         published too: one release serves any number of draws, and other guarantees than a Dirichlet draw has can be
         kept. Geometric noise adds up to 0 where the number of records is public. `"auto"` takes, for each table, the
-        one of these with the least expected error for `objective`; no data decide. `"continuous-gaussian"` and
-        `"laplace"` are the papers' baselines, which `sampler="fast"` alone can draw.
+        one of these from which :func:`pymc_dirdp.estimate` is expected to err least; `objective` does not decide that,
+        and no data do. `"continuous-gaussian"` and `"laplace"` are the papers' baselines, which `sampler="fast"` alone
+        can draw.
     strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
         Where the room for privacy comes from in the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
     objective : {"posterior", "estimate"}, default "posterior"
-        What `"optimal"` keeps small, see :func:`pymc_dirdp.calibrate`.
+        What `"optimal"` keeps small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`.
     """
 
     adjacency: str = "replace-one"

@@ -46,8 +46,10 @@ def analyse(
         Your own prior of the shares, in the shape of the table, which for a Beta ends in (success, failure). By
         default that of the model.
     n_prior : int or array_like, or mapping from table to those, optional
-        Your prior of the number of records where it is private, and needed there: a whole number n makes 0 to n as
-        likely as one another, an array holds the weights of 0, 1, 2, ....
+        Your prior of the number of records where it is private: a whole number n makes 0 to n as likely as one
+        another, a `range` each number in it, and an array holds the weights of 0, 1, 2, .... A draw needs one. For
+        noisy counts it is by default that of the release's own draws, `least_records` to `most_records` in the table's
+        group, which is so wide that it does not matter.
     row_prior : array_like, or mapping from table to array_like, optional
         Dirichlet prior of how the records of a table divide among its rows; 1 for each by default.
     jointly : bool, default True

@@ -39,6 +39,10 @@ def _of_table(table: StoredTable, drawn: Drawn) -> str | None:
         return f"its words about randomness are not those of the sampler {sampler!r}"
     if sampler not in mechanism.samplers:
         return f"{type(mechanism).__name__} has no exact sampler"
+    if mechanism.publishes is not None and "most_records" in group:
+        possible = mechanism.possible_records(group.array(mechanism.publishes))
+        if [group.number("least_records"), group.number("most_records")] != [possible[0], possible[-1]]:
+            return "the numbers of records that it takes for possible do not follow from what it publishes"
     if sampler != "exact":
         return None
     steps = int(group.number("steps")) if "steps" in group else None

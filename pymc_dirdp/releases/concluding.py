@@ -63,6 +63,9 @@ class Conclusions:
             parts.append(f"{seen.n_records} records, which is public")
         elif isinstance(beliefs.n_prior, int):
             parts.append(f"0 to {beliefs.n_prior} records, all as likely as one another")
+        elif isinstance(beliefs.n_prior, range):
+            least, most = beliefs.n_prior[0], beliefs.n_prior[-1]
+            parts.append(f"{least} to {most} records, all as likely as one another")
         else:
             parts.append("your prior of the number of records")
         if self.classes not in (None, name):
@@ -106,9 +109,12 @@ def conclusions(
         priors = {name: tables[name].prior if priors[name] is None else priors[name] for name in names}
     beliefs = {name: Beliefs(prior=priors[name], n_prior=n_priors[name], row_prior=row_priors[name]) for name in names}
     classes = class_table(tables) if jointly and found.same_people else None
+    if classes is not None:
+        beliefs = _of_the_same_records(beliefs, classes, one_number=not isinstance(n_prior, Mapping))
+    # All tables hold the records of the classes, so their number is what the table of the classes tells.
+    beliefs = {name: _with_number(held, tables[classes or name]) for name, held in beliefs.items()}
     if classes is None:
         return Conclusions(tables, beliefs, SeparateLaws(tables, beliefs), None, found.seeded)
-    beliefs = _of_the_same_records(beliefs, classes, one_number=not isinstance(n_prior, Mapping))
     return Conclusions(tables, beliefs, ClassLaw(tables, classes, beliefs), classes, found.seeded)
 
 
@@ -126,6 +132,11 @@ def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_numbe
                 "out of it, or pass jointly=False."
             )
     return {name: replace(held, n_prior=beliefs[classes].n_prior) for name, held in beliefs.items()}
+
+
+def _with_number(beliefs: Beliefs, seen: Seen) -> Beliefs:
+    """The beliefs about a table, with the prior of its private number that the release's own draws have."""
+    return replace(beliefs, n_prior=seen.possible_records) if beliefs.n_prior is None else beliefs
 
 
 def _by_table(given: Any, names: tuple[str, ...], called: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pymc_dirdp.releases.wording import people_of
 from pymc_dirdp.sampling.entropy import Seed, randomness
 from pymc_dirdp.sampling.exact import grid_share
 from pymc_dirdp.stored.release import A_PRIORI
+from pymc_dirdp.utility.estimate_error import estimate_error
 from pymc_dirdp.utility.expected_kl import effective_records
 from pymc_dirdp.utility.simulated import a_priori_kl
 
@@ -120,7 +121,7 @@ def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
 
 def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
     """A priori numbers: they use the prior, the mechanism and the number of records that was planned for."""
-    rows = {part.table.name: _a_priori(part, sampler) for part in chosen.parts}
+    rows = {part.table.name: _a_priori(part, chosen, sampler) for part in chosen.parts}
     variables = {name: ("table", np.array([row[name] for row in rows.values()])) for name in A_PRIORI}
     dataset = xr.Dataset(variables, coords={"table": list(rows)})
     dataset.attrs["records"] = "public" if chosen.reading.sizes_are_public else "planned for"
@@ -129,17 +130,21 @@ def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
     return dataset
 
 
-def _a_priori(part: PlannedTable, sampler: str) -> dict[str, float]:
+def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float]:
     """The expected error of a table, and what the grid of an exact draw adds to it; NaN for what is unknown."""
     values = dict.fromkeys(A_PRIORI, np.nan)
     mechanism, n_records, drawn = part.mechanism, part.n_records, part.mechanism.tempered
     if n_records is None:
         return values
-    expected = a_priori_kl(mechanism, part.table.prior, n_records)
     values["n_records"] = float(n_records)
-    values["expected_kl_posterior"], values["expected_kl_estimate"] = expected.posterior, expected.estimate
-    # Noise leaves every record its weight and has no grid.
+    public = chosen.reading.sizes_are_public
+    error = estimate_error(mechanism, part.table.prior, n_records, public=public, draws=chosen.draws)
+    if error is not None:
+        values["estimate_kl"], values["share_error"] = error.kl, error.share
+    # Draws given noisy counts have no closed form, leave every record its weight and have no grid.
     if drawn is not None:
+        expected = a_priori_kl(mechanism, part.table.prior, n_records)
+        values["expected_kl_posterior"], values["expected_kl_estimate"] = expected.posterior, expected.estimate
         values["effective_records"] = effective_records(drawn.r, n_records)
         if (steps := mechanism.steps(sampler, n_records)) is not None:
             share = grid_share(drawn.alpha, drawn.r, n_records, steps=steps)

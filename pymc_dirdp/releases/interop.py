@@ -107,7 +107,7 @@ def _points(mechanism: PrivacyCurves, step: float) -> int:
 
 
 def to_opendp(mechanism: TableMechanism) -> Any:
-    """A user measurement of OpenDP, which maps counts to one draw, under Rényi divergence.
+    """A user measurement of OpenDP, which maps counts to one draw, or to noisy counts, under Rényi divergence.
 
     Parameters
     ----------
@@ -152,7 +152,11 @@ def to_opendp(mechanism: TableMechanism) -> Any:
         # `releases` would simulate: it need not take its bits from the operating system.
         mechanism.check(counts)
         n_records = sum(map(int, np.asarray(counts).ravel().tolist())) if records_are_public else None
-        return mechanism.draw(counts, 1, sampler="exact", n_records=n_records).values[0]
+        released = mechanism.draw(counts, 1, sampler="exact", n_records=n_records)
+        if released.values is not None:
+            return released.values[0]
+        (published,) = released.published.values()
+        return published
 
     def privacy_map(d_in: Any) -> Any:
         if d_in not in (0, 1):

@@ -28,9 +28,6 @@ __all__ = ["plan"]
 _Sizes = Mapping[str, int | None]
 _Mechanisms = dict[str, TableMechanism]
 
-# The number of counts that are simulated in all to choose between mechanisms.
-_CELLS = 200_000
-
 
 @with_options
 def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack[Planning]) -> Plan:
@@ -163,10 +160,9 @@ def _choices(
             prior=table.prior,
             n_records=sizes[name],
             adjacency=wanted.adjacency,
-            objective=wanted.objective,
             contribution=reading.contribution(name),
             public_totals=reading.sizes_are_public,
-            n_simulated_cells=_CELLS // len(tables),
+            draws=wanted.draws,
         )
         for name, table in tables.items()
     }

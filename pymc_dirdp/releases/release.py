@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Unpack
 
+import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy import int64
@@ -24,6 +25,7 @@ from pymc_dirdp.models.reading import check_people, read
 from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.aware import draws_given, number_prior, try_law
 from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
@@ -84,6 +86,12 @@ def sample(
         Group `posterior` as `pm.sample` returns it, with dims `chain=1` and `draw=draws`, and groups `mechanism` (one
         child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published.
 
+        Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
+        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are. Where the number of
+        records is private, each number from `least_records` to `most_records`, which are attributes of the table's
+        group and follow from the noisy counts, is as likely as another. A draw of the Dirichlet mechanism is itself the
+        release, and no posterior to summarise.
+
     Raises
     ------
     UnsupportedModelError, UnattainableError, ArgumentError
@@ -118,6 +126,8 @@ def sample(
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
     for part in chosen.parts:
         part.mechanism.checked_sampler(sampler)
+        if part.mechanism.publishes is not None:
+            try_law(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     frame = described(chosen, composition, sampler=sampler, random_seed=random_seed)
     released = tuple(part.table for part in chosen.parts)
@@ -169,21 +179,46 @@ def _read(chosen: Plan, model: pm.Model, *, charged: bool) -> dict[str, Counts]:
 def _drawn(
     chosen: Plan, counts: dict[str, Counts], frame: dict[str, xr.Dataset], sampler: str, random_seed: Seed
 ) -> dict[str, Array]:
-    """The draws of all tables; noisy counts go into the frame."""
+    """The draws of all tables; noisy counts, and what draws from them rest on, go into the frame."""
     # All tables use one generator, so no two of them share their noise. Without a seed the exact sampler takes its bits
     # from the operating system itself.
     source = None if sampler == "exact" and random_seed is None else generator(random_seed)
+    released = {
+        part.table.name: part.mechanism.draw(
+            counts[part.table.name], chosen.draws, sampler=sampler, random_seed=source, n_records=part.n_records
+        )
+        for part in chosen.parts
+    }
+    # From here on everything follows from what is published. The generator is another one, because from many draws of
+    # a generator its state can be computed, and with that what was drawn before.
+    rng = generator(random_seed if random_seed is None else source)
     drawn: dict[str, Array] = {}
     for part in chosen.parts:
         name = part.table.name
-        released = part.mechanism.draw(
-            counts[name], chosen.draws, sampler=sampler, random_seed=source, n_records=part.n_records
-        )
-        for published, values in released.published.items():
-            frame[f"/mechanism/{name}"][published] = (cell_dims(part.table), values)
+        values = released[name].values
+        if values is None:
+            values = _given_published(part, released[name].published, chosen, frame, rng)
         # A Beta variable is the probability of success, the first of its two categories.
-        drawn[name] = released.values[..., 0] if part.table.family == "beta" else released.values
+        drawn[name] = values[..., 0] if part.table.family == "beta" else values
     return drawn
+
+
+def _given_published(
+    part: PlannedTable,
+    published: dict[str, Array],
+    chosen: Plan,
+    frame: dict[str, xr.Dataset],
+    rng: np.random.Generator,
+) -> Array:
+    """Draws given a noisy table, which goes into the frame with all that the draws rest on."""
+    group = frame[f"/mechanism/{part.table.name}"]
+    for called, table in published.items():
+        group[called] = (cell_dims(part.table), table)
+    (table,) = published.values()
+    n_prior = number_prior(part, table, public=chosen.reading.sizes_are_public)
+    if n_prior is not None:
+        group.attrs |= {"least_records": n_prior[0], "most_records": n_prior[-1]}
+    return draws_given(part, table, chosen.draws, rng, n_prior=n_prior)
 
 
 def _with_derived(

@@ -26,8 +26,6 @@ __all__ = ["Report", "report"]
 
 type Lines = tuple[tuple[str, str], ...]
 
-# The number of counts that are simulated in all to compare mechanisms.
-_CELLS = 100_000
 # Smaller ratios are not reported: they are within the error of the simulation or a matter of taste.
 _CLEARLY = 1.25
 # A double holds the exponential of this number.
@@ -89,7 +87,7 @@ def report(release: xr.DataTree | Plan) -> Report:
         ("A priori, without the data", _utility(utility)),
     )
     title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {', '.join(stored.tables)}"
-    notes = _notes(release)
+    notes = (*_reading(stored), *_notes(release))
     if verification.follows:
         notes = (*notes, *_advice(stored, utility))
     else:
@@ -195,9 +193,12 @@ def _law(mechanism: TableMechanism) -> str:
 def _table(table: StoredTable) -> str:
     drawn, attrs = table.mechanism.tempered, table.group.dataset.attrs
     above = "; with r above 1 the draw is more concentrated than the posterior" * (drawn is not None and drawn.r > 1)
+    possible = ""
+    if "most_records" in attrs:
+        possible = f"; {attrs['least_records']} to {attrs['most_records']} records taken for possible"
     return (
         f"{table.mechanism.in_short}, shape {table.prior.shape}, from {', '.join(table.group.names('observed'))}"
-        f"{_chosen(attrs)}{above}"
+        f"{_chosen(attrs)}{above}{possible}"
     )
 
 
@@ -219,10 +220,11 @@ def _utility(utility: xr.Dataset) -> Lines:
     planned = str(utility.attrs["records"])
     several = len(n) > 1
     posterior, estimate = utility["expected_kl_posterior"].values, utility["expected_kl_estimate"].values
-    lines = [
-        ("records", f"{_range(n)} ({planned})"),
-        ("KL of posteriors", f"{posterior.sum():.4g} nats expected, private from yours{', all tables' * several}"),
-    ]
+    share, of_estimates = utility["share_error"].values, utility["estimate_kl"].values
+    lines = [("records", f"{_range(n)} ({planned})")]
+    if np.all(np.isfinite(posterior)):
+        nats = f"{posterior.sum():.4g} nats expected, private from yours{', all tables' * several}"
+        lines.append(("KL of posteriors", nats))
     drawn = effective[np.isfinite(effective)]
     if drawn.size:
         lines.insert(1, ("effective records", f"r N = {_range(drawn)}"))
@@ -230,6 +232,12 @@ def _utility(utility: xr.Dataset) -> Lines:
         lines.append(
             ("KL of the draw", f"{_range(estimate)} nats expected, from the frequencies{', by table' * several}")
         )
+    if np.all(np.isfinite(share) & np.isfinite(of_estimates)):
+        nats = f"{_range(of_estimates, 3)} nats expected, from the shares{', by table' * several}"
+        lines += [
+            ("typical error", f"a share is typically off by {_range(share, 2)} in dirdp.estimate(release)"),
+            ("KL of the estimate", nats),
+        ]
     return (*lines, *_grid(utility))
 
 
@@ -245,9 +253,23 @@ def _grid(utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         )
 
 
-def _range(values: NDArray[np.float64]) -> str:
-    low, high = f"{values.min():.5g}", f"{values.max():.5g}"
+def _range(values: NDArray[np.float64], digits: int = 5) -> str:
+    low, high = f"{values.min():.{digits}g}", f"{values.max():.{digits}g}"
     return low if low == high else f"{low} to {high}"
+
+
+def _reading(stored: Stored) -> Lines:
+    """What the draws are, and what they are not."""
+    drawn = ", ".join(name for name, table in stored.tables.items() if table.mechanism.publishes is None)
+    noisy = ", ".join(name for name, table in stored.tables.items() if table.mechanism.publishes is not None)
+    lines = (
+        (
+            drawn,
+            "one draw is no posterior to summarise: dirdp.analyse(release) draws from the posterior given it",
+        ),
+        (noisy, "the draws are from the posterior given the noisy counts, so their means and intervals are right"),
+    )
+    return tuple((f"draws of {names}", text) for names, text in lines if names)
 
 
 def _notes(release: xr.DataTree) -> Lines:
@@ -282,14 +304,13 @@ def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
             prior=table.prior,
             n_records=int(sizes[name]),
             adjacency=mechanism.adjacency,
-            objective=str(attrs["objective"]),
             contribution=table.contribution,
             public_totals=utility.attrs["records"] == "public",
-            n_simulated_cells=_CELLS // len(stored.tables),
+            draws=stored.draws,
         )
         if choice.margin("dirichlet") > _CLEARLY:
             yield (
                 name,
-                f"{choice.best} noise on the counts would have a {choice.margin('dirichlet'):.2g} times smaller "
-                f"expected KL for the {choice.objective}: mechanism='auto'",
+                f"estimates from {choice.best} noise on the counts would have a {choice.margin('dirichlet'):.2g} "
+                "times smaller expected KL: mechanism='auto'",
             )

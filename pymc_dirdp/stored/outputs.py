@@ -98,6 +98,13 @@ class Output:
         """The error about numbers that no mechanism can have put out."""
         return self.group.damaged(problem)
 
+    @property
+    def possible_records(self) -> range | None:
+        """The numbers of records that the release's own draws take for as likely as one another, if they do."""
+        if self.n_records is not None or "most_records" not in self.group:
+            return None
+        return range(int(self.group.number("least_records")), int(self.group.number("most_records")) + 1)
+
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs, which are independent given the counts.
 

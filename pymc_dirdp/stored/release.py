@@ -36,6 +36,8 @@ A_PRIORI = (
     "effective_records",
     "expected_kl_posterior",
     "expected_kl_estimate",
+    "estimate_kl",
+    "share_error",
     "grid_weight",
     "grid_variance",
 )

@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Fact, TableMechanism
 from pymc_dirdp.mechanisms.known import by_class_name
@@ -69,6 +70,8 @@ def stored_table(group: Group) -> StoredTable:
             raise group.damaged(f"{fact.name} does not follow from the other numbers")
     if "steps" in group:
         group.whole("steps", 1, _MOST_STEPS)
+    if "most_records" in group:
+        group.whole("least_records", 0, group.whole("most_records", 0, MOST_RECORDS))
     if "chosen_from" in group:
         _check_choice(group)
     return StoredTable(group, mechanism, _contribution(group), prior)

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chisquare
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.drawing import draw_counts
+from pymc_dirdp.inference.drawing import draw_counts, draw_row
 from pymc_dirdp.inference.inversion import Inversion
 from pymc_dirdp.inference.number_draws import NumberDraws
 from pymc_dirdp.inference.posterior import draw
@@ -36,6 +36,35 @@ def test_the_law_of_whole_tables(name):
     counts, acceptance = draw_counts(law.tilted, np.full(DRAWS, 6), np.random.default_rng(7))
     assert 0 < acceptance <= 1
     assert p_value(tables, logs, counts) > 1e-6
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_whole_tables_without_sums(name, monkeypatch):
+    law = row(name, total=6)
+    tables, logs, _ = brute_force(law)
+    # Wherever one cell can take the rest, sums are not asked for.
+    monkeypatch.setattr("pymc_dirdp.inference.drawing._RARE", 0.0)
+    monkeypatch.delattr(ProductLaw, "tilted")
+    counts, acceptance = draw_row(law, DRAWS, np.random.default_rng(8))
+    assert 0 < acceptance <= 1
+    assert p_value(tables, logs, counts) > 1e-6
+
+
+def test_sums_are_asked_for_where_no_cell_takes_the_rest():
+    law = ProductLaw(alpha=np.ones(120), total=240, log_likelihood=geometric(np.full(120, 2.0), 1.0))
+    counts, _ = draw_row(law, 1000, np.random.default_rng(8))
+    assert np.all(counts.sum(axis=1) == 240)
+    assert np.abs(z_scores(law, counts)).max() < 5.5
+
+
+@pytest.mark.parametrize("d", [2, 4])
+def test_noise_of_billions_on_billions_of_records(d):
+    total = 1_674_501_300
+    law = ProductLaw(alpha=np.full(d, 1.5), total=total, log_likelihood=geometric(np.full(d, 2.5e8), 1e8))
+    counts, _ = draw_row(law, 500, np.random.default_rng(8))
+    assert counts.shape == (500, d)
+    assert np.all(counts.sum(axis=1) == total)
+    assert np.all(counts >= 0)
 
 
 def test_a_law_that_is_off_by_a_fifth_is_told_from_it():

@@ -425,7 +425,7 @@ def test_an_analysis_predicts_as_its_release_does():
 
 
 def test_a_private_number_of_records_needs_an_analysis():
-    release = small_release("geometric", adjacency="add-remove", n_records=6)
+    release = small_release("dirichlet", adjacency="add-remove", n_records=6)
     with pytest.raises(dirdp.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
         dirdp.predict_log_proba(release, {"x": [0], "y": [1]})
     analysis = dirdp.analyse(release, 200, n_prior=30, random_seed=1)

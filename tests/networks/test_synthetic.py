@@ -99,8 +99,13 @@ def test_the_number_of_records():
     assert dirdp.synthetic(flat(), 0).shape == (0, 1)
     assert len(dirdp.synthetic(flat(), 7, 3)) == 21
     private = flat(adjacency="add-remove", n_records=50)
+    assert len(dirdp.synthetic(private, 10)) == 10
+    with pm.Model():
+        p = pm.Dirichlet("p", a=np.ones(3))
+        pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
+        draw = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), adjacency="add-remove", n_records=50)
     with pytest.raises(dirdp.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
-        dirdp.synthetic(private, 10)
+        dirdp.synthetic(draw, 10)
     analysis = dirdp.analyse(private, 20, n_prior=200, random_seed=1)
     sizes = dirdp.synthetic(analysis, n_sets=20).groupby(level="set").size()
     assert sizes.tolist() == analysis["latent_counts"]["p"].sum("p_dim_0").values[0].tolist()

@@ -8,13 +8,15 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from scipy.special import digamma
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.mechanisms.known import noises, registered
+from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.choosing import Choice, rank
 from pymc_dirdp.releases.interop import as_mechanism
-from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
 # Whole noise, and all noise.
 NOISES, ALL = noises(exact=True, public_totals=True), noises(public_totals=True)
@@ -39,6 +41,23 @@ def two_tables(observed=None):
         pm.Binomial("yes", n=400, p=rate, observed=150)
         pm.Multinomial("which", n=400, p=wide, observed=rng.multinomial(400, np.full(300, 1 / 300)))
     return model
+
+
+def exact_errors(mechanism, prior, n_records, tables, rng):
+    """Divergences of estimates from the shares, given the counts, for tables that the prior predicts."""
+    found = []
+    for _ in range(tables):
+        x = rng.multinomial(n_records, rng.dirichlet(prior))
+        (row,) = mechanism.row_likelihoods(mechanism.releases(x, 1, sampler="fast", random_seed=rng)[0])
+        law = ProductLaw(alpha=prior, total=n_records, log_likelihood=row.of_cells)
+        found.append(dirichlet_log_score(prior + x, prior + law.means))
+    return np.array(found)
+
+
+def dirichlet_log_score(parameters, estimate):
+    """Expected `sum p log(p / q)` for `p ~ Dirichlet(parameters)` and q proportional to an estimate."""
+    mean, size = parameters / parameters.sum(), parameters.sum()
+    return mean @ (digamma(parameters + 1) - digamma(size + 1) - np.log(estimate / estimate.sum()))
 
 
 def sample(guarantee, model, *, mechanism=None, **options):
@@ -83,10 +102,8 @@ def test_the_noisy_counts_are_released_and_the_draws_come_from_them():
     assert noisy.dims == ("hair",)
     assert noisy.values == pytest.approx(np.round(noisy.values))
     assert np.abs(noisy.values - COUNTS).max() < 80
-    mechanism = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=1.0), prior=np.ones(4))
-    parameters = mechanism.postprocessed(noisy.values) + 1
     means = release["posterior"]["p"].values.mean(axis=(0, 1))
-    np.testing.assert_allclose(means, parameters / parameters.sum(), atol=5e-3)
+    np.testing.assert_allclose(means, dirdp.estimate(release).tables["p"].share_means, atol=5e-3)
 
 
 def test_a_saved_release_knows_its_mechanism(tmp_path):
@@ -113,39 +130,30 @@ def test_several_tables_share_every_kind_of_guarantee():
 
 def test_draws_of_one_kind_and_the_other_are_counted_as_they_are_made():
     """The composition of a Dirichlet table counts each draw, that of a noisy one a single release."""
-    auto = dirdp.plan(TARGET, two_tables(), mechanism="auto", objective="posterior", draws=3)
-    kinds = {part.table.name: type(part.mechanism).__name__ for part in auto.parts}
-    assert kinds["wide"] == "DirichletMechanism"
-    assert kinds["rate"] != "DirichletMechanism"
-    rate, wide = (part.mechanism for part in auto.parts)
-    assert auto.composition.renyi(2.0) == pytest.approx(rate.renyi(2.0) + 3 * wide.renyi(2.0), rel=1e-12)
+    drawn, noisy = (dirdp.plan(TARGET, hair(), mechanism=kind).parts[0].mechanism for kind in ("dirichlet", "gaussian"))
+    both = composed({"drawn": drawn, "noisy": noisy}, (("drawn", "noisy"),), 3)
+    assert both.renyi(2.0) == pytest.approx(3 * drawn.renyi(2.0) + noisy.renyi(2.0), rel=1e-12)
+    auto = dirdp.plan(TARGET, two_tables(), mechanism="auto", draws=3)
     assert auto.composition.satisfies(TARGET)
-    assert auto.composition.delta(1.0) > 0.9 * 1e-6
     release = dirdp.sample(auto, two_tables())
     assert "noisy_counts" in release["mechanism/rate"]
-    assert "noisy_counts" not in release["mechanism/wide"]
+    assert release["posterior"]["wide"].shape == (1, 3, 300)
 
 
-@pytest.mark.parametrize("objective", ["posterior", "estimate"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
-def test_auto_takes_the_least_loss(objective, epsilon):
-    target = dirdp.ApproxDP(epsilon=epsilon, delta=1e-6)
-    data = predicted_data(np.ones(4), 592)
-    scores = {
-        kind: getattr(
-            simulated_kl(
-                dirdp.plan(target, hair(), mechanism=kind, objective=objective).parts[0].mechanism, np.ones(4), data
-            ),
-            objective,
-        )
-        for kind in ("dirichlet", *NOISES)
-    }
-    auto = dirdp.plan(target, hair(), mechanism="auto", objective=objective)
+def test_auto_takes_the_mechanism_from_which_estimates_err_least(epsilon):
+    """The errors are averages over tables that are simulated here, with exact sums in the place of a saddle point."""
+    target, rng = dirdp.ApproxDP(epsilon=epsilon, delta=1e-6), np.random.default_rng(2)
+    auto = dirdp.plan(target, hair(), mechanism="auto")
     choice = auto.parts[0].choice
-    assert scores[choice.best] <= 1.01 * min(scores.values())
+    scores = {}
+    for kind in ("dirichlet", *NOISES):
+        mechanism = dirdp.plan(target, hair(), mechanism=kind).parts[0].mechanism
+        scores[kind] = exact_errors(mechanism, np.ones(4), 592, 60, rng).mean()
+    assert scores[choice.best] <= 1.02 * min(scores.values())
     assert choice.margin(choice.best) == 1
     for kind, score in choice.expected_kl:
-        assert score == pytest.approx(scores[kind], rel=0.05)
+        assert score == pytest.approx(scores[kind], rel=0.3)
     assert auto.composition.satisfies(target)
 
 
@@ -175,10 +183,10 @@ def test_the_report_says_when_auto_would_be_clearly_better_and_only_then():
         p = pm.Dirichlet("p", a=np.ones(300))
         pm.Multinomial("y", n=400, p=p, observed=np.bincount(np.arange(400) % 300, minlength=300))
     for quiet in (
-        # Here the Dirichlet mechanism itself loses least.
-        dirdp.plan(dirdp.ApproxDP(epsilon=0.1, delta=1e-6), wide),
+        # Here nothing tells more than the prior.
+        dirdp.plan(dirdp.ApproxDP(epsilon=0.003, delta=1e-6), wide),
         dirdp.plan(TARGET, hair(), mechanism="auto"),
-        dirdp.plan(dirdp.ApproxDP(epsilon=50, delta=1e-6), hair(prior=100.0)),
+        dirdp.plan(dirdp.ApproxDP(epsilon=50, delta=1e-6), hair(prior=100.0), objective="estimate"),
     ):
         assert "smaller expected KL" not in str(dirdp.report(quiet))
 
@@ -204,12 +212,10 @@ def test_what_cannot_be_planned_is_refused():
 
 
 def test_ranking_leaves_out_what_cannot_be_kept():
-    choice = rank(
-        None, dirdp.PureDP(epsilon=1), prior=np.ones(3), n_records=50, adjacency="replace-one", objective="posterior"
-    )
+    choice = rank(None, dirdp.PureDP(epsilon=1), prior=np.ones(3), n_records=50, adjacency="replace-one")
     assert {kind for kind, _ in choice.expected_kl} == {"geometric"}
     assert choice.margin("dirichlet") == math.inf
-    assert Choice("posterior", (("laplace", 0.0),)).margin("laplace") == 0
+    assert Choice((("laplace", 0.0),)).margin("laplace") == 0
 
 
 def test_a_ledger_records_noise_as_what_it_is(tmp_path):

@@ -68,7 +68,7 @@ def test_of_a_beta_the_successes_of_each_row():
 
 
 def test_private_numbers_and_priors_of_ones_own():
-    release = released(mechanism="geometric", adjacency="add-remove")
+    release = released(adjacency="add-remove", n_records=120)
     with pytest.raises(ArgumentError, match="n_prior"):
         plot_analysis(release)
     aware = segments(plot_analysis(release, n_prior=500, prior=[1e4, 1e4, 1e4]))[2]

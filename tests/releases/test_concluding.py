@@ -92,15 +92,12 @@ def test_noisy_counts_that_no_table_could_give_are_damage():
 def test_rows_of_noisy_counts_that_no_table_could_give_come_to_an_end():
     """A tilt that was lost to rounding was looked for in small steps, for ever."""
     release = rates(mechanism="geometric")
-    for far in (1e15, -1e15):
-        values = release["mechanism/rate"]["noisy_counts"].values
+    values = release["mechanism/rate"]["noisy_counts"].values
+    for far in (1e15, -1e15, 2.0**999):
         values[0], values[1] = far, -far
         values[1, 1] += 70
-        totals = dirdp.analyse(release, 20)["latent_counts"]["rate"].sum(("department", "rate_outcome"))
-        assert set(np.unique(totals)) == {70}
-    values[0], values[1] = 2.0**999, -(2.0**999)
-    with pytest.raises(ReleaseError, match="nothing follows from its numbers"):
-        dirdp.analyse(release)
+        with pytest.raises(ReleaseError, match="nothing follows from its numbers"):
+            dirdp.analyse(release, 20)
 
 
 def test_a_prior_from_a_file_with_which_nothing_can_be_computed_is_damage():

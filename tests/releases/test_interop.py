@@ -69,7 +69,8 @@ def test_opendp_draws_with_the_bits_of_the_operating_system(monkeypatch):
 
     monkeypatch.setattr("pymc_dirdp.mechanisms.released_counts.Bits", bits)
     draw = to_opendp(mechanism)([5, 0, 2])
-    assert draw.sum() == pytest.approx(1)
+    # What noise releases is the noisy table.
+    assert np.array_equal(draw, np.floor(draw))
     assert seeds == [None]
 
 

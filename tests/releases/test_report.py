@@ -42,7 +42,7 @@ def test_the_promise_is_told_in_the_words_of_its_adjacency(options, said, other)
 def test_noise_is_advised_where_it_is_better_by_a_quarter_and_not_where_it_is_about_as_good():
     """Oracle: the losses themselves; both sides of the threshold occur, near to it."""
     margins = []
-    for n_records in (15, 17, 20, 22, 25):
+    for n_records in (2, 4, 5, 6, 8):
         plan = dirdp.plan(TARGET, survey(n_records))
         (part,) = plan.parts
         options = {
@@ -51,11 +51,7 @@ def test_noise_is_advised_where_it_is_better_by_a_quarter_and_not_where_it_is_ab
             "adjacency": "replace-one",
             "public_totals": True,
         }
-        margins.append(
-            rank(part.mechanism, TARGET, **options, objective="posterior", n_simulated_cells=100_000).margin(
-                "dirichlet"
-            )
-        )
+        margins.append(rank(part.mechanism, TARGET, **options).margin("dirichlet"))
         assert ("smaller expected KL" in words(plan)) == (margins[-1] > 1.25)
     assert any(1.05 < margin < 1.25 for margin in margins)
     assert any(1.25 < margin < 1.4 for margin in margins)
@@ -80,7 +76,7 @@ def test_unequal_numbers_are_told_as_a_range_and_equal_ones_once():
 def test_labels_stand_in_one_column_as_wide_as_the_longest():
     lines = [line for line in str(dirdp.report(dirdp.plan(TARGET, survey(100)))).splitlines() if line.startswith("  ")]
     labelled = [line for line in lines if not line.startswith("    ")]
-    longest = "effective records"
+    longest = "KL of the estimate"
     assert all(line[2 + len(longest) : 4 + len(longest)] == "  " for line in labelled)
     assert all(line[4 + len(longest)] != " " for line in lines)
 

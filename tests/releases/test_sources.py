@@ -198,8 +198,12 @@ def test_a_private_number_is_that_of_all_tables():
         dirdp.analyse(release, n_prior=100, row_prior={"p_fur": [1, 1]})
     apart = dirdp.analyse(release, 10, n_prior=100, row_prior={"p_fur": [1, 1]}, jointly=False)
     assert "your prior of the division" in apart.attrs["conditional_on"]
+    # Without a prior of one's own the numbers are those that the noisy classes leave open.
+    said = release["mechanism/p_class"].attrs
+    analysis = dirdp.analyse(release, 100, random_seed=1)
+    assert f"{said['least_records']} to {said['most_records']} records" in analysis.attrs["conditional_on"]
     with pytest.raises(ArgumentError, match="is private"):
-        dirdp.analyse(release)
+        dirdp.analyse(animals(adjacency="add-remove", n_records=40))
 
 
 def test_other_networks_are_taken_table_by_table():

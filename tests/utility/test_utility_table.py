@@ -32,22 +32,25 @@ def test_it_has_all_rows(table, script):
     assert len(table) == len(script.PRIORS) * len(script.CATEGORIES) * len(script.RECORDS) * len(script.EPSILONS) == 120
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", [("flat", 10, 1000, 1.0), ("sparse", 100, 10_000, 0.1), ("flat", 2, 10**6, 5.0)])
 def test_rows_are_what_the_library_computes(table, script, key):
-    for name, value in script.row(*key, "estimate").items():
+    for name, value in script.row(*key).items():
         assert table[key][name] == pytest.approx(value, rel=0.01)
 
 
-def test_auto_is_never_worse_than_the_best_by_more_than_5_per_cent(table):
+def test_auto_is_never_worse_than_the_best_by_more_than_2_per_cent(table, script):
     for scores in table.values():
-        others = [scores[name] for name in ("Algorithm 1", "optimal", "gaussian", "laplace", "geometric")]
-        assert scores["auto"] <= 1.05 * min(others)
+        assert scores["auto"] <= 1.02 * min(scores[name] for name in script.COLUMNS[2:5])
+        # Clipped noise and single draws are averaged over tables of their own.
+        assert scores["auto"] <= 1.15 * min(scores[name] for name in script.COLUMNS[:2])
 
 
 def test_what_the_text_says(table):
-    gains = [scores["Algorithm 1"] / scores["optimal"] for scores in table.values()]
-    assert min(gains) >= 0.999
-    assert 3 < max(gains) < 4.5
-    small = [scores for (_, d, n, epsilon), scores in table.items() if d >= 100 and n == 100 and epsilon == 0.1]
-    assert small
-    assert all(s["auto"] == s["optimal"] for s in small)
+    for scores in table.values():
+        # The table has three digits.
+        assert min(scores["gaussian"], scores["geometric"]) <= 1.005 * scores["Dirichlet"]
+        # Each is averaged over tables of its own.
+        assert scores["posterior"] <= 1.1 * scores["auto"]
+    assert 1.8 < max(scores["geometric clipped"] / scores["auto"] for scores in table.values()) < 2
+    assert 5 < max(scores["Dirichlet draw"] / scores["Dirichlet"] for scores in table.values()) < 5.5

@@ -1,0 +1,180 @@
+"""A row whose total is private, and every total as likely as another: cells that are independent given one number."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import loggamma
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.number_draws import NumberDraws
+from pymc_dirdp.inference.number_laws import NumberLaws
+from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
+
+__all__ = ["FreeTotal", "exponential_mixture"]
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Relative error of the sum of exponentials, on the logarithmic scale, and what is left out at its ends.
+_ERROR = -21.0
+_LEFT_OUT = 32.0
+# Errors of the sums over single counts, at the rates that matter and elsewhere.
+_PRECISE, _ROUGH = 1e-11, 1e-3
+# Where a rate times the largest total is below that, its exponential is 1.
+_FLAT = 1e-10
+# Between these rates nothing is overlooked before the rule is laid.
+_COARSE = 0.5
+# Numbers of a law that are kept whole for draws that are few.
+_NARROW = 2048
+_MANY = 10_000
+_MOST_ROUNDS = 1000
+# So many counts are proposed at a time.
+_AT_ONCE = 2**20
+
+
+def exponential_mixture(excess: float) -> float:
+    """The step at which the trapezoidal rule in `log rate` makes a Beta function a sum of exponentials.
+
+    `B(n + 1, excess)` is the integral of `exp(-(n + 1) s) (1 - exp(-s))**(excess - 1)` over rates s > 0. In `log s` it
+    is smooth and falls off at both ends. So the rule is wrong by the Fourier transform at `y = 2 pi / step`, which is
+    at most about `|Gamma(excess + i y)| / Gamma(excess)` of the whole (Theory, section 16).
+
+    Examples
+    --------
+    >>> round(exponential_mixture(1.0), 2)
+    0.39
+    """
+    frequency = 12.0
+    while (loggamma(excess + 1j * frequency) - loggamma(excess)).real > _ERROR:
+        frequency *= 1.05
+    return 2 * np.pi / frequency
+
+
+@dataclass(frozen=True, eq=False)
+class FreeTotal:
+    """The counts of one row given an output, if every total from `least_total` on is as likely as another.
+
+    A Dirichlet-multinomial prior with a flat total weighs tables by `n! / Gamma(n + a0)` and one factor for each cell.
+    Where `a0 > 1`, `n! / Gamma(n + a0)` is an integral of `t**n` with a positive weight. So given t the cells are
+    independent, and t has a density that is known. No sum over tables of one total is needed.
+
+    Parameters
+    ----------
+    law : ProductLaw
+        The row, with the largest total that is possible. A factor of the likelihood that depends on the total alone is
+        not looked at.
+    least_total : int
+        The least one.
+
+    Examples
+    --------
+    >>> z = np.array([3.0, 12.0, 8.0])
+    >>> row = ProductLaw(
+    ...     alpha=[1, 1, 1], total=100, log_likelihood=lambda counts, cells: -np.abs(z[cells] - counts) / 2
+    ... )
+    >>> counts, _ = FreeTotal(row).draw(4000, np.random.default_rng(1))
+    >>> round(counts.sum(axis=1).mean())
+    22
+    """
+
+    law: ProductLaw
+    least_total: int = 0
+
+    @cached_property
+    def _cells(self) -> NumberLaws:
+        return self.law.cells()
+
+    @cached_property
+    def nodes(self) -> tuple[Array, Array]:
+        """Rates `s = -log t`, rising, and their probabilities given the output."""
+        excess = float(self.law.alpha.sum()) - 1
+        if excess <= 0:
+            # The weight of a total rises with it. No integral is needed, for draws are refused in proportion.
+            return np.zeros(1), np.ones(1)
+        step = exponential_mixture(excess)
+        lowest = np.log(_FLAT / (self.law.total + 1))
+        # The density rises up to the first of these rates, and falls from the last one on.
+        coarse = np.arange(np.log(excess / (self.law.total + excess + 1)), np.log(2 + np.log1p(excess)), _COARSE)
+        # Rates that lie far apart need rules of their own.
+        rough = np.array([_log_density(self.law.cells(), u, excess, _ROUGH) for u in coarse])
+        middle = self._peak(float(coarse[np.argmax(rough)]), excess)
+        near = coarse[rough > rough.max() - _LEFT_OUT]
+        found = {0: _log_density(self._cells, middle, excess, _PRECISE)}
+        for sign, end in ((-1, min(near[0], middle)), (1, max(near[-1], middle))):
+            k = sign
+            while True:
+                u = middle + k * step
+                found[k] = _log_density(self._cells, u, excess, _PRECISE)
+                if sign < 0 and u <= lowest:
+                    # What is left follows a geometric series.
+                    found[k] -= np.log(-np.expm1(-excess * step))
+                    break
+                if sign * (u - end) > 0 and found[k] < max(found.values()) - _LEFT_OUT:
+                    break
+                k += sign
+        order = np.array(sorted(found))
+        logs = np.array([found[k] for k in order.tolist()])
+        masses = np.exp(logs - logs.max())
+        return np.exp(middle + order * step), masses / masses.sum()
+
+    def _peak(self, u: float, excess: float) -> float:
+        """Where the density is largest, near a place where it is large: the rule is laid around it."""
+        for _ in range(60):
+            s = np.exp(u)
+            self._cells.settle(-s, tolerance=_PRECISE)
+            mean, variance = self._cells.means.sum(), self._cells.variances.sum()
+            slope = 1 + (excess - 1) * s / np.expm1(s) - s * (mean + 1)
+            bend = max(excess * s / np.expm1(s) + s * mean - s**2 * variance, 0.1)
+            move = float(np.clip(slope / bend, -_COARSE, _COARSE))
+            u += move
+            if abs(move) < 0.1 / np.sqrt(1 + excess):
+                break
+        return u
+
+    def draw(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
+        """Independent tables given the output, shape `(draws, d)`, and the share of proposals that was accepted."""
+        rates, masses = self.nodes
+        found: list[Integers] = []
+        size, proposed, accepted = draws, 0, 0
+        for _ in range(_MOST_ROUNDS):
+            tables = self._proposed(rng.multinomial(size, masses), rates, rng)
+            tables = tables[self._accepted(tables.sum(axis=1), rng)]
+            found.append(tables)
+            proposed, accepted = proposed + size, accepted + len(tables)
+            if accepted >= draws:
+                # Tables stand in the order of their rates.
+                together = np.concatenate(found)
+                return rng.permutation(together)[:draws], accepted / proposed
+            size = min(2 * proposed * (1 + (draws - accepted) // (1 + accepted)), 1 + _AT_ONCE // self._cells.size)
+        raise ArgumentError("The output is too far from what its totals allow for draws to be accepted.")
+
+    def _proposed(self, sizes: Integers, rates: Array, rng: np.random.Generator) -> Integers:
+        tables = []
+        for rate, size in zip(rates.tolist(), sizes.tolist(), strict=True):
+            if size:
+                self._cells.settle(-rate, tolerance=_PRECISE)
+                # Whole laws are looked up only where many draws are made from them.
+                numbers = NumberDraws(self._cells, narrow=_NARROW if size < _MANY else None)
+                tables.append(np.stack([numbers.draw(i, size, rng) for i in range(self._cells.size)], axis=1))
+        return np.concatenate(tables)
+
+    def _accepted(self, totals: Integers, rng: np.random.Generator) -> NDArray[np.bool_]:
+        possible = (totals >= self.least_total) & (totals <= self.law.total)
+        concentration = float(self.law.alpha.sum())
+        if concentration >= 1:
+            return possible
+        # n! / Gamma(n + a0) rises with n.
+        ends = np.append(np.minimum(totals, self.law.total), self.law.total).astype(np.float64)
+        logs = -_log_gamma_ratio(ends, concentration)
+        accepted: NDArray[np.bool_] = possible & (np.log1p(-rng.random(len(totals))) <= logs[:-1] - logs[-1])
+        return accepted
+
+
+def _log_density(cells: NumberLaws, u: float, excess: float, tolerance: float) -> float:
+    """Logarithm of the density of `u = log s` given the output, up to a constant."""
+    s = np.exp(u)
+    cells.settle(-s, tolerance=tolerance)
+    return float(u - s + (excess - 1) * np.log(-np.expm1(-s)) + cells.log_totals.sum())

@@ -1,0 +1,97 @@
+"""The draws of a release that publishes a noisy table: exact draws from the posterior given that table.
+
+They use what is published alone, so everybody may repeat them with :func:`pymc_dirdp.analyse`, for as many draws.
+
+How the records divide among the rows is drawn, too, where the noisy table leaves it open. A priori the rows share them
+as `Dirichlet(sums of the prior of each row)`, so that all cells of the table have one Dirichlet prior. The sums over
+totals that any other prior takes could need minutes where noise is wide.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.drawing import draw_row
+from pymc_dirdp.inference.free_total import FreeTotal
+from pymc_dirdp.inference.posterior import draw_shares
+from pymc_dirdp.inference.product_law import ProductLaw
+from pymc_dirdp.releases.planned import PlannedTable
+
+__all__ = ["draws_given", "number_prior", "try_law"]
+
+# Counts that are looked at one by one where a likelihood follows no smooth curve.
+_MOST_LOOKED_AT = 10**7
+
+
+def number_prior(part: PlannedTable, published: Array, *, public: bool) -> range | None:
+    """The numbers of records that the draws take for as likely as one another; None where the number is public."""
+    return None if public else part.mechanism.possible_records(published)
+
+
+def draws_given(
+    part: PlannedTable, published: Array, draws: int, rng: np.random.Generator, *, n_prior: range | None
+) -> Array:
+    """Independent draws of the shares given a noisy table, shape `(draws, *shape)`.
+
+    Parameters
+    ----------
+    part : PlannedTable
+    published : array, shape of the table
+        The noisy counts.
+    draws : int
+    rng : numpy.random.Generator
+        Public in effect: whoever sees the draws may come to know its state. No noise may have come from it.
+    n_prior : range or None
+        From :func:`number_prior`.
+    """
+    prior = part.table.prior
+    if n_prior is not None:
+        counts, _ = FreeTotal(_law(part, prior, published, n_prior[-1]), n_prior[0]).draw(draws, rng)
+        return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
+    counts = np.empty((draws, prior.size // prior.shape[-1], prior.shape[-1]), dtype=np.int64)
+    for rows, total in _known_totals(part, published):
+        of_rows, noisy = (table.reshape(counts.shape[1:])[rows] for table in (prior, published))
+        law = _law(part, of_rows, noisy, total)
+        drawn, _ = draw_row(law, draws, rng)
+        counts[:, rows] = drawn.reshape(draws, len(rows), -1)
+    return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
+
+
+def try_law(part: PlannedTable, *, public: bool) -> None:
+    """Raise the error about a table that is too large for exact draws, before any count is read."""
+    # Any noisy table will do: how much work there is depends on the size of the table and the number of records.
+    prior = part.table.prior
+    planned = np.full(prior.shape, (part.n_records or 0) / prior.size)
+    possible = number_prior(part, planned, public=public)
+    _law(part, prior, planned, (part.n_records or 0) if possible is None else possible[-1])
+
+
+def _known_totals(part: PlannedTable, published: Array) -> list[tuple[NDArray[np.intp], int]]:
+    """Rows, by number, and how many records they hold together: blocks of them if the output tells, or all."""
+    told = part.mechanism.published_totals(published)
+    if len(told) > 1:
+        return [(rows, round(total)) for rows, total in told]
+    return [(np.arange(published[..., 0].size), part.n_records or 0)]
+
+
+def _law(part: PlannedTable, prior: Array, published: Array, most: int) -> ProductLaw:
+    """The cells of some rows given their noisy counts, taken as one row of at most so many records."""
+    mechanism, seen = part.mechanism, published.ravel()
+    smooth = all(row.smooth for row in mechanism.row_likelihoods(published))
+    if not smooth and most * seen.size > _MOST_LOOKED_AT:
+        raise ArgumentError(
+            f"No posterior could be drawn given the noisy counts of {part.table.name!r}. The law of "
+            f"{type(mechanism).__name__} is known at whole numbers only, and {most} records in {seen.size} cells are "
+            "too many to look at one by one. If it follows a smooth curve between them, set smooth_noise = True in its "
+            "class."
+        )
+    return ProductLaw(
+        alpha=prior.ravel(),
+        total=most,
+        log_likelihood=lambda counts, cells: mechanism.cell_log_likelihood(seen[cells], counts),
+        least=math.ceil(mechanism.min_count or 0),
+        smooth=smooth,
+    )

@@ -1,0 +1,315 @@
+"""How far the shares that :func:`pymc_dirdp.estimate` gives are expected to be off, before any data are seen.
+
+Tables are simulated from the model's prior, and released; the means of the shares given the release are compared with
+the shares. The sums over all tables of counts are taken in the normal approximation of sums of independent, tilted
+cells (a saddle point), for all simulated tables at once: this is planning, and no conclusion from a release.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, gammaln, logsumexp
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.mechanisms.base import Mechanism, Tempered
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
+
+__all__ = ["EstimateError", "estimate_error"]
+
+# Simulated cells, and tables at least and at most.
+_CELLS, _FEWEST, _MOST = 2_000, 3, 1_000
+# More rows of one table than these are not looked at.
+_MOST_ROWS = 16
+# Points at which the weights of a cell are summed, and totals at which a row is looked at if its total is private.
+_POINTS, _TOTALS = 96, 9
+# A count lies within so many standard deviations of where its release says.
+_REACH = 12.0
+# More draws of a table are not simulated.
+_MOST_DRAWS = 1_000
+# Steps of the search for a tilt.
+_MOST_STEPS = 80
+
+
+@final
+@dataclass(frozen=True)
+class EstimateError:
+    """Expected errors of the shares that an estimate gives, averaged over rows.
+
+    Attributes
+    ----------
+    kl : float
+        Divergence of the estimate from the shares, in nats.
+    share : float
+        Root mean square of the error of one share.
+    """
+
+    kl: float
+    share: float
+
+
+def estimate_error(
+    mechanism: Mechanism, prior: Array, n_records: int, *, public: bool = True, draws: int = 1
+) -> EstimateError | None:
+    """The expected error of estimates from releases of a mechanism; None if it is not known, or there are no records.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        That adds noise to counts, or draws from a tempered posterior.
+    prior : array, shape (..., d)
+        The model's own prior.
+    n_records : int
+        The public number of records, or the size to plan for.
+    public : bool, default True
+        Whether whoever estimates knows the number of records. If not, every number up to twice as many is as likely as
+        another. The records of a table divide among its rows in any way, each as likely as another, and nobody knows
+        how; that the rows add up to all records is not used, so the error is a little too large.
+    draws : int, default 1
+        How many draws are released, where each is a release.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+    >>> error = estimate_error(GeometricMechanism(np.ones(4), 2.0), np.ones(4), 592)
+    >>> round(error.share, 3)
+    0.016
+    """
+    if n_records == 0:
+        return None
+    times = 1 if mechanism.covers_all_draws else min(draws, _MOST_DRAWS)
+    return _estimate_error(mechanism, prior.shape, prior.tobytes(), n_records, public, times)
+
+
+@lru_cache(maxsize=512)
+def _estimate_error(
+    mechanism: Mechanism, shape: tuple[int, ...], prior: bytes, n_records: int, public: bool, draws: int
+) -> EstimateError | None:
+    rows = _Rows.simulated(np.frombuffer(prior).reshape(-1, shape[-1]), n_records, public=public)
+    rng = np.random.default_rng(20261122)
+    noise, drawn = NoisyCounts.of(mechanism), mechanism.tempered
+    if noise is not None:
+        return _error(rows, _estimated(_Noise(noise, rows, rng), rows))
+    return None if drawn is None else _error(rows, _estimated(_Draws(drawn, rows, draws, rng), rows))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Simulated rows: which row of the table each is, priors and counts, shape (m, d), and what is known of totals."""
+
+    which: NDArray[np.intp]
+    prior: Array
+    counts: Array
+    n_rows: int
+    n_records: int
+    public: bool
+
+    @classmethod
+    def simulated(cls, prior: Array, n_records: int, *, public: bool) -> "_Rows":
+        """Rows of tables with this prior of shape (rows, d)."""
+        # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
+        rng = np.random.default_rng(20261121)
+        n_rows, d = prior.shape
+        looked_at = np.unique(np.linspace(0, n_rows - 1, min(n_rows, _MOST_ROWS)).round().astype(np.intp))
+        tables = max(1, round(min(max(_CELLS / d, _FEWEST), _MOST) / len(looked_at)))
+        which = np.tile(looked_at, tables)
+        # The share of one row if all divisions of the records among rows are as likely as one another.
+        totals = rng.binomial(n_records, rng.beta(1.0, n_rows - 1.0, len(which))) if n_rows > 1 else n_records
+        logs = _log_gammas(prior[which], rng)
+        shares = np.exp(logs - logsumexp(logs, axis=-1, keepdims=True))
+        shares /= shares.sum(axis=-1, keepdims=True)
+        counts = rng.multinomial(totals, shares).astype(np.float64)
+        return cls(which, prior[which], counts, n_rows, n_records, public)
+
+    @property
+    def sizes(self) -> Array:
+        """True totals, shape (m,)."""
+        return np.asarray(self.counts.sum(axis=-1))
+
+    @property
+    def most(self) -> int:
+        """The largest total that whoever estimates takes for possible."""
+        return self.n_records if self.public else 2 * self.n_records
+
+    def totals(self, seen: tuple[Array, float] | None) -> tuple[Array, Array]:
+        """Totals to look at, and the logarithms of their prior weights; shape (k, m).
+
+        If the release says where they are, they are evenly spaced there; otherwise each stands for an equal share of
+        the prior.
+        """
+        if (self.public and self.n_rows == 1) or (seen is not None and seen[1] == 0):
+            return self.sizes[None], np.zeros((1, len(self.counts)))
+        level = (np.arange(_TOTALS)[:, None] + 0.5) / _TOTALS
+        # The quantiles of the share of one row; of a single one, of the number of records itself.
+        prior = self.most * -np.expm1(np.log1p(-level) / max(self.n_rows - 1, 1))
+        found = np.broadcast_to(prior, (_TOTALS, len(self.counts)))
+        weights = np.zeros(found.shape)
+        if seen is not None:
+            low, high = (np.clip(seen[0] + side * 3.5 * seen[1], 0, self.most) for side in (-1, 1))
+            said = (high > low) & (high - low < self.most)
+            found = np.where(said, low + (high - low) * np.linspace(0, 1, _TOTALS)[:, None], found)
+            thinner = max(self.n_rows - 2, 0) * np.log1p(-np.minimum(found / self.most, 1 - 1e-9))
+            weights = np.where(said, thinner, weights)
+        # Of all tables with a total, each is as likely as the prior of the shares says.
+        return found, weights - _log_gamma_ratio(found, self.prior.sum(axis=-1))  # type: ignore[arg-type, operator]
+
+
+class _Noise:
+    """What noisy counts say of the counts."""
+
+    def __init__(self, noise: NoisyCounts, rows: _Rows, rng: np.random.Generator) -> None:
+        z = rows.counts + noise.noise_of_rows(len(rows.counts), rng)
+        reach = _REACH * noise.noise_sd + 1
+        # Noise that adds up to 0 in each row tells its total.
+        told = np.array_equal(z.sum(axis=-1), rows.sizes)
+        self.seen = z.sum(axis=-1), 0.0 if told else noise.noise_sd * math.sqrt(z.shape[-1]) + 1
+        self._cells = _Cells.between(z - reach, z + reach, rows, lambda x: noise.log_noise(z - x))
+
+    def cells(self, totals: Array) -> "_Cells":
+        return self._cells
+
+    def of_total(self, totals: Array) -> Array:
+        """The factor of a total in the likelihood, as a logarithm."""
+        return np.zeros(totals.shape)
+
+
+class _Draws:
+    """What some draws from `Dirichlet(r * counts + alpha)` say of the counts."""
+
+    seen = None
+
+    def __init__(self, drawn: Tempered, rows: _Rows, draws: int, rng: np.random.Generator) -> None:
+        self._rows, self._r, self._draws = rows, drawn.r, draws
+        self._alpha = drawn.alpha.reshape(-1, rows.prior.shape[-1])[rows.which]
+        self._logs, self._mean = np.zeros(rows.counts.shape), np.zeros(rows.counts.shape)
+        for _ in range(draws):
+            logs = _log_gammas(self._r * rows.counts + self._alpha, rng)
+            logs -= logsumexp(logs, axis=-1, keepdims=True)
+            self._logs += logs
+            self._mean += np.exp(logs) / draws
+
+    def cells(self, totals: Array) -> "_Cells":
+        parameters = self._mean * (self._r * totals + self._alpha.sum(axis=-1))[:, None]
+        middle = (parameters - self._alpha) / self._r
+        reach = _REACH * np.sqrt(np.maximum(parameters, 1) / self._draws) / self._r + 1
+        return _Cells.between(middle - reach, middle + reach, self._rows, self._log_likelihood)
+
+    def _log_likelihood(self, x: Array) -> Array:
+        return np.asarray(self._r * x * self._logs - self._draws * gammaln(self._r * x + self._alpha))
+
+    def of_total(self, totals: Array) -> Array:
+        """The factor of a total in the likelihood, as a logarithm."""
+        return np.asarray(self._draws * gammaln(self._r * totals + self._alpha.sum(axis=-1)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Points of every count, shape (points, m, d), and the logarithms of what they weigh before the tilt."""
+
+    low: Array
+    high: Array
+    weigh: Callable[[Array], Array]
+    points: Array
+    log_weights: Array
+
+    @classmethod
+    def between(cls, low: Array, high: Array, rows: _Rows, log_likelihood: Callable[[Array], Array]) -> "_Cells":
+        """Points between bounds of the counts, closer to one another near 0: the middles of blocks of counts."""
+        low = np.floor(np.clip(low, 0, rows.most - 1))
+        high = np.ceil(np.clip(high, low + 1, rows.most))
+        level = np.linspace(0, 1, _POINTS + 1)[:, None, None]
+        edges = np.floor(low + (high + 1 - low) * np.where(low == 0, level**3, level))
+        length = np.diff(edges, axis=0)
+        points = edges[:-1] + np.maximum(length - 1, 0) / 2
+
+        def weigh(x: Array) -> Array:
+            return _log_gamma_ratio(x, rows.prior) + log_likelihood(x)  # type: ignore[arg-type]  # It broadcasts.
+
+        with np.errstate(divide="ignore"):
+            return cls(low, high, weigh, points, np.log(length) + weigh(points))
+
+    def given(self, totals: Array) -> tuple[Array, Array]:
+        """Means of the counts given totals, shape (m, d), and the logarithm of the sum of all products, shape (m,)."""
+        if self.low.shape[-1] == 2:
+            return self._of_two(totals)
+        tilt = self._tilt(totals)
+        log_sum, mean, variance = self._moments(tilt)
+        spread = np.maximum(variance.sum(axis=-1), 1e-3)
+        mean = mean + ((totals - mean.sum(axis=-1)) / spread)[:, None] * variance
+        return np.maximum(mean, 0), log_sum.sum(axis=-1) - tilt * totals - np.log(spread) / 2
+
+    def _of_two(self, totals: Array) -> tuple[Array, Array]:
+        """The same for two cells, of which one takes what the other leaves: no sum of many, so it is summed."""
+        first = np.maximum(self.low[:, 0], np.ceil(totals - self.high[:, 1]))
+        last = np.maximum(np.minimum(self.high[:, 0], np.floor(totals - self.low[:, 1])), first)
+        level = np.linspace(0, 1, 4 * _POINTS + 1)[:, None]
+        edges = np.floor(first + (last + 1 - first) * level**2 * (3 - 2 * level))
+        length = np.diff(edges, axis=0)
+        points = edges[:-1] + np.maximum(length - 1, 0) / 2
+        with np.errstate(divide="ignore"):
+            logs = np.log(length) + self.weigh(np.stack([points, np.maximum(totals - points, 0)], axis=-1)).sum(axis=-1)
+        log_sum = logsumexp(logs, axis=0)
+        mean = (np.exp(logs - log_sum) * points).sum(axis=0)
+        return np.stack([mean, np.maximum(totals - mean, 0)], axis=-1), log_sum
+
+    def _moments(self, tilt: Array) -> tuple[Array, Array, Array]:
+        logs = self.log_weights + tilt[:, None] * self.points
+        top = logs.max(axis=0)
+        mass = np.exp(logs - top)
+        total = mass.sum(axis=0)
+        mean = (mass * self.points).sum(axis=0) / total
+        return top + np.log(total), mean, (mass * (self.points - mean) ** 2).sum(axis=0) / total
+
+    def _tilt(self, totals: Array) -> Array:
+        """The tilt at which the means add up to the totals: Newton's method between bounds."""
+        low, high, step = np.full(len(totals), -np.inf), np.full(len(totals), np.inf), np.full(len(totals), 1.0)
+        tilt = np.zeros(len(totals))
+        for _ in range(_MOST_STEPS):
+            _, mean, variance = self._moments(tilt)
+            excess, spread = mean.sum(axis=-1) - totals, variance.sum(axis=-1)
+            done = np.abs(excess) <= 0.02 * np.sqrt(spread) + 1e-6
+            if done.all():
+                break
+            low, high = np.where(excess < 0, tilt, low), np.where(excess < 0, high, tilt)
+            newton = tilt - excess / np.maximum(spread, 1e-12)
+            bounded = np.isfinite(high - low)
+            usual = (newton > low) & (newton < high) & (np.abs(newton - tilt) <= 10 * step)
+            other = np.where(bounded, (low + high) / 2, tilt - np.sign(excess) * step)
+            step = np.where(usual | bounded, step, 4 * step)
+            tilt = np.where(done, tilt, np.where(usual, newton, np.nan_to_num(other)))
+        return tilt
+
+
+def _estimated(said: _Noise | _Draws, rows: _Rows) -> Array:
+    """Expected shares given what a release says, averaged over the totals that are possible; shape (m, d)."""
+    totals, weights = rows.totals(said.seen)
+    shares, logs = [], []
+    for each, weight in zip(totals, weights, strict=True):
+        means, log_sum = said.cells(each).given(each)
+        shares.append((rows.prior + means) / (rows.prior + means).sum(axis=-1, keepdims=True))
+        logs.append(weight + log_sum + said.of_total(each))
+    mass = np.exp(np.array(logs) - logsumexp(logs, axis=0))
+    return np.asarray((mass[..., None] * np.array(shares)).sum(axis=0))
+
+
+def _error(rows: _Rows, estimate: Array) -> EstimateError:
+    """What is known given the counts is summed exactly; what the release adds to it is averaged over the rows."""
+    parameters = rows.prior + rows.counts
+    size = parameters.sum(axis=-1, keepdims=True)
+    best = parameters / size
+    of_counts = (best * (digamma(parameters + 1) - digamma(size + 1) - np.log(best))).sum(axis=-1)
+    added = (best * np.log(best / estimate)).sum(axis=-1)
+    squared = best * (1 - best) / (size + 1) + (best - estimate) ** 2
+    return EstimateError(float(np.mean(of_counts + added)), math.sqrt(float(squared.mean())))
+
+
+def _log_gammas(shape: Array, rng: np.random.Generator) -> Array:
+    """Logarithms of Gamma variables; for a small shape the variables themselves are below every double."""
+    return np.asarray(np.log(rng.standard_gamma(shape + 1.0)) + np.log1p(-rng.random(shape.shape)) / shape)

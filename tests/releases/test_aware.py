@@ -1,0 +1,217 @@
+"""The draws of a noise release: from the exact posterior given the noisy counts, and from nothing else."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.stats import binom, ks_2samp
+
+import pymc_dirdp as dirdp
+from examples.own_mechanism import BinomialMechanism
+from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning
+from pymc_dirdp.mechanisms.base import Released
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.known import registered
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
+from pymc_dirdp.releases import aware
+from pymc_dirdp.stored.release import read
+
+pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
+PRIVATE = {"adjacency": "add-remove", "n_records": 30}
+
+
+def row(counts, prior=1.0):
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.full(len(counts), prior))
+        pm.Multinomial("x", n=sum(counts), p=p, observed=counts)
+    return model
+
+
+def two_rows():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones((2, 3)))
+        which = np.repeat([0, 1], [18, 12])
+        pm.Categorical("x", p=p[which], observed=np.resize([0, 0, 1, 2], 30))
+    return model
+
+
+def geometric(model, draws, **options):
+    return dirdp.sample(dirdp.PureDP(epsilon=0.5), model, mechanism="geometric", draws=draws, **options)
+
+
+def publishing(monkeypatch, noisy):
+    """Every noise mechanism publishes this table, whatever the counts are."""
+    monkeypatch.setattr(NoisyCounts, "draw", lambda *_, **__: Released(None, {"noisy_counts": np.array(noisy)}))
+
+
+CASES = {
+    "public": (lambda: row([12, 10, 8]), {}),
+    "private": (lambda: row([12, 10, 8]), PRIVATE),
+    "rows": (two_rows, {"contribution": 1}),
+    "private rows": (two_rows, PRIVATE | {"contribution": 1}),
+    "gaussian": (lambda: row([12, 10, 8]), {"mechanism": "gaussian"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_draws_have_the_law_of_an_analysis(name):
+    build, options = CASES[name]
+    chosen = {"mechanism": "geometric"} | options
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), build(), draws=4000, **chosen)
+    own = release["posterior"]["p"].values[0].reshape(4000, -1)
+    # All cells of the table have one Dirichlet prior.
+    row_prior = [3.0, 3.0] if "rows" in name else None
+    analysed = dirdp.analyse(release, 4000, row_prior=row_prior)["posterior"]["p"].values[0].reshape(4000, -1)
+    for i in range(own.shape[1]):
+        assert ks_2samp(own[:, i], analysed[:, i]).pvalue > 1e-5
+    assert dirdp.verify(release)
+
+
+def test_a_rate_has_the_law_that_a_sum_over_all_counts_gives(monkeypatch):
+    publishing(monkeypatch, [3.0, 12.0])
+    with pm.Model() as model:
+        p = pm.Beta("p", 2, 3)
+        pm.Binomial("x", n=20, p=p, observed=9)
+    draws = geometric(model, 20_000)["posterior"]["p"].values[0]
+    # Brute force over the counts and a grid of shares.
+    shares = (np.arange(2000) + 0.5) / 2000
+    mechanism = GeometricMechanism.for_guarantee(dirdp.PureDP(epsilon=0.5), prior=[2.0, 3.0])
+    x = np.arange(21)[:, None]
+    likelihood = np.exp(mechanism.log_noise(3.0 - x) + mechanism.log_noise(12.0 - 20.0 + x))
+    law = (likelihood * binom.pmf(x, 20, shares)).sum(axis=0) * shares * (1 - shares) ** 2
+    mean = law @ shares / law.sum()
+    sd = np.sqrt(law @ (shares - mean) ** 2 / law.sum())
+    assert draws.mean() == pytest.approx(mean, abs=5 * sd / np.sqrt(20_000))
+    assert draws.std() == pytest.approx(sd, rel=0.03)
+
+
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+@pytest.mark.parametrize("options", [{}, PRIVATE])
+def test_the_counts_reach_the_draws_through_the_noisy_counts_alone(monkeypatch, options):
+    publishing(monkeypatch, [5.0, 21.0, 2.0])
+    one, other = (geometric(row(x), 50, random_seed=3, **options) for x in ([30, 0, 0], [1, 2, 27]))
+    np.testing.assert_array_equal(one["posterior"]["p"].values, other["posterior"]["p"].values)
+
+
+@pytest.mark.parametrize("sampler", ["exact", "fast"])
+def test_the_draws_come_from_another_generator_than_the_noise(monkeypatch, sampler):
+    """From many draws the state of a generator can be computed, and with it the noise that was drawn before."""
+    used = []
+    noise, law = ZeroSumGeometricMechanism.noise_for, aware.draws_given
+
+    def noise_for(self, shape, rng):
+        # Errors are simulated for many tables at a time.
+        used.extend([rng] * (shape == (3,)))
+        return noise(self, shape, rng)
+
+    def given(part, published, draws, rng, *, n_prior):
+        used.append(rng)
+        return law(part, published, draws, rng, n_prior=n_prior)
+
+    monkeypatch.setattr(ZeroSumGeometricMechanism, "noise_for", noise_for)
+    monkeypatch.setattr("pymc_dirdp.releases.release.draws_given", given)
+    geometric(row([12, 10, 8]), 5, sampler=sampler)
+    assert len(used) == (1 if sampler == "exact" else 2)
+    assert len({id(rng.bit_generator) for rng in used}) == len(used)
+
+
+def test_a_seeded_release_is_drawn_again_and_marked():
+    with pytest.warns(SeededReleaseWarning):
+        one, other = (geometric(row([12, 10, 8]), 5, random_seed=4) for _ in range(2))
+    for place in ("posterior/p", "mechanism/p/noisy_counts"):
+        np.testing.assert_array_equal(one[place].values, other[place].values)
+    assert not dirdp.verify(one)
+
+
+def test_how_a_baseline_treats_noisy_counts_does_not_matter():
+    """What is released does not say `postprocess` any more, and a plan with another one is drawn from the same law."""
+    release = geometric(row([12, 10, 8]), 5)
+    assert "postprocess" not in release["mechanism/p"].attrs
+    assert "posterior given the noisy counts" in str(dirdp.report(release))
+
+
+def test_private_numbers_of_records_are_stated_and_follow_from_the_noisy_counts():
+    release = geometric(row([12, 10, 8]), 5, **PRIVATE)
+    group = release["mechanism/p"]
+    possible = read(release).tables["p"].mechanism.possible_records(group["noisy_counts"].values)
+    assert (group.attrs["least_records"], group.attrs["most_records"]) == (possible[0], possible[-1])
+    assert f"{possible[0]} to {possible[-1]} records" in str(dirdp.report(release))
+    assert f"{possible[0]} to {possible[-1]} records" in dirdp.analyse(release, 5).attrs["conditional_on"]
+    group.attrs["most_records"] += 1
+    assert not dirdp.verify(release)
+    group.attrs["least_records"] = group.attrs["most_records"] + 1
+    with pytest.raises(ReleaseError, match="least_records"):
+        dirdp.verify(release)
+
+
+def test_the_range_of_private_numbers_does_not_matter():
+    """A wider flat prior gives the same law."""
+    release = geometric(row([12, 10, 8]), 5, **PRIVATE)
+    own, wider = dirdp.estimate(release), dirdp.estimate(release, n_prior=5000)
+    np.testing.assert_allclose(own.tables["p"].share_means, wider.tables["p"].share_means, atol=0.01)
+    np.testing.assert_allclose(own.tables["p"].count_sds, wider.tables["p"].count_sds, rtol=0.05)
+
+
+@pytest.mark.parametrize("counts", [[0, 0], [1, 0], [10**7, 0]])
+@pytest.mark.parametrize("private", [False, True])
+def test_few_and_many_records(counts, private):
+    options = {"adjacency": "add-remove", "n_records": 10} if private else {}
+    release = geometric(row(counts, prior=1e-3), 200, **options)
+    draws = release["posterior"]["p"].values
+    assert np.all(draws >= 0)
+    assert np.allclose(draws.sum(axis=-1), 1)
+    assert dirdp.verify(release)
+
+
+def test_noise_far_larger_than_the_data():
+    release = dirdp.sample(dirdp.PureDP(epsilon=1e-5), row([12, 10, 8]), mechanism="geometric", draws=4000)
+    draws = release["posterior"]["p"].values[0]
+    # Next to nothing is known: the law of the shares is close to the prior.
+    assert np.abs(draws.mean(axis=0) - 1 / 3).max() < 0.2
+
+
+def test_a_wide_table_of_many_records():
+    release = geometric(row([10**4] * 1000), 100)
+    draws = release["posterior"]["p"].values[0]
+    assert np.abs(draws.mean(axis=0) * 10**7 - 10**4).max() < 1000
+
+
+def test_a_table_that_is_too_large_is_refused_before_anything_is_spent():
+    class Rough(BinomialMechanism):
+        """Noise of which it is not known that its law is smooth."""
+
+        smooth_noise = False
+
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5))
+    with registered(Rough), pytest.raises(ArgumentError, match=r"'p'.*smooth_noise"):
+        dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), row([10**7, 10**7]), mechanism=Rough.kind, ledger=ledger)
+    assert not ledger.entries()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("options", [{}, {"adjacency": "add-remove", "n_records": 100}], ids=["public", "private"])
+def test_intervals_of_the_release_hold_the_truth_as_often_as_they_say_and_those_of_before_do_not(options):
+    """Truths from the prior; the draws of the release itself are summarised, without `analyse`."""
+    rng, prior, levels, runs = np.random.default_rng(5), np.full(5, 0.5), np.array([0.5, 0.8, 0.95]), 100
+    ends = np.concatenate([(1 - levels) / 2, (1 + levels) / 2])
+    covered = {"exact": [], "read as data": []}
+    for _ in range(runs):
+        truth = rng.dirichlet(prior)
+        model = row(rng.multinomial(100, truth), 0.5)
+        release = dirdp.sample(dirdp.PureDP(epsilon=0.1), model, mechanism="geometric", draws=400, **options)
+        noisy, mechanism = release["mechanism/p"]["noisy_counts"].values, read(release).tables["p"].mechanism
+        drawn = {
+            "exact": release["posterior"]["p"].values[0],
+            "read as data": mechanism.sample_from(noisy, draws=400, random_seed=rng),
+        }
+        for reading, draws in drawn.items():
+            low, high = np.split(np.quantile(draws, ends, axis=0), 2)
+            covered[reading].append(((low <= truth) & (truth <= high)).mean(axis=1))
+    for reading, shares in covered.items():
+        mean, error = np.mean(shares, axis=0), np.std(shares, axis=0) / np.sqrt(runs)
+        z = np.abs(mean - levels) / error
+        if reading == "exact":
+            assert np.all(z < 4), (mean, z)
+        else:
+            # A normal deviate beyond 5 has a probability below 1e-6.
+            assert np.all(z > 5), (mean, z)
