@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.accounting.entries import understood, written
 from pymc_dirdp.bandits.beliefs import Belief, expected_losses
 from pymc_dirdp.bandits.design import Design
-from pymc_dirdp.bandits.rewards import Worth, checked_labels, checked_utilities, listed
+from pymc_dirdp.bandits.rewards import REWARD, Worth, checked_labels, checked_utilities, listed, unit_of
 from pymc_dirdp.bandits.store import OpenBatch, State, StateFile
 from pymc_dirdp.bandits.wording import BanditReport, told
 from pymc_dirdp.checks import integer
@@ -63,6 +63,9 @@ class ThompsonSampler:
     contribution : int, optional
         Protects people instead of single rewards: each gives at most so many, and the noise grows as much. Then
         `update` needs `person=`, and further rewards of a person are left out.
+    unit : str, optional
+        Who the people of `contribution` are, in the words of the ledger; "person" by default. Without `contribution`
+        the unit is "reward", and a ledger for people refuses the run.
     utilities : mapping of str to float, optional
         For rewards that are categories: the public worth of each, such as `{"left": 0, "bought": 1, "subscribed": 12}`.
         A reward is then one of these names, and mean rewards are in the units of the worth. The category is rounded to
@@ -113,12 +116,14 @@ class ThompsonSampler:
         first_batch: int | None = None,
         growth: float = 1.0,
         contribution: int | None = None,
+        unit: str | None = None,
         utilities: Mapping[str, float] | None = None,
         ledger: "Ledger | None" = None,
         path: str | os.PathLike[str] | None = None,
         random_seed: int | None = None,
     ) -> None:
         labels = checked_labels(arms)
+        whom = unit_of(contribution, unit)
         design = Design.of(
             Guarantee.checked(guarantee=guarantee),
             mechanism=mechanism,
@@ -132,7 +137,7 @@ class ThompsonSampler:
             "arms": list(labels),
             "guarantee": written(guarantee),
             "design": design.to_json(),
-            "people": contribution is not None,
+            "unit": whom,
             "utilities": checked_utilities(utilities),
             "key": secrets.token_hex(32),
             "seeded": seed is not None,
@@ -155,8 +160,10 @@ class ThompsonSampler:
                 what=f"Thompson sampling over {len(labels)} arms",
                 mechanism=design.mechanism,
                 adjacency="replace-one",
-                unit="person" if contribution is not None else None,
-                contribution=contribution,
+                unit=whom,
+                contribution=None
+                if contribution is None
+                else f"{contribution} reward{'s' * (contribution > 1)} of a run",
             )
         if file is not None:
             file.create(settings, state)
@@ -253,7 +260,7 @@ class ThompsonSampler:
         return self._index[label]
 
     def _fingerprint(self, person: Any) -> str | None:
-        if not self._settings["people"]:
+        if self._settings["unit"] == REWARD:
             if person is not None:
                 raise ArgumentError("person= is for a bandit with contribution=, which protects people.")
             return None
@@ -395,7 +402,7 @@ class ThompsonSampler:
         """What a run promises to whom, what breaks the promise, and how far it has come."""
         with self._lock:
             batches = [len(one) for one in self._state.released]
-            return told(self, batches, people=self._settings["people"], seeded=self._settings["seeded"])
+            return told(self, batches, unit=self._settings["unit"], seeded=self._settings["seeded"])
 
     def save(self, path: str | os.PathLike[str] | None = None) -> None:
         """Write the open batches to the file too, so that a run can go on after a pause.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, override
 
+from pymc_dirdp.bandits.rewards import REWARD
 from pymc_dirdp.display import Labelled, Sections
 
 if TYPE_CHECKING:
@@ -30,14 +31,23 @@ class BanditReport(Labelled):
         return self.title, self.sections
 
 
-def told(bandit: "ThompsonSampler", batches: Sequence[int], *, people: bool, seeded: bool) -> BanditReport:
+def _protected(unit: str, rewards: int) -> str:
+    if unit == REWARD:
+        return (
+            "one reward: nobody can tell it from another reward in [0, 1]. Somebody with several rewards is protected "
+            "less; contribution= protects people"
+        )
+    if rewards == 1:
+        return f"one {unit} with at most 1 reward: nobody can tell it from another reward in [0, 1]"
+    return f"one {unit} with at most {rewards} rewards: nobody can tell them from other rewards in [0, 1]"
+
+
+def told(bandit: "ThompsonSampler", batches: Sequence[int], *, unit: str, seeded: bool) -> BanditReport:
     """The report of a bandit, by public numbers only."""
     design = bandit.design
-    rewards = design.mechanism.rewards
-    whose = f"one person with at most {rewards} reward{'s' * (rewards > 1)}" if people else "one reward"
     privacy = [
         ("guarantee", f"{bandit.guarantee}, for the whole run of any length: all choices and all that is released"),
-        ("protects", f"{whose}: what would differ if it were another reward in [0, 1]"),
+        ("protects", _protected(unit, design.mechanism.rewards)),
         (
             "holds if",
             "rewards are reported in the order of the choices, at a deadline that does not depend on them, a missing "

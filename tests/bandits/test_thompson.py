@@ -149,11 +149,50 @@ def test_people_give_no_more_than_they_may():
 
 def test_a_ledger_is_charged_once():
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.5), unit="visitor")
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, ledger=ledger)
-    played(bandit, {"a": 0.5, "b": 0.4}, 200)
-    assert len(ledger.entries()) == 1
+    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, contribution=2, unit="visitor", ledger=ledger)
+    for visitor in range(200):
+        bandit.update(bandit.select(), 1, person=visitor)
+    (entry,) = ledger.entries()
+    assert entry.terms.unit == "visitor"
+    assert entry.terms.assumptions == ("a visitor contributes no more than 2 rewards of a run",)
+    assert "one visitor with at most 2 rewards" in str(bandit.report())
     with pytest.raises(dirdp.BudgetError):
-        dirdp.ThompsonSampler(["a", "b"], PROMISE, ledger=ledger)
+        dirdp.ThompsonSampler(["a", "b"], PROMISE, contribution=1, unit="visitor", ledger=ledger)
+
+
+def test_a_promise_about_rewards_is_never_booked_as_one_about_people():
+    people = dirdp.Ledger(dirdp.PureDP(epsilon=5), unit="person")
+    with pytest.raises(dirdp.ArgumentError, match="unit='reward'"):
+        dirdp.ThompsonSampler(["a"], PROMISE, ledger=people)
+    assert people.entries() == ()
+    dirdp.ThompsonSampler(["a"], PROMISE, contribution=1, ledger=people)
+    open_to_all = dirdp.Ledger(dirdp.PureDP(epsilon=5))
+    dirdp.ThompsonSampler(["a"], PROMISE, ledger=open_to_all)
+    assert open_to_all.unit == "reward"
+    assert open_to_all.entries()[0].terms.assumptions == ()
+    # Nor the other way round: the ledger would add up promises about different units.
+    with pytest.raises(dirdp.ArgumentError, match="unit='person'"):
+        dirdp.ThompsonSampler(["a"], PROMISE, contribution=1, ledger=open_to_all)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unit": "visitor"}, "contribution="),
+        ({"unit": "reward", "contribution": 1}, "lower promise"),
+        ({"unit": "a\nb", "contribution": 1}, "printable"),
+        ({"unit": 3, "contribution": 1}, "unit to be a text"),
+    ],
+)
+def test_who_is_protected_is_said_once(options, message):
+    with pytest.raises(dirdp.ArgumentError, match=message):
+        dirdp.ThompsonSampler(["a"], PROMISE, **options)
+
+
+def test_a_report_says_who_is_protected():
+    report = str(dirdp.ThompsonSampler(["a"], PROMISE).report())
+    assert "one reward: nobody can tell it from another reward in [0, 1]" in " ".join(report.split())
+    assert "one person with at most 3 rewards" in str(dirdp.ThompsonSampler(["a"], PROMISE, contribution=3).report())
 
 
 def test_many_visitors_before_any_feedback():
