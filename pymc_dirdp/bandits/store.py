@@ -73,19 +73,37 @@ class StateFile:
 
     def create(self, settings: Mapping[str, Any], state: State) -> None:
         """Make the file. There must be none."""
-        self.refuse_existing()
-        with self._opened() as connection:
-            for line in _SCHEMA:
-                connection.execute(line)
-            connection.execute("INSERT INTO bandit VALUES (?, ?, ?)", (_VERSION, json.dumps(settings), self._owner))
-            self._write(connection, state)
+        self.refuse_unless_free()
+        self._make_private()
+        try:
+            with self._opened() as connection:
+                for line in _SCHEMA:
+                    connection.execute(line)
+                connection.execute("INSERT INTO bandit VALUES (?, ?, ?)", (_VERSION, json.dumps(settings), self._owner))
+                self._write(connection, state)
+        except BaseException:
+            # Nothing but this process has seen the file, and no run is in it.
+            self.path.unlink(missing_ok=True)
+            raise
 
-    def refuse_existing(self) -> None:
-        """Never write over another run."""
+    def _make_private(self) -> None:
+        """An empty file that only its owner may read. SQLite gives its journal the rights of the file."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            self.refuse_unless_free()
+            raise
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def refuse_unless_free(self) -> None:
+        """Never write over another run, and never begin one that cannot be written."""
         if self.path.exists():
             raise ReleaseError(
                 f"{self.path} exists. Continue the run that it holds by ThompsonSampler.load, or give another path."
             )
+        if not self.path.parent.is_dir():
+            raise ReleaseError(f"There is no folder {self.path.parent}. Make it, or give another path.")
 
     def take_over(self) -> tuple[dict[str, Any], State]:
         """Read the file and become its only owner: any other process that still holds it can release nothing more."""
@@ -172,8 +190,11 @@ class StateFile:
         except (sqlite3.Error, TypeError, ValueError, KeyError) as error:
             if isinstance(error, ReleaseError):
                 raise
-            raise ReleaseError(
-                f"{self.path} cannot be used as the state of a bandit ({type(error).__name__}). See that its folder "
-                "can be written and the disk has room; restore a damaged file from a copy only if no batch was "
-                "released since the copy was made."
-            ) from None
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: Exception) -> ReleaseError:
+        return ReleaseError(
+            f"{self.path} cannot be used as the state of a bandit ({type(error).__name__}). See that its folder can be "
+            "written and the disk has room; restore a damaged file from a copy only if no batch was released since the "
+            "copy was made."
+        )

@@ -145,7 +145,7 @@ class ThompsonSampler:
         state = State([[] for _ in labels], [OpenBatch() for _ in labels])
         file = None if path is None else StateFile(path)
         if file is not None:
-            file.refuse_existing()
+            file.refuse_unless_free()
         if seed is not None:
             warnings.warn(
                 "A bandit with random_seed can be computed again by whoever knows the seed, so it is not private. "

@@ -1,6 +1,8 @@
 """A file never releases a batch twice: after a crash, in a second process, or edited."""
 
+import os
 import sqlite3
+import stat
 import subprocess
 import sys
 import textwrap
@@ -9,6 +11,7 @@ from contextlib import closing
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.bandits.store import State, StateFile
 
 PROMISE = dirdp.PureDP(epsilon=1.0)
 
@@ -113,6 +116,52 @@ def test_a_released_sum_is_erased_from_the_file(tmp_path):
     bandit.update("a", 1)
     with closing(sqlite3.connect(path)) as connection:
         assert [arm for arm, *_ in connection.execute("SELECT * FROM open")] == [1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
+def test_only_the_owner_may_read_the_file_and_its_journal(tmp_path, monkeypatch):
+    seen, old = [], os.umask(0)
+    real = StateFile._write
+
+    def noting(self, connection, state):
+        real(self, connection, state)
+        seen.extend((one.name, stat.S_IMODE(one.stat().st_mode)) for one in tmp_path.iterdir())
+
+    monkeypatch.setattr(StateFile, "_write", noting)
+    try:
+        path = tmp_path / "bandit.db"
+        bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=100, path=path)
+        bandit.update(["a"] * 50, [1] * 50)
+        bandit.save()
+        dirdp.ThompsonSampler.load(path)
+    finally:
+        os.umask(old)
+    assert {name for name, _ in seen} == {"bandit.db", "bandit.db-journal"}
+    assert {mode for _, mode in seen} == {0o600}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_run_without_a_folder_is_not_charged_and_a_failure_leaves_no_file(tmp_path, monkeypatch):
+    ledger = dirdp.Ledger(PROMISE)
+    with pytest.raises(dirdp.ReleaseError, match="no folder"):
+        dirdp.ThompsonSampler(["a"], PROMISE, path=tmp_path / "missing" / "bandit.db", ledger=ledger)
+    assert ledger.entries() == ()
+    monkeypatch.setattr(StateFile, "_write", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
+    with pytest.raises(dirdp.ReleaseError, match="cannot be used"):
+        dirdp.ThompsonSampler(["a"], PROMISE, path=tmp_path / "bandit.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_who_make_one_file_one_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "bandit.db"
+    late = StateFile(path)
+    dirdp.ThompsonSampler(["a"], PROMISE, path=path)
+    # The other one made the file after this one had looked.
+    looks, real = [], StateFile.refuse_unless_free
+    monkeypatch.setattr(StateFile, "refuse_unless_free", lambda self: looks.append(1) if not looks else real(self))
+    with pytest.raises(dirdp.ReleaseError, match="exists"):
+        late.create({}, State([], []))
+    assert dirdp.ThompsonSampler.load(path).arms == ("a",)
 
 
 EDITS = [
