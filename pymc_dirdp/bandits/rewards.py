@@ -7,14 +7,10 @@ from typing import Any, final
 
 import numpy as np
 
-from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.checks import at_least
 from pymc_dirdp.errors import ArgumentError, DataError
 
-__all__ = ["REWARD", "Worth", "checked_labels", "checked_utilities", "listed", "unit_of"]
-
-REWARD = "reward"
-"""The unit of a promise about single rewards, in a ledger. Any other unit is a name for people."""
+__all__ = ["Worth", "checked_labels", "checked_utilities", "listed"]
 
 
 @final
@@ -98,19 +94,3 @@ def _in_unit_interval(reward: object) -> Fraction:
     if math.isnan(value) or not 0 <= value <= 1:
         raise DataError("Expected every reward to be a number in [0, 1]. A reward that is missing counts as 0.")
     return Fraction(value)
-
-
-def unit_of(contribution: int | None, unit: str | None) -> str:
-    """Whom a run protects: single rewards, or people under the name that a ledger has for them."""
-    if contribution is None:
-        if unit not in (None, REWARD):
-            raise ArgumentError(
-                f"unit={one_line(unit=unit)!r} names people, and without contribution= a run protects single rewards. "
-                "Pass contribution=, the number of rewards that each of them gives at most; or leave unit= out."
-            )
-        return REWARD
-    if unit == REWARD:
-        raise ArgumentError(
-            "contribution= protects people, so unit='reward' would be a lower promise. Name the people."
-        )
-    return "person" if unit is None else one_line(unit=unit)

@@ -20,13 +20,19 @@ PROMISE = dirdp.PureDP(epsilon=1.0)
 class Recorded(dirdp.ThompsonSampler):
     """The sampler itself, but its sums are written down and not released."""
 
-    def _close_if_full(self, arm):
-        batch = self._state.open[arm]
-        size = self.design.next_size(sum(pulls for pulls, _ in self._state.released[arm]))
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.totals = []
+        self._run._close_if_full = self._note_if_full
+
+    def _note_if_full(self, arm):
+        state = self._run.state
+        batch = state.open[arm]
+        size = self.design.next_size(sum(pulls for pulls, _ in state.released[arm]))
         if self._ends(batch, size):
             self.totals.append((arm, self._total(arm, batch), batch.pulls))
-            self._state.released[arm].append((batch.pulls, batch.sum))
-            self._state.open[arm] = OpenBatch()
+            state.released[arm].append((batch.pulls, batch.sum))
+            state.open[arm] = OpenBatch()
 
     def _ends(self, batch, size):
         return batch.pulls >= size
@@ -42,7 +48,7 @@ class EndsOnSuccess(Recorded):
 
 class Cumulative(Recorded):
     def _total(self, arm, batch):
-        return batch.sum + sum(total for _, total in self._state.released[arm])
+        return batch.sum + sum(total for _, total in self._run.state.released[arm])
 
 
 def test_the_recorder_ends_batches_where_the_sampler_does():
@@ -50,10 +56,9 @@ def test_the_recorder_ends_batches_where_the_sampler_does():
     sizes = {}
     for kind in (dirdp.ThompsonSampler, Recorded, EndsOnSuccess):
         bandit = kind(["a", "b"], PROMISE, first_batch=2)
-        bandit.totals = []
         for arm, reward in zip("aababbaaaa", [0, 1, 1, 0, 1, 1, 0, 1, 0, 1], strict=True):
             bandit.update(arm, reward)
-        sizes[kind] = [[size for size, _ in batches] for batches in bandit._state.released]
+        sizes[kind] = [[size for size, _ in batches] for batches in bandit._run.state.released]
     assert sizes[dirdp.ThompsonSampler] == sizes[Recorded] == [[2, 2], [2]]
     assert sizes[EndsOnSuccess] != sizes[Recorded]
 

@@ -25,7 +25,7 @@ def test_a_run_goes_on_after_a_pause(tmp_path):
     assert again.released.equals(bandit.released)
     assert again.arms == ("a", 7)
     assert again.guarantee == PROMISE
-    assert again._state.open[0].pulls == 2
+    assert again._run.state.open[0].pulls == 2
     again.update(["a"] * 2, [1, 1])
     assert again.released["size"].values.tolist() == [4, 4]
 
@@ -39,17 +39,17 @@ def test_what_was_released_after_the_last_save_is_never_released_again(tmp_path)
     # A crash: what is in memory is gone. The three saved rewards are in the batch that was released.
     again = dirdp.ThompsonSampler.load(path)
     assert again.released["noisy_sum"].values.tolist() == bandit.released["noisy_sum"].values.tolist()
-    assert again._state.open[0].pulls == 0
+    assert again._run.state.open[0].pulls == 0
 
 
 def test_a_crash_between_the_draw_and_the_file_releases_nothing(tmp_path, monkeypatch):
     bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, path=tmp_path / "bandit.db")
     bandit.update("a", 1)
-    monkeypatch.setattr(type(bandit._file), "release", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr(type(bandit._run.file), "release", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         bandit.update("a", 1)
     assert bandit.released.sizes["batch"] == 0
-    assert bandit._state.open[0].pulls == 2
+    assert bandit._run.state.open[0].pulls == 2
     monkeypatch.undo()
     bandit.update("a", 0)
     assert bandit.released["size"].values.tolist() == [2]
@@ -90,7 +90,7 @@ def test_people_are_remembered_by_a_fingerprint(tmp_path):
     bandit.update(["a", "a"], [1, 1], person=["Ann", "Bob"])
     again = dirdp.ThompsonSampler.load(path)
     again.update("a", 1, person="Ann")
-    assert again._state.open[0].pulls == 0
+    assert again._run.state.open[0].pulls == 0
     assert b"Ann" not in path.read_bytes()
 
 
@@ -160,7 +160,7 @@ def test_of_two_who_make_one_file_one_is_refused(tmp_path, monkeypatch):
     looks, real = [], StateFile.refuse_unless_free
     monkeypatch.setattr(StateFile, "refuse_unless_free", lambda self: looks.append(1) if not looks else real(self))
     with pytest.raises(dirdp.ReleaseError, match="exists"):
-        late.create({}, State([], []))
+        late.create("{}", State.empty(1))
     assert dirdp.ThompsonSampler.load(path).arms == ("a",)
 
 

@@ -47,7 +47,7 @@ def test_what_is_released_may_be_published_and_nothing_else_is_shown():
     secret = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=1000)
     for _ in range(777):
         secret.update("a", 1)
-    assert "777" not in repr(secret) + str(secret.report()) + repr(vars(secret)["_state"])
+    assert "777" not in repr(secret) + str(secret.report()) + repr(vars(secret._run)["state"])
 
 
 def test_batches_grow_by_pulls_alone():
@@ -139,8 +139,8 @@ def test_people_give_no_more_than_they_may():
         bandit.update("a", 1, person="Ann")
     bandit.update(["a", "b"], [1, 0], person=["Bob", 7])
     # Two of Ann and one of Bob are in the open batch of a.
-    assert bandit._state.open[0].pulls == 3
-    assert "Ann" not in repr(vars(bandit._state))
+    assert bandit._run.state.open[0].pulls == 3
+    assert "Ann" not in repr(vars(bandit._run.state))
     with pytest.raises(dirdp.ArgumentError, match="person="):
         bandit.update("a", 1)
     with pytest.raises(dirdp.ArgumentError, match="contribution="):
@@ -251,7 +251,7 @@ def test_bad_rewards_are_refused_without_showing_them(reward):
     with pytest.raises(dirdp.DataError) as caught:
         bandit.update("a", reward)
     assert "1.1" not in str(caught.value)
-    assert bandit._state.open[0].pulls == 0
+    assert bandit._run.state.open[0].pulls == 0
 
 
 def test_a_list_with_one_bad_reward_counts_none():
@@ -262,7 +262,7 @@ def test_a_list_with_one_bad_reward_counts_none():
         bandit.update(["a", "b"], [1])
     with pytest.raises(dirdp.ArgumentError, match="Unknown arm"):
         bandit.update(["a", "z"], [1, 1])
-    assert [one.pulls for one in bandit._state.open] == [0, 0]
+    assert [one.pulls for one in bandit._run.state.open] == [0, 0]
 
 
 @pytest.mark.parametrize(
