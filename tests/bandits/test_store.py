@@ -8,6 +8,7 @@ import sys
 import textwrap
 from contextlib import closing
 
+import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
@@ -167,28 +168,88 @@ def test_of_two_who_make_one_file_one_is_refused(tmp_path, monkeypatch):
 EDITS = [
     "UPDATE bandit SET version = 9",
     "UPDATE bandit SET settings = 'x'",
-    "UPDATE bandit SET settings = replace(settings, '\"scale\": 1', '\"scale\": 0.1')",
+    "UPDATE bandit SET settings = x'00'",
+    "UPDATE bandit SET settings = '{}'",
+    "UPDATE bandit SET settings = replace(settings, '\"scale\": 2', '\"scale\": 0.2')",
+    "UPDATE bandit SET settings = replace(settings, '\"seeded\": false', '\"seeded\": 0')",
+    'UPDATE bandit SET settings = replace(settings, \'"unit": "person"\', \'"unit": "reward"\')',
+    'UPDATE bandit SET settings = replace(settings, \'"unit": "person"\', \'"people": true\')',
+    'UPDATE bandit SET settings = replace(settings, \'"key": "\', \'"key": "zz\')',
+    'UPDATE bandit SET settings = replace(settings, \'"key": "\', \'"key": "00\')',
+    "UPDATE bandit SET settings = replace(settings, '[\"a\"', '[[]')",
     "UPDATE bandit SET settings = replace(settings, 'PureDP', 'os.system')",
     "UPDATE released SET batch = 5",
+    "UPDATE released SET batch = 'x'",
+    "UPDATE released SET arm = -1",
+    "UPDATE released SET arm = 'a'",
+    "UPDATE released SET arm = 0.5",
     "UPDATE released SET size = -4",
+    "UPDATE released SET size = 1000000",
     "UPDATE released SET output = 'many'",
+    "UPDATE released SET output = x'ff'",
+    f"UPDATE released SET output = '{'9' * 500}'",
+    f"UPDATE released SET output = '{'9' * 5000}'",
     "UPDATE open SET sum = 99",
+    "UPDATE open SET sum = 0.5",
+    "UPDATE open SET sum = -1",
+    "UPDATE open SET pulls = 'x'",
+    "UPDATE open SET pulls = 1000, sum = 1",
+    "UPDATE open SET batch = 7",
     "UPDATE open SET arm = 4",
+    "UPDATE people SET rewards = -5",
+    "UPDATE people SET rewards = 'none'",
+    "UPDATE people SET rewards = 7",
     "DROP TABLE people",
+    "DROP TABLE released",
     "DELETE FROM bandit",
 ]
 
 
-@pytest.mark.parametrize("edit", EDITS)
-def test_edited_files_are_one_kind_of_error(tmp_path, edit):
-    path = tmp_path / "bandit.db"
-    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, path=path)
-    bandit.update(["a"] * 3, [1] * 3)
+def a_file(path):
+    """The file of a run with a released batch, an open one, and people."""
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=2, contribution=2, path=path)
+    bandit.update(["a"] * 3, [1] * 3, person=["Ann", "Bob", "Eve"])
     bandit.save()
+    return bandit
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edited_files_are_one_kind_of_error_and_keep_their_owner(tmp_path, edit):
+    path = tmp_path / "bandit.db"
+    bandit = a_file(path)
     with closing(sqlite3.connect(path)) as connection, connection:
+        before = list(connection.iterdump())
         connection.execute(edit)
-    with pytest.raises(dirdp.ReleaseError):
+        assert list(connection.iterdump()) != before
+        owners = connection.execute("SELECT owner FROM bandit").fetchall()
+    with pytest.raises(dirdp.ReleaseError) as caught:
         dirdp.ThompsonSampler.load(path)
+    assert bandit._settings.key.hex() not in str(caught.value)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT owner FROM bandit").fetchall() == owners
+
+
+def test_any_byte_may_be_damaged(tmp_path):
+    """Whatever stands in a file, it is a run that keeps its promise or one kind of error."""
+    path, hurt = tmp_path / "bandit.db", tmp_path / "hurt.db"
+    a_file(path)
+    whole, rng = path.read_bytes(), np.random.default_rng(7)
+    written = np.flatnonzero(np.frombuffer(whole, dtype=np.uint8))
+    refused = 0
+    for _ in range(400):
+        data = bytearray(whole)
+        for place in rng.choice(written, size=rng.integers(1, 4)):
+            data[place] = rng.choice([0, 1, 32, 48, 57, 91, 123, 125, 127, 255])
+        hurt.write_bytes(data[: len(data) // 2] if rng.random() < 0.05 else data)
+        try:
+            bandit = dirdp.ThompsonSampler.load(hurt)
+        except dirdp.ReleaseError:
+            refused += 1
+        else:
+            assert bandit.privacy.satisfies(bandit.guarantee)
+            bandit.posterior(draws=2)
+            bandit.report()
+    assert 100 < refused < 400
 
 
 def test_a_file_that_is_no_database(tmp_path):
