@@ -47,19 +47,23 @@ def round_by_round(design, means, horizon, n_runs, rng):
     return pulls
 
 
-@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "n_runs", [pytest.param(400, marks=pytest.mark.thorough), pytest.param(3000, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     ("means", "scale", "horizon", "growth"),
     [((0.7, 0.4), 1.0, 40, 1.0), ((0.9, 0.5, 0.2), 2.0, 60, 2.0), ((0.3, 0.25), 0.5, 30, 0.5)],
 )
-def test_runs_have_the_law_of_single_rounds(means, scale, horizon, growth):
+def test_runs_have_the_law_of_single_rounds(means, scale, horizon, growth, n_runs):
     design = Design(mechanism=BatchNoise(scale), first_batch=3, growth=growth)
     rng = np.random.default_rng(4)
-    slow = round_by_round(design, means, horizon, 400, rng)
+    slow = round_by_round(design, means, horizon, n_runs, rng)
     quick = BatchSimulation(design).play(
         np.array(means), np.array([horizon // 2, horizon]), 4000, np.random.default_rng(5), progressbar=False
     )[1]
     assert (quick.sum(axis=1) == horizon).all()
+    gaps = max(means) - np.array(means)
+    assert stats.ks_2samp(slow @ gaps, quick @ gaps).pvalue > 1e-3
     for arm in range(len(means)):
         assert stats.ks_2samp(slow[:, arm], quick[:, arm]).pvalue > 1e-3
 

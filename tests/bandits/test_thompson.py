@@ -61,19 +61,6 @@ def test_batches_grow_by_pulls_alone():
     assert sizes[0] == sizes[1] == [5, 10, 30, 90, 270, 810]
 
 
-def test_noise_is_that_of_the_promise():
-    bandit = dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=0.5), first_batch=1, growth=1e-9)
-    for _ in range(1500):
-        bandit.update("a", 1)
-    noise = bandit.released["noisy_sum"].values - 1
-    q = math.exp(-0.5)
-    reach = 6
-    expected = [(1 - q) / (1 + q) * q ** abs(g) for g in range(-reach, reach + 1)]
-    seen = [np.mean(noise == g) for g in range(-reach, reach + 1)]
-    assert np.abs(np.array(seen) - expected).max() < 0.05
-    assert len(noise) == 1500
-
-
 def test_noise_comes_from_the_bits_of_the_operating_system(monkeypatch):
     asked = []
     real = os.urandom
