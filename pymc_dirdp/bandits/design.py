@@ -17,6 +17,7 @@ __all__ = ["BatchMechanism", "Design", "checked_prior"]
 BatchMechanism = BatchNoise | BatchDraw
 # The mechanisms of a batch by name; a new one is one more class here. The first is the default.
 _KINDS: dict[str, type[BatchMechanism]] = {kind.name: kind for kind in (BatchNoise, BatchDraw)}
+_SUREST = 1e12
 
 
 @final
@@ -118,4 +119,8 @@ def checked_prior(prior: object) -> tuple[float, float]:
         a, b = pair
     except (TypeError, ValueError):
         raise ArgumentError("Expected prior to be a pair of positive numbers, those of a Beta law.") from None
-    return positive(prior=a), positive(prior=b)
+    a, b = positive(prior=a), positive(prior=b)
+    # A prior that is surer has a width that doubles near 1 do not resolve.
+    if max(a, b) > _SUREST:
+        raise ArgumentError(f"Expected prior to have no parameter above {_SUREST:g}; such a prior never learns.")
+    return a, b

@@ -139,6 +139,12 @@ class ThompsonSampler(BanditView):
             # What a file cannot hold is refused before the charge.
             settings.to_json()
             StateFile(path).refuse_unless_free()
+        if ledger is not None and ledger.adjacency != "replace-one":
+            raise ArgumentError(
+                f"The ledger is for adjacency={ledger.adjacency!r}, and a bandit protects a reward that is replaced: "
+                "without its round all later batches would shift. Give whoever asks to be left out the reward 0 "
+                "instead, and keep a ledger for 'replace-one'."
+            )
         if seed is not None:
             warnings.warn(
                 "A bandit with random_seed can be computed again by whoever knows the seed, so it is not private. "

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.bandits import batches
 from pymc_dirdp.bandits.batch_noise import BatchNoise
 from pymc_dirdp.bandits.batches import BatchSimulation, _some_of
 from pymc_dirdp.bandits.beliefs import Grid, best_probabilities
@@ -87,6 +88,19 @@ def test_the_first_pulls_of_many_are_hypergeometric():
     assert drawn.mean(axis=0) == pytest.approx([2, 0, 1.2, 0.8], abs=0.03)
     law = stats.hypergeom(10, 5, 4)
     assert np.bincount(drawn[:, 0], minlength=5) / 20_000 == pytest.approx(law.pmf(np.arange(5)), abs=0.015)
+
+
+def test_the_first_pulls_of_very_many_are_hypergeometric(monkeypatch):
+    monkeypatch.setattr(batches, "_MOST", 4)
+    test_the_first_pulls_of_many_are_hypergeometric()
+
+
+@pytest.mark.parametrize("options", [{"first_batch": 10**18}, {"growth": 1e300}, {"first_batch": 10**9}])
+def test_batches_that_never_end(options):
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), **options)
+    runs = dirdp.simulate_bandit(bandit, [0.5, 0.4], 1000, 20, random_seed=2, progressbar=False)
+    assert (runs.pulls.sum(axis=1) == 1000).all()
+    assert runs.pulls.mean(axis=0) == pytest.approx([500, 500], rel=0.2)
 
 
 @pytest.mark.parametrize("means", [[0.5, 0.5], [0.0, 1.0], [1.0], [0.004, 0.005]])

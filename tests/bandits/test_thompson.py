@@ -4,6 +4,7 @@ import copy
 import math
 import os
 import pickle
+import threading
 
 import numpy as np
 import pymc as pm
@@ -264,6 +265,7 @@ def test_a_list_with_one_bad_reward_counts_none():
         (["a"], {"first_batch": 0}, "first_batch"),
         (["a"], {"prior": (0, 1)}, "prior"),
         (["a"], {"prior": 1}, "pair"),
+        (["a"], {"prior": (1e13, 1)}, "never learns"),
         (["a"], {"contribution": 0}, "contribution"),
         (["a"], {"mechanism": "laplace"}, "mechanism"),
     ],
@@ -279,6 +281,49 @@ def test_a_promise_needs_a_positive_epsilon(epsilon):
         dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=epsilon))
     with pytest.raises(dirdp.ArgumentError, match="guarantee"):
         dirdp.ThompsonSampler(["a"], 1.0)
+
+
+@pytest.mark.parametrize("prior", [(1e12, 1), (1, 1e12), (1e12, 1e12), (1e-300, 1), (1e-3, 1e-3)])
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 700, 1e6])
+def test_extreme_priors_and_budgets(prior, epsilon):
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=epsilon), prior, first_batch=3)
+    bandit.update(["a", "b"] * 20, [1, 0] * 20)
+    decision = bandit.posterior(draws=5)["decision"].to_dataset()
+    assert ((decision >= 0) & (decision <= 1)).all()
+    assert bandit.select() in ("a", "b")
+
+
+def test_a_ledger_for_add_remove_is_told_about_the_reward_of_0():
+    ledger = dirdp.Ledger(PROMISE, adjacency="add-remove")
+    with pytest.raises(dirdp.ArgumentError, match="the reward 0"):
+        dirdp.ThompsonSampler(["a"], PROMISE, ledger=ledger)
+    assert ledger.entries() == ()
+
+
+def test_threads_lose_no_reward():
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0), first_batch=7)
+
+    def visitors(arm):
+        for _ in range(300):
+            bandit.select()
+            bandit.update(arm, 1)
+
+    threads = [threading.Thread(target=visitors, args=(arm,)) for arm in "abab"]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    for arm, batch in zip("ab", bandit._run.state.open, strict=True):
+        released = bandit.released.to_dataframe()
+        assert released.loc[released["arm"] == arm, "size"].sum() + batch.pulls == 600
+        assert batch.sum == batch.pulls
+
+
+def test_labels_of_numpy_are_those_of_python():
+    bandit = dirdp.ThompsonSampler([0, 1], PROMISE, first_batch=10, contribution=1)
+    bandit.update(np.int64(1), 1, person=np.int64(5))
+    bandit.update(1, 1, person=5)
+    assert bandit._run.state.open[1].pulls == 1
 
 
 def test_one_arm():
@@ -328,16 +373,37 @@ def test_rewards_may_be_categories_of_public_worth():
             dirdp.ThompsonSampler(["a"], PROMISE, utilities=bad)
 
 
+def transcript(counts, *, cumulative=False):
+    """Two hundred rounds: what was chosen and released, in a few numbers. The reward of the first round is `counts[0]`.
+
+    All other rewards are 0, so nothing hides the first one but noise.
+    """
+    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=5)
+    first, chosen = None, []
+    for _ in range(200):
+        arm = bandit.select()
+        first = first or arm
+        bandit.update(arm, int(counts[0]) if not chosen else 0)
+        chosen.append(arm)
+        batch = bandit._run.state.open[bandit.arms.index(first)]
+        if cumulative and arm == first and batch.pulls == 0:
+            # A mutant that releases the sum of all rewards of an arm again and again.
+            batch.sum = int(counts[0])
+    released = bandit.released.to_dataframe()
+    sums = released.loc[released["arm"] == first, "noisy_sum"].to_numpy()[:3]
+    return np.array(
+        [*np.resize([*sums, 0], 3), sums.sum(), chosen.count(first), chosen[1:20].count(first)], dtype=float
+    )
+
+
 @pytest.mark.slow
-def test_an_audit_of_two_hundred_rounds_refutes_half_the_loss_and_not_the_loss():
-    """Neighbours differ in the first reward; all others are 0, so the released sums tell most of it."""
-
-    def released(counts):
-        bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=5)
-        bandit.update(["a", "b"] * 100, [int(counts[0])] + [0] * 199)
-        return bandit.released["noisy_sum"].values[:6]
-
+@pytest.mark.parametrize(
+    ("cumulative", "claim", "refuted"),
+    [(False, PROMISE, False), (False, dirdp.PureDP(epsilon=0.5), True), (True, PROMISE, True)],
+)
+def test_an_audit_of_two_hundred_rounds(cumulative, claim, refuted):
     pair = (np.array([0.0, 1.0]), np.array([1.0, 0.0]))
-    common = {"pair": pair, "n": 4000, "random_seed": 1}
-    assert dirdp.audit(released, claim=PROMISE, **common).verdict != "refuted"
-    assert dirdp.audit(released, claim=dirdp.PureDP(epsilon=0.5), **common).verdict == "refuted"
+    found = dirdp.audit(
+        lambda counts: transcript(counts, cumulative=cumulative), claim=claim, pair=pair, n=4000, random_seed=1
+    )
+    assert (found.verdict == "refuted") == refuted
