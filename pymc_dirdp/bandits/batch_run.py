@@ -79,7 +79,7 @@ class BatchRun:
 
     def beliefs(self) -> Sequence[Belief]:
         """The posterior of each arm."""
-        return self._beliefs
+        return tuple(self._beliefs)
 
     def table(self, arms: Sequence[Hashable]) -> "xr.Dataset":
         """What was released, batch by batch."""

@@ -64,6 +64,8 @@ def told(settings: Settings[Design | EveryRound], state: Sequence[tuple[str, str
             "who was a visitor and when; the sum of all rewards, unless it is released by a mechanism of its own",
         ),
     ]
+    if settings.unit != REWARD:
+        privacy.append(("assumed", f"one {settings.unit} has the same name in every update"))
     if settings.seeded:
         privacy.append(("warning", "drawn with a seed, so this run is not private"))
     sections = (("Privacy", tuple(privacy)), ("Rules", tuple(design.facts())), ("So far", tuple(state)))

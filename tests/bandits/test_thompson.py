@@ -180,7 +180,10 @@ def test_who_is_protected_is_said_once(options, message):
 def test_a_report_says_who_is_protected():
     report = str(dirdp.ThompsonSampler(["a"], PROMISE).report())
     assert "one reward: nobody can tell it from another reward in [0, 1]" in " ".join(report.split())
-    assert "one person with at most 3 rewards" in str(dirdp.ThompsonSampler(["a"], PROMISE, contribution=3).report())
+    assert "the same name" not in report
+    people = str(dirdp.ThompsonSampler(["a"], PROMISE, contribution=3).report())
+    assert "one person with at most 3 rewards" in people
+    assert "one person has the same name in every update" in people
 
 
 def test_many_visitors_before_any_feedback():
