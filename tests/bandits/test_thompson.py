@@ -341,8 +341,9 @@ def test_copies_would_release_twice():
         with pytest.raises(TypeError, match="same rewards"):
             attempt(bandit)
     bandit._process = -1
-    with pytest.raises(dirdp.ReleaseError, match="fork"):
-        bandit.update("a", 1)
+    for use in (bandit.select, lambda: bandit.update("a", 1), lambda: bandit.save("bandit.db")):
+        with pytest.raises(dirdp.ReleaseError, match="fork"):
+            use()
 
 
 def test_a_seeded_run_is_marked():
