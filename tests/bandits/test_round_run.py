@@ -33,7 +33,9 @@ def test_it_plays_as_many_rounds_as_its_guarantee_is_for():
 def test_the_arm_is_that_of_the_largest_draw():
     bandit = dirdp.ThompsonSampler(["a", "b", "c"], PROMISE, **EVERY, horizon=30)
     chosen = bandit.select(size=30)
-    assert chosen == [bandit.arms[k] for k in bandit.released["draw"].values.argmax(axis=1)]
+    draws = bandit.released["draw"].values
+    # Draws are on a grid, so two may be equal.
+    assert [draws[t, bandit.arms.index(arm)] for t, arm in enumerate(chosen)] == draws.max(axis=1).tolist()
     assert len(set(chosen)) == 3
 
 
