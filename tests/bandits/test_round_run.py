@@ -67,6 +67,7 @@ def test_it_has_no_posterior_and_no_file(tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.thorough
 def test_a_simulation_has_the_law_of_the_sampler():
     """Pulls of the better arm, with draws in floating point and in whole numbers."""
     means, rounds = {"a": 0.9, "b": 0.1}, 12
