@@ -10,6 +10,7 @@ spread at all likeliest. Then the shop is simulated for a million visitors.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -56,12 +57,10 @@ def main():
             # Whoever knows that clicks are seldom may say so: the prior is public.
             bandit = dirdp.ThompsonSampler(range(len(rates)), dirdp.PureDP(epsilon=epsilon), prior=(1, 200))
             one = dirdp.simulate_bandit(bandit, rates, horizon, n_runs, random_seed=1, progressbar=False)
-            runs.append(one)
+            runs.append(replace(one, name=f"epsilon {epsilon:g}"))
             clicks = horizon * rates.max() - one.regret[:, -1]
             low, median, high = np.quantile(one.regret[:, -1], [0.05, 0.5, 0.95])
             rows.append((campaign, epsilon, low, median, high, float(np.median(clicks)), horizon * rates.mean()))
-        for one, epsilon in zip(runs, (0.1, 1.0, 10.0), strict=True):
-            object.__setattr__(one, "name", f"epsilon {epsilon:g}")
         dirdp.plots.plot_regret(runs, bound=False, ax=ax)
         lost = float(rates.max() - rates.mean()) * runs[0].checkpoints
         ax.plot(runs[0].checkpoints, lost, color="black", linewidth=1, linestyle=":", label="items at random")

@@ -3,3 +3,4 @@ from pymc_dirdp.bandits.batch_noise import BatchNoise as BatchNoise
 from pymc_dirdp.bandits.design import Design as Design
 from pymc_dirdp.bandits.every_round import EveryRound as EveryRound
 from pymc_dirdp.bandits.simulation import Policy as Policy
+from pymc_dirdp.bandits.view import BanditView as BanditView

@@ -10,6 +10,8 @@ import numpy as np
 from scipy.special import gammaln, logsumexp, softmax
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import positive
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.curves import CurvesOf
@@ -49,8 +51,21 @@ class BatchDraw(CurvesOf):
         return DirichletMechanism(np.array(self.alpha), self.r)
 
     @classmethod
-    def for_guarantee(cls, guarantee: Guarantee, prior: tuple[float, float]) -> Self:
-        """The draw with `alpha = prior` and the largest `r` that keeps a guarantee for the whole run."""
+    def for_guarantee(cls, guarantee: Guarantee, *, prior: tuple[float, float] = (1.0, 1.0), rewards: int = 1) -> Self:
+        """The draw with `alpha = prior` and the largest `r` that keeps a guarantee for the whole run.
+
+        Raises
+        ------
+        ArgumentError
+            If somebody may give several rewards.
+        UnattainableError
+            If no draw keeps the guarantee.
+        """
+        if rewards > 1:
+            raise ArgumentError(
+                "mechanism='dirichlet' is for one reward of a person: how several in different batches add up is not "
+                "known. Use mechanism='geometric'."
+            )
         mechanism = calibrate(guarantee, prior=np.array(prior), strategy="temper")
         return cls((float(mechanism.alpha[0]), float(mechanism.alpha[1])), mechanism.r)
 
@@ -104,6 +119,16 @@ class BatchDraw(CurvesOf):
         return [
             ("draw", f"one exact draw of Beta({r} s + {a:g}, {r} (n - s) + {b:g}) of each batch with the sum s of n")
         ]
+
+    def fits(self, released: int, size: int) -> bool:
+        """Whether a batch can have put out this number."""
+        return 0 <= released <= self._steps(size)
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> Self:
+        """The draw that a file holds."""
+        a, b = facts["alpha"]
+        return cls((positive(alpha=a), positive(alpha=b)), positive(r=facts["r"]))
 
     def to_json(self) -> dict[str, Any]:
         """Name and parameters, for a file."""

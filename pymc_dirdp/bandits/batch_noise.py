@@ -11,7 +11,7 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.bandits.noisy_binomial import log_probability, slope
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import integer, positive
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.numerics.rounding import not_below
@@ -63,8 +63,8 @@ class BatchNoise(CurvesOf):
         return RandomisedResponse(loss, 1, loss)
 
     @classmethod
-    def for_guarantee(cls, guarantee: Guarantee, rewards: int = 1) -> Self:
-        """The least noise that keeps a guarantee for the whole run.
+    def for_guarantee(cls, guarantee: Guarantee, *, prior: tuple[float, float] = (1.0, 1.0), rewards: int = 1) -> Self:
+        """The least noise that keeps a guarantee for the whole run. No prior changes it.
 
         Raises
         ------
@@ -103,6 +103,15 @@ class BatchNoise(CurvesOf):
     def facts(self) -> Sequence[tuple[str, str]]:
         """What a report says of the noise."""
         return [("noise", f"two-sided geometric noise of scale {self.scale:.6g}, drawn in whole numbers, on each sum")]
+
+    def fits(self, released: int, size: int) -> bool:
+        """Whether a batch can have put out this number: noise of 2000 scales has a probability below `exp(-1999)`."""
+        return abs(released) <= size + 2000 * Fraction(self.scale)
+
+    @classmethod
+    def from_json(cls, facts: dict[str, Any]) -> Self:
+        """The noise that a file holds."""
+        return cls(positive(scale=facts["scale"]), facts["rewards"])
 
     def to_json(self) -> dict[str, Any]:
         """Name and parameters, for a file."""

@@ -14,6 +14,8 @@ __all__ = ["BatchSimulation"]
 
 # Log-weights below the largest by more are nothing: the arm is best there with less than one in 1e15.
 _NOTHING = 35.0
+# NumPy draws hypergeometric numbers from fewer pulls than this.
+_MOST = 10**9
 # Likelihoods of batches up to this size are kept, because many runs meet them again.
 _KEPT = 512
 
@@ -128,10 +130,19 @@ class _Runs:
 
 def _some_of(pulls: Integers, number: int, rng: np.random.Generator) -> Integers:
     """How many of each arm are among the first `number` of some pulls in random order."""
-    taken, left = np.zeros_like(pulls), int(pulls.sum())
+    taken = np.zeros_like(pulls)
+    while pulls.sum() >= _MOST:
+        # Each pull is in the earlier half of the time or the later, like the toss of a coin.
+        early = rng.binomial(pulls, 0.5)
+        if early.sum() >= number:
+            pulls = early
+        else:
+            taken, pulls, number = taken + early, pulls - early, number - int(early.sum())
+    left = int(pulls.sum())
     for arm, count in enumerate(pulls.tolist()):
-        # One arm after the other, because the joint law of NumPy is limited to a billion.
+        # One arm after the other, because the joint law of NumPy takes time for each pull.
         left -= count
-        taken[arm] = rng.hypergeometric(count, left, number) if number and count else 0
-        number -= int(taken[arm])
+        of_arm = rng.hypergeometric(count, left, number) if number and count else 0
+        taken[arm] += of_arm
+        number -= int(of_arm)
     return taken

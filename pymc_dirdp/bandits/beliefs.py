@@ -48,7 +48,8 @@ class Grid:
     @cached_property
     def means(self) -> Array:
         """A mean reward in each cell, shape (CELLS,)."""
-        return np.sin((self.angles[1:] + self.angles[:-1]) / 2) ** 2
+        # A mean that rounds to 1 has no logarithm of its rest.
+        return np.asarray(np.minimum(np.sin((self.angles[1:] + self.angles[:-1]) / 2) ** 2, 1 - 2.0**-53))
 
     def log_prior(self, prior: tuple[float, float]) -> Array:
         """Logarithms of the prior masses of the cells of a Beta law, up to a constant."""

@@ -1,6 +1,7 @@
 """The public rules of a private bandit: its mechanism, its prior, and the sizes of its batches."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -8,12 +9,15 @@ from pymc_dirdp.bandits.batch_draw import BatchDraw
 from pymc_dirdp.bandits.batch_noise import BatchNoise
 from pymc_dirdp.checks import integer, one_of, positive
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["MECHANISMS", "BatchMechanism", "Design"]
+__all__ = ["BatchMechanism", "Design", "checked_prior"]
 
 BatchMechanism = BatchNoise | BatchDraw
-MECHANISMS = ("geometric", "dirichlet")
+# The mechanisms of a batch by name; a new one is one more class here. The first is the default.
+_KINDS: dict[str, type[BatchMechanism]] = {kind.name: kind for kind in (BatchNoise, BatchDraw)}
+_SUREST = 1e12
 
 
 @final
@@ -43,31 +47,46 @@ class Design:
         cls,
         guarantee: Guarantee,
         *,
-        mechanism: str,
+        mechanism: str | None,
         prior: tuple[float, float],
         first_batch: int | None,
         growth: float,
         rewards: int,
     ) -> "Design":
         """The rules that keep a guarantee for a whole run of any length."""
-        try:
-            a, b = prior
-        except (TypeError, ValueError):
-            raise ArgumentError("Expected prior to be a pair of positive numbers, those of a Beta law.") from None
-        pair = positive(prior=a), positive(prior=b)
-        rewards = integer(1, contribution=rewards)
-        chosen: BatchMechanism
-        if one_of(MECHANISMS, mechanism=mechanism) == "geometric":
-            chosen = BatchNoise.for_guarantee(guarantee, rewards)
-        elif rewards > 1:
-            raise ArgumentError(
-                "mechanism='dirichlet' is for one reward of a person: how several in different batches add up is not "
-                "known. Use mechanism='geometric'."
-            )
-        else:
-            chosen = BatchDraw.for_guarantee(guarantee, pair)
+        pair = checked_prior(prior)
+        kind = _KINDS[one_of(_KINDS, mechanism="geometric" if mechanism is None else mechanism)]
+        chosen = kind.for_guarantee(guarantee, prior=pair, rewards=integer(1, contribution=rewards))
         first = chosen.first_batch if first_batch is None else integer(1, first_batch=first_batch)
         return cls(mechanism=chosen, prior=pair, first_batch=first, growth=positive(growth=growth))
+
+    @property
+    def privacy(self) -> PrivacyCurves:
+        """The curves of a whole run, of any length."""
+        return self.mechanism
+
+    @property
+    def rewards(self) -> int:
+        """How many rewards one person gives at most."""
+        return self.mechanism.rewards
+
+    @property
+    def span(self) -> str:
+        """What the guarantee covers, for a report."""
+        return "the whole run of any length: all choices and all that is released"
+
+    def facts(self) -> Sequence[tuple[str, str]]:
+        """What a report says of the rules."""
+        a, b = self.prior
+        return [
+            *self.mechanism.facts(),
+            (
+                "batches",
+                f"the first of an arm has {self.first_batch} pulls, and each next one {self.growth:g} times the pulls "
+                "before it; only pulls decide when it ends",
+            ),
+            ("prior", f"Beta({a:g}, {b:g}) for each mean reward"),
+        ]
 
     def next_size(self, pulls: int) -> int:
         """The size of the next batch of an arm with so many pulls in finished batches."""
@@ -85,15 +104,23 @@ class Design:
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "Design":
         """The rules of a file."""
-        mechanism: BatchMechanism
-        if one_of(MECHANISMS, mechanism=facts["mechanism"]) == "geometric":
-            mechanism = BatchNoise(facts["scale"], facts["rewards"])
-        else:
-            mechanism = BatchDraw((facts["alpha"][0], facts["alpha"][1]), facts["r"])
-        a, b = facts["prior"]
         return cls(
-            mechanism=mechanism,
-            prior=(positive(prior=a), positive(prior=b)),
+            mechanism=_KINDS[facts["mechanism"]].from_json(facts),
+            prior=checked_prior(facts["prior"]),
             first_batch=integer(1, first_batch=facts["first_batch"]),
             growth=positive(growth=facts["growth"]),
         )
+
+
+def checked_prior(prior: object) -> tuple[float, float]:
+    """The two parameters of a Beta prior."""
+    pair: Any = prior
+    try:
+        a, b = pair
+    except (TypeError, ValueError):
+        raise ArgumentError("Expected prior to be a pair of positive numbers, those of a Beta law.") from None
+    a, b = positive(prior=a), positive(prior=b)
+    # A prior that is surer has a width that doubles near 1 do not resolve.
+    if max(a, b) > _SUREST:
+        raise ArgumentError(f"Expected prior to have no parameter above {_SUREST:g}; such a prior never learns.")
+    return a, b

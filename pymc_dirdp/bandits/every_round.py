@@ -1,26 +1,29 @@
 """Private draws in every round: what a guarantee for each round costs over a whole run."""
 
-from functools import cached_property
-from typing import final
+from collections.abc import Sequence
+from typing import Any, final
 
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.bandits.design import checked_prior
 from pymc_dirdp.bandits.progress import Bar
-from pymc_dirdp.checks import integer, positive
+from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.planning.allocation import allocate, composed
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.exact import exact_dirichlet
 
 __all__ = ["EveryRound"]
 
 
 @final
 class EveryRound:
-    """Thompson sampling with a private draw of every arm in every round, for :func:`simulate_bandit` only.
+    """Thompson sampling with a private draw of every arm in every round: the rules of `schedule="every-round"`.
 
     A reward stays in the table of its arm, and each later round draws from that table again. So a run of `horizon`
     rounds releases as many draws, which share one guarantee: the exponent `r` of each falls with the horizon, and the
@@ -35,6 +38,16 @@ class EveryRound:
     prior : (float, float), default (1, 1)
         Beta prior of each mean reward, and the parameters that are added to each draw.
 
+    Attributes
+    ----------
+    mechanism : DirichletMechanism
+        Of one draw.
+
+    Raises
+    ------
+    UnattainableError
+        If no draw keeps so little of the guarantee; a draw has no pure privacy at all.
+
     Examples
     --------
     >>> import pymc_dirdp as dirdp
@@ -46,15 +59,16 @@ class EveryRound:
     name = "a private draw in every round"
     # A Dirichlet draw has no pure privacy.
     epsilon = np.inf
+    rewards = 1
 
     def __init__(self, guarantee: Guarantee, horizon: int, prior: tuple[float, float] = (1.0, 1.0)) -> None:
         self.guarantee = Guarantee.checked(guarantee=guarantee)
         self.horizon = integer(1, horizon=horizon)
-        self.prior = positive(prior=prior[0]), positive(prior=prior[1])
+        self.prior = checked_prior(prior)
+        self.mechanism = self._calibrated()
 
-    @cached_property
-    def mechanism(self) -> DirichletMechanism:
-        """The mechanism of one draw."""
+    def _calibrated(self) -> DirichletMechanism:
+        """The mechanism of one draw, such that all of them keep the guarantee together."""
 
         def calibrated(_: str, share: Guarantee) -> DirichletMechanism:
             return calibrate(share, prior=np.array(self.prior), strategy="temper")
@@ -66,6 +80,40 @@ class EveryRound:
     def privacy(self) -> PrivacyCurves:
         """The curves of a whole run."""
         return composed({"arm": self.mechanism}, (("arm",),), self.horizon)
+
+    @property
+    def span(self) -> str:
+        """What the guarantee covers, for a report."""
+        return f"a run of at most {self.horizon} rounds: all choices and all draws"
+
+    def facts(self) -> Sequence[tuple[str, str]]:
+        """What a report says of the rules."""
+        (a, b), r = self.prior, f"{self.mechanism.r:.3g}"
+        return [
+            (
+                "draws",
+                f"in every round one exact draw of Beta({r} s + {a:g}, {r} (n - s) + {b:g}) of each arm with the "
+                "sum s of n rewards",
+            ),
+            (
+                "cost",
+                f"a reward is in all later draws, and {self.horizon} draws share the guarantee: a draw is as wide as a "
+                f"posterior of {r} n rewards. Batches do not pay for rounds; leave schedule= out",
+            ),
+        ]
+
+    def draw(self, total: int, size: int, bits: Bits) -> float:
+        """A private draw of the mean reward of an arm with the sum `total` of `size` rewards."""
+        secret, steps = np.array([total, size - total], dtype=object), self.mechanism.default_steps(size)
+        drawn = exact_dirichlet(self.mechanism.alpha, self.mechanism.r, secret, steps=steps, draws=1, bits=bits)
+        return float(drawn[0, 0])
+
+    def to_json(self) -> dict[str, Any]:
+        """Nothing: the rewards of all rounds are still to be drawn from, so a copy of a file would draw twice."""
+        raise ArgumentError(
+            "A run with schedule='every-round' has no file: whoever went on with an older copy would draw more often "
+            "than the guarantee allows. Use batches, which are released once."
+        )
 
     def play(
         self, means: Array, checkpoints: Integers, n_runs: int, rng: np.random.Generator, *, progressbar: bool

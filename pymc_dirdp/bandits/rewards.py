@@ -46,7 +46,7 @@ class Worth:
 def listed(arm: Any, reward: Any, person: Any) -> tuple[list[Any], list[Any], list[Any]]:
     """Arms, rewards and people one by one. A label is a text or a number, so anything longer is a list of labels."""
     if isinstance(arm, str) or not hasattr(arm, "__len__"):
-        return [arm], [reward], [person]
+        return [_plain(arm)], [reward], [_plain(person)]
     if not hasattr(reward, "__len__"):
         raise ArgumentError("Expected as many rewards as arms.")
     people = [None] * len(arm) if person is None else person

@@ -1,16 +1,17 @@
 """The state of a bandit in one file: what was released, and the sums of the batches that are open."""
 
-import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Self, final
 
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.settings import REWARD, Settings
+from pymc_dirdp.errors import DirdpError, ReleaseError
 
 __all__ = ["OpenBatch", "State", "StateFile"]
 
@@ -22,6 +23,8 @@ _SCHEMA = (
     "CREATE TABLE open (arm INTEGER PRIMARY KEY, batch INTEGER NOT NULL, pulls INTEGER NOT NULL, sum INTEGER NOT NULL)",
     "CREATE TABLE people (person TEXT PRIMARY KEY, rewards INTEGER NOT NULL)",
 )
+# What reading a file raises in which anything may stand.
+_NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass
@@ -53,6 +56,11 @@ class State:
     open: list[OpenBatch] = field(repr=False)
     people: dict[str, int] = field(repr=False, default_factory=dict)
 
+    @classmethod
+    def empty(cls, arms: int) -> Self:
+        """The state before the first pull."""
+        return cls([[] for _ in range(arms)], [OpenBatch() for _ in range(arms)])
+
 
 @final
 class StateFile:
@@ -71,23 +79,41 @@ class StateFile:
         self.path = Path(path).expanduser().resolve()
         self._owner = secrets.token_hex(16)
 
-    def create(self, settings: Mapping[str, Any], state: State) -> None:
-        """Make the file. There must be none."""
-        self.refuse_existing()
-        with self._opened() as connection:
-            for line in _SCHEMA:
-                connection.execute(line)
-            connection.execute("INSERT INTO bandit VALUES (?, ?, ?)", (_VERSION, json.dumps(settings), self._owner))
-            self._write(connection, state)
+    def create(self, settings: str, state: State) -> None:
+        """Make the file, with the text of the settings. There must be none."""
+        self.refuse_unless_free()
+        self._make_private()
+        try:
+            with self._opened() as connection:
+                for line in _SCHEMA:
+                    connection.execute(line)
+                connection.execute("INSERT INTO bandit VALUES (?, ?, ?)", (_VERSION, settings, self._owner))
+                self._write(connection, state)
+        except BaseException:
+            # Nothing but this process has seen the file, and no run is in it.
+            self.path.unlink(missing_ok=True)
+            raise
 
-    def refuse_existing(self) -> None:
-        """Never write over another run."""
+    def _make_private(self) -> None:
+        """An empty file that only its owner may read. SQLite gives its journal the rights of the file."""
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            self.refuse_unless_free()
+            raise
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def refuse_unless_free(self) -> None:
+        """Never write over another run, and never begin one that cannot be written."""
         if self.path.exists():
             raise ReleaseError(
                 f"{self.path} exists. Continue the run that it holds by ThompsonSampler.load, or give another path."
             )
+        if not self.path.parent.is_dir():
+            raise ReleaseError(f"There is no folder {self.path.parent}. Make it, or give another path.")
 
-    def take_over(self) -> tuple[dict[str, Any], State]:
+    def take_over(self) -> tuple[Settings[Design], State]:
         """Read the file and become its only owner: any other process that still holds it can release nothing more."""
         if not self.path.exists():
             raise ReleaseError(f"There is no file {self.path}.")
@@ -122,29 +148,46 @@ class StateFile:
     def _write_people(self, connection: sqlite3.Connection, state: State) -> None:
         connection.executemany("INSERT OR REPLACE INTO people VALUES (?, ?)", state.people.items())
 
-    def _read(self, connection: sqlite3.Connection) -> tuple[dict[str, Any], State]:
+    def _read(self, connection: sqlite3.Connection) -> tuple[Settings[Design], State]:
         version, text = connection.execute("SELECT version, settings FROM bandit").fetchone()
         if version != _VERSION:
             raise ReleaseError(
                 f"{self.path} has version {version!r} of the format, and this library reads version {_VERSION}. Finish "
                 "the run with the library that began it."
             )
-        settings = json.loads(text)
-        arms = len(settings["arms"])
+        try:
+            settings = Settings.from_json(text)
+        except _NONSENSE as error:
+            said = str(error) if isinstance(error, DirdpError) else type(error).__name__
+            raise ReleaseError(f"{self.path} is damaged: its rules cannot be understood ({said}).") from None
+        try:
+            return settings, self._read_state(connection, settings)
+        except _NONSENSE as error:
+            raise ReleaseError(f"{self.path} is damaged: its batches cannot be what they say.") from error
+
+    def _read_state(self, connection: sqlite3.Connection, settings: Settings[Design]) -> State:
+        """The state, every number of which has to be one that the rules allow."""
+        design, arms = settings.design, len(settings.arms)
         released: list[list[tuple[int, int]]] = [[] for _ in range(arms)]
-        for arm, batch, size, output in connection.execute("SELECT * FROM released ORDER BY arm, batch"):
-            if not 0 <= arm < arms or batch != len(released[arm]) or size < 1:
-                raise ReleaseError(f"{self.path} is damaged: its batches do not follow one another.")
-            released[arm].append((size, int(output)))
-        state = State(released, [OpenBatch() for _ in range(arms)])
+        for arm, batch, size, text in connection.execute("SELECT * FROM released ORDER BY arm, batch"):
+            before, output = released[_whole(arm, 0, arms - 1)], int(text)
+            due = design.next_size(sum(pulls for pulls, _ in before))
+            if batch != len(before) or size != due or not design.mechanism.fits(output, size):
+                raise ValueError("This batch does not follow from the rules.")
+            before.append((size, output))
+        state = State.empty(arms)
+        state.released = released
         for arm, batch, pulls, total in connection.execute("SELECT * FROM open"):
-            if not 0 <= arm < arms or not 0 <= total <= pulls:
-                raise ReleaseError(f"{self.path} is damaged: an open batch cannot be what it says.")
+            before = released[_whole(arm, 0, arms - 1)]
             # What was saved before a batch was released is a part of it, and must not enter the next one.
-            if batch == len(released[arm]):
-                state.open[arm] = OpenBatch(pulls, total)
-        state.people.update(connection.execute("SELECT person, rewards FROM people"))
-        return settings, state
+            if _whole(batch, 0, len(before)) == len(before):
+                due = design.next_size(sum(done for done, _ in before))
+                state.open[arm] = OpenBatch(_whole(pulls, 0, due), _whole(total, 0, pulls))
+        for person, rewards in connection.execute("SELECT person, rewards FROM people"):
+            state.people[person] = _whole(rewards, 1, settings.rewards)
+        if state.people and settings.unit == REWARD:
+            raise ValueError("Single rewards have no people.")
+        return state
 
     def _refuse_another_owner(self, connection: sqlite3.Connection) -> None:
         (owner,) = connection.execute("SELECT owner FROM bandit").fetchone()
@@ -169,11 +212,21 @@ class StateFile:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                     raise
-        except (sqlite3.Error, TypeError, ValueError, KeyError) as error:
-            if isinstance(error, ReleaseError):
-                raise
-            raise ReleaseError(
-                f"{self.path} cannot be used as the state of a bandit ({type(error).__name__}). See that its folder "
-                "can be written and the disk has room; restore a damaged file from a copy only if no batch was "
-                "released since the copy was made."
-            ) from None
+        except ReleaseError:
+            raise
+        except (sqlite3.Error, *_NONSENSE) as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: Exception) -> ReleaseError:
+        return ReleaseError(
+            f"{self.path} cannot be used as the state of a bandit ({type(error).__name__}). See that its folder can be "
+            "written and the disk has room; restore a damaged file from a copy only if no batch was released since the "
+            "copy was made."
+        )
+
+
+def _whole(value: object, least: int, most: int) -> int:
+    """A whole number of a file between two bounds; SQLite keeps any kind of value in any column."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError("A number is none, or out of its bounds.")
+    return value

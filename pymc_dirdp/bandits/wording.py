@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, override
+from typing import override
 
+from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.every_round import EveryRound
+from pymc_dirdp.bandits.settings import REWARD, Settings
 from pymc_dirdp.display import Labelled, Sections
-
-if TYPE_CHECKING:
-    from pymc_dirdp.bandits.thompson import ThompsonSampler
 
 __all__ = ["BanditReport", "told"]
 
@@ -30,14 +30,30 @@ class BanditReport(Labelled):
         return self.title, self.sections
 
 
-def told(bandit: "ThompsonSampler", batches: Sequence[int], *, people: bool, seeded: bool) -> BanditReport:
-    """The report of a bandit, by public numbers only."""
-    design = bandit.design
-    rewards = design.mechanism.rewards
-    whose = f"one person with at most {rewards} reward{'s' * (rewards > 1)}" if people else "one reward"
+def _protected(unit: str, rewards: int) -> str:
+    if unit == REWARD:
+        return (
+            "one reward: nobody can tell it from another reward in [0, 1]. Somebody with several rewards is protected "
+            "less; contribution= protects people"
+        )
+    if rewards == 1:
+        return f"one {unit} with at most 1 reward: nobody can tell it from another reward in [0, 1]"
+    return f"one {unit} with at most {rewards} rewards: nobody can tell them from other rewards in [0, 1]"
+
+
+def told(settings: Settings[Design | EveryRound], state: Sequence[tuple[str, str]]) -> BanditReport:
+    """The report of a bandit, by public numbers only.
+
+    Parameters
+    ----------
+    settings : Settings
+    state : sequence of (str, str)
+        How far the run has come, in public words.
+    """
+    design = settings.design
     privacy = [
-        ("guarantee", f"{bandit.guarantee}, for the whole run of any length: all choices and all that is released"),
-        ("protects", f"{whose}: what would differ if it were another reward in [0, 1]"),
+        ("guarantee", f"{settings.guarantee}, for {design.span}"),
+        ("protects", _protected(settings.unit, settings.rewards)),
         (
             "holds if",
             "rewards are reported in the order of the choices, at a deadline that does not depend on them, a missing "
@@ -48,17 +64,9 @@ def told(bandit: "ThompsonSampler", batches: Sequence[int], *, people: bool, see
             "who was a visitor and when; the sum of all rewards, unless it is released by a mechanism of its own",
         ),
     ]
-    if seeded:
+    if settings.unit != REWARD:
+        privacy.append(("assumed", f"one {settings.unit} has the same name in every update"))
+    if settings.seeded:
         privacy.append(("warning", "drawn with a seed, so this run is not private"))
-    rules = [
-        *design.mechanism.facts(),
-        (
-            "batches",
-            f"the first of an arm has {design.first_batch} pulls, and each next one {design.growth:g} times the pulls "
-            "before it; only pulls decide when it ends",
-        ),
-        ("prior", f"Beta({design.prior[0]:g}, {design.prior[1]:g}) for each mean reward"),
-    ]
-    state = [(str(arm), f"{n} batch{'es' * (n != 1)} released") for arm, n in zip(bandit.arms, batches, strict=True)]
-    sections = (("Privacy", tuple(privacy)), ("Rules", tuple(rules)), ("Arms", tuple(state)))
+    sections = (("Privacy", tuple(privacy)), ("Rules", tuple(design.facts())), ("So far", tuple(state)))
     return BanditReport("Private Thompson sampling", sections)

@@ -45,7 +45,7 @@ def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, 
     for colour, dash, one in zip(COLOURS, DASHES, several, strict=False):
         low, median, high = np.quantile(one.regret, [0.05, 0.5, 0.95], axis=0)
         ax.fill_between(one.checkpoints, low, high, color=colour, alpha=0.15, linewidth=0)
-        ax.plot(one.checkpoints, median, color=colour, linestyle=dash, label=one.name)
+        ax.plot(one.checkpoints, median, color=colour, linestyle=dash, label=_label(one, several))
     rounds = several[0].checkpoints
     strictest = min(one.epsilon for one in several)
     means = several[0].means
@@ -56,3 +56,10 @@ def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, 
     ax.set(xscale="log", xlabel="round", ylabel="regret", title="median of the runs, and 5 to 95 % of them")
     ax.set_ylim(bottom=0)
     return legend(ax)
+
+
+def _label(one: BanditRuns, several: Sequence[BanditRuns]) -> str:
+    """The name of the policy, with its privacy if another policy has the same name."""
+    if [other.name for other in several].count(one.name) == 1:
+        return one.name
+    return f"{one.name}, epsilon = {one.epsilon:.3g}"

@@ -61,13 +61,3 @@ def test_a_bar_is_shown_if_it_is_wanted(capsys):
     assert "rounds" in capsys.readouterr().out
     dirdp.simulate_bandit(bandit, [0.5, 0.4], 50, 2, progressbar=False)
     assert capsys.readouterr().out == ""
-
-
-def test_a_private_draw_in_every_round_is_for_one_horizon():
-    policy = dirdp.bandits.EveryRound(dirdp.RenyiDP(epsilon=1, order=2), horizon=50)
-    assert policy.privacy.satisfies(policy.guarantee)
-    runs = dirdp.simulate_bandit(policy, [0.9, 0.1], 50, 30, random_seed=1, progressbar=False)
-    assert (runs.pulls.sum(axis=1) == 50).all()
-    assert (np.diff(runs.regret, axis=1) >= 0).all()
-    with pytest.raises(dirdp.ArgumentError, match="longer horizon"):
-        dirdp.simulate_bandit(policy, [0.9, 0.1], 51, 2, progressbar=False)

@@ -25,6 +25,15 @@ def test_a_line_a_band_and_the_lower_bound(runs):
     plt.close("all")
 
 
+def test_policies_of_one_name_are_told_apart_by_their_privacy(runs):
+    bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=0.25))
+    other = dirdp.simulate_bandit(bandit, [0.7, 0.4], 500, 20, random_seed=1, progressbar=False)
+    labels = [line.get_label() for line in dirdp.plots.plot_regret([runs, other], bound=False).lines]
+    assert labels == [f"{runs.name}, epsilon = 1", f"{runs.name}, epsilon = 0.25"]
+    assert dirdp.plots.plot_regret([runs], bound=False).lines[0].get_label() == runs.name
+    plt.close("all")
+
+
 def test_runs_of_different_bandits_are_not_compared(runs):
     bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
     other = dirdp.simulate_bandit(bandit, [0.7, 0.3], 500, 20, random_seed=1, progressbar=False)

@@ -1,0 +1,144 @@
+"""What anybody may see of a bandit: all of it is made of released numbers."""
+
+import os
+import threading
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pymc_dirdp.bandits.batch_run import BatchRun
+from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.every_round import EveryRound
+from pymc_dirdp.bandits.rewards import Worth
+from pymc_dirdp.bandits.round_run import RoundRun
+from pymc_dirdp.bandits.settings import Settings
+from pymc_dirdp.bandits.store import State
+from pymc_dirdp.bandits.tables import decision_tree
+from pymc_dirdp.bandits.wording import BanditReport, told
+from pymc_dirdp.checks import integer
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.entropy import generator
+
+if TYPE_CHECKING:
+    import pymc as pm
+    import xarray as xr
+
+__all__ = ["BanditView"]
+
+
+class BanditView:
+    """A run and what it shows; :class:`pymc_dirdp.ThompsonSampler` adds what changes it.
+
+    Parameters
+    ----------
+    settings : Settings
+    state : State
+        The state from which the run goes on.
+    seed : int, optional
+        For runs that are not private.
+    """
+
+    def __init__(self, settings: Settings[Design | EveryRound], state: State, seed: int | None = None) -> None:
+        self._settings = settings
+        self._worth = Worth(settings.utilities)
+        self._places = {label: place for place, label in enumerate(settings.arms)}
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._rng = generator(seed)
+        bits, design = Bits(None if seed is None else np.random.SeedSequence([seed, 1])), settings.design
+        self._run: BatchRun | RoundRun = (
+            BatchRun(design, state, bits, self._rng) if isinstance(design, Design) else RoundRun(design, state, bits)
+        )
+
+    @property
+    def arms(self) -> tuple[Hashable, ...]:
+        """The labels of the arms."""
+        return self._settings.arms
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the whole run keeps."""
+        return self._settings.guarantee
+
+    @property
+    def design(self) -> Design | EveryRound:
+        """The public rules."""
+        return self._settings.design
+
+    @property
+    def privacy(self) -> PrivacyCurves:
+        """The curves of a whole run."""
+        return self.design.privacy
+
+    def __repr__(self) -> str:
+        return f"ThompsonSampler({len(self.arms)} arms, {self.guarantee})"
+
+    @property
+    def released(self) -> "xr.Dataset":
+        """What was released: it may be published.
+
+        Dims `batch`; variables `arm`, `number` (of the batch of its arm), `size`, and `noisy_sum` or `urn_successes`.
+        With `schedule="every-round"` dims `round` and `arm`, and the variable `draw`.
+        """
+        with self._lock:
+            data = self._run.table(self.arms)
+        data.attrs = {"guarantee": str(self.guarantee), **dict(self.design.facts())}
+        if self._settings.seeded:
+            data.attrs["reproducible"] = "drawn with a seed, so not private"
+        return data
+
+    def posterior(self, draws: int = 1000) -> "xr.DataTree":
+        """The mean rewards given what was released, and what to decide.
+
+        Returns
+        -------
+        tree : xarray.DataTree
+            `posterior` holds independent draws of `mean_reward` with dims chain, draw, arm. `decision` holds for each
+            arm its `mean`, the probability `best` of having the largest mean reward, and the expected `loss` in mean
+            reward of keeping to this arm from now on.
+        """
+        draws = integer(1, draws=draws)
+        with self._lock:
+            return decision_tree(self.arms, self._run.beliefs(), self._worth, draws, self._rng)
+
+    def log_likelihood(self, mean_reward: Any) -> Any:
+        """What was released, as a term of a PyMC model of your own.
+
+        Parameters
+        ----------
+        mean_reward : tensor, shape (arms,)
+            Mean rewards in (0, 1), in the order of `arms`. With `utilities` 0 stands for the least and 1 for the
+            largest worth.
+
+        Returns
+        -------
+        log_likelihood : PyTensor scalar
+            Of all batches that are released by now, with its gradient; for `pm.Potential`. Open batches are not used.
+        """
+        from pymc_dirdp.bandits.likelihood_op import log_likelihood
+
+        with self._lock:
+            beliefs = self._run.beliefs()
+        return log_likelihood([one.batches for one in beliefs], mean_reward, beliefs[0].mechanism)
+
+    def model(self) -> "pm.Model":
+        """The model behind :meth:`posterior` in PyMC: a Beta prior for each arm, and what was released by now.
+
+        To let arms learn from one another write a model of your own with :meth:`log_likelihood`, and hand its draws to
+        :meth:`select`.
+        """
+        import pymc as pm
+
+        a, b = self.design.prior
+        with pm.Model(coords={"arm": list(self.arms)}) as model:
+            mean_reward = pm.Beta("mean_reward", a, b, dims="arm")
+            pm.Potential("released", self.log_likelihood(mean_reward))
+        return model
+
+    def report(self) -> BanditReport:
+        """What a run promises to whom, what breaks the promise, and how far it has come."""
+        with self._lock:
+            return told(self._settings, self._run.so_far(self.arms))

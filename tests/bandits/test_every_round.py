@@ -1,0 +1,68 @@
+"""A private draw in every round: its promise for the horizon, and what it costs."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import betaln
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.bandits.every_round import EveryRound
+from pymc_dirdp.sampling.bits import Bits
+
+PROMISE = dirdp.RenyiDP(epsilon=0.5, order=2)
+
+
+def divergence_of_a_run(policy, rounds, order=2):
+    """Rényi divergence of all draws of one arm: the first reward is 0 or 1, and all others are 1. Oracle."""
+    a, b, r = *policy.prior, policy.mechanism.r
+    total = 0.0
+    for seen in range(1, rounds):
+        # The draws before a round are made of the rewards of all earlier ones.
+        x, y = ((r * s + a, r * (seen - s) + b) for s in (seen, seen - 1))
+        mixed = [order * one - (order - 1) * other for one, other in zip(x, y, strict=True)]
+        assert min(mixed) > 0
+        total += (betaln(*mixed) - order * betaln(*x) + (order - 1) * betaln(*y)) / (order - 1)
+    return total
+
+
+def test_all_rounds_together_keep_the_promise_and_without_composition_they_do_not():
+    policy = EveryRound(PROMISE, horizon=8)
+    assert policy.privacy.satisfies(PROMISE)
+    assert divergence_of_a_run(policy, 8) <= 0.5
+    alone = EveryRound(PROMISE, horizon=1)
+    assert divergence_of_a_run(alone, 2) <= 0.5
+    assert divergence_of_a_run(alone, 8) > 0.5
+
+
+def test_the_exponent_falls_with_the_horizon():
+    exponents = [EveryRound(PROMISE, horizon=n).mechanism.r for n in (1, 10, 100, 1000)]
+    assert exponents == sorted(exponents, reverse=True)
+    assert exponents[-1] < exponents[0] / 10
+
+
+def test_a_draw_has_the_law_that_the_report_states():
+    policy, bits = EveryRound(PROMISE, horizon=4, prior=(2.0, 1.0)), Bits(np.random.SeedSequence(5))
+    draws = [policy.draw(30, 40, bits) for _ in range(300)]
+    r = policy.mechanism.r
+    assert stats.kstest(draws, stats.beta(30 * r + 2, 10 * r + 1).cdf).pvalue > 1e-3
+    assert stats.kstest(draws, stats.beta(10 * r + 1, 30 * r + 2).cdf).pvalue < 1e-9
+
+
+def test_it_is_for_one_horizon():
+    policy = EveryRound(dirdp.RenyiDP(epsilon=1, order=2), horizon=50)
+    assert policy.privacy.satisfies(policy.guarantee)
+    runs = dirdp.simulate_bandit(policy, [0.9, 0.1], 50, 30, random_seed=1, progressbar=False)
+    assert (runs.pulls.sum(axis=1) == 50).all()
+    assert (np.diff(runs.regret, axis=1) >= 0).all()
+    with pytest.raises(dirdp.ArgumentError, match="longer horizon"):
+        dirdp.simulate_bandit(policy, [0.9, 0.1], 51, 2, progressbar=False)
+
+
+def test_a_draw_has_no_pure_privacy():
+    with pytest.raises(dirdp.UnattainableError):
+        EveryRound(dirdp.PureDP(epsilon=1), horizon=10)
+    with pytest.raises(dirdp.ArgumentError, match="prior"):
+        EveryRound(PROMISE, 10, prior=(0, 1))
+    assert math.isinf(EveryRound(PROMISE, 10).epsilon)

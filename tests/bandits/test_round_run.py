@@ -1,0 +1,88 @@
+"""The sampler itself with a draw in every round."""
+
+import numpy as np
+import pytest
+
+import pymc_dirdp as dirdp
+
+PROMISE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+EVERY = {"schedule": "every-round"}
+
+
+def test_it_plays_as_many_rounds_as_its_guarantee_is_for():
+    ledger = dirdp.Ledger(PROMISE, unit="reward")
+    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, **EVERY, horizon=20, ledger=ledger)
+    assert len(ledger.entries()) == 1
+    assert bandit.privacy.satisfies(PROMISE)
+    for _ in range(15):
+        arm = bandit.select()
+        bandit.update(arm, int(arm == "a"))
+    assert len(bandit.select(size=4)) == 4
+    with pytest.raises(dirdp.ArgumentError, match="of which 1 are left"):
+        bandit.select(size=2)
+    assert bandit.select() in ("a", "b")
+    with pytest.raises(dirdp.ArgumentError, match="for 20 rounds, of which 0 are left"):
+        bandit.select()
+    released = bandit.released
+    assert dict(released.sizes) == {"round": 20, "arm": 2}
+    assert ((released["draw"] > 0) & (released["draw"] < 1)).all()
+    # The arm is that of the largest draw, and rewards that come late cost nothing.
+    bandit.update("b", 0.5)
+
+
+def test_the_arm_is_that_of_the_largest_draw():
+    bandit = dirdp.ThompsonSampler(["a", "b", "c"], PROMISE, **EVERY, horizon=30)
+    chosen = bandit.select(size=30)
+    draws = bandit.released["draw"].values
+    # Draws are on a grid, so two may be equal.
+    assert [draws[t, bandit.arms.index(arm)] for t, arm in enumerate(chosen)] == draws.max(axis=1).tolist()
+    assert len(set(chosen)) == 3
+
+
+def test_its_report_says_what_it_costs():
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE, **EVERY, horizon=100)
+    bandit.update(["a"] * 3, [1, 1, 1])
+    bandit.select()
+    report = " ".join(str(bandit.report()).split())
+    r = bandit.design.mechanism.r
+    assert "a run of at most 100 rounds" in report
+    assert "100 draws share the guarantee" in report
+    assert f"as wide as a posterior of {r:.3g} n rewards" in report
+    assert "1 of 100 are over" in report
+    assert "any length" not in report
+    assert "3" not in repr(vars(bandit._run)["state"])
+
+
+def test_it_has_no_posterior_and_no_file(tmp_path):
+    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, **EVERY, horizon=10)
+    for refused in (bandit.posterior, bandit.model, lambda: bandit.log_likelihood(None)):
+        with pytest.raises(dirdp.ArgumentError, match="no posterior"):
+            refused()
+    path, ledger = tmp_path / "bandit.db", dirdp.Ledger(PROMISE)
+    with pytest.raises(dirdp.ArgumentError, match="has no file"):
+        bandit.save(path)
+    with pytest.raises(dirdp.ArgumentError, match="has no file"):
+        dirdp.ThompsonSampler(["a"], PROMISE, **EVERY, horizon=10, path=path, ledger=ledger)
+    assert ledger.entries() == ()
+    assert not path.exists()
+
+
+@pytest.mark.thorough
+def test_a_simulation_has_the_law_of_the_sampler():
+    """Pulls of the better arm, with draws in floating point and in whole numbers."""
+    means, rounds = {"a": 0.9, "b": 0.1}, 12
+    loose = dirdp.ApproxDP(epsilon=50.0, delta=1e-2)
+    rng, pulls = np.random.default_rng(3), []
+    for _ in range(40):
+        bandit = dirdp.ThompsonSampler(list(means), loose, **EVERY, horizon=rounds)
+        for _ in range(rounds):
+            arm = bandit.select()
+            bandit.update(arm, int(rng.random() < means[arm]))
+        chosen = bandit.released["draw"].values.argmax(axis=1)
+        pulls.append(int((chosen == 0).sum()))
+    runs = dirdp.simulate_bandit(bandit, list(means.values()), rounds, 4000, random_seed=1, progressbar=False)
+    assert runs.name == "a private draw in every round"
+    spread = runs.pulls[:, 0].std() / np.sqrt(40)
+    assert np.mean(pulls) == pytest.approx(runs.pulls[:, 0].mean(), abs=4 * spread)
+    # Who learns nothing pulls both arms alike.
+    assert np.mean(pulls) > rounds / 2 + 4 * spread

@@ -1,0 +1,37 @@
+"""Which rules a run has, and which options do not go together."""
+
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.bandits.every_round import EveryRound
+
+PROMISE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+def test_batches_are_the_default():
+    assert (
+        dirdp.ThompsonSampler(["a"], PROMISE).design
+        == dirdp.ThompsonSampler(["a"], PROMISE, schedule="batches", mechanism="geometric").design
+    )
+    every = dirdp.ThompsonSampler(["a"], PROMISE, schedule="every-round", mechanism="dirichlet", horizon=3)
+    assert isinstance(every.design, EveryRound)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"schedule": "always"}, "schedule 'always'"),
+        ({"schedule": None}, "schedule"),
+        ({"schedule": "every-round"}, "pass horizon="),
+        ({"schedule": "every-round", "horizon": 0}, "horizon"),
+        ({"schedule": "every-round", "horizon": 2.5}, "horizon"),
+        ({"horizon": 10}, "horizon= is for schedule='every-round'"),
+        ({"schedule": "every-round", "horizon": 3, "mechanism": "geometric"}, "mechanism= is for batches"),
+        ({"schedule": "every-round", "horizon": 3, "first_batch": 4}, "first_batch= is for batches"),
+        ({"schedule": "every-round", "horizon": 3, "growth": 2.0}, "growth= is for batches"),
+        ({"schedule": "every-round", "horizon": 3, "contribution": 1}, "contribution= is for batches"),
+    ],
+)
+def test_options_that_do_not_go_together(options, message):
+    with pytest.raises(dirdp.ArgumentError, match=message):
+        dirdp.ThompsonSampler(["a"], PROMISE, **options)

@@ -1,0 +1,132 @@
+"""What a run never changes, and what a file may say of it."""
+
+import json
+
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.bandits.design import Design
+from pymc_dirdp.bandits.settings import Settings
+
+PROMISE = dirdp.PureDP(epsilon=1.0)
+
+
+def settings(**options):
+    return dirdp.ThompsonSampler(["a", 7], PROMISE, **options)._settings
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"contribution": 3, "unit": "visitor"}, {"utilities": {"no": 0.0, "yes": 2.5}}, {"prior": (0.5, 9.0)}],
+)
+def test_a_file_holds_all_of_it(options):
+    own = settings(**options)
+    again = Settings.from_json(own.to_json())
+    assert again == own
+    assert again.key == own.key
+    assert again.arms == ("a", 7)
+
+
+def test_a_private_draw_of_each_batch_is_understood():
+    target = dirdp.ApproxDP(epsilon=1, delta=1e-6)
+    own = dirdp.ThompsonSampler(["a"], target, mechanism="dirichlet")._settings
+    assert Settings.from_json(own.to_json()) == own
+
+
+def test_the_key_is_never_shown():
+    own = settings(contribution=1)
+    assert own.key.hex() not in repr(own)
+    assert repr(own.key) not in repr(own)
+
+
+def test_a_fingerprint_tells_people_apart_by_the_key():
+    own, other = settings(contribution=1), settings(contribution=1)
+    assert own.fingerprint("7") == own.fingerprint("7") != own.fingerprint(7)
+    assert own.fingerprint("7") != other.fingerprint("7")
+    assert settings().fingerprint(None) is None
+    for person in (None, 1.5, True, ["Ann"]):
+        with pytest.raises(dirdp.ArgumentError, match="person="):
+            own.fingerprint(person)
+
+
+NONSENSE = [None, True, -1, 0, 1.5, 10**400, "x", "", [], [[]], {}, {"a": 1}, "\n", "00" * 31]
+
+
+def places(facts, before=()):
+    """Every key of nested settings."""
+    for key, value in facts.items() if isinstance(facts, dict) else enumerate(facts) if isinstance(facts, list) else ():
+        yield (*before, key)
+        yield from places(value, (*before, key))
+
+
+def changed(facts, place, value):
+    """The facts with one of them changed."""
+    copy = json.loads(json.dumps(facts))
+    inner = copy
+    for key in place[:-1]:
+        inner = inner[key]
+    if value is ...:
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = value
+    return copy
+
+
+@pytest.mark.parametrize("options", [{}, {"contribution": 2, "utilities": {"no": 0.0, "yes": 1.0}}])
+def test_one_fact_that_is_nonsense_is_refused_or_means_something(options):
+    facts = json.loads(settings(**options).to_json())
+    refused = 0
+    for place in places(facts):
+        for value in (..., *NONSENSE):
+            try:
+                read = Settings.from_json(json.dumps(changed(facts, place, value)))
+            except (ArithmeticError, LookupError, TypeError, ValueError):
+                refused += 1
+                continue
+            # What is accepted keeps its promise, and is a run as if it had been made with it.
+            assert isinstance(read.design, Design)
+            assert read.design.privacy.satisfies(read.guarantee)
+            assert len(read.key) == 32
+            assert read == Settings.from_json(read.to_json())
+    assert refused > 150
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("people",), True),
+        (("key",), "00"),
+        (("key",), 5),
+        (("unit",), "reward"),
+        (("unit",), ""),
+        (("unit",), "a\nb"),
+        (("unit",), None),
+        (("seeded",), 0),
+        (("seeded",), "no"),
+        (("arms",), "ab"),
+        (("arms",), ["a", "a"]),
+        (("arms",), []),
+        (("arms",), {"a": 1}),
+        (("utilities",), {"one": 1.0}),
+        (("design", "scale"), 1.5),
+        (("design", "rewards"), 3),
+        (("design", "rewards"), 2.5),
+        (("design", "mechanism"), "laplace"),
+        (("design", "mechanism"), None),
+        (("design", "prior"), [1.0]),
+        (("design", "growth"), 0),
+        (("design", "first_batch"), 0),
+        (("guarantee",), '{"kind": "PureDP", "epsilon": 0.5}'),
+        (("guarantee",), '{"kind": "PureDP"}'),
+        (("guarantee",), '{"kind": "os"}'),
+        (("guarantee",), "[]"),
+    ],
+)
+def test_facts_that_are_refused(place, value):
+    facts = json.loads(settings(contribution=2).to_json())
+    if place == ("people",):
+        facts["people"] = value
+    else:
+        facts = changed(facts, place, value)
+    with pytest.raises((ValueError, TypeError, LookupError, AttributeError)):
+        Settings.from_json(json.dumps(facts))
