@@ -1,4 +1,4 @@
-"""Draw the picture of the README: `uv run docs/picture.py`."""
+"""Draw the picture of the first page: `uv run docs/picture.py`."""
 
 from pathlib import Path
 
