@@ -9,6 +9,7 @@ import xarray as xr
 
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -40,7 +41,7 @@ def described(
 
 def labels(table: Table) -> dict[str, list[Any]]:
     """The coords of the released variable. No others come along, because they may hold data."""
-    return {dim: list(values) for dim, values in table.coords.items() if values is not None}
+    return {dim: held_labels(values) for dim, values in table.coords.items() if values is not None}
 
 
 def cell_dims(table: Table) -> list[str]:
