@@ -12,7 +12,13 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # xarray finds these by itself when a release is written or read.
 ENGINES = {"h5netcdf", "h5py"}
-EXTRAS = {"dp_accounting": "dp-accounting", "matplotlib": "plots", "opendp": "opendp", "randomgen": "fast"}
+EXTRAS = {
+    "dp_accounting": "dp-accounting",
+    "matplotlib": "plots",
+    "opendp": "opendp",
+    "pyarrow": "parquet",
+    "randomgen": "fast",
+}
 
 
 def imported():

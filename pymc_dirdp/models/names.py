@@ -2,10 +2,13 @@
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.labels import check_labels
-from pymc_dirdp.models.tables import Table
+
+if TYPE_CHECKING:
+    from pymc_dirdp.models.tables import Table
 
 __all__ = [
     "DIAGNOSIS_NAMES",
@@ -64,7 +67,7 @@ def outcome_dim(name: str) -> str:
     return f"{name}_outcome"
 
 
-def check_names(tables: Sequence[Table]) -> None:
+def check_names(tables: Sequence["Table"]) -> None:
     """Refuse names that no release can hold, before anything is planned, spent or drawn."""
     new_dims = {name: table.name for table in tables for name in _new_dims(table)}
     for table in tables:
@@ -104,7 +107,7 @@ def check_names(tables: Sequence[Table]) -> None:
                 check_labels(dim, labels, table.name)
 
 
-def _new_dims(table: Table) -> list[str]:
+def _new_dims(table: "Table") -> list[str]:
     """The names that a release gives to axes that have none in the model."""
     dims = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
     return [dim_name(table.name, axis, None) for axis, dim in enumerate(dims) if dim is None]

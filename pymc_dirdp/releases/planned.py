@@ -3,12 +3,12 @@
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.models.tables import Table
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
 from pymc_dirdp.planning.choosing import Choice
@@ -17,6 +17,9 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.wording import assumed
+
+if TYPE_CHECKING:
+    from pymc_dirdp.models.tables import Table
 
 __all__ = ["Plan", "PlannedTable", "made_again"]
 
@@ -37,7 +40,7 @@ class PlannedTable:
         Under `mechanism="auto"`: the expected KL by which the mechanism was chosen.
     """
 
-    table: Table
+    table: "Table"
     mechanism: TableMechanism
     n_records: int | None
     choice: Choice | None = None
