@@ -44,18 +44,25 @@ def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
             # A blank line is no record.
             rows = [[row[i] for i in at] for row in lines if row and _fits(row, header)]
     except UnicodeDecodeError:
-        raise DataError(f"{path} is not written in UTF-8. Save it as UTF-8, by an editor or by iconv.") from None
+        problem = "is not written in UTF-8. Save it as UTF-8, by an editor or by iconv."
     except csv.Error:
-        raise DataError(f"{path} is no CSV file: some quotation mark is not closed, or a field is too long.") from None
-    columns: dict[str, Any] = dict(zip(declaration.columns, zip(*rows, strict=True), strict=True)) if rows else {}
-    texts = {name: list(columns.get(name, ())) for name in declaration.columns}
+        problem = "is no CSV file: some quotation mark is not closed, or a field is too long."
+    else:
+        return _values(rows, declaration)
+    # Raised here, because those errors hold the data, and Python would keep them as its context.
+    raise DataError(f"{path} {problem}")
+
+
+def _values(rows: list[list[str]], declaration: Declaration) -> dict[str, Any]:
+    """The columns of these rows. In a CSV file everything is a text."""
+    columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(declaration.columns)}
     for name, labels in declaration.categories.items():
-        # In a CSV file everything is a text.
         numbers = {str(label): label for label in labels if isinstance(label, int)}
-        texts[name] = [numbers.get(text, text) for text in texts[name]] if numbers else texts[name]
+        if numbers:
+            columns[name] = [numbers.get(text, text) for text in columns[name]]
     if declaration.counts is not None:
-        texts[declaration.counts] = list(map(_count, texts[declaration.counts]))
-    return texts
+        columns[declaration.counts] = list(map(_count, columns[declaration.counts]))
+    return columns
 
 
 def _position(name: str, header: list[str]) -> int:
@@ -95,5 +102,7 @@ def _parquet(path: Path, declaration: Declaration) -> dict[str, Any]:
                 _position(name, file.schema_arrow.names)
             table = file.read(columns=declaration.columns)
     except (pa.ArrowException, OSError):
-        raise DataError(f"{path} is no Parquet file, or a damaged one.") from None
+        table = None
+    if table is None:
+        raise DataError(f"{path} is no Parquet file, or a damaged one.")
     return {name: table[name] for name in declaration.columns}
