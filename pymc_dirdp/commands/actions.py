@@ -104,7 +104,7 @@ def _model(facts: Declaration, data: Path | None) -> "pm.Model":
     if data is not None:
         columns = read_columns(data, facts)
     else:
-        counts = "records" if counts is None else counts
+        counts = "" if counts is None else counts  # No variable has this name.
         columns = {name: labels[:1] for name, labels in facts.categories.items()} | {counts: [_records(facts)]}
     model = bayesian_network(columns, facts.structure, categories=facts.categories, alpha=facts.prior, counts=counts)
     if data is not None and facts.records is not None:

@@ -13,9 +13,9 @@ __all__ = ["new_file"]
 
 @contextmanager
 def new_file(path: Path, *, force: bool) -> Iterator[Path]:
-    """A file beside `path`, which gets its name at the end of the block, if nothing goes wrong.
+    """A file beside `path`, which takes its place at the end of the block, if nothing goes wrong.
 
-    That the file can be made is found out at the beginning, so before anything is spent.
+    The name is taken at the beginning, so before anything is spent: no two processes write the same file.
 
     Parameters
     ----------
@@ -27,38 +27,40 @@ def new_file(path: Path, *, force: bool) -> Iterator[Path]:
     Raises
     ------
     ArgumentError
-        If there is such a file already, or the path is a folder.
+        If there is such a file already, or what is there is no file.
     OSError
         If no file can be made there.
     """
-    _refuse_existing(path, force)
-    handle, name = tempfile.mkstemp(prefix=path.name, suffix=".new", dir=path.parent)
-    os.close(handle)
-    aside = Path(name)
+    taken = _take(path, force)
     try:
-        yield aside
-        # A temporary file can be read by its owner alone, and others have the rights that this process gives.
-        mask = os.umask(0)
-        os.umask(mask)
-        aside.chmod(0o666 & ~mask)
-        if force:
+        handle, name = tempfile.mkstemp(prefix=path.name, suffix=".new", dir=path.parent)
+        os.close(handle)
+        aside = Path(name)
+        try:
+            yield aside
+            # A temporary file can be read by its owner alone, and others have the rights that this process gives.
+            mask = os.umask(0)
+            os.umask(mask)
+            aside.chmod(0o666 & ~mask)
             aside.replace(path)
-        else:
-            _link(aside, path)
+            taken = False
+        finally:
+            aside.unlink(missing_ok=True)
     finally:
-        aside.unlink(missing_ok=True)
+        if taken:
+            path.unlink(missing_ok=True)
 
 
-def _link(aside: Path, path: Path) -> None:
-    try:
-        path.hardlink_to(aside)
-    except FileExistsError:
-        _refuse_existing(path, force=False)
-        raise
-
-
-def _refuse_existing(path: Path, force: bool) -> None:
+def _take(path: Path, force: bool) -> bool:
+    """Make an empty file of this name, or find that there is one that may be replaced; whether it was made."""
     if path.is_dir():
         raise ArgumentError(f"{path} is a folder. Name a file in it.")
-    if not force and (path.exists() or path.is_symlink()):
-        raise ArgumentError(f"{path} is there already. Give another name, or --force to replace it.")
+    if path.exists() and not path.is_file():
+        raise ArgumentError(f"{path} is no ordinary file, such as a device. Give another name.")
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        if not force:
+            raise ArgumentError(f"{path} is there already. Give another name, or --force to replace it.") from None
+        return False
+    return True

@@ -233,7 +233,7 @@ def _prior(name: str, alpha: Alpha, shape: tuple[int, ...]) -> NDArray[np.float6
     given = alpha.get(name, 1.0) if isinstance(alpha, Mapping) else alpha
     try:
         array = np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ArgumentError(f"Expected alpha[{name!r}] to be numbers, got a {type(given).__name__}.") from None
     try:
         table = np.broadcast_to(array, shape)

@@ -35,7 +35,8 @@ def test_a_plan_without_data_says_how_many(alone, declare, run):
 
 
 def test_a_plan_of_records_without_data(alone, declare, run):
-    declare(('counts = "n"', ""))
+    """Found by attack: a variable may have the name of any other column."""
+    declare(('counts = "n"', ""), ("variables.sex", "variables.records"), ('["sex"]', '["records"]'))
     code, out, _ = run("plan", "survey.toml")
     assert code == 0
     assert "592 (public)" in out
@@ -262,6 +263,39 @@ def test_options_reach_the_plan(alone, declare, run):
         code, _, error = run("plan", "survey.toml")
         assert code == 2
         assert "Expected" in error or "Unknown" in error
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("prior = 1.0", f"prior = {'9' * 400}"),
+        ("prior = 1.0", "prior = inf"),
+        ("prior = 1.0", "prior = 0"),
+        ("prior = 1.0", "prior = [1, 1]"),
+        ("prior = 1.0", "prior = {a = 1}"),
+        ("epsilon = 1.0", f"epsilon = {'9' * 400}"),
+        ("contribution = 1", f"contribution = {'9' * 400}"),
+        ("records = 592", f"records = {'9' * 400}"),
+        ("records = 592", "records = 9007199254740993"),
+        ('["female", "male"]', f"[1, {'9' * 400}]"),
+        ('["female", "male"]', '["female", "female"]'),
+        ('["female", "male"]', '["female"]'),
+        ('["female", "male"]', '["female", "a\\nb"]'),
+        ("[variables.sex]", '[variables."a/b"]\ncategories = ["x", "y"]\n[variables.sex]'),
+        ("[variables.sex]", '[variables.""]\ncategories = ["x", "y"]\n[variables.sex]'),
+        ("[variables.sex]", '[variables.chain]\ncategories = ["x", "y"]\n[variables.sex]'),
+        ("[options]", "[options]\nweights = 3"),
+        ("[options]", "[options]\ndraws = 1e308"),
+        ("[options]", "[options]\nmin_count = inf"),
+        ("[options]", "[options]\nn_records = 3"),
+    ],
+    ids=range(20),
+)
+def test_declarations_that_no_model_or_plan_takes(alone, declare, run, change):
+    """Found by attack: a prior of 400 digits was called an error of this library."""
+    declare(change)
+    code, _, error = run("plan", "survey.toml")
+    assert code in (2, 3, 4), error
 
 
 def test_an_unreachable_promise(alone, declare, run):

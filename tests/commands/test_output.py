@@ -13,7 +13,7 @@ def test_a_file_gets_its_name_at_the_end(tmp_path):
     path = tmp_path / "out.nc"
     with new_file(path, force=False) as aside:
         aside.write_text("whole")
-        assert not path.exists()
+        assert path.read_text() == ""
         assert aside.parent == tmp_path
     assert path.read_text() == "whole"
     assert list(tmp_path.iterdir()) == [path]
@@ -56,17 +56,22 @@ def test_a_link_to_nowhere_is_there(tmp_path):
         pytest.fail("nothing may be drawn")
 
 
-def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path):
+def test_a_second_process_is_refused_before_it_spends_anything(tmp_path):
     path = tmp_path / "out"
+    with new_file(path, force=False) as aside:
+        with pytest.raises(ArgumentError, match="there already"), new_file(path, force=False):
+            pytest.fail("nothing may be drawn")
+        aside.write_text("first")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
 
-    def late():
-        with new_file(path, force=False) as aside:
-            aside.write_text("new")
-            path.write_text("another program's")
 
-    with pytest.raises(ArgumentError, match="there already"):
-        late()
-    assert path.read_text() == "another program's"
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_no_ordinary_file_is_not_replaced(tmp_path, force):
+    path = tmp_path / "out"
+    os.mkfifo(path)
+    with pytest.raises(ArgumentError, match="no ordinary file"), new_file(path, force=force):
+        pytest.fail("nothing may be drawn")
     assert list(tmp_path.iterdir()) == [path]
 
 
