@@ -38,6 +38,8 @@ ROOMS = (
     "curator",
     "bandits",
     "plots",
+    "commands",
+    "__main__",
 )
 # These rooms ask PyMC, ArviZ, xarray or Matplotlib; every other one needs NumPy and SciPy alone.
 HEAVY_ROOMS = ("models", "networks", "releases", "curator", "bandits", "plots")

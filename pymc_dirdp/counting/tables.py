@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.counting.columns import (
     NOTHING,
     column_of,
@@ -23,7 +24,7 @@ from pymc_dirdp.counting.columns import (
 )
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError
 
-__all__ = ["Categories", "Frame", "checked_categories", "count", "encode", "table_shape", "tabulate"]
+__all__ = ["Categories", "Frame", "checked_categories", "count", "encode", "row_counts", "table_shape", "tabulate"]
 
 Counts = NDArray[np.int64]
 Categories = Mapping[str, Sequence[Any]]
@@ -106,10 +107,31 @@ def table_shape(names: Sequence[str], labels: Categories) -> tuple[int, ...]:
     return shape
 
 
-def tabulate(columns: Sequence[Counts], shape: tuple[int, ...]) -> Counts:
-    """How many records have each combination of codes. **Secret**."""
+def tabulate(columns: Sequence[Counts], shape: tuple[int, ...], times: Counts | None = None) -> Counts:
+    """How many records have each combination of codes, where `times` says how many each row stands for. **Secret**."""
     cells = np.ravel_multi_index(tuple(columns), shape)
-    return np.bincount(cells, minlength=math.prod(shape)).astype(np.int64).reshape(shape)
+    # With weights NumPy adds in doubles, which are exact for as many records as `row_counts` allows.
+    return np.bincount(cells, times, minlength=math.prod(shape)).astype(np.int64).reshape(shape)
+
+
+def row_counts(frame: Frame, name: str) -> Counts:
+    """How many records each row of a frame stands for, according to a column. **Secret**.
+
+    Raises
+    ------
+    DataError
+        If an entry is no whole number from 0 on, or they add up to more than 2**53. The message holds no number.
+    """
+    values = values_of(column_of(frame, name), name)
+    whole = all(
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_RECORDS and value % 1 == 0
+        for value in values
+    )
+    if not whole or sum(map(int, values)) > MOST_RECORDS:
+        raise DataError(
+            f"The column {name!r} holds something other than whole numbers from 0 on, or more records than 2**53."
+        )
+    return np.array(values, dtype=np.int64)
 
 
 def checked_categories(names: Sequence[str], categories: Categories) -> dict[str, list[Any]]:

@@ -2,13 +2,13 @@
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import numpy as np
-import xarray as xr
+from typing import TYPE_CHECKING
 
 from pymc_dirdp.errors import UnsupportedModelError
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.labels import check_labels
+
+if TYPE_CHECKING:
+    from pymc_dirdp.models.tables import Table
 
 __all__ = [
     "DIAGNOSIS_NAMES",
@@ -67,7 +67,7 @@ def outcome_dim(name: str) -> str:
     return f"{name}_outcome"
 
 
-def check_names(tables: Sequence[Table]) -> None:
+def check_names(tables: Sequence["Table"]) -> None:
     """Refuse names that no release can hold, before anything is planned, spent or drawn."""
     new_dims = {name: table.name for table in tables for name in _new_dims(table)}
     for table in tables:
@@ -98,30 +98,16 @@ def check_names(tables: Sequence[Table]) -> None:
                     f"{_TAKEN}, and {_SIGNS}."
                 )
         for dim, labels in table.coords.items():
+            if labels is not None and not all(is_one_line(label) for label in labels if isinstance(label, str)):
+                raise UnsupportedModelError(
+                    f"The labels of the dim {dim!r} of {table.name!r} hold control characters, such as line breaks. "
+                    "Leave those out."
+                )
             if labels is not None:
-                _check_labels(dim, labels, table.name)
+                check_labels(dim, labels, table.name)
 
 
-def _new_dims(table: Table) -> list[str]:
+def _new_dims(table: "Table") -> list[str]:
     """The names that a release gives to axes that have none in the model."""
     dims = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
     return [dim_name(table.name, axis, None) for axis, dim in enumerate(dims) if dim is None]
-
-
-def _check_labels(dim: str, labels: Iterable[Any], name: str) -> None:
-    where = f"The labels of the dim {dim!r} of {name!r}"
-    given = list(labels)
-    if any(np.ndim(label) for label in given):
-        raise UnsupportedModelError(
-            f"{where} are tuples or arrays, which no file can hold as labels. Use text or numbers."
-        )
-    if not all(is_one_line(label) for label in given if isinstance(label, str)):
-        raise UnsupportedModelError(f"{where} hold control characters, such as line breaks. Leave those out.")
-    if any(label != label for label in given):
-        raise UnsupportedModelError(f"{where} are not all equal to themselves, such as nan. Use text or numbers.")
-    # A file can hold an array of Python objects only if they are texts; xarray writes None as an empty text.
-    stored = xr.Dataset(coords={dim: given}).variables[dim].dtype
-    if stored.kind == "O" and not all(isinstance(label, str | None) for label in given):
-        raise UnsupportedModelError(
-            f"{where} are objects or numbers that no file can hold as labels. Use text or numbers."
-        )

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.counting.columns import column_of
-from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, encode, table_shape, tabulate
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, encode, row_counts, table_shape, tabulate
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
 
 __all__ = ["bayesian_network", "naive_bayes"]
@@ -84,6 +84,7 @@ def bayesian_network(
     *,
     categories: Categories,
     alpha: Alpha = 1.0,
+    counts: str | None = None,
 ) -> pm.Model:
     """A discrete Bayesian network: each variable given its parents, with a Dirichlet prior for each configuration.
 
@@ -98,6 +99,8 @@ def bayesian_network(
         coords, so those of one variable are all texts or all numbers.
     alpha : float or mapping of str to array_like, default 1.0
         Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
+    counts : str, optional
+        A column that says how many records each row of the frame stands for. By default each row is one record.
 
     Returns
     -------
@@ -116,6 +119,14 @@ def bayesian_network(
     References
     ----------
     P1 section 5.2.
+
+    Examples
+    --------
+    >>> table = {"sex": ["f", "f", "m"], "left": ["no", "yes", "no"], "n": [40, 5, 35]}
+    >>> declared = {"sex": ["f", "m"], "left": ["no", "yes"]}
+    >>> model = bayesian_network(table, {"sex": [], "left": ["sex"]}, categories=declared, counts="n")
+    >>> [variable.name for variable in model.observed_RVs]
+    ['n_sex', 'n_left']
     """
     parents = _parents(structure)
     labels = checked_categories(list(parents), categories)
@@ -127,12 +138,15 @@ def bayesian_network(
     priors = {name: _prior(name, alpha, shape) for name, shape in shapes.items()}
     # Everything public is checked by now. Each column is read once, however many tables it is in.
     columns = encode(frame, list(parents), labels)
+    times = None if counts is None else row_counts(frame, counts)
+    if times is not None and len(times) != len(next(iter(columns.values()))):
+        raise DataError(f"The columns {', '.join([*parents, str(counts)])} are not of one length.")
     with pm.Model(coords={name: tuple(values) for name, values in labels.items()}) as model:
         for name, given in parents.items():
             dims = (*given, name)
-            counts = _stored(tabulate([columns[dim] for dim in dims], shapes[name]))
+            cells = _stored(tabulate([columns[dim] for dim in dims], shapes[name], times))
             p = pm.Dirichlet(f"p_{name}", a=priors[name], dims=dims)
-            pm.Multinomial(f"n_{name}", n=counts.sum(axis=-1), p=p, observed=counts, dims=dims)
+            pm.Multinomial(f"n_{name}", n=cells.sum(axis=-1), p=p, observed=cells, dims=dims)
     return model
 
 
@@ -219,7 +233,7 @@ def _prior(name: str, alpha: Alpha, shape: tuple[int, ...]) -> NDArray[np.float6
     given = alpha.get(name, 1.0) if isinstance(alpha, Mapping) else alpha
     try:
         array = np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ArgumentError(f"Expected alpha[{name!r}] to be numbers, got a {type(given).__name__}.") from None
     try:
         table = np.broadcast_to(array, shape)

@@ -2,15 +2,15 @@
 
 import json
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
-from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.releases.arithmetic import ARITHMETIC
@@ -22,6 +22,9 @@ from pymc_dirdp.stored.release import A_PRIORI
 from pymc_dirdp.utility.estimate_error import estimate_error
 from pymc_dirdp.utility.expected_kl import effective_records
 from pymc_dirdp.utility.simulated import a_priori_kl
+
+if TYPE_CHECKING:
+    from pymc_dirdp.models.tables import Table
 
 __all__ = ["cell_dims", "described", "labels"]
 
@@ -39,12 +42,12 @@ def described(
     return groups | {"/privacy": _privacy(chosen, composition), "/utility": _utility(chosen, sampler)}
 
 
-def labels(table: Table) -> dict[str, list[Any]]:
+def labels(table: "Table") -> dict[str, list[Any]]:
     """The coords of the released variable. No others come along, because they may hold data."""
-    return {dim: list(values) for dim, values in table.coords.items() if values is not None}
+    return {dim: held_labels(values) for dim, values in table.coords.items() if values is not None}
 
 
-def cell_dims(table: Table) -> list[str]:
+def cell_dims(table: "Table") -> list[str]:
     """The dims of the table of counts: those of the variable, and for a Beta the dim of its two outcomes."""
     axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
     # A variable of the group may not have the name of a dim.

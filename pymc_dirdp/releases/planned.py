@@ -1,17 +1,14 @@
 """A plan: the public facts about a release that will be drawn, and their fingerprint."""
 
-import hashlib
-import json
+import os
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.models.tables import Table
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
 from pymc_dirdp.planning.choosing import Choice
@@ -20,6 +17,9 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.wording import assumed
+
+if TYPE_CHECKING:
+    from pymc_dirdp.models.tables import Table
 
 __all__ = ["Plan", "PlannedTable", "made_again"]
 
@@ -40,7 +40,7 @@ class PlannedTable:
         Under `mechanism="auto"`: the expected KL by which the mechanism was chosen.
     """
 
-    table: Table
+    table: "Table"
     mechanism: TableMechanism
     n_records: int | None
     choice: Choice | None = None
@@ -48,7 +48,7 @@ class PlannedTable:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done with the data, decided before any of them is counted. It is public: safe to pickle or print.
+    """What will be done with the data, decided before any of them is counted. It is public: safe to print or to write.
 
     Attributes
     ----------
@@ -103,18 +103,66 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of all public facts: plans with equal digests promise and do the same."""
-        facts = {
-            "guarantee": repr(self.guarantee),
-            "tables": [_facts(part) for part in self.parts],
-            "groups": self.groups,
-            "draws": self.draws,
-            "adjacency": self.adjacency,
-            "min_count": self.min_count,
-            "protected": self.protected,
-            "assumptions": self.assumptions,
-        }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+        """A fingerprint of all that :meth:`to_json` writes: plans with equal digests promise and do the same."""
+        from pymc_dirdp.releases import plan_file
+
+        return plan_file.digest(plan_file.contents(self))
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan to a file that people can read, and that says nothing of the data.
+
+        Parameters
+        ----------
+        path : path-like
+            The file, which is made or replaced.
+
+        Examples
+        --------
+        >>> import pymc as pm
+        >>> import pymc_dirdp as dirdp
+        >>> with pm.Model() as model:
+        ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1])
+        ...     students = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+        >>> plan = dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
+        >>> plan.to_json("plan.json")  # doctest: +SKIP
+        """
+        from pymc_dirdp.releases import plan_file
+
+        Path(path).write_text(plan_file.written(self), encoding="utf-8")
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> "Plan":
+        """Read a plan that :meth:`to_json` wrote. Nothing in the file is believed.
+
+        The digest shows that nobody changed the file by accident. Whoever changes it on purpose can write a new digest,
+        so the promise is decided again on the exact curves, here and in :func:`pymc_dirdp.sample`, which also compares
+        the plan with the model.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Returns
+        -------
+        plan : Plan
+
+        Raises
+        ------
+        ArgumentError
+            If it is no plan, is of another version, was changed, or contradicts itself.
+        UnattainableError
+            If the plan does not keep its promise.
+        OSError
+            If the file cannot be read.
+        """
+        from pymc_dirdp.releases import plan_file
+
+        return plan_file.understood(Path(path).read_bytes())
+
+    def _repr_html_(self) -> str:
+        from pymc_dirdp.releases.report import report
+
+        return report(self)._repr_html_()
 
     @property
     def composition(self) -> PrivacyCurves:
@@ -151,19 +199,3 @@ def made_again(plan: Plan) -> Plan:
             "plan() again."
         )
     return replace(plan, parts=parts, draws=integer(1, draws=plan.draws), library_version=library_version())
-
-
-def _facts(part: PlannedTable) -> dict[str, Any]:
-    table, mechanism = part.table, part.mechanism
-    given = {fact.name: np.asarray(getattr(mechanism, fact.field)).tolist() for fact in mechanism.facts if fact.given}
-    return {
-        "name": table.name,
-        "prior": table.prior.tolist(),
-        "dims": table.dims,
-        "coords": {dim: labels and list(labels) for dim, labels in table.coords.items()},
-        "likelihoods": [repr(likelihood) for likelihood in table.likelihoods],
-        "n_records": part.n_records,
-        "mechanism": type(mechanism).__name__,
-        "parameters": given,
-        "contribution": mechanism.contributed.to_json(),
-    }

@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
@@ -20,9 +21,11 @@ from pymc_dirdp.errors import (
     UnattainableError,
     UnsupportedModelError,
 )
+from pymc_dirdp.models.labels import held_labels
+from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.reading import check_people, read
-from pymc_dirdp.models.tables import root_model, tables
+from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.aware import draws_given, number_prior, try_law
@@ -116,8 +119,7 @@ def sample(
     model = root_model(model)
     if isinstance(guarantee, Plan):
         _refuse_second_planning(guarantee, planning)
-        chosen = made_again(guarantee)
-        _refuse_edited_model(chosen, model)
+        chosen = _of_model(made_again(guarantee), model)
     else:
         chosen = plan(guarantee, model, **planning)
     composition = chosen.composition
@@ -146,7 +148,8 @@ def sample(
             contribution=chosen.contribution,
             min_count=chosen.min_count,
             groups=chosen.groups if len(chosen.groups) > 1 else None,
-            digest=chosen.digest,
+            # The digest that the plan's own file has, also if another version of this library wrote it.
+            digest=guarantee.digest if isinstance(guarantee, Plan) else chosen.digest,
         )
     counts = _read(chosen, model, charged=ledger is not None)
     drawn = _drawn(chosen, counts, frame, sampler, random_seed)
@@ -284,10 +287,18 @@ def _protects(part: PlannedTable, chosen: Plan) -> bool:
     return part.mechanism.adjacency == chosen.adjacency and unit.fitted(part.table.shape) == contribution
 
 
-def _refuse_edited_model(chosen: Plan, model: pm.Model) -> None:
+def _with_held_labels(table: Table) -> Table:
+    """The table with labels as a file holds them, which Python does not find equal to times of its own."""
+    held = {dim: given and tuple(held_labels(given)) for dim, given in table.coords.items()}
+    return replace(table, coords=held)
+
+
+def _of_model(chosen: Plan, model: pm.Model) -> Plan:
+    """The plan with the tables of the model itself, or the error that it is the plan of another one."""
     held, reading = tables(model), chosen.reading
+    check_names(held)
     same = (
-        held == tuple(part.table for part in chosen.parts)
+        list(map(_with_held_labels, held)) == [_with_held_labels(part.table) for part in chosen.parts]
         # The people are read again, because a model with the same tables may say something else about them.
         and read(held, model, reading.stated, adjacency_named(chosen.adjacency)) == reading
         # A plan may come from a file, so what its mechanisms protect is compared with what was read.
@@ -301,6 +312,9 @@ def _refuse_edited_model(chosen: Plan, model: pm.Model) -> None:
             f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
             "or the public number of records has changed. Call plan() again."
         )
+    # Labels of a file are equal to those of the model, and may be of another type, such as a wider number.
+    parts = tuple(replace(part, table=table) for part, table in zip(chosen.parts, held, strict=True))
+    return replace(chosen, parts=parts)
 
 
 def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict[str, str]:

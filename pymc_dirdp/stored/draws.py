@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
@@ -68,10 +69,15 @@ def stored_labels(group: Group, variable: str) -> tuple[tuple[str, list[Any] | N
     """Each dim of a variable but `chain` and `draw`, with its labels if it has any."""
     dataset = group.dataset
     return tuple(
-        (str(dim), dataset[dim].values.tolist() if dim in dataset.coords else None)
+        (str(dim), _plain(dataset[dim].values) if dim in dataset.coords else None)
         for dim in dataset[variable].dims
         if dim not in ("chain", "draw")
     )
+
+
+def _plain(labels: NDArray[Any]) -> list[Any]:
+    """Labels as Python values; those that Python has no kind for, such as nanoseconds, as NumPy's."""
+    return list(labels) if labels.dtype.kind in "Mmu" else labels.tolist()
 
 
 def probabilities(posterior: Group, name: str, family: str) -> Array:

@@ -22,11 +22,11 @@ from pymc_dirdp.stored.draws import drawn_tables, stored_labels
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
-__all__ = ["A_PRIORI", "CURVES", "Stored", "read"]
+__all__ = ["A_PRIORI", "CURVES", "MOST_DRAWS", "Stored", "read"]
 
 _GROUPS = ("posterior", "mechanism", "privacy", "utility")
 # No release has more draws than this; the curve of so many could take for ever.
-_MOST_DRAWS = 10**6
+MOST_DRAWS = 10**6
 # The curves that a release holds, each with its arguments; the largest number of arguments, and their ranges.
 CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_at", "best_order_at": "delta_at"}
 _MOST_POINTS = 1000
@@ -114,7 +114,7 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
         contribution=privacy.whole("contribution", 1, MOST_RECORDS),
         min_count=privacy.number("min_count"),
         groups=_groups(privacy, tuple(tables)),
-        draws=privacy.whole("draws", 1, _MOST_DRAWS),
+        draws=privacy.whole("draws", 1, MOST_DRAWS),
         tables=tables,
         reproducible=any("reproducible" in group for group in (root, posterior))
         or any(table.group.dataset.attrs.get("randomness") == "seed" for table in tables.values()),

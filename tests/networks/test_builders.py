@@ -117,7 +117,7 @@ def test_a_value_that_was_not_declared_stops_the_model():
 def test_large_counts_are_kept(monkeypatch):
     """PyMC stores integer arrays in 32 bits, which 3e9 records of one value would pass."""
     many = 3_000_000_001
-    monkeypatch.setattr(builders, "tabulate", lambda columns, shape: np.full(shape, many, dtype=np.int64))
+    monkeypatch.setattr(builders, "tabulate", lambda columns, shape, times: np.full(shape, many, dtype=np.int64))
     model = naive()
     for counts in counts_of(model).values():
         np.testing.assert_array_equal(counts, np.full(counts.shape, float(many)))
@@ -208,3 +208,28 @@ def test_many_tables_are_built():
     categories = dict.fromkeys([*records, "class"], range(10))
     model = dirdp.naive_bayes(records, rng.integers(10, size=1000), categories=categories)
     assert len(model.free_RVs) == 65
+
+
+def test_rows_that_stand_for_many_records():
+    """The same model as that of the records themselves."""
+    cells = {"a": ["x", "y", "x"], "b": ["u", "u", "v"], "n": [3, 1, 2]}
+    records = {name: np.repeat(cells[name], cells["n"]).tolist() for name in ("a", "b")}
+    options = {"categories": {"a": ["x", "y"], "b": ["u", "v"]}, "structure": {"a": [], "b": ["a"]}}
+    models = [dirdp.bayesian_network(cells, counts="n", **options), dirdp.bayesian_network(records, **options)]
+    first, second = ([model.rvs_to_values[rv].eval() for rv in model.observed_RVs] for model in models)
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert first[1].tolist() == [[3, 2], [1, 0]]
+
+
+@pytest.mark.parametrize("last", [[], [-1], [0.5], [True], ["3"], [None], [float("nan")], [2**53]])
+def test_counts_of_rows_that_are_none(last):
+    options = {"categories": {"a": ["x", "y"]}, "structure": {"a": []}, "counts": "n"}
+    with pytest.raises(dirdp.DataError, match=r"whole numbers from 0 on|not of one length") as raised:
+        dirdp.bayesian_network({"a": ["x", "y", "x"], "n": [1, 2, *last]}, **options)
+    assert "0.5" not in str(raised.value)
+
+
+def test_a_column_of_counts_that_is_not_there():
+    with pytest.raises(dirdp.ArgumentError, match="no column 'n'"):
+        dirdp.bayesian_network({"a": ["x"]}, {"a": []}, categories={"a": ["x", "y"]}, counts="n")

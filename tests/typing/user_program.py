@@ -51,6 +51,8 @@ def curator(model: pm.Model, folder: Path) -> xr.DataTree:
     assert_type(plan.digest, str)
     assert_type(plan.composition.epsilon(1e-6), float)
     assert_type(dirdp.report(plan), dirdp.Report)
+    plan.to_json(folder / "plan.json")
+    assert_type(dirdp.Plan.from_json(folder / "plan.json"), dirdp.Plan)
 
     ledger = dirdp.Ledger(TARGET, folder / "ledger.db", unit="person")
     release = dirdp.sample(plan, model, ledger=ledger, var_names=["p"])

@@ -1,0 +1,8 @@
+"""The command line: `python -m pymc_dirdp`."""
+
+from pymc_dirdp.commands.main import main
+
+__all__: list[str] = []
+
+if __name__ == "__main__":
+    raise SystemExit(main())

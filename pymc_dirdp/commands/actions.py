@@ -1,0 +1,176 @@
+"""What each command does. It calls the functions that a program would call, and returns what is printed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pymc_dirdp.commands.declaration import Declaration, declared
+from pymc_dirdp.commands.output import new_file
+from pymc_dirdp.commands.records import read_columns
+from pymc_dirdp.errors import ArgumentError, DataError, LedgerError, ReleaseError
+
+if TYPE_CHECKING:
+    import pymc as pm
+    import xarray as xr
+
+    from pymc_dirdp.accounting.ledger import Ledger
+    from pymc_dirdp.display import Tabular
+    from pymc_dirdp.releases.planned import Plan
+    from pymc_dirdp.releases.report import Report
+    from pymc_dirdp.releases.verification import Verification
+
+__all__ = ["analyse", "ledger", "plan", "release", "report", "verify"]
+
+_ENGINE: Final = "h5netcdf"
+
+
+def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool) -> "Report":
+    """The report of the plan, and the plan in a file if one is named."""
+    facts = declared(declaration)
+    chosen = _plan(facts, _model(facts, data))
+    if out is not None:
+        with new_file(out, force=force) as aside:
+            chosen.to_json(aside)
+    return report_of(chosen)
+
+
+def release(declaration: Path, data: Path, out: Path, *, plan_file: Path | None, force: bool) -> "Report":
+    """The report of a release, which is drawn and written. Whatever can fail without the data comes first."""
+    facts = declared(declaration)
+    budget = _ledger(facts, new=False)
+    with new_file(out, force=force) as aside:
+        given = None if plan_file is None else _read_plan(plan_file, facts)
+        model = _model(facts, data)
+        from pymc_dirdp.releases.release import sample
+
+        drawn = sample(given or _plan(facts, model), model, ledger=budget)
+        drawn.to_netcdf(aside, engine=_ENGINE)
+    return report_of(drawn)
+
+
+def report(path: Path) -> "Report":
+    """The report of a release, or of a plan if the name of the file ends in `.json`."""
+    if path.suffix.lower() == ".json":
+        from pymc_dirdp.releases.planned import Plan
+
+        return report_of(Plan.from_json(path))
+    with _opened(path) as tree:
+        return report_of(tree)
+
+
+def report_of(thing: "xr.DataTree | Plan") -> "Report":
+    """The report of a release or a plan."""
+    from pymc_dirdp.releases.report import report as reported
+
+    return reported(thing)
+
+
+def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, force: bool) -> "Tabular":
+    """Estimates from a release, and draws in a file if one is named."""
+    from pymc_dirdp.releases.analysis import analyse as analysed
+    from pymc_dirdp.releases.estimation import estimate
+
+    with _opened(path) as tree:
+        found = estimate(tree, n_prior=n_prior)
+        if out is not None:
+            with new_file(out, force=force) as aside:
+                analysed(tree, draws, n_prior=n_prior).to_netcdf(aside, engine=_ENGINE)
+    return found
+
+
+def verify(path: Path) -> "Verification":
+    """Whether the promise of a release follows from its file."""
+    from pymc_dirdp.releases.verification import verify as verified
+
+    with _opened(path) as tree:
+        return verified(tree)
+
+
+def ledger(declaration: Path, *, new: bool, head: str | None) -> str:
+    """What was spent, after every entry was compared with its hash."""
+    facts = declared(declaration)
+    budget = _ledger(facts, new=new)
+    if budget is None:
+        raise ArgumentError(f"{declaration} has no section [ledger] with a path and a limit.")
+    return f"{budget}\nHead: {budget.verify(head)}"
+
+
+def _model(facts: Declaration, data: Path | None) -> "pm.Model":
+    """The model of the declared variables. Without data, all records are of the first category."""
+    from pymc_dirdp.networks.builders import bayesian_network
+
+    counts = facts.counts
+    if data is not None:
+        columns = read_columns(data, facts)
+    else:
+        counts = "" if counts is None else counts  # No variable has this name.
+        columns = {name: labels[:1] for name, labels in facts.categories.items()} | {counts: [_records(facts)]}
+    model = bayesian_network(columns, facts.structure, categories=facts.categories, alpha=facts.prior, counts=counts)
+    if data is not None and facts.records is not None:
+        held = len(columns[next(iter(facts.categories))]) if counts is None else sum(map(int, columns[counts]))
+        if held != facts.records:
+            raise DataError("The data do not hold as many records as [data] declares.")
+    return model
+
+
+def _records(facts: Declaration) -> int:
+    if facts.adjacency == "add-remove":
+        # The number is private, and n_records in [options] says what to plan for.
+        return 1
+    if facts.records is None:
+        raise ArgumentError(
+            "Expected records in [data], the public number of records, to plan without the data; or give the data too."
+        )
+    return facts.records
+
+
+def _plan(facts: Declaration, model: "pm.Model") -> "Plan":
+    from pymc_dirdp.releases.plan import plan as planned
+
+    options: dict[str, Any] = facts.options
+    return planned(facts.guarantee, model, contribution=facts.contribution, **options)
+
+
+def _read_plan(path: Path, facts: Declaration) -> "Plan":
+    """A plan from a file, which has to make the promise that was declared."""
+    from pymc_dirdp.releases.planned import Plan
+
+    given = Plan.from_json(path)
+    theirs = given.guarantee, given.adjacency, given.reading.stated.contribution
+    if theirs != (facts.guarantee, facts.adjacency, facts.contribution):
+        raise ArgumentError(
+            "The plan makes another promise than the declaration: another guarantee, adjacency or contribution. Plan "
+            "again from this declaration."
+        )
+    return given
+
+
+def _ledger(facts: Declaration, *, new: bool) -> "Ledger | None":
+    from pymc_dirdp.accounting.ledger import Ledger
+
+    if facts.ledger is None or facts.limit is None:
+        return None
+    if facts.ledger.exists() == new:
+        raise LedgerError(
+            f"There is a ledger at {facts.ledger} already; leave --new out."
+            if new
+            else f"There is no ledger at {facts.ledger}. Make it once by the command ledger with --new. If there was "
+            "one, restore it from a copy: a new one would forget what was spent."
+        )
+    return Ledger(facts.limit, facts.ledger, adjacency=facts.adjacency)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["xr.DataTree"]:
+    """A release in a file, read as it is asked for, because a few bytes may declare an array larger than any memory."""
+    import xarray as xr
+
+    path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
+    try:
+        tree = xr.open_datatree(path, engine=_ENGINE)
+    except Exception:
+        # The library that reads the format has errors of many kinds for files that somebody made to break it.
+        raise ReleaseError(f"{path} is no netCDF file such as the command release writes, or a damaged one.") from None
+    with tree:
+        yield tree

@@ -1,0 +1,177 @@
+"""What is declared in a TOML file before anybody looks at the data: variables, people, promise and budget."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
+
+__all__ = ["Declaration", "declared"]
+
+_SECTIONS = ("guarantee", "people", "variables", "options", "data", "ledger")
+_OF_A_VARIABLE = ("categories", "given", "prior")
+_OPTIONS = ("adjacency", "mechanism", "strategy", "objective", "draws", "n_records", "min_count", "weights")
+_OF_DATA = ("counts", "records", "delimiter")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Declaration:
+    """A declaration, checked as far as this is possible without a model.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+    categories : dict of str to list
+        The labels of each variable: all texts, or all whole numbers.
+    structure : dict of str to list of str
+        The variables that each is conditional on.
+    prior : dict of str to number or list
+        Of those variables that have another one than 1.
+    contribution : int
+        How many records one person has at most.
+    options : dict
+        Further options of :func:`pymc_dirdp.plan`.
+    counts : str or None
+        The column that says how many records a row of the data stands for.
+    records : int or None
+        How many records there are, where anybody may know it, for planning without the data.
+    delimiter : str
+        What separates the fields of a CSV file.
+    ledger : Path or None
+        Where the budget is kept.
+    limit : Guarantee or None
+        The budget.
+    """
+
+    guarantee: Guarantee
+    categories: dict[str, list[str | int]]
+    structure: dict[str, list[str]]
+    prior: dict[str, Any]
+    contribution: int
+    options: dict[str, Any]
+    counts: str | None
+    records: int | None
+    delimiter: str
+    ledger: Path | None
+    limit: Guarantee | None
+
+    @property
+    def adjacency(self) -> str:
+        """What one person can change."""
+        return adjacency_named(self.options.get("adjacency", "replace-one")).name
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the data that are read."""
+        return [*self.categories, *([] if self.counts is None else [self.counts])]
+
+
+def declared(path: Path) -> Declaration:
+    """The declaration in a TOML file.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no TOML, or says what no declaration says.
+    OSError
+        If the file cannot be read.
+    """
+    sections = _parsed(path)
+    _known("the declaration", sections, _SECTIONS)
+    for name in ("guarantee", "people", "variables"):
+        if name not in sections:
+            raise ArgumentError(f"{path} has no section [{name}]. See docs/command_line.md for an example.")
+    variables = {name: _table(f"variables.{name}", facts) for name, facts in sections["variables"].items()}
+    for name, facts in variables.items():
+        _known(f"[variables.{name}]", facts, _OF_A_VARIABLE)
+    if not variables:
+        raise ArgumentError("[variables] declares no variable.")
+    people = _known("[people]", sections["people"], ("contribution",))
+    if "contribution" not in people:
+        raise ArgumentError(
+            "Expected contribution in [people]: how many records of the data one person has at most, such as "
+            "contribution = 1."
+        )
+    data = _known("[data]", sections.get("data", {}), _OF_DATA)
+    counts = data.get("counts")
+    if counts is not None and (not isinstance(counts, str) or counts in variables):
+        raise ArgumentError("Expected counts in [data] to be the name of a column that is no variable.")
+    ledger = _known("[ledger]", sections.get("ledger", {}), ("path", "limit"))
+    if ledger and (not isinstance(ledger.get("path"), str) or "limit" not in ledger):
+        raise ArgumentError('Expected path and limit in [ledger], such as path = "budget.db".')
+    return Declaration(
+        guarantee=_guarantee("[guarantee]", sections["guarantee"]),
+        categories={name: _categories(name, facts.get("categories")) for name, facts in variables.items()},
+        structure={name: _names(name, facts.get("given", [])) for name, facts in variables.items()},
+        prior={name: facts["prior"] for name, facts in variables.items() if "prior" in facts},
+        contribution=integer(1, contribution=people["contribution"]),
+        options=_known("[options]", sections.get("options", {}), _OPTIONS),
+        counts=counts,
+        records=None if "records" not in data else integer(0, records=data["records"]),
+        delimiter=_delimiter(data.get("delimiter", ",")),
+        ledger=path.parent / ledger["path"] if ledger else None,
+        limit=_guarantee("limit of [ledger]", ledger["limit"]) if ledger else None,
+    )
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        sections = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        # The rest of the message may repeat what stands there, and somebody may have passed the data.
+        line = re.search(r"at line \d+", str(error))
+        raise ArgumentError(f"{path} is no TOML{f': see {line[0][3:]}' if line else ''}.") from None
+    except (UnicodeDecodeError, RecursionError, ValueError):
+        raise ArgumentError(f"{path} is no TOML, or is not written in UTF-8.") from None
+    return {name: _table(name, section) for name, section in sections.items()}
+
+
+def _table(name: str, section: object) -> dict[str, Any]:
+    if not isinstance(section, dict):
+        raise ArgumentError(f"Expected [{name}] to be a section of its own, got a {type(section).__name__}.")
+    return section
+
+
+def _known(where: str, facts: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    for name in facts:
+        one_of(names, **{f"name in {where}": name})
+    return facts
+
+
+def _guarantee(where: str, facts: object) -> Guarantee:
+    if not isinstance(facts, Mapping) or "kind" not in facts:
+        raise ArgumentError(f'Expected {where} to have a kind, such as kind = "ApproxDP", and its numbers.')
+    numbers = {name: value for name, value in facts.items() if name != "kind"}
+    kind = KINDS[one_of(KINDS, **{f"kind in {where}": facts["kind"]})]
+    if set(numbers) != set(kind.domains):
+        raise ArgumentError(f"Expected {where} of the kind {facts['kind']} to have {' and '.join(kind.domains)}.")
+    return kind(**numbers)
+
+
+def _categories(name: str, labels: object) -> list[str | int]:
+    kinds = {type(label) for label in labels} if isinstance(labels, list) else set()
+    if not isinstance(labels, list) or kinds not in ({str}, {int}):
+        raise ArgumentError(
+            f"Expected categories in [variables.{name}] to list all values that {name!r} could take: all texts, or all "
+            "whole numbers."
+        )
+    return labels
+
+
+def _names(name: str, given: object) -> list[str]:
+    if not isinstance(given, list) or not all(isinstance(parent, str) for parent in given):
+        raise ArgumentError(f"Expected given in [variables.{name}] to list names of variables.")
+    return given
+
+
+def _delimiter(sign: object) -> str:
+    if not isinstance(sign, str) or len(sign) != 1 or sign in '"\r\n':
+        raise ArgumentError('Expected delimiter in [data] to be one sign, such as ";".')
+    return sign

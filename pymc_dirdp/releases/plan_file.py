@@ -1,0 +1,305 @@
+"""A plan as a text that people can read, and back. Whoever reads it believes nothing that it says."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pymc_dirdp.accounting.entries import one_line
+from pymc_dirdp.checks import MOST_RECORDS, at_least, integer, one_of
+from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError
+from pymc_dirdp.mechanisms.base import Fact, TableMechanism
+from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.models.labels import held_labels
+from pymc_dirdp.models.likelihoods import KINDS as LIKELIHOODS
+from pymc_dirdp.models.likelihoods import Likelihood
+from pymc_dirdp.models.names import check_names
+from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.stated import stated
+from pymc_dirdp.models.tables import Table
+from pymc_dirdp.planning.calibration import OBJECTIVES
+from pymc_dirdp.planning.choosing import Choice
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.guarantees import KINDS
+from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
+from pymc_dirdp.releases.wording import assumed
+from pymc_dirdp.stored.release import MOST_DRAWS
+
+__all__ = ["contents", "digest", "understood", "written"]
+
+_FORMAT, _VERSION = "pymc_dirdp plan", 1
+_AGAIN = "Ask for the file again, or call plan() again."
+
+
+def contents(plan: Plan) -> dict[str, Any]:
+    """All that a plan says, in texts, numbers, lists and dicts. The first sentences follow from the numbers."""
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "promise": str(plan.guarantee),
+        "protected": plan.protected,
+        "assumptions": list(plan.assumptions),
+        "library_version": plan.library_version,
+        "guarantee": {"kind": type(plan.guarantee).__name__}
+        | {name: _written_float(value) for name, value in asdict(plan.guarantee).items()},
+        "draws": plan.draws,
+        "adjacency": plan.adjacency,
+        "min_count": plan.min_count,
+        "strategy": plan.strategy,
+        "objective": plan.objective,
+        "people": _plain(asdict(plan.reading.stated))
+        | {"n_units": plan.reading.n_units, "others": plan.reading.others},
+        "groups": _plain(plan.groups),
+        "tables": [_table(part) for part in plan.parts],
+    }
+
+
+def digest(facts: Mapping[str, Any]) -> str:
+    """The SHA-256 of what a plan says, in hexadecimal."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def written(plan: Plan) -> str:
+    """The plan with its digest, as JSON: a line for each fact, and for each row of a table."""
+    facts = contents(plan)
+    return _lines({"digest": digest(facts)} | facts) + "\n"
+
+
+def understood(text: bytes) -> Plan:
+    """The plan that was written, checked as if somebody had forged it.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no plan, is of another version, was changed, or contradicts itself.
+    UnattainableError
+        If it does not keep its promise.
+    """
+    try:
+        facts = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refused)
+        if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
+            raise ValueError
+        if facts.get("version") != _VERSION:
+            raise ArgumentError(
+                f"The plan has another version of the format than {_VERSION}, which this library reads. Call plan() "
+                "again, or read it with the library that wrote it."
+            )
+        stated_digest = facts.pop("digest", None)
+        computed_digest = digest(facts)
+    except ArgumentError:
+        raise
+    except (ValueError, RecursionError):
+        raise ArgumentError(f"The file is no plan such as Plan.to_json writes. {_AGAIN}") from None
+    if stated_digest != computed_digest:
+        raise ArgumentError(f"The plan was changed after it was written: its digest is another one. {_AGAIN}")
+    try:
+        plan = _plan(facts)
+        made_again(plan)
+        # Written again, it has to be the same text: so it says nothing else, and its sentences follow from its numbers.
+        if digest(contents(plan)) != computed_digest:
+            raise ValueError
+    except DirdpError as error:
+        raise ArgumentError(f"The plan is damaged: {error}") from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise ArgumentError(
+            f"The plan is damaged: it says what no plan says, or contradicts itself. {_AGAIN}"
+        ) from None
+    if not plan.composition.satisfies(plan.guarantee):
+        raise UnattainableError(f"The plan does not keep {plan.guarantee}, although it says so. Call plan() again.")
+    return plan
+
+
+def _plan(facts: dict[str, Any]) -> Plan:
+    adjacency = facts["adjacency"]
+    people = dict(facts["people"])
+    n_units, others = people.pop("n_units"), people.pop("others")
+    said = stated(**people | {"unit": tuple(people["unit"]) or None})
+    parts = tuple(_part(table, adjacency) for table in facts["tables"])
+    shapes = tuple((part.table.name, part.table.shape) for part in parts)
+    contributions = tuple((part.table.name, part.mechanism.contributed) for part in parts)
+    groups = tuple(map(tuple, facts["groups"]))
+    if {name for group in groups for name in group} != {name for name, _ in shapes} or len(dict(shapes)) < len(shapes):
+        raise ArgumentError("its groups are not groups of its tables.")
+    check_names(tuple(part.table for part in parts))
+    n_units = None if n_units is None else integer(0, n_units=n_units)
+    reading = Reading(said, adjacency_named(adjacency), shapes, contributions, groups, n_units, bool(others))
+    guarantee = dict(facts["guarantee"])
+    if integer(1, draws=facts["draws"]) > MOST_DRAWS:
+        raise ArgumentError(f"it has more than {MOST_DRAWS} draws.")
+    return Plan(
+        guarantee=KINDS[guarantee.pop("kind")](**{name: _read_float(value) for name, value in guarantee.items()}),
+        parts=parts,
+        groups=groups,
+        strategy=facts["strategy"],
+        objective=facts["objective"],
+        draws=integer(1, draws=facts["draws"]),
+        adjacency=adjacency,
+        min_count=at_least(0, min_count=facts["min_count"]),
+        reading=reading,
+        assumptions=assumed(reading),
+        library_version=one_line(library_version=facts["library_version"]),
+    )
+
+
+def _table(part: PlannedTable) -> dict[str, Any]:
+    table, mechanism = part.table, part.mechanism
+    dims = table.dims and list(table.dims)
+    return {
+        "name": table.name,
+        "family": table.family,
+        "dims": dims,
+        "labels": {dim: labels and list(map(_label, held_labels(labels))) for dim, labels in table.coords.items()},
+        "observed": [_plain(asdict(likelihood)) for likelihood in table.likelihoods],
+        "n_records": part.n_records,
+        "prior": table.prior.tolist(),
+        "one_person_adds": _plain(asdict(mechanism.contributed)),
+        "mechanism": type(mechanism).__name__,
+        "parameters": {
+            fact.name: np.asarray(getattr(mechanism, fact.field)).tolist() for fact in _own_facts(type(mechanism))
+        },
+        "chosen_from": part.choice and _plain(asdict(part.choice)),
+    }
+
+
+def _part(facts: dict[str, Any], adjacency: str) -> PlannedTable:
+    table = _read_table(facts)
+    kind = by_class_name()[one_of(by_class_name(), mechanism=facts["mechanism"])]
+    adds = facts["one_person_adds"]
+    contribution = Contribution(adds["records"], tuple(adds["axes"])).fitted(table.shape)
+    # A mechanism takes a single number if the records may lie anywhere.
+    plain = contribution.records if set(contribution.axes) <= {"any"} else contribution
+    given = {fact.field: facts["parameters"][fact.name] for fact in _own_facts(kind)}
+    shared = {"prior": table.prior} if any(fact.name == "prior" for fact in kind.facts) else {}
+    mechanism = kind.from_facts({**shared, **given, "adjacency": adjacency, "contribution": plain})
+    if mechanism.shape != table.shape:
+        raise ArgumentError(f"the mechanism of {table.name!r} is for a table of another shape.")
+    n_records, choice = facts["n_records"], facts["chosen_from"]
+    n_records = None if n_records is None else integer(0, n_records=n_records)
+    if n_records is not None and n_records > MOST_RECORDS:
+        raise ArgumentError("n_records is above 2**53.")
+    return PlannedTable(table, mechanism, n_records, None if choice is None else _choice(choice))
+
+
+def _own_facts(kind: type[TableMechanism]) -> list[Fact]:
+    """What has to be said of a mechanism beside the facts of its table."""
+    return [fact for fact in kind.facts if fact.given and fact.name != "prior"]
+
+
+def _read_table(facts: dict[str, Any]) -> Table:
+    dims, coords = facts["dims"], facts["labels"]
+    table = Table(
+        name=_text(facts["name"]),
+        family="beta" if facts["family"] == "beta" else "dirichlet",
+        prior=facts["prior"],
+        dims=None if dims is None else tuple(dims),
+        coords={dim: None if labels is None else tuple(map(_read_label, labels)) for dim, labels in coords.items()},
+        likelihoods=tuple(map(_likelihood, facts["observed"])),
+    )
+    released = table.shape if table.family == "dirichlet" else table.shape[:-1]
+    if table.family == "beta" and table.n_categories != 2:
+        raise ArgumentError(f"{table.name!r} is a Beta and has more than two categories.")
+    if dims is not None and (len(dims) != len(released) or set(coords) != set(dims) - {None}):
+        raise ArgumentError(f"the dims of {table.name!r} are not those of its shape.")
+    for dim, length in zip(dims or (), released, strict=bool(dims)):
+        labels = coords.get(dim)
+        if labels is not None and len(labels) != length:
+            raise ArgumentError(f"the labels of {dim!r} are not as many as its entries.")
+    return table
+
+
+def _likelihood(facts: dict[str, Any]) -> Likelihood:
+    kind = LIKELIHOODS[facts["kind"]].name
+    rows = tuple(integer(0, rows=axis) for axis in facts["rows"])
+    return Likelihood(_text(facts["name"]), kind, rows, tuple(map(_text, facts["parents"])))
+
+
+def _choice(facts: dict[str, Any]) -> Choice:
+    pairs = tuple((_text(kind), at_least(0, expected_kl=kl)) for kind, kl in facts["expected_kl"])
+    if not pairs:
+        raise ArgumentError("a choice was made from nothing.")
+    return Choice(one_of(OBJECTIVES, objective=facts["objective"]), pairs)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _written_float(value: float) -> float | str:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _read_float(value: Any) -> Any:
+    return math.inf if value == "inf" else value
+
+
+def _label(label: Any) -> Any:
+    """A label as JSON: a text, a number or a truth value as it is, all else with the name of its kind."""
+    if isinstance(label, np.datetime64):
+        return {"time": str(label)}
+    if isinstance(label, np.timedelta64):
+        return {"nanoseconds": int(label.astype(np.int64))}
+    if isinstance(label, np.uint64):
+        # Such numbers would become doubles beside smaller ones.
+        return {"unsigned": int(label)}
+    if isinstance(label, bytes):
+        return {"bytes": label.hex()}
+    if isinstance(label, str):
+        return str.__str__(label)
+    plain = label.item() if isinstance(label, np.generic) else label
+    return {"number": str(plain)} if isinstance(plain, float) and not math.isfinite(plain) else plain
+
+
+def _read_label(label: Any) -> Any:
+    match label:
+        case {"time": str(text)}:
+            return np.datetime64(text, "ns")
+        case {"nanoseconds": int(number)}:
+            return np.timedelta64(number, "ns")
+        case {"unsigned": int(number)}:
+            return np.uint64(number)
+        case {"bytes": str(text)}:
+            return bytes.fromhex(text)
+        case {"number": "inf" | "-inf" as text}:
+            return float(text)
+        case str() | bool() | int() | float():
+            return label
+    raise TypeError
+
+
+def _plain(value: Any) -> Any:
+    """The same with lists in place of tuples, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A dict without a name that stands twice, of which two readers could see different values."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _refused(constant: str) -> NoReturn:
+    """NaN and Infinity are not JSON."""
+    raise ValueError(constant)
+
+
+def _lines(value: Any, margin: str = "") -> str:
+    """JSON with a line for each fact, and for each row of a table."""
+    deeper = f"{margin}  "
+    if isinstance(value, dict) and value:
+        lines = [f"{json.dumps(key, ensure_ascii=False)}: {_lines(item, deeper)}" for key, item in value.items()]
+        return f"{{\n{deeper}{f',\n{deeper}'.join(lines)}\n{margin}}}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return f"[\n{deeper}{f',\n{deeper}'.join(_lines(item, deeper) for item in value)}\n{margin}]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

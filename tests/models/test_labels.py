@@ -1,0 +1,134 @@
+"""Labels of dims: a file gives them back as they were, or they are refused before anything is spent."""
+
+import datetime
+import decimal
+import enum
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.models.labels import check_labels, held_labels
+
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+    GREEN = 3
+
+
+class Text(enum.StrEnum):
+    RED = "red"
+    BLUE = "blue"
+    GREEN = "green"
+
+
+def model_of(labels):
+    with pm.Model(coords={"k": labels}) as model:
+        p = pm.Dirichlet("p", a=np.ones(len(labels)), dims="k")
+        pm.Multinomial("x", n=6, p=p, observed=[6, *[0] * (len(labels) - 1)])
+    return model
+
+
+TIMES = np.array(["2020-01-31", "2021-05-06T01:02:03.123456789", "2022"], "M8[ns]")
+HELD = {
+    "texts": (["a", "bb", "größe €"], "U"),
+    "an empty text": (["", "a", "b"], "U"),
+    "a categorical": (pd.Categorical(["a", "b", "c"]), "U"),
+    "texts of an enum": (list(Text), "U"),
+    "bytes": ([b"a", b"bc", b"\xff"], "S"),
+    "whole numbers": ([3, -1, 2**62], "i"),
+    "unsigned": (np.array([1, 2**64 - 1, 3], np.uint64), "u"),
+    "small": (np.array([1, 2, 3], np.int8), "i"),
+    "truth values": ([True, False], "b"),
+    "numbers": ([0.1, 2, np.inf], "f"),
+    "numbers of 32 bits": (np.array([0.1, 2, -1e30], np.float32), "f"),
+    "times in nanoseconds": (TIMES, "M"),
+    "times in days": (np.array(["1700-01-01", "1992-01-01", "1800-01-01"], "M8[D]"), "M"),
+    "times of pandas": (list(pd.date_range("2020", periods=3, freq="36h")), "M"),
+    "an index of times": (pd.date_range("2020", periods=3), "M"),
+    "times of Python": ([datetime.datetime(2020, 1, day, 7) for day in (1, 2, 3)], "M"),
+    "durations": (np.array([1, 2, 3], "m8[h]"), "m"),
+    "durations of Python": ([datetime.timedelta(day) for day in (1, 2, 3)], "m"),
+}
+
+
+@pytest.mark.parametrize("kind", HELD)
+@pytest.mark.parametrize("store", ["netcdf", "zarr"])
+# Zarr says of some types that its third version does not specify them.
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
+def test_a_file_gives_labels_back_and_passes_everything(kind, store, tmp_path):
+    labels, dtype = HELD[kind]
+    release = dirdp.sample(TARGET, model_of(labels), mechanism="geometric")
+    if store == "netcdf":
+        release.to_netcdf(tmp_path / "release.nc")
+        back = xr.open_datatree(tmp_path / "release.nc")
+    else:
+        release.to_zarr(tmp_path / "release.zarr", zarr_format=2)
+        back = xr.open_datatree(tmp_path / "release.zarr", engine="zarr", consolidated=True)
+    with back:
+        written, read = release["posterior"]["k"].values, back["posterior"]["k"].values
+        assert read.dtype.kind == written.dtype.kind == dtype
+        assert np.array_equal(read, written)
+        assert all(one == other for one, other in zip(read, held_labels(labels), strict=True))
+        assert np.array_equal(back["posterior"]["p"].values, release["posterior"]["p"].values)
+        assert dirdp.verify(back)
+        assert str(dirdp.report(back)) == str(dirdp.report(release))
+        here, there = (dirdp.analyse(one, 20, random_seed=1)["posterior"].to_dataset() for one in (release, back))
+        assert np.array_equal(here["p"].values, there["p"].values)
+        assert np.array_equal(here["k"].values, written)
+        assert np.array_equal(there["k"].values, written)
+        assert here["k"].dtype.kind == dtype
+
+
+@pytest.mark.parametrize(
+    ("labels", "word"),
+    [
+        (list(pd.interval_range(0, 3)), "objects"),
+        (pd.interval_range(0, 3), "objects"),
+        (list(pd.period_range("2020", periods=3, freq="M")), "objects"),
+        (pd.period_range("2020", periods=3, freq="M"), "objects"),
+        (list(Colour), "objects"),
+        ([object(), object()], "objects"),
+        ([decimal.Decimal(1), decimal.Decimal(2)], "objects"),
+        ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)], "objects"),
+        ([datetime.time(1), datetime.time(2)], "objects"),
+        ([None, "a"], "objects"),
+        ([1j, 2.0], "objects"),
+        ([pd.NA, "a"], "equal to themselves"),
+        ([pd.NaT, pd.Timestamp("2020")], "equal to themselves"),
+        ([1, "a"], "several kinds"),
+        ([True, "a"], "several kinds"),
+        ([2**60 + 1, 0.5], "several kinds"),
+        ([b"a\0", b"b"], "several kinds"),
+        (pd.date_range("2020", periods=3, tz="Europe/Berlin"), "time zone"),
+        (np.array(["0001", "2020"], "M8[D]"), "1678 to 2262"),
+        (np.array(["1677", "2020"], "M8[D]"), "1678 to 2262"),
+        (np.array(["2020", "2263"], "M8[s]"), "1678 to 2262"),
+        (np.array(["1700", "1993"], "M8[D]"), "292 years apart"),
+        (np.array(["1993", "1700"], "M8[D]"), "292 years apart"),
+        ([np.longdouble(0.1), np.longdouble(2)], "objects or numbers"),
+    ],
+)
+def test_labels_that_a_file_would_change_are_refused_before_they_are_paid_for(labels, word):
+    ledger = dirdp.Ledger(TARGET)
+    with pytest.raises(dirdp.UnsupportedModelError, match=f"The labels of the dim 'k' of 'p' .*{word}"):
+        dirdp.sample(TARGET, model_of(labels), ledger=ledger)
+    assert ledger.entries() == ()
+
+
+def test_the_ways_out_work():
+    """What the errors offer, applied literally."""
+    zones = pd.date_range("2020", periods=3, tz="Europe/Berlin")
+    for labels in (map(str, zones), zones.tz_localize(None), ["0001", "2020"], ["1", "a"]):
+        check_labels("k", list(labels), "p")
+
+
+def test_times_keep_their_nanoseconds():
+    assert held_labels(TIMES) == list(TIMES)
+    assert held_labels(list(map(pd.Timestamp, TIMES))) == list(TIMES)

@@ -1,0 +1,343 @@
+"""Plans in files: they come back as they went, and what was edited is refused before anything is charged."""
+
+import copy
+import datetime
+import itertools
+import json
+import math
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.releases.plan_file import digest
+
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+def hair_model(n=592, labels=("black", "brown", "red", "blond"), prior=1.0):
+    with pm.Model(coords={"hair": labels}) as model:
+        p = pm.Dirichlet("p", a=np.full(4, prior), dims="hair")
+        pm.Multinomial("students", n=n, p=p, observed=[108, 286, 71, n - 465])
+    return model
+
+
+def two_tables(labels=("a", "b", "c")):
+    with pm.Model(coords={"k": labels, "row": [1, 2]}) as model:
+        p = pm.Dirichlet("p", a=[[1, 1, 0.1], [1, 2, 3]], dims=("row", "k"))
+        pm.Multinomial("x", n=[30, 20], p=p, observed=[[10, 12, 8], [0, 20, 0]])
+        rate = pm.Beta("rate", 1, 1)
+        pm.Binomial("z", n=50, p=rate, observed=5)
+    return model
+
+
+def people_model():
+    with pm.Model(coords={"person": range(40), "item": ["a", "b", "c"], "yes": [0, 1]}) as model:
+        p = pm.Dirichlet("p", a=np.ones((3, 2)), dims=("item", "yes"))
+        pm.Categorical("answer", p=p, observed=np.zeros((40, 3), int), dims=("person", "item"))
+    return model
+
+
+NOISY = [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1), dirdp.TruncatedCDP(rho=0.1, omega=math.inf)]
+PLANNED = {
+    "hair": (hair_model, TARGET, {}),
+    "renyi": (hair_model, dirdp.RenyiDP(order=3, epsilon=0.2), {"strategy": "temper", "draws": 3}),
+    "auto": (two_tables, TARGET, {"mechanism": "auto", "objective": "estimate"}),
+    "disjoint": (two_tables, TARGET, {"disjoint": [["p"], ["rate"]], "weights": {"p": 2}}),
+    "min_count": (hair_model, TARGET, {"min_count": 2, "strategy": "inflate"}),
+    "add-remove": (two_tables, TARGET, {"adjacency": "add-remove", "n_records": {"p": 60}, "strategy": "temper"}),
+    "several": (two_tables, TARGET, {"contribution": 3}),
+    "people": (people_model, TARGET, {"unit": "person"}),
+    "at most": (people_model, TARGET, {"unit": "person", "max_records_per_person": 3, "n_records": 100}),
+    "gaussian": (hair_model, NOISY[1], {"mechanism": "gaussian"}),
+    "omega": (hair_model, NOISY[2], {"mechanism": "gaussian"}),
+    "geometric": (hair_model, NOISY[0], {"mechanism": "geometric"}),
+    "geometric, private N": (
+        hair_model,
+        NOISY[0],
+        {"mechanism": "geometric", "adjacency": "add-remove", "n_records": 9, "contribution": 2},
+    ),
+    "laplace": (hair_model, NOISY[0], {"mechanism": "laplace"}),
+    "times": (lambda: two_tables([datetime.datetime(2020, 1, day) for day in (1, 2, 3)]), TARGET, {}),
+    "numbers": (lambda: two_tables(np.array([0.1, math.inf, 3], np.float32)), TARGET, {}),
+    "whole numbers": (lambda: two_tables(np.array([1, 2, 2**64 - 1], np.uint64)), TARGET, {}),
+    "truth values": (lambda: hair_model(labels=[True, False, True, False]), TARGET, {}),
+    "durations": (lambda: two_tables(np.array([1, 2, 3], "m8[D]")), TARGET, {}),
+    "bytes": (lambda: two_tables([b"a", b"\xff", b"c"]), TARGET, {}),
+    "odd texts": (lambda: two_tables(['"]', "[ ]  }", "größe €,"]), TARGET, {}),
+}
+
+
+def without_the_time(release):
+    release["posterior"].attrs.pop("created_at", None)
+    return release
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_a_plan_comes_back_from_a_file_and_draws_the_same(name, tmp_path):
+    make, guarantee, options = PLANNED[name]
+    model = make()
+    plan = dirdp.plan(guarantee, model, **options)
+    plan.to_json(tmp_path / "plan.json")
+    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    assert again.digest == plan.digest
+    assert str(dirdp.report(again)) == str(dirdp.report(plan))
+    assert [part.mechanism for part in again.parts] == [part.mechanism for part in plan.parts]
+    assert again.reading == plan.reading
+    sampler = {"sampler": "fast"} if name == "laplace" else {}
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        drawn, other = (without_the_time(dirdp.sample(one, make(), random_seed=1, **sampler)) for one in (plan, again))
+    assert drawn.identical(other)
+    again.to_json(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "plan.json").read_bytes()
+
+
+def test_the_file_is_for_people(tmp_path):
+    dirdp.plan(TARGET, two_tables()).to_json(tmp_path / "plan.json")
+    text = (tmp_path / "plan.json").read_text(encoding="utf-8")
+    lines = [line.strip() for line in text.splitlines()]
+    for line in ('"promise": "(1, 1e-06)-differential privacy",', '"k": ["a", "b", "c"]', "[1.0, 1.0, 0.1],"):
+        assert line in lines
+    assert "every record: each observation" in text
+    assert max(map(len, lines)) < 300
+
+
+def test_the_file_holds_no_count(tmp_path):
+    """The same plan for other data of the same public size."""
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as other:
+        p = pm.Dirichlet("p", a=np.ones(4), dims="hair")
+        pm.Multinomial("students", n=592, p=p, observed=[592, 0, 0, 0])
+    plans = [dirdp.plan(TARGET, model) for model in (hair_model(), other)]
+    for i, plan in enumerate(plans):
+        plan.to_json(tmp_path / f"{i}.json")
+    assert (tmp_path / "0.json").read_bytes() == (tmp_path / "1.json").read_bytes()
+
+
+def test_a_colleague_needs_the_file_alone(tmp_path):
+    """Another process reads the report of the plan, and a pickle is not needed."""
+    plan = dirdp.plan(TARGET, hair_model())
+    plan.to_json(tmp_path / "plan.json")
+    code = (
+        f"import pymc_dirdp as d; p = d.Plan.from_json({str(tmp_path / 'plan.json')!r}); print(d.report(p), p.digest)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert printed == f"{dirdp.report(plan)} {plan.digest}\n"
+
+
+def test_the_ledger_has_the_digest_of_the_file(tmp_path):
+    plan = dirdp.plan(TARGET, hair_model())
+    plan.to_json(tmp_path / "plan.json")
+    ledger = dirdp.Ledger(TARGET)
+    dirdp.sample(dirdp.Plan.from_json(tmp_path / "plan.json"), hair_model(), ledger=ledger)
+    (entry,) = ledger.entries()
+    assert entry.terms.digest == json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["digest"]
+
+
+def test_a_plan_shows_itself_as_html():
+    plan = dirdp.plan(TARGET, hair_model())
+    assert plan._repr_html_() == dirdp.report(plan)._repr_html_()
+    assert "<td>(1, 1e-06)-differential privacy</td>" in plan._repr_html_()
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plan") / "plan.json"
+    dirdp.plan(TARGET, two_tables(), mechanism="auto", disjoint=[["p"], ["rate"]]).to_json(path)
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def edited(facts, tmp_path):
+    """A copy of the facts, and a function that writes them with the digest that belongs to them."""
+
+    def write(changed):
+        changed.pop("digest", None)
+        path = tmp_path / "edited.json"
+        path.write_text(json.dumps({**changed, "digest": digest(changed)}), encoding="utf-8")
+        return path
+
+    return copy.deepcopy(facts), write
+
+
+def test_a_change_without_a_new_digest(facts, tmp_path):
+    path = tmp_path / "plan.json"
+    for key, value in (("draws", 2), ("promise", "nothing"), ("library_version", "9"), ("new", 1), ("digest", "00")):
+        path.write_text(json.dumps({**facts, key: value}), encoding="utf-8")
+        with pytest.raises(dirdp.ArgumentError, match="changed after it was written: its digest is another"):
+            dirdp.Plan.from_json(path)
+    path.write_text(json.dumps({key: value for key, value in facts.items() if key != "digest"}), encoding="utf-8")
+    with pytest.raises(dirdp.ArgumentError, match="digest"):
+        dirdp.Plan.from_json(path)
+
+
+def test_another_version(edited):
+    changed, write = edited
+    changed["version"] = 2
+    with pytest.raises(dirdp.ArgumentError, match="another version of the format than 1"):
+        dirdp.Plan.from_json(write(changed))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"{}",
+        b"null",
+        b"1e999",
+        b'{"format": "pymc_dirdp plan", "version": NaN}',
+        b'{"format": "pymc_dirdp plan", "version": 1, "draws": Infinity}',
+        b'{"format": "pymc_dirdp plan", "version": 1, "version": 1}',
+        b'{"format": "pymc_dirdp plan", "version": 1, "draws": ' + b"9" * 5000 + b"}",
+        b'{"format": "pymc_dirdp plan", "version": 1, "draws": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+        b'{"a": ' * 200_000 + b"1" + b"}" * 200_000,
+        b"\x89HDF\r\n\x1a\n",
+        pickle.dumps({"format": "pymc_dirdp plan"}),
+    ],
+    ids=range(14),
+)
+def test_what_is_no_plan_at_all(text, tmp_path):
+    (tmp_path / "plan.json").write_bytes(text)
+    with pytest.raises(dirdp.ArgumentError, match=r"no plan such as Plan\.to_json writes"):
+        dirdp.Plan.from_json(tmp_path / "plan.json")
+
+
+def test_a_weaker_plan_with_a_digest_of_its_own(edited):
+    """The promise is decided again on the exact curves: a number of the file makes it no weaker than it says."""
+    changed, write = edited
+    changed["tables"][0]["parameters"]["r"] *= 1.001
+    with pytest.raises(dirdp.UnattainableError, match="does not keep"):
+        dirdp.Plan.from_json(write(changed))
+    changed["tables"][0]["parameters"]["r"] /= 1.01
+    assert dirdp.report(dirdp.Plan.from_json(write(changed))).title == "Plan of a private posterior draw of p, rate"
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (["assumptions"], []),
+        (["promise"], "(0.1, 1e-06)-differential privacy"),
+        (["protected"], "everybody"),
+        (["guarantee", "kind"], "Guarantee"),
+        (["guarantee", "epsilon"], -1),
+        (["guarantee", "epsilon"], "inf"),
+        (["guarantee", "epsilon"], True),
+        (["draws"], 0),
+        (["draws"], -1),
+        (["draws"], 1.5),
+        (["draws"], 10**7),
+        (["draws"], "1"),
+        (["min_count"], 1e9),
+        (["min_count"], None),
+        (["adjacency"], "add-remove"),
+        (["groups"], []),
+        (["groups"], [["p"]]),
+        (["groups"], [["p", "other"], ["rate"]]),
+        (["people", "others"], 1),
+        (["people", "n_units"], "many"),
+        (["people", "unit"], [["x"]]),
+        (["people", "more"], 1),
+        (["tables"], []),
+        (["tables", 0, "name"], "a/b"),
+        (["tables", 0, "name"], "a\nb"),
+        (["tables", 0, "name"], 5),
+        (["tables", 0, "name"], "rate"),
+        (["tables", 0, "family"], "beta"),
+        (["tables", 0, "family"], "gamma"),
+        (["tables", 0, "dims"], ["row"]),
+        (["tables", 0, "dims"], "rk"),
+        (["tables", 0, "labels", "k"], ["a", "b"]),
+        (["tables", 0, "labels", "k"], [{"time": "soon"}, "b", "c"]),
+        (["tables", 0, "labels", "k"], ["a", None, "c"]),
+        (["tables", 0, "labels", "k"], [1, "b", "c"]),
+        (["tables", 0, "labels", "z"], ["a"]),
+        (["tables", 0, "prior"], [[1, 1], [1, 1]]),
+        (["tables", 0, "prior"], [[1, 1, 1], [1, 1]]),
+        (["tables", 0, "prior"], [[1, 1, 10**400], [1, 1, 1]]),
+        (["tables", 0, "prior"], [[1, 1, -1], [1, 1, 1]]),
+        (["tables", 0, "prior"], "1"),
+        (["tables", 0, "n_records"], -1),
+        (["tables", 0, "n_records"], 2**60),
+        (["tables", 0, "n_records"], 1.5),
+        (["tables", 0, "mechanism"], "Mechanism"),
+        (["tables", 0, "mechanism"], "os.system"),
+        (["tables", 0, "one_person_adds", "records"], 0),
+        (["tables", 0, "one_person_adds", "axes"], ["own", "own"]),
+        (["tables", 0, "parameters", "r"], -1),
+        (["tables", 0, "parameters", "r"], 1e300),
+        (["tables", 0, "parameters", "alpha"], [1, 1]),
+        (["tables", 0, "parameters", "more"], 1),
+        (["tables", 0, "observed", 0, "kind"], "poisson"),
+        (["tables", 0, "observed", 0, "rows"], [-1]),
+        (["tables", 0, "chosen_from", "expected_kl"], [["dirichlet", -1]]),
+        (["tables", 0, "chosen_from", "expected_kl"], [["dirichlet"]]),
+        (["tables", 0, "chosen_from"], []),
+    ],
+)
+def test_a_forged_fact_is_refused_when_it_is_read(edited, where, value):
+    changed, write = edited
+    *path, last = where
+    node = changed
+    for step in path:
+        node = node[step]
+    node[last] = value
+    with pytest.raises(dirdp.DirdpError, match=r"The plan (is damaged|does not keep)"):
+        dirdp.Plan.from_json(write(changed))
+
+
+def leaves(node, path=()):
+    """Every place of a nest of dicts and lists."""
+    steps = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for step, inner in steps:
+        yield (*path, step)
+        yield from leaves(inner, (*path, step))
+
+
+@pytest.mark.thorough
+def test_no_change_at_all_makes_a_promise_weaker(edited):
+    """Any value of the file, replaced: the file or the model is refused, or the release keeps what the plan says."""
+    facts, write = edited
+    model = two_tables()
+    original = dirdp.Plan.from_json(write(copy.deepcopy(facts))).guarantee
+    drawn = 0
+    values = [None, True, -1, 0, 2, 0.5, 1e-300, 1e300, 10**400, "", "p", "inf", [], {}, [[]], [1], {"time": "x"}]
+    for path, value in itertools.product(list(leaves(facts)), values):
+        changed = copy.deepcopy(facts)
+        node = changed
+        for step in path[:-1]:
+            node = node[step]
+        if path == ("digest",) or node[path[-1]] == value:
+            continue
+        node[path[-1]] = value
+        try:
+            plan = dirdp.Plan.from_json(write(changed))
+            release = dirdp.sample(plan, model)
+        except dirdp.DirdpError:
+            continue
+        drawn += 1
+        assert dirdp.verify(release), (path, value)
+        assert dirdp.verify(release).stated == plan.guarantee
+        if path[:1] != ("guarantee",):
+            assert plan.guarantee == original
+    assert drawn > 0
+
+
+def test_a_plan_for_another_model(tmp_path):
+    dirdp.plan(TARGET, hair_model()).to_json(tmp_path / "plan.json")
+    plan = dirdp.Plan.from_json(tmp_path / "plan.json")
+    ledger = dirdp.Ledger(TARGET)
+    others = [two_tables(), people_model(), hair_model(n=593), hair_model(prior=2.0), hair_model(labels=list("abcd"))]
+    for other in others:
+        with pytest.raises(dirdp.DirdpError, match=r"not the one that was planned|is not a dim|unit="):
+            dirdp.sample(plan, other, ledger=ledger)
+    assert ledger.entries() == ()
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        dirdp.Plan.from_json(tmp_path / "plan.json")
