@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation
+from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.stated import Stated, as_code, axis_text
 from pymc_dirdp.models.unit import people_axes
 
@@ -72,13 +72,8 @@ def refuse_steps(observed: Observation, together: Sequence[Observation], stated:
     for other in (observed, *together):
         axis = observed.step_axis(other, surely=True)
         if axis is not None and axis in (people_axes(observed, stated) or ()):
-            raise refusal(
-                observed.name,
-                f"is a sequence along {axis_text(observed.axes[axis])}, which {stated.unit_text} names: each entry is "
-                "in several records",
-                "Name another axis, or use contribution= instead of unit= to say how many records a person holds at "
-                "most.",
-            )
+            called = axis_text(observed.axes[axis])
+            raise refusal("steps", observed.name, axis=called, said=stated.unit_text)
 
 
 def _listed(names: Sequence[str]) -> str:
