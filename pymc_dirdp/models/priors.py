@@ -8,6 +8,7 @@ import pymc as pm
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, values_read
 from pymc_dirdp.models.refusals import refusal
@@ -22,6 +23,8 @@ _FAMILY_BY_OP: dict[type, Family] = {
     # On (0, 1) it is a Beta with parameters 1 and 1.
     pm.Uniform.rv_type: "beta",
 }
+
+_INTEGRATED = (pm.DirichletMultinomial.rv_type, pm.BetaBinomial.rv_type)
 
 # These transforms change the coordinates in which a sampler moves. Any other one, such as `ordered`, restricts the law.
 _HARMLESS_TRANSFORMS = (
@@ -93,15 +96,27 @@ def _other_variable(rv: Node, model: pm.Model) -> Exception:
 def refuse_uncertain_prior(name: str, argument: Node, model: pm.Model, public: Collection[str]) -> None:
     """Refuse a prior that depends on anything but numbers, the lengths of dims, and data that are named public."""
     lengths = set(model.dim_lengths.values())
-    observed = {source for rv in model.observed_RVs for source in values_read(model.rvs_to_values[rv])}
     for variable in values_read(argument):
         if is_random(variable):
             raise refusal("random prior", name, source=variable.name)
         if isinstance(variable, SharedVariable) and variable not in lengths:
-            if variable.name not in public or variable in observed:
+            if variable in _records(model):
+                raise refusal("prior of records", name, source=variable.name)
+            if variable.name not in public:
                 raise refusal("prior of data", name, source=variable.name)
         elif variable.owner is None and not isinstance(variable, Constant | SharedVariable):
             raise refusal("free input", name)
+
+
+def _records(model: pm.Model) -> set[Node]:
+    """What the observed variables take from data: observations, codes of parents, numbers of trials."""
+    found: set[Node] = set()
+    for rv in model.observed_RVs:
+        found |= set(values_read(model.rvs_to_values[rv]))
+        # The first parameter of a likelihood without a probability is its number of trials; the others are its prior.
+        used = parameters(rv)[1][:1] if type(rv.owner.op) in _INTEGRATED else parameters(rv)[1]
+        found |= set(ancestors(used, blockers=model.free_RVs))
+    return found
 
 
 def broadcast_prior(

@@ -85,6 +85,10 @@ REFUSALS = MappingProxyType(
             "has a prior that depends on the data {source!r}",
             "Write the prior as numbers, or add public_prior=[{source!r}] if anybody may know these data.",
         ),
+        "prior of records": Refusal(
+            "has a prior that depends on the data {source!r}, which hold records of people",
+            "Write the prior as numbers.",
+        ),
         "free input": Refusal("has a prior that depends on a free input", "Write the prior as numbers."),
         "prior shape": Refusal("has a prior whose shape does not fit its rows", "Make the shapes agree."),
         "one category": Refusal(

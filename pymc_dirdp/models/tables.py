@@ -10,7 +10,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import positive_array
+from pymc_dirdp.checks import one_of, positive_array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.graph import Node, evaluate, is_random, parameters, values_read
 from pymc_dirdp.models.likelihoods import (
@@ -32,6 +32,7 @@ from pymc_dirdp.models.priors import (
 )
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.routes import route
+from pymc_dirdp.privacy.promise import Guarantee
 
 __all__ = ["Likelihood", "Table", "root_model", "tables"]
 
@@ -138,6 +139,8 @@ def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ())
             raise refusal("observed parameter", rv.name)
     # This comes before the priors, because a missing value is a free variable whose own message would mislead.
     _refuse_missing_values(model)
+    for name in public_prior:
+        one_of([str(data.name) for data in model.data_vars], **{"pm.Data in public_prior": name})
     families = {rv: checked_family(rv, model, public_prior) for rv in model.free_RVs}
     followers: dict[Node, list[Likelihood]] = {rv: [] for rv in families}
     integrated: dict[Node, Kind] = {}
@@ -167,12 +170,23 @@ def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ())
 
 def root_model(model: pm.Model | None) -> pm.Model:
     """The model that was given or is on the context stack; for a nested one, the whole that it is part of."""
+    if isinstance(model, Guarantee):
+        raise ArgumentError(
+            f"Expected a PyMC model, got the guarantee {type(model).__name__}. The guarantee comes first, then the "
+            "model."
+        )
+    if not isinstance(model, pm.Model | None):
+        raise ArgumentError(
+            f"Expected a PyMC model, got a {type(model).__name__}. Pass the model as `model=`, or make the call inside "
+            "`with model:`."
+        )
     try:
-        return lowered(pm.modelcontext(model).root)
-    except (TypeError, AttributeError):
+        found = pm.modelcontext(model)
+    except TypeError:
         raise ArgumentError(
             "Expected a PyMC model, got none. Pass it as `model=`, or make the call inside `with model:`."
         ) from None
+    return lowered(found.root)
 
 
 def _refuse_missing_values(model: pm.Model) -> None:

@@ -250,7 +250,8 @@ def _protects(part: PlannedTable, chosen: Plan) -> bool:
 
 
 def _refuse_edited_model(chosen: Plan, model: pm.Model) -> None:
-    held, reading = tables(model), chosen.reading
+    reading = chosen.reading
+    held = tables(model, public_prior=reading.stated.public_prior)
     same = (
         held == tuple(part.table for part in chosen.parts)
         # The people are read again, because a model with the same tables may say something else about them.
