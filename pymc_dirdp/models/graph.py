@@ -63,7 +63,7 @@ def stored_array(variable: Node, *, through_rounding: bool = False) -> Node | No
     """The stored array, or the part of one, that a variable is a copy of; None if it is computed in another way.
 
     A stored array is a constant or a shared variable. A part is taken out by slices and numbers that are written into
-    the model, so that no entry of it occurs twice.
+    the model, or has its axes in another order, so that no entry of it occurs twice.
     """
     source, axes = origin(variable, through_rounding=through_rounding)
     return source if len(axes) == variable.type.ndim and root_of(source) is not None else None
@@ -72,9 +72,12 @@ def stored_array(variable: Node, *, through_rounding: bool = False) -> Node | No
 def root_of(array: Node) -> Node | None:
     """The whole stored array of which an array is a part; None if it is no part of one."""
     while array.owner is not None:
-        if type(array.owner.op) is not Subtensor or not all(isinstance(k, Constant) for k in array.owner.inputs[1:]):
+        op, (source, *entries) = array.owner.op, array.owner.inputs
+        moved = isinstance(op, DimShuffle) and sorted(map(str, op.new_order)) == sorted(map(str, range(op.input_ndim)))
+        cut = type(op) is Subtensor and all(isinstance(entry, Constant) for entry in entries)
+        if not moved and not cut:
             return None
-        array = array.owner.inputs[0]
+        array = source
     return array if isinstance(array, Constant | SharedVariable) else None
 
 

@@ -92,7 +92,7 @@ def _source(observed: Observation, observations: Sequence[Observation], model: p
             return other.name
     for other in observations:
         # Its own observations may equal `n` for a good reason: all trials of a Binomial may succeed.
-        if other is not observed and any(_holds(other, array, model) for array in graph):
+        if other.name != observed.name and any(_holds(other, array, model) for array in graph):
             return other.name
     return None
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.tensor.subtensor import get_idx_list
+from pytensor.tensor.subtensor import Subtensor, get_idx_list
 
 from pymc_dirdp.models.graph import Node, evaluate, root_of
 
@@ -60,8 +60,8 @@ def _slices(array: Node) -> list[str]:
     """The slices of a part of a stored array along the axes that it keeps."""
     if array.owner is None:
         return []
-    if array.owner.inputs[0].owner is not None:
-        return ["a slice of a slice"]
+    if not isinstance(array.owner.op, Subtensor) or array.owner.inputs[0].owner is not None:
+        return [f"several steps, the last of which is {array.owner.op}"]
     entries = get_idx_list(array.owner.inputs, array.owner.op.idx_list)
     kept = [repr(entry) for entry in entries if isinstance(entry, slice)]
     while kept and kept[-1] == repr(slice(None)):
