@@ -424,8 +424,10 @@ def _chosen(map_: CellMap, entries: list[Any], ndim: int) -> CellMap:
         else:
             index = entries[one]
             start = front + width - index.type.ndim
-            lengths = enumerate(index.type.shape)
-            axes.append(Codes(index, tuple(None if length == 1 else start + axis for axis, length in lengths)))
+            # A single code is one for each record, or an error; a column of codes is repeated along a row.
+            single = [length == 1 and index.type.ndim > 1 for length in index.type.shape]
+            on = tuple(None if one else start + axis for axis, one in enumerate(single))
+            axes.append(Codes(index, on))
     return CellMap(cells, tuple(axes), ndim)
 
 

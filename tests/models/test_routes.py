@@ -1,5 +1,7 @@
 """What a likelihood sees of the released variables: counts carried back, against PyMC's own log-likelihood and NUTS."""
 
+import pickle
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -8,7 +10,8 @@ import pytest
 from pytensor.compile.mode import Mode
 from pytensor.graph.replace import clone_replace
 
-from pymc_dirdp.errors import UnsupportedModelError
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import DataError, UnsupportedModelError
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.tables import tables
 
@@ -421,3 +424,162 @@ def test_the_total_is_that_of_the_counts(name):
                 total_records(table, model)
         else:
             assert total_records(table, model) == read_counts(table, model).sum()
+
+
+# What a table of parts must not hide
+
+
+def release_of(build, **said):
+    with pm.Model() as model:
+        build()
+    return dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), model, **said)
+
+
+def test_a_sequence_of_more_axes_is_read():
+    """A row chosen by codes beside two axes by position, one of them moved."""
+    codes = RNG.integers(0, 3, 7)
+    with pm.Model() as model:
+        th = pm.Beta("th", 1, 1, shape=(2, 3, J))
+        p = th[:, codes].dimshuffle(1, 2, 0)
+        pm.Bernoulli("y", p=p, observed=RNG.integers(0, 2, (7, J, 2)))
+    (table,) = tables(model)
+    y = model.rvs_to_values[model["y"]].data
+    expected = np.zeros((2, 3, J, 2))
+    for i, j, k in np.ndindex(y.shape):
+        expected[k, codes[i], j, 1 - y[i, j, k]] += 1
+    np.testing.assert_array_equal(read_counts(table, model), expected)
+
+
+WRONG_CODES = {
+    "a code too high": (lambda: pm.Bernoulli("y", p=beta_rows(CODES + 7919), observed=GRID), "codes from 0 to 2"),
+    "a code below 0": (lambda: pm.Bernoulli("y", p=beta_rows(-1 - CODES), observed=GRID), "not all >= 0"),
+    "too few codes": (lambda: pm.Bernoulli("y", p=beta_rows(CODES[:1]), observed=GRID), "one code for each"),
+    "a sum of codes too high": (
+        lambda: pm.Bernoulli("y", p=beta_rows(pm.Data("c", CODES) + 7919), observed=GRID),
+        "codes from 0 to 2",
+    ),
+    "columns of different lengths": (
+        lambda: pm.Bernoulli("y", p=beta_rows(pm.Data("c", CODES) * pm.Data("e", [1])), observed=GRID),
+        "cannot be computed",
+    ),
+    "one condition for all": (
+        lambda: pm.Bernoulli(
+            "y", p=pt.switch(pm.Data("c", [1]), (b := pm.Beta("b", 1, 1, shape=2))[0], b[1]), observed=YES
+        ),
+        "one code for each",
+    ),
+}
+
+
+def beta_rows(codes):
+    return pm.Beta("b", 1, 1, shape=(3, J))[codes]
+
+
+@pytest.mark.parametrize(("build", "problem"), WRONG_CODES.values(), ids=WRONG_CODES)
+def test_wrong_codes_are_an_error_without_a_value(build, problem):
+    with pytest.raises(DataError, match=problem) as caught:
+        release_of(build, unit=0)
+    assert "'y'" in str(caught.value)
+    assert "7919" not in str(caught.value)
+
+
+def test_codes_are_not_read_when_tables_are_found():
+    def model(codes):
+        with pm.Model() as model:
+            b = pm.Beta("b", 1, 1, shape=6)
+            pm.Bernoulli("y", p=1 - b[pm.Data("c", codes) * 2 + OTHER], observed=YES)
+            pm.Bernoulli("z", p=pt.switch(pm.Data("e", codes), b[0], b[1]), observed=YES)
+        return model
+
+    assert tables(model(CODES)) == tables(model(np.full(N, -7919)))
+
+
+def test_two_views_of_one_table_are_told_apart():
+    """The digest of a plan, and the check of a plan that comes from a file."""
+
+    def model(k):
+        with pm.Model() as model:
+            b = pm.Beta("b", 1, 1, shape=3)
+            pm.Bernoulli("y", p=b[k], observed=YES)
+        return model
+
+    target = dirdp.ApproxDP(epsilon=1, delta=1e-3)
+    first, second = dirdp.plan(target, model(0)), dirdp.plan(target, model(2))
+    assert first.digest != second.digest
+    assert first.parts[0].table != second.parts[0].table
+    assert pickle.loads(pickle.dumps(first)).digest == first.digest == dirdp.plan(target, model(0)).digest
+    with pytest.raises(UnsupportedModelError, match="not the one that was planned"):
+        dirdp.sample(first, model(2))
+
+
+def test_the_number_of_records_of_a_part_is_that_of_its_positions():
+    """Each table of a stack has the trials of its own entry, and not those of all."""
+    with pm.Model() as model:
+        stack = pm.math.stack([pm.Beta("a", 1, 1), pm.Beta("b", 1, 1)])
+        pm.Binomial("y", n=[100, 120], p=stack, observed=[13, 21])
+    assert [total_records(table, model) for table in tables(model)] == [100, 120]
+    plan = dirdp.plan(dirdp.ApproxDP(epsilon=1, delta=1e-3), model)
+    assert [part.n_records for part in plan.parts] == [100, 120]
+
+
+def test_a_release_of_a_switch_between_tables_holds_no_number_of_records():
+    """Under add-remove the numbers of records are private, and the file has the planning size alone."""
+
+    def build():
+        a, b = two()
+        pm.Bernoulli("y", p=pm.math.switch(pm.Data("group", OTHER), a, b), observed=YES)
+
+    release = release_of(build, adjacency="add-remove", n_records=1000)
+    assert release["utility"]["n_records"].values.tolist() == [1000, 1000]
+    assert dirdp.verify(release)
+
+
+def test_large_tables_take_no_array_of_all_records():
+    """A million records with a hundred columns behind each code: the map has the size of the table."""
+    codes = np.zeros(20_000, dtype=int)
+    with pm.Model() as model:
+        th = pm.Beta("th", 1, 1, shape=(3, 100))
+        pm.Bernoulli("y", p=1 - th[codes], observed=np.zeros((20_000, 100), dtype=bool))
+    (table,) = tables(model)
+    assert table.likelihoods[0].view.cells.size == table.prior.size == 600
+    assert read_counts(table, model)[0].tolist() == [[20_000, 0]] * 100
+
+
+@pytest.mark.parametrize(("build", "error"), [(complement, None), (stacked_betas, "feeds 'a' and other tables")])
+def test_a_diagnosis_of_what_a_likelihood_sees(build, error):
+    with pm.Model() as model:
+        build()
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        release = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), model, random_seed=1)
+    if error:
+        with pytest.raises(UnsupportedModelError, match=error):
+            dirdp.diagnose(release, model, draws=100, nuts=False)
+        return
+    diagnosis = dirdp.diagnose(release, model, draws=100, nuts=False, random_seed=1)
+    b = diagnosis["non_private"]["posterior"]["b"]
+    expected = np.where(YES, np.log1p(-b.values[..., None]), np.log(b.values[..., None]))
+    np.testing.assert_allclose(diagnosis["non_private"]["log_likelihood"]["y"], expected)
+
+
+# A third oracle: NUTS on the model itself
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["both_sides_of_one_share", "naive_bayes_of_words", "logits_of_rows", "a_chain"])
+def test_nuts_agrees_with_prior_plus_counts(name):
+    model = built(name)
+    held = tables(model)
+    with model:
+        trace = pm.sample(1000, tune=500, chains=2, cores=1, random_seed=5, progressbar=False)["posterior"]
+    for table in held:
+        u = table.prior + read_counts(table, model)
+        mean, total = u / u.sum(-1, keepdims=True), u.sum(-1, keepdims=True)
+        sd = np.sqrt(mean * (1 - mean) / (total + 1))
+        drawn = trace[table.name].values.reshape(-1, *trace[table.name].shape[2:])
+        pick = (lambda x: x[..., 0]) if table.family == "beta" else (lambda x: x)
+        # The error of a mean of 2000 draws, of which at least a fifth are effective; the chance of six of them is 1e-9.
+        assert np.all(np.abs(drawn.mean(0) - pick(mean)) < 6 * pick(sd) / np.sqrt(400))
+        np.testing.assert_allclose(drawn.std(0), pick(sd), rtol=0.25)
+        # A wrong reading is far away: success and failure, or the categories, in reverse.
+        assert np.any(np.abs(drawn.mean(0) - pick(mean[..., ::-1])) > 6 * pick(sd) / np.sqrt(400))

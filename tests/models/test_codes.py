@@ -1,4 +1,4 @@
-"""Conditional tables: `theta[parents]`, with one parent or several, and what may not be done with them."""
+"""Codes of parents, `theta[parents]`, with one parent or several, and what may not be done with them."""
 
 import itertools
 
