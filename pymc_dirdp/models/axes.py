@@ -54,8 +54,9 @@ def lacking(
     observed: Observation, together: Sequence[Observation], stated: Stated, works: Callable[[Stated], bool]
 ) -> ArgumentError:
     """The error for an observed variable without the unit that others have. It offers groups that were tried."""
-    having = [other.name for other in together if people_axes(other, stated) is not None]
-    without = [other.name for other in together if other.name not in having]
+    names = list(dict.fromkeys(other.name for other in together))
+    found = {other.name for other in together if people_axes(other, stated) is not None}
+    having, without = [name for name in names if name in found], [name for name in names if name not in found]
     what = "a dim" if all(isinstance(axis, str) for axis in stated.unit) else "an axis"
     ways = f"Give {observed.name!r} the dim"
     apart = replace(stated, disjoint=(*(stated.disjoint or ()), tuple(having), tuple(without)))

@@ -8,6 +8,7 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.dims.distributions import transforms
 from pytensor.compile.mode import optdb
+from pytensor.compile.ops import ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
@@ -32,13 +33,15 @@ def lowered(model: pm.Model) -> pm.Model:
         return model
     values = [value for rv in model.basic_RVs if (value := model.rvs_to_values.get(rv)) is not None]
     new = dict(zip([*named, *values], _without_dims([*named, *values]), strict=True))
+    # A Deterministic that is another variable as it is needs a name of its own.
+    new |= {variable: new[variable].copy() for variable in model.deterministics}
     copy = pm.Model(name=model.name)
     for dim, length in model.dim_lengths.items():
         copy.add_coord(dim, model.coords.get(dim), length=length)
     for name, variable in model.named_vars.items():
         new[variable].name = name
         copy.named_vars[name] = new[variable]
-    copy.named_vars_to_dims.update(model.named_vars_to_dims)
+    copy.named_vars_to_dims.update({name: dims for name, dims in model.named_vars_to_dims.items() if dims})
     for ours, theirs in (
         (copy.free_RVs, model.free_RVs),
         (copy.observed_RVs, model.observed_RVs),
@@ -60,9 +63,15 @@ def _without_dims(variables: Sequence[Node]) -> list[Node]:
     tensors: list[Any] = clone_replace(list(variables))
     tensors = [one.values if isinstance(one.type, XTensorType) else one for one in tensors]
     graph = FunctionGraph(outputs=tensors, clone=False)
+    # A Deterministic is a copy, which is no operation with dims.
+    copies = [node for node in graph.toposort() if isinstance(node.op, ViewOp)]
+    graph.replace_all([(node.outputs[0], node.inputs[0]) for node in copies])
     optdb.query("+lower_xtensor").rewrite(graph)
-    found = ancestors(graph.outputs)
-    leaves = [one for one in found if one.owner is not None and isinstance(one.owner.op, TensorFromXTensor)]
+    leaves = [
+        one
+        for one in ancestors(graph.outputs)
+        if one.owner is not None and isinstance(one.owner.op, TensorFromXTensor) and one.owner.inputs[0].owner is None
+    ]
     graph.replace_all([(leaf, _leaf(leaf.owner.inputs[0])) for leaf in leaves], import_missing=True)
     return list(graph.outputs)
 

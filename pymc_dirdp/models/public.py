@@ -152,9 +152,10 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
         summed = {observed.axes[axis] for axis in observed.summed}
         private = summed & set(stated.unit) if stated.unit else summed
         lengths |= {model.dim_lengths[dim] for dim in private if isinstance(dim, str)}
-        # Rows that are chosen by codes may still have the labels of the people.
+        # Rows that are chosen by codes, or a part of all rows, may still have the labels of the people.
         dims = set(observed.table.dims or ())
-        if observed.parents and (set(stated.unit) <= dims if stated.unit else private & dims):
+        by_position = not observed.parents and observed.likelihood.view is None
+        if not by_position and (set(stated.unit) <= dims if stated.unit else private & dims):
             raise refusal("labels of people", observed.table.name, observed=observed.name)
     for name in dict.fromkeys(observed.table.name for observed in observations if not observed.integrated):
         if any(node in lengths for node in ancestors(parameters(model.named_vars[name])[1])):
@@ -172,7 +173,7 @@ def _refuse_rows_of_records(observations: Sequence[Observation], stated: Stated)
         each_has_a_row = observed.integrated or (observed.kept and not observed.summed)
         if not observed.lengths or not alone:
             continue
-        if each_has_a_row and not observed.parents and not stated.unit:
+        if each_has_a_row and not stated.unit:
             raise refusal("row of each record", observed.name, table=observed.table.name)
         if observed.integrated and stated.unit:
             raise refusal("row of each person", observed.name, table=observed.table.name)

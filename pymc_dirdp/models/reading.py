@@ -138,8 +138,8 @@ def _refuse_many(
     """Refuse a table that has more likelihoods than a person holds records."""
     for name in dict.fromkeys(observed.table.name for observed in together):
         fed = [observed for observed in together if observed.table.name == name]
-        # Likelihoods of different rows are like those of different tables.
-        sharing = max((overlapping(observed, fed) for observed in fed), key=len)
+        # Likelihoods of different rows are like those of different tables, unless a number for the table was said.
+        sharing = max((overlapping(observed, fed) for observed in fed), key=len) if stated.contribution is None else fed
         if len(sharing) <= contribution:
             continue
         names = [observed.name for observed in sharing]

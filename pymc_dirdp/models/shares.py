@@ -286,12 +286,13 @@ class _Reader:
         return _changed(self.copied(node), {"log-odds": "share"}, reason)
 
     def softmax(self, node: Node) -> _Value:
-        value, axes = self.copied(node), node.owner.op.axis
-        form = "log" if isinstance(node.owner.op, LogSoftmax) else "share"
-        if isinstance(value, _Shares) and value.form == "log" and axes is not None:
-            axis = axes[0] if isinstance(axes, tuple) else axes
-            if self._are_whole(value.map, axis % value.map.ndim):
-                return _Shares(value.map, form)  # type: ignore[arg-type]
+        value, given = self.copied(node), node.owner.op.axis
+        if isinstance(value, _Shares) and value.form == "log":
+            # All axes, one or several: only a softmax along one gives back the shares of a row.
+            every = tuple(range(value.map.ndim))
+            axes = every if given is None else (given,) if isinstance(given, int) else tuple(given)
+            if len(axes) == 1 and self._are_whole(value.map, axes[0] % value.map.ndim):
+                return value if isinstance(node.owner.op, LogSoftmax) else replace(value, form="share")
         raise UnreadableError("is a softmax of something that is no logarithm of whole rows of shares")
 
     def _rest(self, value: _Shares) -> _Shares:

@@ -480,7 +480,16 @@ def test_logit_p():
 
 
 @pytest.mark.parametrize(
-    "change", [lambda p: pm.math.softmax(p, axis=-1), lambda p: p * 2, lambda p: p / p.sum(), lambda p: p / p[:, :1]]
+    "change",
+    [
+        lambda p: pm.math.softmax(p, axis=-1),
+        lambda p: pm.math.softmax(pm.math.log(p), axis=None),
+        lambda p: pm.math.softmax(pm.math.log(p), axis=0),
+        lambda p: pm.math.log_softmax(pm.math.log(p), axis=-1),
+        lambda p: p * 2,
+        lambda p: p / p.sum(),
+        lambda p: p / p[:, :1],
+    ],
 )
 def test_changed_simplex(change):
     with pm.Model():

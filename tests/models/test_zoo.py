@@ -884,7 +884,7 @@ def a_uniform_that_is_cut_off():
 
 @is_read("record", {"theta": (1, "each")}, {"theta": 220})
 @is_read("at most 2 records", {"theta": (2, "any")}, contribution=2)
-@is_read("record", {"theta": (1, "any")}, contribution=1)
+@is_refused("'theta' is used twice", 'disjoint=[["a"], ["b"]]', contribution=1)
 @is_read("record", {"theta": (1, "any")}, disjoint=[["a"], ["b"]])
 def an_arm_for_each_entry():
     """Two rows of a table are like two tables: a person may have a record in each."""
@@ -896,7 +896,8 @@ def an_arm_for_each_entry():
 
 
 @is_refused("'theta' is used twice: 'a' and 'c' may hold the same records", "contribution=120")
-@is_read("at most 2 records", {"theta": (2, "any")}, contribution=2)
+@is_refused("is used twice: 'a' and 'b' may", contribution=2)
+@is_read("at most 3 records", {"theta": (3, "any")}, contribution=3)
 def an_entry_that_is_used_twice():
     with pm.Model() as model:
         theta = pm.Beta("theta", 1, 1, shape=2)
@@ -1055,6 +1056,25 @@ def rows_by_a_condition_on_data():
         age = pm.Data("age", 20 + 3 * np.arange(PEOPLE))
         theta = pm.Beta("theta", 1, 1, shape=2)
         pm.Bernoulli("y", p=theta[(age > 60).astype("int64")], observed=YES)
+    return model
+
+
+@is_refused("has one record in each row of 'a'", "shape of the release", relation="add-remove")
+@is_refused("the number of records of each is data")
+def rows_of_records_in_two_tables():
+    """The number of rows is the number of people, whichever table the codes choose."""
+    with pm.Model() as model:
+        a, b = pm.Beta("a", 1, 1, shape=PEOPLE), pm.Beta("b", 1, 1, shape=PEOPLE)
+        pm.Bernoulli("y", p=pm.math.switch(YES, a, b), observed=CODES % 2)
+    return model
+
+
+@is_read("record", {"b": (1, "any")})
+@is_refused("has a row for each entry of a dim along which 'y' has its records", relation="add-remove")
+@is_refused("has a row for each entry of a dim", relation="add-remove", unit="person")
+def one_of_the_rows_with_the_labels_of_people():
+    with pm.Model(coords=coords(person=PEOPLE)) as model:
+        pm.Bernoulli("y", p=pm.Beta("b", 1, 1, dims="person")[0], observed=YES, dims="person")
     return model
 
 
@@ -1257,15 +1277,25 @@ def survey_of_pymc_dims():
     return model
 
 
-@is_read("record", {"rate": (1, "any")}, {"rate": PEOPLE})
-@is_read("person", {"rate": (1, "any")}, unit="person", relation="add-remove")
-def rates_of_groups_with_dims():
+@is_read("record", {"p": (1, "any")}, {"p": PEOPLE})
+@is_read("person", {"p": (1, "any")}, unit="person", relation="add-remove")
+def rows_of_groups_with_dims():
     import pymc.dims as pmd
 
-    with pm.Model(coords=coords(person=PEOPLE, group=4)) as model:
-        rate = pmd.Beta("rate", 1, 1, dims="group")
+    with pm.Model(coords=coords(person=PEOPLE, group=4, level=LEVELS)) as model:
+        p = pmd.Dirichlet("p", a=labelled(np.ones(LEVELS), "level"), core_dims="level", dims=("group", "level"))
         group = pmd.Data("group of person", GROUP, dims="person")
-        pmd.Bernoulli("recovered", p=1 - rate.isel(group=group), observed=labelled(YES, "person"))
+        pmd.Categorical("y", p=p.isel(group=group), core_dims="level", observed=labelled(CODES, "person"))
+    return model
+
+
+@is_read("record", {"rate": (1, "any")}, {"rate": PEOPLE})
+def a_likelihood_without_dims_of_a_variable_with_dims():
+    import pymc.dims as pmd
+
+    with pm.Model(coords=coords(group=4)) as model:
+        rate = pmd.Beta("rate", 1, 1, dims="group")
+        pm.Bernoulli("recovered", p=1 - rate.values[GROUP], observed=YES)
     return model
 
 
