@@ -109,7 +109,10 @@ def aligned(maps: Sequence[CellMap]) -> tuple[list[Cells], tuple[int | Codes, ..
         order = sorted(range(len(one.axes)), key=lambda k, own=one.axes: axes.index(own[k]))  # type: ignore[misc]
         lengths = {one.axes[k]: one.cells.shape[k] for k in order}
         arrays.append(one.cells.transpose(order).reshape([lengths.get(axis, 1) for axis in axes]))
-    return list(np.broadcast_arrays(*arrays)), axes
+    try:
+        return list(np.broadcast_arrays(*arrays)), axes
+    except ValueError:
+        raise UnreadableError("puts together shares whose shapes do not fit") from None
 
 
 @dataclass(frozen=True, eq=False)

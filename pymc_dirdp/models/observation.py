@@ -153,7 +153,7 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
     # Where the prior is integrated out, each observation has its own row, also if there is only one observation.
     alone = kind.probability is None
     by_axis = zip(likelihood.rows, likelihood.shape(table.shape)[:-1], strict=True)
-    parents = parents_of(rv, kind, model)
+    parents = parents_of(rv, kind, model) if likelihood.parents else ()
     return Observation(
         name=likelihood.name,
         table=table,

@@ -67,7 +67,10 @@ def route(observed: Node, kind: Kind, families: Mapping[Node, Family], model: pm
     except UnreadableError as error:
         reason = str(error)
     else:
-        return _routed(cells, axes, probability.type.ndim, observed, kind, {str(rv.name): rv for rv in used}, model)
+        batch_ndim = probability.type.ndim - (kind.family == "dirichlet")
+        moved = {axis: axis + observed.type.ndim - kind.core - batch_ndim for axis in range(probability.type.ndim)}
+        likelihoods, parents = _routed(cells, axes, moved, observed, kind, numbering, model)
+        return Route(tuple((rv, likelihoods[str(rv.name)]) for rv in used if str(rv.name) in likelihoods), parents)
     raise _no_route(observed, probability, used, reason)
 
 
@@ -108,38 +111,35 @@ def _counted(
 def _routed(
     cells: Cells,
     axes: tuple[int | Codes, ...],
-    ndim: int,
+    moved: dict[int, int],
     observed: Node,
     kind: Kind,
-    used: Mapping[str, Node],
+    numbering: Numbering,
     model: pm.Model,
-) -> Route:
-    numbering = Numbering(tuple(used), tuple(prior_of(rv).shape for rv in used.values()))
+) -> tuple[dict[str, Likelihood], tuple[Parent, ...]]:
+    """The likelihood of each table, by name, and the parents. `moved` has the batch axis of each axis of the map."""
     whole = numbering.names_in(cells)
     same = len(whole) == 1 and np.array_equal(cells, numbering.of_table(whole[0]))
     if not same:
         cells, axes = _shortened(cells, axes)
         _refuse_repeated_rows(cells, axes, observed, numbering)
-    # Batch axes are aligned on the right.
-    offset = observed.type.ndim - kind.core - (ndim - (kind.family == "dirichlet"))
     parents = []
     for codes in (axis for axis in axes if isinstance(axis, Codes)):
-        moved = codes.moved({axis: axis + offset for axis in range(ndim)})
-        parent = parent_of(moved, model)
+        parent = parent_of(codes.moved(moved), model)
         if parent is None:
             called = codes.index.name or ("an array" if codes.index.owner is None else operation(codes.index))
             raise refusal("computed codes", observed.name, names=_listed(whole), parent=called)
         parents.append(parent)
-    rows = tuple(None if isinstance(axis, Codes) else axis + offset for axis in axes)
+    rows = tuple(None if isinstance(axis, Codes) else moved[axis] for axis in axes)
     names = tuple(parent.name for parent in parents)
-    found = []
+    found = {}
     for name, start, stop in numbering.ranges():
         if name not in whole:
             continue
         inside = (cells >= start) & (cells < stop)
         view = None if same else View(np.where(inside, cells - start, -1), _by_codes(inside[..., 0], axes))
-        found.append((used[name], Likelihood(str(observed.name), kind.name, rows, names, view)))
-    return Route(tuple(found), tuple(parents))
+        found[name] = Likelihood(str(observed.name), kind.name, rows, names, view)
+    return found, tuple(parents)
 
 
 def _shortened(cells: Cells, axes: tuple[int | Codes, ...]) -> tuple[Cells, tuple[int | Codes, ...]]:
