@@ -20,6 +20,7 @@ WITHOUT_SOURCE = {
     "mechanisms/test_contract.py": "what every mechanism has to pass",
     "mechanisms/test_exact_releases.py": "exact releases of all mechanisms with whole noise",
     "models/test_random_models.py": "models at random, against PyMC's own log-probability",
+    "models/test_random_routes.py": "formulas of shares, against the values of PyTensor, through the whole room",
     "models/test_zoo.py": "models as users write them, through the whole room",
     "mechanisms/test_own_mechanism.py": "the example of a mechanism of one's own, through the whole house",
     "planning/test_calibration_properties.py": "calibration.py at random priors and targets",

@@ -153,10 +153,12 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple
         raise ArgumentError(
             f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(sorted(missing))}."
         )
-    own_tables = tables(model)
+    people = json.loads(release["privacy"].attrs["people"])
+    own_tables = tables(model, public_prior=people["public_prior"])
     groups = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
     if [table.name for table in own_tables] != list(groups):
         raise _another_model("holds other tables")
+    _refuse_several_tables(own_tables)
     own, private = [], []
     for table in own_tables:
         group = groups[table.name]
@@ -170,6 +172,18 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple
         own.append(Law(table, cells, counts, table.prior, 1.0))
         private.append(Law(table, cells, counts, drawn.alpha, drawn.r))
     return tuple(own), tuple(private)
+
+
+def _refuse_several_tables(tables: tuple[Table, ...]) -> None:
+    """Refuse an observed variable that feeds several tables: its log-likelihood belongs to none of them."""
+    for table in tables:
+        for likelihood in table.likelihoods:
+            if likelihood.view is not None and not likelihood.view.inside.all():
+                raise UnsupportedModelError(
+                    f"{likelihood.name!r} feeds {table.name!r} and other tables at once, so its log-likelihood belongs "
+                    "to no single one. Make one variable of them with a row for each, or one observed variable for "
+                    "each."
+                )
 
 
 def _tempered(table: Table, group: xr.Dataset) -> tuple[TableMechanism, Tempered]:

@@ -14,6 +14,7 @@ from pymc_dirdp.models.likelihoods import Kind, Likelihood, stored_observations
 from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.models.observations import evaluated_input, records_by_cell, resolve_likelihood, rows_of, whole_numbers
 from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.views import View
 
 __all__ = ["Observed", "observed"]
 
@@ -27,13 +28,15 @@ class Observed:
     name: str
     kind: Kind
     values: Codes  # Shape (*batch,) or (*batch, d).
-    row: Codes  # Shape (*batch,): which row of the table each observation feeds.
+    row: Codes  # Shape (*batch,): which row of those that it sees of the table each observation feeds.
+    view: View | None  # What it sees of the table; None if that is the table itself.
     records: Codes | None  # Shape (*batch, d): the observations as counts of categories; None for codes.
     dims: tuple[str, ...]  # The dims of `values`.
     coords: dict[str, list[Any]]  # The labels of these dims.
 
     def log_likelihood(self, p: Array) -> Array:
         """The log-likelihood of each observation: `(chains, draws, *table.shape)` gives `(chains, draws, *batch)`."""
+        p = self._seen(p)
         log_p = np.log(p).reshape(*p.shape[:2], -1, p.shape[-1])
         if self.records is None:
             cells = log_p.reshape(*p.shape[:2], -1)
@@ -46,6 +49,7 @@ class Observed:
 
     def total_log_likelihood(self, p: Array) -> Array:
         """The sum over all observations, shape `(chains, draws)`, in memory that does not grow with their number."""
+        p = self._seen(p)
         counts = np.zeros((int(np.prod(p.shape[2:-1])), p.shape[-1]))
         if self.records is None:
             np.add.at(counts, (self.row.ravel(), self.values.ravel()), 1)
@@ -56,6 +60,7 @@ class Observed:
 
     def replicate(self, p: Array, rng: np.random.Generator) -> Codes:
         """Data like the observed ones for each draw: `(chains, draws, *values.shape)`."""
+        p = self._seen(p)
         rows = p.reshape(*p.shape[:2], -1, p.shape[-1])
         rows = rows / rows.sum(axis=-1, keepdims=True)
         if self.records is None:
@@ -70,6 +75,10 @@ class Observed:
         if self.kind.core:
             return rng.multinomial(trials, rows[:, :, self.row])
         return rng.binomial(trials, rows[:, :, self.row, 0])
+
+    def _seen(self, p: Array) -> Array:
+        """The shares that the observed variable sees: `(chains, draws, *rows, k)`."""
+        return p if self.view is None else p.reshape(*p.shape[:2], -1)[..., self.view.cells]
 
     @cached_property
     def _arrangements(self) -> Array:
@@ -91,6 +100,7 @@ def observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed:
         kind=kind,
         values=values,
         row=rows_of(values, rv, likelihood, table, model),
+        view=likelihood.view,
         records=None if kind.name == "categorical" else records_by_cell(values, rv, kind, batch),
         dims=dims,
         coords={dim: list(given) for dim, given in labels.items() if given is not None},

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation
+from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.stated import Stated, as_code, axis_text
 from pymc_dirdp.models.unit import people_axes
 
@@ -54,8 +54,9 @@ def lacking(
     observed: Observation, together: Sequence[Observation], stated: Stated, works: Callable[[Stated], bool]
 ) -> ArgumentError:
     """The error for an observed variable without the unit that others have. It offers groups that were tried."""
-    having = [other.name for other in together if people_axes(other, stated) is not None]
-    without = [other.name for other in together if other.name not in having]
+    names = list(dict.fromkeys(other.name for other in together))
+    found = {other.name for other in together if people_axes(other, stated) is not None}
+    having, without = [name for name in names if name in found], [name for name in names if name not in found]
     what = "a dim" if all(isinstance(axis, str) for axis in stated.unit) else "an axis"
     ways = f"Give {observed.name!r} the dim"
     apart = replace(stated, disjoint=(*(stated.disjoint or ()), tuple(having), tuple(without)))
@@ -72,13 +73,8 @@ def refuse_steps(observed: Observation, together: Sequence[Observation], stated:
     for other in (observed, *together):
         axis = observed.step_axis(other, surely=True)
         if axis is not None and axis in (people_axes(observed, stated) or ()):
-            raise refusal(
-                observed.name,
-                f"is a sequence along {axis_text(observed.axes[axis])}, which {stated.unit_text} names: each entry is "
-                "in several records",
-                "Name another axis, or use contribution= instead of unit= to say how many records a person holds at "
-                "most.",
-            )
+            called = axis_text(observed.axes[axis])
+            raise refusal("steps", observed.name, axis=called, said=stated.unit_text)
 
 
 def _listed(names: Sequence[str]) -> str:

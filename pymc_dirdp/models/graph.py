@@ -14,6 +14,7 @@ from pytensor.scalar.basic import Cast, Identity
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.op import RNGConsumerOp
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
+from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type_other import NoneTypeT
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "operation",
     "origin",
     "parameters",
+    "root_of",
+    "stored_array",
     "stored_shape",
     "values_read",
 ]
@@ -56,11 +59,35 @@ def evaluate(variable: Node) -> NDArray[Any]:
     return np.asarray(compiled_plainly([], variable)())
 
 
-def stored_shape(variable: Node) -> tuple[int, ...]:
-    """The shape of a constant or shared variable, without a look at what it holds."""
-    if isinstance(variable, SharedVariable):
-        return tuple(np.shape(variable.get_value(borrow=True)))
-    return tuple(np.shape(variable.data))  # type: ignore[attr-defined]
+def stored_array(variable: Node, *, through_rounding: bool = False) -> Node | None:
+    """The stored array, or the part of one, that a variable is a copy of; None if it is computed in another way.
+
+    A stored array is a constant or a shared variable. A part is taken out by slices and numbers that are written into
+    the model, or has its axes in another order, so that no entry of it occurs twice.
+    """
+    source, axes = origin(variable, through_rounding=through_rounding)
+    return source if len(axes) == variable.type.ndim and root_of(source) is not None else None
+
+
+def root_of(array: Node) -> Node | None:
+    """The whole stored array of which an array is a part; None if it is no part of one."""
+    while array.owner is not None:
+        op, (source, *entries) = array.owner.op, array.owner.inputs
+        moved = isinstance(op, DimShuffle) and sorted(map(str, op.new_order)) == sorted(map(str, range(op.input_ndim)))
+        cut = type(op) is Subtensor and all(isinstance(entry, Constant) for entry in entries)
+        if not moved and not cut:
+            return None
+        array = source
+    return array if isinstance(array, Constant | SharedVariable) else None
+
+
+def stored_shape(array: Node) -> tuple[int, ...]:
+    """The shape of a stored array or of a part of one, without a look at what it holds."""
+    if array.owner is not None:
+        return tuple(np.shape(evaluate(array)))
+    if isinstance(array, SharedVariable):
+        return tuple(np.shape(array.get_value(borrow=True)))
+    return tuple(np.shape(array.data))  # type: ignore[attr-defined]
 
 
 def values_read(variable: Node) -> Iterator[Node]:
@@ -111,12 +138,30 @@ def origin(variable: Node, *, through_rounding: bool = False) -> tuple[Node, tup
     while variable.owner is not None:
         op = variable.owner.op
         # A DimShuffle that keeps the order of the axes only adds new ones.
+        if (undone := _undone(variable)) is not None:
+            variable = undone
+            continue
         if isinstance(op, DimShuffle) and list(op.shuffle) == list(range(op.input_ndim)):
             axes = [axis for axis, moved in zip(axes, op.new_order, strict=True) if moved != "x"]
         elif not _is_copy(op, through_rounding):
             break
         variable = variable.owner.inputs[0]
     return variable, tuple(axes)
+
+
+def _undone(variable: Node) -> Node | None:
+    """The variable before two moves of axes of which the second undoes the first; None if there are none."""
+    inner = variable.owner.inputs[0]
+    if (
+        inner.owner is None
+        or not isinstance(variable.owner.op, DimShuffle)
+        or not isinstance(inner.owner.op, DimShuffle)
+    ):
+        return None
+    first = inner.owner.op.new_order
+    both = ["x" if axis == "x" else first[axis] for axis in variable.owner.op.new_order]
+    source = inner.owner.inputs[0]
+    return source if both == list(range(source.type.ndim)) else None
 
 
 def _is_copy(op: Any, through_rounding: bool) -> bool:

@@ -5,8 +5,8 @@ from itertools import combinations
 
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation
+from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.shared_data import same_data
 from pymc_dirdp.models.tables import Table
 
@@ -55,11 +55,7 @@ def refuse_shared_data(groups: Sequence[Group], observations: Sequence[Observati
         for one in observations:
             for other in observations:
                 if one.name in first and other.name in second and (problem := _shared(one, other)):
-                    raise refusal(
-                        one.name,
-                        f"{problem}, so the groups of disjoint do not hold different people",
-                        "Put both into one group, or leave disjoint out.",
-                    )
+                    raise refusal("shared data", one.name, problem=problem)
 
 
 def _shared(one: Observation, other: Observation) -> str | None:

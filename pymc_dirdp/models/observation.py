@@ -7,9 +7,10 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pymc_dirdp.models.graph import Node
-from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, batch_shape, parent_codes, stored_observations
+from pymc_dirdp.models.graph import Node, root_of
+from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, batch_shape, stored_observations
 from pymc_dirdp.models.observations import trials_of
+from pymc_dirdp.models.routes import parents_of
 from pymc_dirdp.models.shared_data import same_data, shift_axis
 from pymc_dirdp.models.tables import Table
 
@@ -29,6 +30,8 @@ class Observation:
         The observed variable.
     table : Table
         The table in which its records are counted.
+    likelihood : Likelihood
+        What it sees of the table.
     kind : Kind
         The kind of its distribution.
     axes : tuple of str or int
@@ -39,19 +42,22 @@ class Observation:
         The lengths of the batch axes. Under add-remove the number of people is private, and so is the length of the
         axis that holds them.
     rows : tuple of int or None
-        For every row axis of the table: the batch axis that decides it by position. None where codes of parents
-        decide it, and where the table has one row along it.
+        For every row axis of what it sees of the table: the batch axis that decides it by position. None where codes
+        of parents decide it, and where there is one row along it.
     trials : ndarray or None
         The number of trials, with one axis for each batch axis (of length 1 where it is the same along it); None where
         each observation is one record.
     parents : tuple of (str, Variable)
         The names and stored arrays of its parents.
+    followed : tuple of (str, tuple of int)
+        The names of its parents and the batch axes along which each has its entries.
     stored : Variable
         The array of its observations.
     """
 
     name: str
     table: Table
+    likelihood: Likelihood
     kind: Kind
     axes: tuple[str | int, ...]
     core: tuple[str, ...]
@@ -59,12 +65,15 @@ class Observation:
     rows: tuple[int | None, ...]
     trials: NDArray[np.int64] | None
     parents: tuple[tuple[str, Node], ...]
+    followed: tuple[tuple[str, tuple[int, ...]], ...]
     stored: Node
 
     @property
     def arrays(self) -> tuple[Node, ...]:
-        """The arrays of its observations and of its parents' codes."""
-        return (self.stored, *(codes for _, codes in self.parents))
+        """The arrays of its observations and of its parents' codes, and the whole arrays of which they are parts."""
+        own = (self.stored, *(codes for _, codes in self.parents))
+        whole = (root for root in map(root_of, own) if root is not None)
+        return tuple(dict.fromkeys((*own, *whole)))
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -141,19 +150,21 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
     lengths = batch_shape(rv, kind, model)
     dims = model.named_vars_to_dims.get(likelihood.name) or (None,) * (len(lengths) + kind.core)
     names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
-    by_position = zip(likelihood.rows, table.shape[:-1], strict=True) if not likelihood.parents else ()
     # Where the prior is integrated out, each observation has its own row, also if there is only one observation.
     alone = kind.probability is None
-    rows = tuple(axis if length > 1 or alone else None for axis, length in by_position)
+    by_axis = zip(likelihood.rows, likelihood.shape(table.shape)[:-1], strict=True)
+    parents = parents_of(rv, kind, model) if likelihood.parents else ()
     return Observation(
         name=likelihood.name,
         table=table,
+        likelihood=likelihood,
         kind=kind,
         axes=names[: len(lengths)],
         core=tuple(name for name in names[len(lengths) :] if isinstance(name, str)),
         lengths=lengths,
-        rows=rows or (None,) * len(table.shape[:-1]),
+        rows=tuple(axis if length > 1 or alone else None for axis, length in by_axis),
         trials=trials_of(rv, kind, lengths),
-        parents=tuple(zip(likelihood.parents, parent_codes(rv, kind, model), strict=True)),
+        parents=tuple((parent.name, array) for parent in parents for array in parent.stored),
+        followed=tuple((parent.name, parent.axes) for parent in parents),
         stored=stored_observations(rv, model),
     )

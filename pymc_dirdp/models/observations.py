@@ -1,6 +1,7 @@
 """The only file that reads observed values. What it returns is secret; what it raises never holds a value."""
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,8 +12,11 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.models.codes import Parent
 from pymc_dirdp.models.graph import Node, evaluate, parameters, stored_shape
-from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, parent_codes, stored_observations, trials_parameter
+from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, stored_observations, trials_parameter
+from pymc_dirdp.models.refusals import refusal
+from pymc_dirdp.models.routes import parents_of
 from pymc_dirdp.models.tables import Table, root_model
 
 __all__ = [
@@ -55,8 +59,34 @@ def total_records(table: Table, model: pm.Model | None = None) -> int:
     total = 0
     for likelihood in table.likelihoods:
         observed, kind, batch = resolve_likelihood(likelihood, table, model)
-        total += math.prod(batch) if kind.trials is None else int(_trials(observed, kind, batch).sum())
+        if kind.trials is None and likelihood.view is None:
+            total += math.prod(batch)
+            continue
+        trials = np.ones(batch, dtype=np.int64) if kind.trials is None else _trials(observed, kind, batch)
+        total += int(trials[_positions_inside(likelihood, observed, batch)].sum())
     return total
+
+
+def _positions_inside(likelihood: Likelihood, observed: Node, batch: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Which observations feed the table of this likelihood. Their positions decide it."""
+    if likelihood.view is None:
+        return np.ones(batch, dtype=bool)
+    if likelihood.view.by_codes:
+        raise refusal("tables by codes", observed.name, names="its tables", parent=" and ".join(likelihood.parents))
+    inside = likelihood.view.inside
+    by_codes = tuple(k for k, axis in enumerate(likelihood.rows) if axis is None)
+    # Any entry along the axes that codes decide will do.
+    return np.broadcast_to(
+        _spread(inside.all(axis=by_codes), [a for a in likelihood.rows if a is not None], batch), batch
+    )
+
+
+def _spread(values: NDArray[Any], on: Sequence[int], batch: tuple[int, ...]) -> NDArray[Any]:
+    """An array whose axes are some of the batch axes, with axes of length 1 for all others."""
+    lengths = [1] * len(batch)
+    for axis, length in zip(on, values.shape, strict=True):
+        lengths[axis] = length
+    return values.transpose(np.argsort(on)).reshape(lengths)
 
 
 def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
@@ -96,13 +126,15 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
             # The model was built under `floatX="float32"`, or is read under it. PyMC has cast an array of numbers to
             # floatX and then to integers, so its dtype no longer shows the cast.
             _check_precision(values, np.finfo(np.float32), observed)
+        shape = likelihood.shape(table.shape)
         row = rows_of(values, observed, likelihood, table, model)
         if kind.name == "categorical":
-            counts += _tally(values, row, observed, table)
-        elif likelihood.parents:
-            counts += _gathered(records_by_cell(values, observed, kind, batch), row, table)
+            seen = _tally(values, row, observed, shape)
+        elif list(likelihood.rows) == sorted(axis for axis in likelihood.rows if axis is not None):
+            seen = _summed(records_by_cell(values, observed, kind, batch), likelihood, shape)
         else:
-            counts += _summed(records_by_cell(values, observed, kind, batch), likelihood, table)
+            seen = _gathered(records_by_cell(values, observed, kind, batch), row, shape)
+        counts += seen if likelihood.view is None else likelihood.view.carried(seen, table.shape)
     return counts
 
 
@@ -116,11 +148,10 @@ def resolve_likelihood(likelihood: Likelihood, table: Table, model: pm.Model) ->
     batch = shape[: len(shape) - kind.core]
     if kind.core and shape[-1] != table.n_categories:
         raise _wrong(observed, f"do not have the {table.n_categories} categories of the prior")
-    rows = table.shape[:-1] if not likelihood.parents else ()
-    for axis, length in zip(likelihood.rows, rows, strict=True):
+    for axis, length in zip(likelihood.rows, likelihood.shape(table.shape)[:-1], strict=True):
         # All records along this axis share a row axis of length 1. One observation for many rows would be counted
         # many times.
-        if length not in (1, batch[axis]):
+        if axis is not None and length not in (1, batch[axis]):
             raise _wrong(observed, f"do not have the {length} rows of the prior along axis {axis}")
     size, _ = parameters(observed)
     # PyMC repeats the likelihood up to `shape=`, so the same record would count many times.
@@ -142,50 +173,60 @@ def records_by_cell(values: Counts, observed: Node, kind: Kind, batch: tuple[int
     return np.stack([values, trials - values], axis=-1)
 
 
-def _summed(records: Counts, likelihood: Likelihood, table: Table) -> Counts:
-    """Records of the same row added up: (*batch, d) to (*rows, d)."""
-    lengths = dict(zip(likelihood.rows, table.shape[:-1], strict=True))
+def _summed(records: Counts, likelihood: Likelihood, shape: tuple[int, ...]) -> Counts:
+    """Records of the same row added up: (*batch, k) to (*rows, k)."""
+    lengths = dict(zip(likelihood.rows, shape[:-1], strict=True))
     # The rows keep their order, so the axes that are left after the sums are those of the table.
-    shared = tuple(axis for axis, length in lengths.items() if length == 1)
+    shared = tuple(axis for axis, length in lengths.items() if length == 1 and axis is not None)
     repeated = tuple(axis for axis in range(records.ndim - 1) if axis not in lengths)
     summed: Counts = records.sum(axis=shared, keepdims=True).sum(axis=repeated)
     return summed
 
 
-def _tally(codes: Counts, row: Counts, observed: Node, table: Table) -> Counts:
+def _tally(codes: Counts, row: Counts, observed: Node, shape: tuple[int, ...]) -> Counts:
     """How often each category occurs in each row, without an indicator for each record and category."""
-    if np.any(codes >= table.n_categories):
-        raise _wrong(observed, f"are not all codes from 0 to {table.n_categories - 1}")
-    cells = np.bincount((row * table.n_categories + codes).ravel(), minlength=table.prior.size)
-    return cells.reshape(table.shape)
+    if np.any(codes >= shape[-1]):
+        raise _wrong(observed, f"are not all codes from 0 to {shape[-1] - 1}")
+    cells = np.bincount((row * shape[-1] + codes).ravel(), minlength=math.prod(shape))
+    return cells.reshape(shape)
 
 
-def _gathered(records: Counts, row: Counts, table: Table) -> Counts:
-    """Records added up by the row that their parents say: (*batch, d) to (*rows, d)."""
-    counts = np.zeros((table.n_rows, table.n_categories), dtype=np.int64)
-    np.add.at(counts, row.ravel(), records.reshape(-1, table.n_categories))
-    return counts.reshape(table.shape)
+def _gathered(records: Counts, row: Counts, shape: tuple[int, ...]) -> Counts:
+    """Records added up by the row that they feed: (*batch, k) to (*rows, k)."""
+    counts = np.zeros((math.prod(shape[:-1]), shape[-1]), dtype=np.int64)
+    np.add.at(counts, row.ravel(), records.reshape(-1, shape[-1]))
+    return counts.reshape(shape)
 
 
 def rows_of(values: Counts, observed: Node, likelihood: Likelihood, table: Table, model: pm.Model) -> Counts:
-    """The number of the table's row that each observation feeds, in the batch shape of raw records."""
-    batch = values.shape[: values.ndim - KINDS[likelihood.kind].core]
-    if not likelihood.parents:
-        shape = [1] * len(batch)
-        for axis, length in zip(likelihood.rows, table.shape[:-1], strict=True):
-            shape[axis] = length
-        return np.broadcast_to(np.arange(table.n_rows).reshape(shape), batch)
-    codes = []
-    stored = parent_codes(observed, KINDS[likelihood.kind], model)
-    for array, length in zip(stored, table.shape[:-1], strict=True):
-        code = whole_numbers(evaluated_input(array, observed), observed, "parents")
-        # PyMC would repeat an index of another shape, and one person's parents would move many records.
-        if code.shape != batch:
-            raise _wrong(observed, "do not have one code for each observation", "parents")
-        if np.any(code >= length):
-            raise _wrong(observed, f"are not all codes from 0 to {length - 1}", "parents")
-        codes.append(code)
-    return np.ravel_multi_index(tuple(codes), table.shape[:-1])
+    """The number of the row that each observation feeds, among those that the likelihood sees, in the batch shape."""
+    kind = KINDS[likelihood.kind]
+    batch = values.shape[: values.ndim - kind.core]
+    lengths = likelihood.shape(table.shape)[:-1]
+    parents = iter(parents_of(observed, kind, model) if None in likelihood.rows else ())
+    row = np.zeros((1,) * len(batch), dtype=np.int64)
+    for axis, length in zip(likelihood.rows, lengths, strict=True):
+        if axis is None:
+            entry = _codes(next(parents), length, observed, batch)
+        else:
+            entry = _spread(np.arange(length), [axis], batch)
+        row = row * length + entry
+    return np.broadcast_to(row, batch)
+
+
+def _codes(parent: Parent, length: int, observed: Node, batch: tuple[int, ...]) -> Counts:
+    """The codes of each observation, all from 0 to `length` - 1."""
+    given = evaluated_input(parent.index, observed)
+    wanted = parent.lengths(batch)
+    # PyMC would repeat an index of another shape, and one person's parents would move many records.
+    fits = given.size == math.prod(wanted) and tuple(given.shape[axis] for axis in parent.places) == wanted
+    if not fits or any(stored_shape(array) != wanted for array in parent.stored):
+        raise _wrong(observed, "do not have one code for each observation", "parents")
+    given = (given != 0).astype(np.int64) if parent.truth else given
+    code = whole_numbers(given.reshape([batch[axis] for axis in parent.axes]), observed, "parents")
+    if np.any(code >= length):
+        raise _wrong(observed, f"are not all codes from 0 to {length - 1}", "parents")
+    return _spread(code, parent.axes, batch)
 
 
 def trials_of(observed: Node, kind: Kind, batch: tuple[int, ...]) -> Counts | None:

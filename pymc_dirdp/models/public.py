@@ -14,9 +14,10 @@ from pytensor.tensor.type import TensorType
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import DataError
 from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, values_read
-from pymc_dirdp.models.likelihoods import refusal, trials_parameter
+from pymc_dirdp.models.likelihoods import trials_parameter
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.observations import read_counts, records_by_cell, whole_numbers
+from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.shared_data import same_data, same_numbers
 from pymc_dirdp.models.stated import Stated, as_code
 from pymc_dirdp.privacy.adjacency import Adjacency
@@ -41,6 +42,8 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
     if not relation.records_are_public:
         _refuse_rows_of_records(observations, stated)
         _refuse_private_lengths(observations, model, stated)
+    elif stated.max_records_per_person is None:
+        _refuse_tables_by_codes(observations)
     # A number of trials is used only under replace-one, or to know what a unit holds where that is not private.
     public = relation.records_are_public
     used = stated.max_records_per_person is None and (public or bool(stated.unit))
@@ -53,12 +56,17 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
         if source is not None:
             named = f"add public_n={as_code([observed.name])} if anybody may know it, or " if public else ""
             ways = named + way_out
-            raise refusal(
-                observed.name,
-                f"has a number of trials that is, or depends on, what is observed in {source!r}, so it is no public "
-                "number",
-                ways[0].upper() + ways[1:],
-            )
+            raise refusal("trials are data", observed.name, source=source, ways=ways[0].upper() + ways[1:])
+
+
+def _refuse_tables_by_codes(observations: Sequence[Observation]) -> None:
+    """Refuse codes that decide to which table a record belongs: its number of records would then be data."""
+    for observed in observations:
+        view = observed.likelihood.view
+        if view is not None and view.by_codes:
+            fed = [repr(other.table.name) for other in observations if other.name == observed.name]
+            parents = " and ".join(observed.likelihood.parents)
+            raise refusal("tables by codes", observed.name, names=" and ".join(fed), parent=parents)
 
 
 def _source(observed: Observation, observations: Sequence[Observation], model: pm.Model, stated: Stated) -> str | None:
@@ -84,7 +92,7 @@ def _source(observed: Observation, observations: Sequence[Observation], model: p
             return other.name
     for other in observations:
         # Its own observations may equal `n` for a good reason: all trials of a Binomial may succeed.
-        if other is not observed and any(_holds(other, array, model) for array in graph):
+        if other.name != observed.name and any(_holds(other, array, model) for array in graph):
             return other.name
     return None
 
@@ -139,27 +147,19 @@ def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 
 def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, stated: Stated) -> None:
     """Refuse priors and shapes of a release that depend on the number of observations, private under add-remove."""
-    lengths: set[Node] = {observed.stored for observed in observations}
+    lengths: set[Node] = {array for observed in observations for array in observed.arrays}
     for observed in observations:
         summed = {observed.axes[axis] for axis in observed.summed}
         private = summed & set(stated.unit) if stated.unit else summed
         lengths |= {model.dim_lengths[dim] for dim in private if isinstance(dim, str)}
-        # Rows that are chosen by codes may still have the labels of the people.
+        # Rows that are chosen by codes, or a part of all rows, may still have the labels of the people.
         dims = set(observed.table.dims or ())
-        if observed.parents and (set(stated.unit) <= dims if stated.unit else private & dims):
-            raise refusal(
-                observed.table.name,
-                f"has a row for each entry of a dim along which {observed.name!r} has its records, so under add-remove "
-                "the shape of the release would show how many people take part",
-                'Use adjacency="replace-one", where the number of records is public.',
-            )
+        by_position = not observed.parents and observed.likelihood.view is None
+        if not by_position and (set(stated.unit) <= dims if stated.unit else private & dims):
+            raise refusal("labels of people", observed.table.name, observed=observed.name)
     for name in dict.fromkeys(observed.table.name for observed in observations if not observed.integrated):
         if any(node in lengths for node in ancestors(parameters(model.named_vars[name])[1])):
-            raise refusal(
-                name,
-                "has a prior that depends on the number of observations, which is private under add-remove",
-                "Write the prior as numbers.",
-            )
+            raise refusal("prior of a length", name)
 
 
 def _is_array(variable: Node) -> bool:
@@ -173,17 +173,7 @@ def _refuse_rows_of_records(observations: Sequence[Observation], stated: Stated)
         each_has_a_row = observed.integrated or (observed.kept and not observed.summed)
         if not observed.lengths or not alone:
             continue
-        if each_has_a_row and not observed.parents and not stated.unit:
-            raise refusal(
-                observed.name,
-                f"has one record in each row of {observed.table.name!r}, so under add-remove the shape of the release "
-                "would show how many people take part",
-                'Use adjacency="replace-one", where the number of records is public.',
-            )
+        if each_has_a_row and not stated.unit:
+            raise refusal("row of each record", observed.name, table=observed.table.name)
         if observed.integrated and stated.unit:
-            raise refusal(
-                observed.name,
-                f"has a row of {observed.table.name!r} for each record, so under add-remove the shape of the release "
-                "would show who takes part",
-                'Use adjacency="replace-one", where the list of people is public.',
-            )
+            raise refusal("row of each person", observed.name, table=observed.table.name)

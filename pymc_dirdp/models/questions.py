@@ -47,7 +47,8 @@ def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iter
         if asked is not None:
             yield asked
     for one, other in combinations(together, 2):
-        link = _link(one, other)
+        # An observed variable that feeds two tables is here twice.
+        link = _link(one, other) if one.name != other.name else None
         if link is not None:
             yield f"{link}, so what one person can change is in both.", _answers_for_both(one, other, stated, public)
 

@@ -9,13 +9,14 @@ import pymc as pm
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.axes import lacking, refuse_steps, refuse_unknown_axes
+from pymc_dirdp.models.blocks import carried_back, overlapping
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
-from pymc_dirdp.models.likelihoods import refusal
 from pymc_dirdp.models.observation import Observation, observation
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.public import check_public
 from pymc_dirdp.models.questions import held_by_one, question
-from pymc_dirdp.models.stated import Stated, as_code, check_stated
+from pymc_dirdp.models.refusals import refusal
+from pymc_dirdp.models.stated import Stated, as_code, axis_text, check_stated
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.models.unit import contribution_to, largest, people_axes
 from pymc_dirdp.privacy.adjacency import Adjacency
@@ -66,7 +67,7 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adj
         together = [observed for observed in observations if observed.name in group | anybody]
         of_group = _of_group(together, stated, relation, works)
         if of_group is None:
-            of_group = dict.fromkeys((observed.table.name for observed in together), Contribution())
+            of_group = _single_records(together)
             if (asked := question(together, stated, public, works)) is not None:
                 raise UnsupportedModelError(asked)
             others = bool(stated.unit)
@@ -110,6 +111,7 @@ def _of_group(
     tables = {observed.table.name: observed.table for observed in together}
     if stated.contribution is not None:
         _refuse_many(together, stated.contribution, stated, relation, works)
+        _refuse_few(together, stated.contribution)
         return dict.fromkeys(tables, Contribution(stated.contribution))
     having = [observed for observed in together if stated.unit and people_axes(observed, stated) is not None]
     if not having:
@@ -135,7 +137,9 @@ def _refuse_many(
 ) -> None:
     """Refuse a table that has more likelihoods than a person holds records."""
     for name in dict.fromkeys(observed.table.name for observed in together):
-        sharing = [observed for observed in together if observed.table.name == name]
+        fed = [observed for observed in together if observed.table.name == name]
+        # Likelihoods of different rows are like those of different tables, unless a number for the table was said.
+        sharing = max((overlapping(observed, fed) for observed in fed), key=len) if stated.contribution is None else fed
         if len(sharing) <= contribution:
             continue
         names = [observed.name for observed in sharing]
@@ -149,12 +153,30 @@ def _refuse_many(
             ways.append(f"say with unit={as_code(axes[0])} that its entries are the people")
         public = relation.records_are_public and stated.max_records_per_person is None
         held = sum(held_by_one(observed, public) for observed in sharing)
-        raise refusal(
-            name,
-            f"is used twice: {names[0]!r} and {names[1]!r} may hold the same records",
-            f"{', '.join(ways)}, or with contribution={max(held, len(names))} (or your bound) that one person holds so "
-            "many records in it.",
-        )
+        bound = f"contribution={max(held, len(names))} (or your bound) that one person holds so many records in it."
+        ways.append(f"or with {bound}")
+        raise refusal("used twice", name, first=names[0], second=names[1], ways=", ".join(ways))
+
+
+def _refuse_few(together: Sequence[Observation], contribution: int) -> None:
+    """Refuse a bound on a person's records below the number of records whose row one entry of the codes decides."""
+    for observed in together:
+        for name, axes in observed.followed:
+            held = math.prod(n for axis, n in enumerate(observed.lengths) if axis not in axes)
+            if held > contribution:
+                entries = " x ".join(axis_text(observed.axes[axis]) for axis in axes)
+                said = f"contribution={contribution}"
+                raise refusal("few records", observed.name, held=held, parent=name, said=said, axes=entries)
+
+
+def _single_records(together: Sequence[Observation]) -> dict[str, Contribution]:
+    """What a person adds who holds a record in each observed variable. No two of them feed the same row."""
+    found = {}
+    for name in dict.fromkeys(observed.table.name for observed in together):
+        fed = [observed for observed in together if observed.table.name == name]
+        single = [Contribution() for _ in fed]
+        found[name] = single[0] if len(fed) == 1 else carried_back(fed, single)
+    return found
 
 
 def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int | None:

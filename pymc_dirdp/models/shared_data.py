@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.tensor.subtensor import Subtensor, get_idx_list
 
-from pymc_dirdp.models.graph import Node, evaluate
+from pymc_dirdp.models.graph import Node, evaluate, root_of
 
 __all__ = ["same_data", "same_numbers", "shift_axis"]
 
@@ -24,6 +26,8 @@ def shift_axis(parent: Node, observations: Node, *, least: int = 2) -> int | Non
     A Markov chain does this: `P[x[:, :-1]]` observed as `x[:, 1:]`. At least `least` numbers have to agree, otherwise
     it may be chance. Sequences of different lengths that were put one after the other are not recognised.
     """
+    if (cut := _cut_apart(parent, observations)) is not None:
+        return cut
     one, two = evaluate(parent), evaluate(observations)
     if one.shape != two.shape:
         return None
@@ -40,6 +44,29 @@ def shift_axis(parent: Node, observations: Node, *, least: int = 2) -> int | Non
                 if _is_ahead(ahead, behind, 1, least) or _is_ahead(behind, ahead, 1, least):
                     return 0
     return None
+
+
+def _cut_apart(parent: Node, observations: Node) -> int | None:
+    """The axis along which both are different slices of one `pm.Data`; None if they are not."""
+    root = root_of(parent)
+    if not isinstance(root, SharedVariable) or root_of(observations) is not root:
+        return None
+    one, two = _slices(parent), _slices(observations)
+    differ = [axis for axis in range(parent.type.ndim) if one[axis : axis + 1] != two[axis : axis + 1]]
+    return differ[0] if differ else None
+
+
+def _slices(array: Node) -> list[str]:
+    """The slices of a part of a stored array along the axes that it keeps."""
+    if array.owner is None:
+        return []
+    if not isinstance(array.owner.op, Subtensor) or array.owner.inputs[0].owner is not None:
+        return [f"several steps, the last of which is {array.owner.op}"]
+    entries = get_idx_list(array.owner.inputs, array.owner.op.idx_list)
+    kept = [repr(entry) for entry in entries if isinstance(entry, slice)]
+    while kept and kept[-1] == repr(slice(None)):
+        kept.pop()
+    return kept
 
 
 def _is_ahead(ahead: NDArray[Any], behind: NDArray[Any], step: int, least: int) -> bool:

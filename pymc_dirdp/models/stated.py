@@ -29,6 +29,8 @@ class Stated:
         With a unit: how many records a person holds at most in each observed variable. The number itself is private.
     disjoint : tuple of tuple of str, or None
         Groups of tables or observed variables that are fed by different people.
+    public_prior : tuple of str
+        The `pm.Data` in priors that anybody may know.
     """
 
     unit: tuple[str | int, ...] = ()
@@ -36,6 +38,7 @@ class Stated:
     public_n: tuple[str, ...] = ()
     max_records_per_person: int | None = None
     disjoint: tuple[tuple[str, ...], ...] | None = None
+    public_prior: tuple[str, ...] = ()
 
     @property
     def unit_text(self) -> str:
@@ -66,6 +69,7 @@ def stated(
     public_n: Iterable[str],
     max_records_per_person: int | None,
     disjoint: Iterable[Iterable[str]] | None,
+    public_prior: Iterable[str] = (),
 ) -> Stated:
     """The checked statements, or an ArgumentError if they contradict one another."""
     axes = _axes(unit)
@@ -73,7 +77,14 @@ def stated(
         contribution = integer(1, contribution=contribution)
     if max_records_per_person is not None:
         max_records_per_person = integer(1, max_records_per_person=max_records_per_person)
-    said = Stated(axes, contribution, _names(public_n), max_records_per_person, _groups(disjoint))
+    said = Stated(
+        axes,
+        contribution,
+        _names(public_n, "public_n", "observed variables"),
+        max_records_per_person,
+        _groups(disjoint),
+        _names(public_prior, "public_prior", "pm.Data"),
+    )
     check_stated(said)
     return said
 
@@ -107,9 +118,9 @@ def _axes(unit: Unit | None) -> tuple[str | int, ...]:
     return tuple(axis if isinstance(axis, str) else int(axis) for axis in given)
 
 
-def _names(names: Iterable[str]) -> tuple[str, ...]:
+def _names(names: Iterable[str], argument: str, what: str) -> tuple[str, ...]:
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise ArgumentError("Expected public_n to be a list of names of observed variables: write ['name'].")
+        raise ArgumentError(f"Expected {argument} to be a list of names of {what}: write ['name'].")
     return tuple(names)
 
 

@@ -1,7 +1,7 @@
 """The conjugate tables that a model holds. No observed value is read in this file."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -9,34 +9,32 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant
 
-from pymc_dirdp.checks import positive_array
+from pymc_dirdp.checks import one_of, positive_array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, values_read
+from pymc_dirdp.models.graph import Node, evaluate, is_random, parameters, values_read
 from pymc_dirdp.models.likelihoods import (
-    Family,
     Kind,
     Likelihood,
     batch_shape,
     kind_of,
-    refusal,
-    route,
     stored_observations,
     trials_parameter,
 )
+from pymc_dirdp.models.lowered import lowered
+from pymc_dirdp.models.priors import (
+    Family,
+    broadcast_prior,
+    checked_family,
+    family_of,
+    prior_of,
+    refuse_uncertain_prior,
+)
+from pymc_dirdp.models.refusals import refusal
+from pymc_dirdp.models.routes import route
+from pymc_dirdp.privacy.promise import Guarantee
 
 __all__ = ["Likelihood", "Table", "root_model", "tables"]
-
-_FAMILY_BY_OP: dict[type, Family] = {pm.Dirichlet.rv_type: "dirichlet", pm.Beta.rv_type: "beta"}
-
-# These transforms change the coordinates in which a sampler moves. Any other one, such as `ordered`, restricts the law.
-_HARMLESS_TRANSFORMS = (
-    type(None),
-    type(pm.distributions.transforms.simplex),
-    type(pm.distributions.transforms.logodds),
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,7 +106,7 @@ class Table:
         return f"Table({self.name!r}, {self.family}, shape={self.shape}, observed as {observed})"
 
 
-def tables(model: pm.Model | None = None) -> tuple[Table, ...]:
+def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ()) -> tuple[Table, ...]:
     """The conjugate tables that a PyMC model holds, in the model's order.
 
     No observed value is read; where a prior is integrated out, the number of rows is the shape of the observations.
@@ -117,6 +115,8 @@ def tables(model: pm.Model | None = None) -> tuple[Table, ...]:
     ----------
     model : pymc.Model, optional
         The model on the context stack by default. A nested model stands for the whole that it is part of.
+    public_prior : collection of str, default ()
+        The `pm.Data` in priors that anybody may know.
 
     Returns
     -------
@@ -133,17 +133,15 @@ def tables(model: pm.Model | None = None) -> tuple[Table, ...]:
     """
     model = root_model(model)
     for potential in model.potentials:
-        raise refusal(
-            potential.name,
-            "is a pm.Potential, which multiplies the posterior by something that is not a count",
-            "Remove it, or write it as prior counts of the Dirichlet or Beta.",
-        )
+        raise refusal("potential", potential.name)
     for rv in model.observed_RVs:
-        if type(rv.owner.op) in _FAMILY_BY_OP:
-            raise refusal(rv.name, "is a parameter and is itself observed", "Leave it unobserved.")
+        if family_of(rv) is not None:
+            raise refusal("observed parameter", rv.name)
     # This comes before the priors, because a missing value is a free variable whose own message would mislead.
     _refuse_missing_values(model)
-    families = {rv: _family(rv, model) for rv in model.free_RVs}
+    for name in public_prior:
+        one_of([str(data.name) for data in model.data_vars], **{"pm.Data in public_prior": name})
+    families = {rv: checked_family(rv, model, public_prior) for rv in model.free_RVs}
     followers: dict[Node, list[Likelihood]] = {rv: [] for rv in families}
     integrated: dict[Node, Kind] = {}
     for rv in model.observed_RVs:
@@ -153,31 +151,42 @@ def tables(model: pm.Model | None = None) -> tuple[Table, ...]:
         if kind.probability is None:
             integrated[rv] = kind
             continue
-        parameter, likelihood = route(rv, kind, families, model)
-        followers[parameter].append(likelihood)
+        for parameter, likelihood in route(rv, kind, families, model).likelihoods:
+            followers[parameter].append(likelihood)
     for rv, likelihoods in followers.items():
         if not likelihoods:
-            raise refusal(rv.name, "has no observed child, so there is nothing to release", "Observe data that use it.")
+            raise refusal("no child", rv.name)
     held = [
-        _integrated_table(rv, integrated[rv], model)
+        _integrated_table(rv, integrated[rv], model, public_prior)
         if rv in integrated
         else _table(rv, families[rv], followers[rv], model)
         for rv in model.named_vars.values()
         if rv in integrated or rv in families
     ]
     if not held:
-        raise refusal(model.name or "model", "has no Dirichlet or Beta variable", "There is nothing to release.")
+        raise refusal("nothing", model.name or "model")
     return tuple(held)
 
 
 def root_model(model: pm.Model | None) -> pm.Model:
     """The model that was given or is on the context stack; for a nested one, the whole that it is part of."""
+    if isinstance(model, Guarantee):
+        raise ArgumentError(
+            f"Expected a PyMC model, got the guarantee {type(model).__name__}. The guarantee comes first, then the "
+            "model."
+        )
+    if not isinstance(model, pm.Model | None):
+        raise ArgumentError(
+            f"Expected a PyMC model, got a {type(model).__name__}. Pass the model as `model=`, or make the call inside "
+            "`with model:`."
+        )
     try:
-        return pm.modelcontext(model).root
-    except (TypeError, AttributeError):
+        found = pm.modelcontext(model)
+    except TypeError:
         raise ArgumentError(
             "Expected a PyMC model, got none. Pass it as `model=`, or make the call inside `with model:`."
         ) from None
+    return lowered(found.root)
 
 
 def _refuse_missing_values(model: pm.Model) -> None:
@@ -186,91 +195,30 @@ def _refuse_missing_values(model: pm.Model) -> None:
     for rv in model.free_RVs:
         whole = str(rv.name).removesuffix("_unobserved")
         if whole != rv.name and whole in names:
-            raise refusal(
-                whole,
-                "has missing values, which PyMC would impute",
-                "Drop these records, or make `missing` a category of its own.",
-            )
-
-
-def _family(rv: Node, model: pm.Model) -> Family:
-    """The family of a free variable, which has to be a Dirichlet or Beta with a prior of numbers."""
-    family = _FAMILY_BY_OP.get(type(rv.owner.op))
-    if family is None:
-        predicts = any(variable.owner and type(variable.owner.op) in _FAMILY_BY_OP for variable in values_read(rv))
-        raise refusal(
-            rv.name,
-            f"is an unobserved {operation(rv)} variable",
-            "Observe it, or predict it from the release with sample_posterior_predictive."
-            if predicts
-            else "Only Dirichlet and Beta variables can be released; write its value as a number.",
-        )
-    transform = model.rvs_to_transforms.get(rv)
-    if type(transform) not in _HARMLESS_TRANSFORMS:
-        raise refusal(
-            rv.name, f"has a transform that changes its law ({type(transform).__name__})", "Leave `transform=` out."
-        )
-    size, arguments = parameters(rv)
-    for argument in arguments if size is None else (*arguments, size):
-        _refuse_uncertain_prior(str(rv.name), argument, model)
-    return family
+            raise refusal("missing values", whole)
 
 
 def _refuse_random_trials(observed: Node, kind: Kind) -> None:
     if kind.trials is not None and any(map(is_random, values_read(trials_parameter(observed, kind)))):
-        raise refusal(observed.name, "has a number of trials that is random", "Write `n` as numbers or pm.Data.")
+        raise refusal("random trials", observed.name)
 
 
 def _table(rv: Node, family: Family, likelihoods: Iterable[Likelihood], model: pm.Model) -> Table:
-    size, arguments = parameters(rv)
-    batch = None if size is None else tuple(int(length) for length in evaluate(size))
-    prior = _broadcast_prior(str(rv.name), family, arguments, batch)
-    return _checked_table(str(rv.name), family, prior, str(rv.name), likelihoods, model)
+    return _checked_table(str(rv.name), family, prior_of(rv), str(rv.name), likelihoods, model)
 
 
-def _integrated_table(observed: Node, kind: Kind, model: pm.Model) -> Table:
+def _integrated_table(observed: Node, kind: Kind, model: pm.Model, public_prior: Collection[str]) -> Table:
     """The table of a likelihood whose parameter is integrated out: every observation has its own row."""
     name = f"{observed.name}_p"
     if name in model.named_vars:
-        raise refusal(
-            observed.name, f"would be released as {name!r}, a name that is taken", f"Rename the variable {name!r}."
-        )
+        raise refusal("name taken", observed.name, released=name)
     arguments = tuple(parameters(observed)[1][position] for position in kind.prior)
     for argument in arguments:
-        _refuse_uncertain_prior(str(observed.name), argument, model)
+        refuse_uncertain_prior(str(observed.name), argument, model, public_prior)
     batch = batch_shape(observed, kind, model)
-    prior = _broadcast_prior(str(observed.name), kind.family, arguments, batch)
+    prior = broadcast_prior(str(observed.name), kind.family, map(evaluate, arguments), batch)
     likelihood = Likelihood(str(observed.name), kind.name, tuple(range(len(batch))))
     return _checked_table(name, kind.family, prior, str(observed.name), [likelihood], model)
-
-
-def _refuse_uncertain_prior(name: str, argument: Node, model: pm.Model) -> None:
-    """A prior is public, so it may depend on numbers and on the lengths of dims only."""
-    lengths = set(model.dim_lengths.values())
-    for variable in values_read(argument):
-        if is_random(variable):
-            source = f"the random variable {variable.name!r}"
-        elif isinstance(variable, SharedVariable) and variable not in lengths:
-            source = f"the data {variable.name!r}"
-        elif variable.owner is None and not isinstance(variable, Constant | SharedVariable):
-            source = "a free input"
-        else:
-            continue
-        raise refusal(name, f"has a prior that depends on {source}", "Write the prior as numbers.")
-
-
-def _broadcast_prior(
-    name: str, family: Family, arguments: Iterable[Node], batch: tuple[int, ...] | None
-) -> NDArray[Any]:
-    values = [evaluate(argument) for argument in arguments]
-    try:
-        pairs = np.stack(np.broadcast_arrays(*values), axis=-1) if family == "beta" else values[0]
-        prior = pairs if batch is None else np.broadcast_to(pairs, (*batch, pairs.shape[-1]))
-    except ValueError:
-        raise refusal(name, "has a prior whose shape does not fit its rows", "Make the shapes agree.") from None
-    if prior.shape[-1] < 2:
-        raise refusal(name, "has one category only, so there is nothing to estimate", "Declare at least two.")
-    return prior
 
 
 def _checked_table(
@@ -284,7 +232,5 @@ def _checked_table(
     for dim, length in zip(dims or (), released_shape, strict=dims is not None):
         labels = coords.get(dim)
         if labels is not None and len(labels) != length:
-            raise refusal(
-                labelled_by, f"has another length along the dim {dim!r} than its labels", "Declare one for each entry."
-            )
+            raise refusal("labels", labelled_by, dim=dim)
     return Table(name, family, prior, dims, coords, tuple(likelihoods))

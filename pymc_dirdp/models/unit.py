@@ -4,8 +4,10 @@ import math
 from collections.abc import Sequence
 
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
+from pymc_dirdp.models.blocks import carried_back
 from pymc_dirdp.models.observation import Observation
-from pymc_dirdp.models.stated import Stated, as_code
+from pymc_dirdp.models.refusals import refusal
+from pymc_dirdp.models.stated import Stated, as_code, axis_text
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
@@ -40,7 +42,7 @@ def people_axes(observed: Observation, stated: Stated) -> tuple[int, ...] | None
 
 
 def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) -> Contribution:
-    """What one person, who is an entry of the unit's axes, adds to the table of this observed variable.
+    """What one person, who is an entry of the unit's axes, adds to what this observed variable sees of its table.
 
     A row axis that follows an axis of the unit is `"own"`, one that follows another axis `"each"`, and one whose rows
     are chosen by codes is `"any"`. The person's records in a block are the trials of one observation times the lengths
@@ -55,6 +57,7 @@ def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) 
     """
     people = people_axes(observed, stated)
     assert people is not None
+    _refuse_shared_codes(observed, people, stated)
     axes = tuple("any" if axis is None else "own" if axis in people else "each" for axis in observed.rows)
     if not relation.records_are_public and people and set(people) <= set(observed.kept):
         raise UnsupportedModelError(
@@ -73,6 +76,14 @@ def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) 
         return Contribution(most, tuple("own" if axis == "own" else "any" for axis in axes))
     _refuse_private_trials(observed, people, stated, relation)
     return Contribution(max(1, observed.most_in_a_block(people)), axes)
+
+
+def _refuse_shared_codes(observed: Observation, people: tuple[int, ...], stated: Stated) -> None:
+    """Refuse people of whom several share an entry of the codes that choose their rows: whose is the entry?"""
+    for name, axes in observed.followed:
+        if not set(people) <= set(axes):
+            entries = " x ".join(axis_text(observed.axes[axis]) for axis in axes)
+            raise refusal("shared codes", observed.name, parent=name, said=stated.unit_text, axes=entries)
 
 
 def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: Stated, relation: Adjacency) -> None:
@@ -98,7 +109,10 @@ def contribution_to(
     table: Table, observations: Sequence[Observation], stated: Stated, relation: Adjacency
 ) -> Contribution:
     """What one person adds to a table in all these observed variables together."""
-    parts = [contribution_of(observed, stated, relation).fitted(table.shape) for observed in observations]
+    own = [contribution_of(observed, stated, relation) for observed in observations]
+    if any(observed.likelihood.view is not None for observed in observations):
+        return carried_back(observations, own)
+    parts = [part.fitted(table.shape) for part in own]
     # A person's own rows in two variables are not the same rows if they follow different axes of the unit.
     followed = zip(*(_people_of_rows(observed, stated) for observed in observations), strict=True)
     differ = [len(set(axes)) > 1 for axes in followed]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import matplotlib.axes
 
-__all__ = ["COLOURS", "DASHES", "MARKERS", "Axes", "axes_or_new", "labelled_rows", "legend", "marked", "tidy"]
+__all__ = ["COLOURS", "DASHES", "MARKERS", "Axes", "axes_or_new", "labelled_rows", "legend", "marked", "pyplot", "tidy"]
 
 # An alias is evaluated when it is asked for, so that Matplotlib is imported by those alone who draw.
 type Axes = matplotlib.axes.Axes
@@ -21,12 +21,17 @@ def axes_or_new(ax: Axes | None, **figure: Any) -> Axes:
     """The axes given, or those of a new figure."""
     if ax is not None:
         return ax
+    new: Axes = pyplot().subplots(layout="constrained", **figure)[1]
+    return new
+
+
+def pyplot() -> Any:
+    """The module that makes figures, or an ImportError with the line that installs it."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("Pictures need Matplotlib: pip install 'pymc-dirdp[plots]'") from error
-    new: Axes = plt.subplots(layout="constrained", **figure)[1]
-    return new
+    return plt
 
 
 def tidy(ax: Axes) -> Axes:

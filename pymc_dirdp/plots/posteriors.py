@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, marked, tidy
+from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, marked, pyplot, tidy
 from pymc_dirdp.plots.draw import cell_labels
 
 __all__ = ["plot_posteriors", "plot_ternary"]
@@ -67,12 +67,10 @@ def plot_posteriors(
 
 
 def _new_axes(shape: tuple[int, ...]) -> Any:
-    import matplotlib.pyplot as plt
-
     cells = int(np.prod(shape, dtype=int))
     columns = min(cells, 4)
     rows = -(-cells // columns)
-    axes = plt.subplots(rows, columns, figsize=(3 * columns, 2.6 * rows), layout="constrained", squeeze=False)[1]
+    axes = pyplot().subplots(rows, columns, figsize=(3 * columns, 2.6 * rows), layout="constrained", squeeze=False)[1]
     for unused in axes.ravel()[cells:]:
         unused.set_axis_off()
     return axes.ravel()[:cells]

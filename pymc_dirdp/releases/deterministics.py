@@ -18,11 +18,11 @@ from pymc_dirdp.models.likelihoods import (
     KINDS,
     batch_shape,
     kind_of,
-    parent_codes,
     stored_observations,
     trials_parameter,
 )
 from pymc_dirdp.models.names import is_path_name, is_variable_name
+from pymc_dirdp.models.routes import parents_of
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.releases.formulas import (
     entries_taken,
@@ -127,7 +127,8 @@ class _Data:
         sources: list[Node] = []
         for observed in model.observed_RVs:
             kind = kind_of(observed)
-            sources += [stored_observations(observed, model), *parent_codes(observed, kind, model)]
+            parents = parents_of(observed, kind, model)
+            sources += [stored_observations(observed, model), *(array for one in parents for array in one.stored)]
             if kind.trials is not None:
                 sources.append(trials_parameter(observed, kind))
         self.sources = tuple(dict.fromkeys(sources))

@@ -22,6 +22,7 @@ class Planning(MechanismPlanning, total=False):
     unit: Unit | None
     contribution: int | None
     public_n: Iterable[str]
+    public_prior: Iterable[str]
     max_records_per_person: int | None
     weights: Mapping[str, float] | None
     disjoint: Iterable[Iterable[str]] | None
@@ -49,6 +50,9 @@ class Options(MechanismOptions):
     public_n : iterable of str, default ()
         Observed variables whose number of trials anybody may know, although it comes from data or differs between
         people.
+    public_prior : iterable of str, default ()
+        The `pm.Data` in priors that anybody may know, also those that :func:`pymc.do` has put there. They are read when
+        a plan is made.
     max_records_per_person : int, optional
         How many records of each observed variable a person holds at most. It needs `unit`. The number of records of a
         person and of all people are private then, so sizes come from `n_records`. `sample` refuses data in which a
@@ -67,6 +71,7 @@ class Options(MechanismOptions):
     unit: Unit | None = None
     contribution: int | None = None
     public_n: Iterable[str] = ()
+    public_prior: Iterable[str] = ()
     max_records_per_person: int | None = None
     weights: Mapping[str, float] | None = None
     disjoint: Iterable[Iterable[str]] | None = None
@@ -84,6 +89,7 @@ class Options(MechanismOptions):
             unit=self.unit,
             contribution=self.contribution,
             public_n=self.public_n,
+            public_prior=self.public_prior,
             max_records_per_person=self.max_records_per_person,
             disjoint=self.disjoint,
         )

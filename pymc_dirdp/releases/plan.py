@@ -61,11 +61,12 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     Theory, section 2 for the rows of a table, section 7 for several tables and draws, section 6 for `unit` and
     `contribution`.
     """
-    guarantee = Guarantee.checked(guarantee=guarantee)
     refuse_unknown("plan", planning)
-    wanted = Options(**planning)
+    # The model comes first, so that swapped arguments are recognised.
     model = root_model(model)
-    by_name = {table.name: table for table in tables(model)}
+    guarantee = Guarantee.checked(guarantee=guarantee)
+    wanted = Options(**planning)
+    by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
     check_names(tuple(by_name.values()))
     relation = adjacency_named(wanted.adjacency)
     reading = read(tuple(by_name.values()), model, wanted.stated, relation)

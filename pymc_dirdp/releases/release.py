@@ -295,7 +295,8 @@ def _with_held_labels(table: Table) -> Table:
 
 def _of_model(chosen: Plan, model: pm.Model) -> Plan:
     """The plan with the tables of the model itself, or the error that it is the plan of another one."""
-    held, reading = tables(model), chosen.reading
+    reading = chosen.reading
+    held = tables(model, public_prior=reading.stated.public_prior)
     check_names(held)
     same = (
         list(map(_with_held_labels, held)) == [_with_held_labels(part.table) for part in chosen.parts]

@@ -15,7 +15,7 @@ __all__ = ["assumed", "people_of", "stored_reading"]
 # Parallel composition without a loss across groups needs this assumption, which the model cannot show.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
 _FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
-_FACTS = {"unit", "contribution", "public_n", "max_records_per_person", "n_units", "others"}
+_FACTS = {"unit", "contribution", "public_n", "public_prior", "max_records_per_person", "n_units", "others"}
 
 
 def assumed(reading: Reading) -> tuple[str, ...]:
@@ -23,6 +23,7 @@ def assumed(reading: Reading) -> tuple[str, ...]:
     owns = any("own" in contribution.axes for _, contribution in reading.contributions)
     fixed = {_FIXED_GROUPS: len(reading.groups) > 1, _FIXED_ROWS: owns} if reading.relation.records_are_public else {}
     named = [f"anybody may know the number of trials of {name!r}" for name in reading.stated.public_n]
+    named += [f"anybody may know the data {name!r} in a prior" for name in reading.stated.public_prior]
     return (*(sentence for sentence, needed in fixed.items() if needed), *named)
 
 
@@ -34,6 +35,7 @@ def people_of(reading: Reading) -> str:
             "unit": list(said.unit),
             "contribution": said.contribution,
             "public_n": list(said.public_n),
+            "public_prior": list(said.public_prior),
             "max_records_per_person": said.max_records_per_person,
             "n_units": reading.n_units,
             "others": reading.others,
@@ -67,6 +69,7 @@ def _understood(facts: Any) -> tuple[Stated, int | None, bool]:
         unit=tuple(facts["unit"]) or None,
         contribution=facts["contribution"],
         public_n=tuple(facts["public_n"]),
+        public_prior=tuple(facts["public_prior"]),
         max_records_per_person=facts["max_records_per_person"],
         disjoint=None,
     )

@@ -439,18 +439,27 @@ def test_a_subclass_of_a_known_op_may_have_another_likelihood():
 @pytest.mark.parametrize(
     "use",
     [
-        lambda b, c: 1 - b,
+        lambda b, c: 2 - b,
         lambda b, c: b * c,
-        lambda b, c: b[0],
-        lambda b, c: b[::-1],
-        lambda b, c: pt.stack([b[0], c[0]]),
-        lambda b, c: pt.broadcast_to(b, (2, 2)),
-        lambda b, c: b[:, None].T,
+        lambda b, c: b + c,
+        lambda b, c: 2 * b,
+        lambda b, c: b / c,
+        lambda b, c: pt.exp(b),
+        lambda b, c: pt.stack([b[0], 0.5]),
+        lambda b, c: pt.switch(pm.Data("half", [0, 1]), b, 0.5),
+        lambda b, c: pt.switch(b > 0.5, b, c),
         lambda b, c: pt.clip(b, 0.1, 0.9),
         lambda b, c: b.astype("int64"),
         lambda b, c: pm.math.invlogit(b),
         lambda b, c: pm.Deterministic("d", b**2),
-        lambda b, c: pt.switch(pm.Data("group", [0, 1]), b, c),
+        lambda b, c: b.mean()[None],
+        lambda b, c: b * pm.Data("scores", [0.5, 1.0]),
+        lambda b, c: pt.cumprod(b),
+        lambda b, c: pt.sort(b),
+        lambda b, c: b[pytensor.shared(0, name="which")][None],
+        lambda b, c: pm.math.logit(b),
+        lambda b, c: b / (1 - b),
+        lambda b, c: -b,
     ],
 )
 def test_parameter_that_is_changed_on_the_way(use):
@@ -458,6 +467,7 @@ def test_parameter_that_is_changed_on_the_way(use):
         b = pm.Beta("b", 1, 1, shape=2)
         c = pm.Beta("c", 1, 1, shape=2)
         p = use(b, c)
+        pm.Bernoulli("z", p=c, observed=[0, 1])
         pm.Bernoulli("y", p=p, observed=np.ones((2,) * max(p.type.ndim, 1)))
         refused("'y'", "'b'", "through", "not as it is")
 
@@ -470,7 +480,16 @@ def test_logit_p():
 
 
 @pytest.mark.parametrize(
-    "change", [lambda p: p.T, lambda p: pm.math.softmax(p, axis=-1), lambda p: p[0], lambda p: p * 1.0]
+    "change",
+    [
+        lambda p: pm.math.softmax(p, axis=-1),
+        lambda p: pm.math.softmax(pm.math.log(p), axis=None),
+        lambda p: pm.math.softmax(pm.math.log(p), axis=0),
+        lambda p: pm.math.log_softmax(pm.math.log(p), axis=-1),
+        lambda p: p * 2,
+        lambda p: p / p.sum(),
+        lambda p: p / p[:, :1],
+    ],
 )
 def test_changed_simplex(change):
     with pm.Model():
@@ -576,7 +595,7 @@ def test_minibatch():
         refused("'y'", "computed in the model")
 
 
-@pytest.mark.parametrize("use", [lambda data: data * 2, lambda data: data[:2], lambda data: data[None]])
+@pytest.mark.parametrize("use", [lambda data: data * 2, lambda data: data[data], lambda data: data[None]])
 def test_observations_that_are_computed(use):
     with pm.Model():
         b = pm.Beta("b", 1, 1)

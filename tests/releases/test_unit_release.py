@@ -179,3 +179,25 @@ def test_what_is_called_public_is_stated():
     release = dirdp.sample(TARGET, model, public_n=["bought"])
     assert "anybody may know the number of trials of 'bought'" in release["privacy"].attrs["assumptions"]
     assert "the number of trials of 'bought'" in " ".join(str(dirdp.report(release)).split())
+
+
+def test_public_data_in_a_prior_are_named_with_the_guarantee():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", pm.Data("earlier survey", np.array([3.0, 2.0])))
+        pm.Multinomial("y", n=50, p=p, observed=[20, 30])
+    with pytest.raises(dirdp.UnsupportedModelError, match=r"public_prior=\['earlier survey'\]"):
+        dirdp.plan(TARGET, model)
+    plan = dirdp.plan(TARGET, model, public_prior=["earlier survey"])
+    assert plan.parts[0].table.prior.tolist() == [3, 2]
+    release = dirdp.sample(plan, model)
+    assert dirdp.verify(release)
+    assert "anybody may know the data 'earlier survey' in a prior" in str(dirdp.report(release))
+    diagnosis = dirdp.diagnose(release, model, draws=100, nuts=False)
+    assert set(diagnosis["realised"].dataset["table"].values) == {"p"}
+    # A plan is one for these data: others are another prior.
+    with model:
+        pm.set_data({"earlier survey": np.array([3.0, 4.0])})
+    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+        dirdp.sample(plan, model)
+    with pytest.raises(dirdp.ArgumentError, match=r"Expected public_prior to be a list of names of pm.Data"):
+        dirdp.plan(TARGET, model, public_prior="earlier survey")

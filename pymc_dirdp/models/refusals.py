@@ -1,0 +1,218 @@
+"""All refusals of models: why no guarantee is proved for something that a model holds, and what to do about it.
+
+Each has a test that applies its way out and draws a release: `tests/models/test_refusals.py`.
+"""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pymc_dirdp.errors import UnsupportedModelError
+
+__all__ = ["REFUSALS", "Refusal", "refusal"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason why a model is refused. In both texts, names in braces are filled in.
+
+    Attributes
+    ----------
+    reason : str
+        The end of a sentence about a variable.
+    way_out : str
+        What to do, in one or more sentences.
+    """
+
+    reason: str
+    way_out: str
+
+
+_ONE_BY_ONE = (
+    "Observe its trials one by one with pm.Bernoulli, and say with contribution= how many of them a person holds at "
+    "most."
+)
+_CONJUGATES = (
+    "Supported are Multinomial, Categorical and DirichletMultinomial for a Dirichlet prior, Binomial, Bernoulli and "
+    "BetaBinomial for a Beta prior."
+)
+_PUBLIC_RECORDS = 'Use adjacency="replace-one", where the number of records is public.'
+
+REFUSALS = MappingProxyType(
+    {
+        # What else a model holds
+        "nothing": Refusal("has no Dirichlet or Beta variable", "There is nothing to release."),
+        "potential": Refusal(
+            "is a pm.Potential, which multiplies the posterior by something that is not a count",
+            "Remove it. Where it is a power of a share, add the power to the prior of that category instead.",
+        ),
+        "observed parameter": Refusal("is a parameter and is itself observed", "Leave it unobserved."),
+        "missing values": Refusal(
+            "has missing values, which PyMC would impute",
+            "Drop these records, or make `missing` a category of its own.",
+        ),
+        "no child": Refusal("has no observed child, so there is nothing to release", "Observe data that use it."),
+        "name taken": Refusal("would be released as {released!r}, a name that is taken", "Rename {released!r}."),
+        # Variables that are not released
+        "unobserved prediction": Refusal(
+            "is an unobserved {operation} variable",
+            "Observe it, or predict it from the release with sample_posterior_predictive.",
+        ),
+        "hidden parent": Refusal(
+            "is an unobserved {operation} variable that decides how {children} is distributed: no record says which "
+            "cell it belongs to",
+            "Observe it.",
+        ),
+        "hyperparameter": Refusal(
+            "is an unobserved {operation} variable in the prior of {children}: the posterior is then a mixture of "
+            "Dirichlet or Beta distributions, over all its values",
+            "Only Dirichlet and Beta variables can be released; write its value as a number.",
+        ),
+        "other variable": Refusal(
+            "is an unobserved {operation} variable",
+            "Only Dirichlet and Beta variables can be released; take it out of the model.",
+        ),
+        "uniform bounds": Refusal(
+            "is a Uniform variable with other bounds than 0 and 1, which cuts the posterior off",
+            "Write pm.Uniform({name!r}, 0, 1) or pm.Beta({name!r}, 1, 1), which are the same.",
+        ),
+        "transform": Refusal("has a transform that changes its law ({transform})", "Leave `transform=` out."),
+        # Priors
+        "random prior": Refusal(
+            "has a prior that depends on the random variable {source!r}",
+            "Write the prior as numbers.",
+        ),
+        "prior of data": Refusal(
+            "has a prior that depends on the data {source!r}",
+            "Write the prior as numbers, or add public_prior=[{source!r}] if anybody may know these data.",
+        ),
+        "prior of records": Refusal(
+            "has a prior that depends on the data {source!r}, which hold records of people",
+            "Write the prior as numbers.",
+        ),
+        "free input": Refusal("has a prior that depends on a free input", "Write the prior as numbers."),
+        "prior shape": Refusal("has a prior whose shape does not fit its rows", "Make the shapes agree."),
+        "one category": Refusal(
+            "has one category only, so there is nothing to estimate", "Declare at least two categories."
+        ),
+        "labels": Refusal(
+            "has another length along the dim {dim!r} than its labels", "Declare one label for each entry."
+        ),
+        # Likelihoods
+        "unbounded trials": Refusal(
+            "is observed through {operation}, which is not supported: one record is a sequence of trials without a "
+            "bound, so no number of records bounds what a person changes",
+            _ONE_BY_ONE + " Supported is BetaBinomial for a Beta prior, too.",
+        ),
+        "hidden component": Refusal(
+            "is observed through {operation}, which is not supported: no record says which component it comes from, so "
+            "the posterior is no Dirichlet or Beta",
+            "Observe the component and choose the row by it, as in p[component]. " + _CONJUGATES,
+        ),
+        "hidden values": Refusal(
+            "is observed through {operation}, which is not supported: some values are hidden or left out, so the "
+            "posterior is no Dirichlet or Beta",
+            "Observe whole counts through the distribution inside. " + _CONJUGATES,
+        ),
+        "not conjugate": Refusal("is observed through {operation}, which is not supported", _CONJUGATES),
+        "total size": Refusal("is rescaled by total_size", "Leave total_size out and observe all records."),
+        "transformed observations": Refusal("has a transform", "Observe the variable itself, without `transform=`."),
+        "computed observations": Refusal(
+            "has observations that are computed in the model ({operation})",
+            "Pass an array or a pm.Data that holds the counts or records themselves, or a slice of one.",
+        ),
+        "random trials": Refusal("has a number of trials that is random", "Write `n` as numbers or pm.Data."),
+        # Probabilities
+        "no parameter": Refusal(
+            "has no Dirichlet or Beta variable of this model as its probability{but}",
+            "Give it one as `p=`; leave observed variables without one out of the model.",
+        ),
+        "formula": Refusal(
+            "uses {names} through {operation}, not as it is: its probability {why}",
+            "The posterior is then no Dirichlet or Beta. Give the probability a Dirichlet or Beta variable of its own: "
+            "shares may be selected, reordered, stacked, taken from 1, or chosen by codes.",
+        ),
+        "some categories": Refusal(
+            "takes {taken} of the {categories} categories of {names} as its own: what is observed among them says "
+            "nothing on the others, and the posterior is no Dirichlet",
+            "Give it a Dirichlet variable of {taken} categories.",
+        ),
+        "mixed rows": Refusal(
+            "uses {names}, which is a {family} variable, with its categories from several rows or twice: {operation} "
+            "is conjugate to a Dirichlet prior only, whose shares of one row are its categories",
+            "Give it a Dirichlet variable as `p=`.",
+        ),
+        "last axis": Refusal("has {names} with its categories not on the last axis", "Move the categories to the end."),
+        "one of many": Refusal(
+            "uses one share of {names}, which is a Dirichlet variable of {categories} categories: {operation} is "
+            "conjugate to a Beta prior only, because a failure is in one of several categories, and no record says in "
+            "which",
+            "Observe all categories with Multinomial or Categorical, or give it a Beta variable.",
+        ),
+        "repeated rows": Refusal(
+            "uses a row of {names} at several positions, but not at all of them, so that the model says which records "
+            "belong together: that is data",
+            "Choose the rows by codes instead, as in p[codes].",
+        ),
+        "computed codes": Refusal(
+            "takes its row of {names} from something that is computed in the model ({parent})",
+            "Index with an array, a pm.Data or an observed variable that holds the codes themselves, or with a formula "
+            "of such arrays that has one entry for each record.",
+        ),
+        "tables by codes": Refusal(
+            "chooses between {names} by the codes {parent!r}, so the number of records of each is data",
+            "Make one variable of them with one row for each, and index it with the codes; or ask for "
+            "adjacency='add-remove', where the numbers of records are private.",
+        ),
+        # People
+        "used twice": Refusal("is used twice: {first!r} and {second!r} may hold the same records", "{ways}"),
+        "shared codes": Refusal(
+            "takes the rows of several records from one entry of {parent!r}, which {said} gives to several people",
+            "Say with unit= that the entries of {axes} are the people; or give each record a code of its own.",
+        ),
+        "few records": Refusal(
+            "takes the rows of {held} records from one entry of {parent!r}, so {said} is too little",
+            "Say contribution={held} or more, or with unit= that the entries of {axes} are the people.",
+        ),
+        "steps": Refusal(
+            "is a sequence along {axis}, which {said} names: each entry is in several records",
+            "Name another axis, or use contribution= instead of unit= to say how many records a person holds at most.",
+        ),
+        "shared data": Refusal(
+            "{problem}, so the groups of disjoint do not hold different people",
+            "Put both into one group, or leave disjoint out.",
+        ),
+        # Numbers that a release would publish
+        "trials are data": Refusal(
+            "has a number of trials that is, or depends on, what is observed in {source!r}, so it is no public number",
+            "{ways}",
+        ),
+        "row of each record": Refusal(
+            "has one record in each row of {table!r}, so under add-remove the shape of the release would show how many "
+            "people take part",
+            _PUBLIC_RECORDS,
+        ),
+        "row of each person": Refusal(
+            "has a row of {table!r} for each record, so under add-remove the shape of the release would show who takes "
+            "part",
+            _PUBLIC_RECORDS,
+        ),
+        "labels of people": Refusal(
+            "has a row for each entry of a dim along which {observed!r} has its records, so under add-remove the shape "
+            "of the release would show how many people take part",
+            _PUBLIC_RECORDS,
+        ),
+        "prior of a length": Refusal(
+            "has a prior that depends on the number of observations, which is private under add-remove",
+            "Write the prior as numbers.",
+        ),
+    }
+)
+
+
+def refusal(key: str, name: str | None, **facts: object) -> UnsupportedModelError:
+    """The error for a model that cannot be released: which variable, why, and what to do about it."""
+    found = REFUSALS[key]
+    facts["name"] = name
+    return UnsupportedModelError(
+        f"Cannot release this model: {name!r} {found.reason.format(**facts)}. {found.way_out.format(**facts)}"
+    )

@@ -1,0 +1,381 @@
+"""Reads a formula over released variables as an index map: each entry is one of their cells, or it is refused.
+
+The rules are those of arithmetic that hold at every value of the variables: what is taken out of a table, put together,
+moved, taken from 1, or divided by a sum that is 1, is still a share. Everything else is `UnreadableError`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from pytensor import scalar as ps
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Constant
+from pytensor.tensor.basic import Alloc, Join, MakeVector, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Sum
+from pytensor.tensor.shape import Reshape, SpecifyShape
+from pytensor.tensor.special import LogSoftmax, Softmax
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, get_idx_list
+
+from pymc_dirdp.models.cells import CellMap, Codes, Numbering, UnreadableError, aligned
+from pymc_dirdp.models.graph import Node, evaluate, operation, values_read
+from pymc_dirdp.models.taking import chosen, full_cells, public_value, slices_along, taken, with_inputs
+
+__all__ = ["reading_of"]
+
+# No public array that a model makes of its shares may have more entries than this.
+_MOST = 10**7
+
+
+@dataclass(frozen=True, eq=False)
+class _Number:
+    """A tensor whose entries are all the same public number."""
+
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Shares:
+    """A tensor of shares, or of a function of them: `minus` is the negative share, `odds` is share / (1 - share)."""
+
+    map: CellMap
+    form: Literal["share", "minus", "log", "odds", "log-odds"] = "share"
+
+
+_Value = _Number | _Shares
+
+
+def reading_of(variable: Node, parameters: Mapping[Node, CellMap], numbering: Numbering) -> CellMap:
+    """The index map of a tensor.
+
+    Parameters
+    ----------
+    variable : Variable
+        What to read.
+    parameters : mapping of Variable to CellMap
+        The released variables and their cells. Of a Beta, these are the cells of success.
+    numbering : Numbering
+        The tables of these cells.
+
+    Raises
+    ------
+    UnreadableError
+        If an entry is anything but a share.
+    """
+    value = _Reader(parameters, numbering).read(variable)
+    if isinstance(value, _Number):
+        raise UnreadableError("is a number that no released variable changes")
+    return _plain(value)
+
+
+def _plain(value: _Value) -> CellMap:
+    if isinstance(value, _Number):
+        raise UnreadableError("puts numbers in the place of shares")
+    if value.form != "share":
+        raise UnreadableError(f"is the {value.form} of a share" if value.form != "minus" else "is a negative share")
+    return value.map
+
+
+class _Reader:
+    def __init__(self, parameters: Mapping[Node, CellMap], numbering: Numbering) -> None:
+        self._known: dict[Node, _Value] = {node: _Shares(cells) for node, cells in parameters.items()}
+        self._parameters = set(parameters)
+        self._numbering = numbering
+
+    def read(self, node: Node) -> _Value:
+        if node not in self._known:
+            value = self._read(node)
+            if isinstance(value, _Shares) and value.map.cells.size > _MOST:
+                raise UnreadableError("is repeated too often")
+            self._known[node] = value
+        return self._known[node]
+
+    def _read(self, node: Node) -> _Value:
+        if not self._parameters & set(values_read(node)):
+            return _number(node)
+        op: Any = node.owner.op
+        if isinstance(op, Elemwise):
+            rule = _ELEMENTWISE.get(type(op.scalar_op))
+        else:
+            rule = next((found for kind, found in _RULES.items() if type(op) is kind), None)
+        if rule is None:
+            raise UnreadableError(f"is {_article(operation(node))} of shares, which is no share")
+        return rule(self, node)
+
+    # Entries taken, moved and put together
+
+    def copied(self, node: Node) -> _Value:
+        return self.read(node.owner.inputs[0])
+
+    def cast(self, node: Node) -> _Value:
+        if not str(node.type.dtype).startswith("float"):
+            raise UnreadableError("is rounded to whole numbers")
+        return self.copied(node)
+
+    def shuffled(self, node: Node) -> _Value:
+        value, op = self.copied(node), node.owner.op
+        if isinstance(value, _Number):
+            return value
+        axes = {old: new for new, old in enumerate(op.new_order) if old != "x"}
+        return replace(value, map=value.map.moved(axes, len(op.new_order)))
+
+    def reshaped(self, node: Node) -> _Value:
+        source, shape = node.owner.inputs
+        value = self.read(source)
+        if isinstance(value, _Number):
+            return value
+        if value.map.codes:
+            raise UnreadableError("is reshaped after codes have chosen its rows")
+        cells = full_cells(value.map, source).reshape([int(n) for n in public_value(shape)])
+        return replace(value, map=CellMap(cells, tuple(range(cells.ndim)), cells.ndim))
+
+    def repeated(self, node: Node) -> _Value:
+        value = self.copied(node)
+        if isinstance(value, _Number):
+            return value
+        # A tensor repeats itself along axes that nothing follows, so only the number of axes is new.
+        source, added = node.owner.inputs[0], node.type.ndim - value.map.ndim
+        moved = value.map.moved({axis: axis + added for axis in range(source.type.ndim)}, node.type.ndim)
+        single = [axis + added for axis, length in enumerate(source.type.shape) if length == 1]
+        for axis in single:
+            if (place := moved.place(axis)) is not None:
+                kept = tuple(one for k, one in enumerate(moved.axes) if k != place)
+                moved = CellMap(np.take(moved.cells, 0, axis=place), kept, moved.ndim)
+        return replace(value, map=moved)
+
+    def taken(self, node: Node) -> _Value:
+        source, *_ = node.owner.inputs
+        value = self.read(source)
+        entries = get_idx_list(node.owner.inputs, node.owner.op.idx_list)
+        return value if isinstance(value, _Number) else replace(value, map=taken(value.map, entries))
+
+    def chosen(self, node: Node) -> _Value:
+        source, *inputs = node.owner.inputs
+        value = self.read(source)
+        if isinstance(value, _Number):
+            return value
+        entries = [entry if isinstance(entry, slice) else inputs[entry] for entry in node.owner.op.idx_list]
+        entries = [with_inputs(entry, inputs) if isinstance(entry, slice) else entry for entry in entries]
+        return replace(value, map=chosen(value.map, entries, node.type.ndim))
+
+    def joined(self, node: Node) -> _Value:
+        op = node.owner.op
+        # An older PyTensor has the axis as the first input.
+        axis, parts = (op.axis, node.owner.inputs) if hasattr(op, "axis") else _axis_first(node.owner.inputs)
+        return self._together([self.read(part) for part in parts], parts, axis % node.type.ndim)
+
+    def stacked(self, node: Node) -> _Value:
+        parts = node.owner.inputs
+        values = [self.read(part) for part in parts]
+        return self._together([_lifted(value) for value in values], parts, 0)
+
+    def _together(self, values: list[_Value], parts: list[Node], axis: int) -> _Value:
+        forms = {value.form for value in values if isinstance(value, _Shares)}
+        if len(forms) > 1 or any(isinstance(value, _Number) for value in values):
+            raise UnreadableError("puts shares and other numbers together")
+        maps = [value.map for value in values if isinstance(value, _Shares)]
+        slices = [one for map_, part in zip(maps, parts, strict=True) for one in slices_along(map_, part, axis)]
+        arrays, axes = aligned(slices)
+        return _Shares(CellMap(np.stack(arrays, axis=-1), (*axes, axis), maps[0].ndim), next(iter(forms)))
+
+    def switched(self, node: Node) -> _Value:
+        condition, *branches = node.owner.inputs
+        if self._parameters & set(values_read(condition)):
+            raise UnreadableError("is chosen by a condition on shares")
+        yes, no = (self.read(branch) for branch in branches)
+        if isinstance(yes, _Number) or isinstance(no, _Number) or yes.form != no.form:
+            raise UnreadableError("is a share for some records and a number for others")
+        (first, second), axes = aligned([no.map, yes.map])
+        on = tuple(None if length == 1 else axis for axis, length in enumerate(condition.type.shape))
+        return replace(
+            yes, map=CellMap(np.stack([first, second]), (Codes(condition, on, truth=True), *axes), yes.map.ndim)
+        )
+
+    # Arithmetic
+
+    def added(self, node: Node) -> _Value:
+        first, second = _two(self, node)
+        if isinstance(first, _Number):
+            first, second = second, first
+        if isinstance(second, _Number):
+            if isinstance(first, _Number):
+                return _Number(first.value + second.value)
+            if second.value == 0:
+                return first
+            if second.value == 1 and first.form == "minus":
+                return self._rest(first)
+        elif isinstance(first, _Shares) and (first.form, second.form) == ("share", "share"):
+            if self._are_the_rest(first, second):
+                return _Number(1.0)
+            raise UnreadableError("is a sum of categories, which is no cell")
+        raise UnreadableError("adds a number to a share")
+
+    def subtracted(self, node: Node) -> _Value:
+        first, second = _two(self, node)
+        if isinstance(second, _Number):
+            if isinstance(first, _Shares) and second.value == 0:
+                return first
+        elif isinstance(first, _Number):
+            if first.value == 1 and second.form == "share":
+                return self._rest(second)
+            if first.value == 0:
+                return self._negated(second)
+        elif (first.form, second.form) == ("log", "log") and self._are_the_rest(first, second):
+            return replace(first, form="log-odds")
+        raise UnreadableError("is a difference that is no share")
+
+    def negated(self, node: Node) -> _Value:
+        value = self.copied(node)
+        return _Number(-value.value) if isinstance(value, _Number) else self._negated(value)
+
+    def _negated(self, value: _Shares) -> _Shares:
+        if value.form == "share":
+            return replace(value, form="minus")
+        if value.form == "minus":
+            return replace(value, form="share")
+        if value.form == "log-odds":
+            return replace(self._rest(value), form="log-odds")
+        raise UnreadableError("is a negative logarithm or odds of a share")
+
+    def multiplied(self, node: Node) -> _Value:
+        values = [self.read(part) for part in node.owner.inputs]
+        shares = [value for value in values if isinstance(value, _Shares)]
+        number = float(np.prod([value.value for value in values if isinstance(value, _Number)]))
+        if not shares:
+            return _Number(number)
+        if len(shares) == 1 and number in (1, -1):
+            return shares[0] if number == 1 else self._negated(shares[0])
+        raise UnreadableError("is a product, which is no share")
+
+    def divided(self, node: Node) -> _Value:
+        above, below = _two(self, node)
+        if isinstance(below, _Number):
+            if below.value == 1:
+                return above
+        elif isinstance(above, _Shares) and above.form == below.form == "share" and self._are_the_rest(above, below):
+            return replace(above, form="odds")
+        raise UnreadableError("is a ratio, which is no share")
+
+    def summed(self, node: Node) -> _Value:
+        value, axes = self.copied(node), node.owner.op.axis
+        map_ = _plain(value)
+        axes = tuple(range(map_.ndim)) if axes is None else axes
+        if len(axes) == 1 and self._are_whole(map_, axes[0]):
+            return _Number(1.0)
+        raise UnreadableError("is a sum of categories, which is no cell")
+
+    # Logarithms and odds
+
+    def logarithm(self, node: Node) -> _Value:
+        return _changed(self.copied(node), {"share": "log", "odds": "log-odds"}, "is a logarithm of more than a share")
+
+    def logarithm_beside_1(self, node: Node) -> _Value:
+        value = self.copied(node)
+        if isinstance(value, _Shares) and value.form == "minus":
+            return replace(self._rest(value), form="log")
+        raise UnreadableError("is a logarithm of more than a share")
+
+    def exponential(self, node: Node) -> _Value:
+        return _changed(self.copied(node), {"log": "share", "log-odds": "odds"}, "is an exponential of a share")
+
+    def logistic(self, node: Node) -> _Value:
+        reason = "is a logistic function of something that is no log-odds of a share"
+        return _changed(self.copied(node), {"log-odds": "share"}, reason)
+
+    def softmax(self, node: Node) -> _Value:
+        value, given = self.copied(node), node.owner.op.axis
+        if isinstance(value, _Shares) and value.form == "log":
+            # All axes, one or several: only a softmax along one gives back the shares of a row.
+            every = tuple(range(value.map.ndim))
+            axes = every if given is None else (given,) if isinstance(given, int) else tuple(given)
+            if len(axes) == 1 and self._are_whole(value.map, axes[0] % value.map.ndim):
+                return value if isinstance(node.owner.op, LogSoftmax) else replace(value, form="share")
+        raise UnreadableError("is a softmax of something that is no logarithm of whole rows of shares")
+
+    def _rest(self, value: _Shares) -> _Shares:
+        """The other share of each row."""
+        other = self._numbering.others(value.map.cells)
+        return _Shares(CellMap(other, value.map.axes, value.map.ndim))
+
+    def _are_whole(self, map_: CellMap, axis: int) -> bool:
+        """Whether the entries along an axis are all categories of a row."""
+        by_position = map_.place(axis) is not None and not map_.chosen_along(axis)
+        return by_position and self._numbering.are_rows(map_.last(axis))
+
+    def _are_the_rest(self, first: _Shares, second: _Shares) -> bool:
+        """Whether both shares add up to 1 everywhere."""
+        (one, other), _ = aligned([first.map, second.map])
+        two = np.all(self._numbering.categories(one) == 2)
+        return bool(two and np.array_equal(self._numbering.others(one), other))
+
+
+def _two(reader: _Reader, node: Node) -> tuple[_Value, _Value]:
+    if len(node.owner.inputs) != 2:
+        raise UnreadableError("is a sum of several terms")
+    first, second = node.owner.inputs
+    return reader.read(first), reader.read(second)
+
+
+def _changed(value: _Value, forms: Mapping[str, str], reason: str) -> _Shares:
+    if isinstance(value, _Number) or value.form not in forms:
+        raise UnreadableError(reason)
+    return replace(value, form=forms[value.form])  # type: ignore[arg-type]
+
+
+def _number(node: Node) -> _Number:
+    """A public number, or an array of equal ones."""
+    if any(not isinstance(leaf, Constant) for leaf in values_read(node) if leaf.owner is None):
+        raise UnreadableError("is computed from shares and data")
+    values = evaluate(node)
+    if values.size == 0 or values.dtype.kind not in "biuf" or np.any(values != values.flat[0]):
+        raise UnreadableError("is computed from shares and an array of numbers")
+    return _Number(float(values.flat[0]))
+
+
+def _lifted(value: _Value) -> _Value:
+    """A single number as a vector of one entry."""
+    return value if isinstance(value, _Number) else replace(value, map=CellMap(value.map.cells, value.map.axes, 1))
+
+
+def _axis_first(inputs: list[Node]) -> tuple[int, list[Node]]:
+    return int(public_value(inputs[0])[0]), inputs[1:]
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
+
+
+_Rule = Callable[[_Reader, Node], _Value]
+
+_RULES: dict[type, _Rule] = {
+    ViewOp: _Reader.copied,
+    SpecifyShape: _Reader.copied,
+    TensorFromScalar: _Reader.copied,
+    DimShuffle: _Reader.shuffled,
+    Reshape: _Reader.reshaped,
+    Alloc: _Reader.repeated,
+    Subtensor: _Reader.taken,
+    AdvancedSubtensor: _Reader.chosen,
+    Join: _Reader.joined,
+    MakeVector: _Reader.stacked,
+    Sum: _Reader.summed,
+    Softmax: _Reader.softmax,
+    LogSoftmax: _Reader.softmax,
+}
+
+_ELEMENTWISE: dict[type, _Rule] = {
+    ps.Identity: _Reader.copied,
+    ps.Cast: _Reader.cast,
+    ps.Switch: _Reader.switched,
+    ps.Add: _Reader.added,
+    ps.Sub: _Reader.subtracted,
+    ps.Neg: _Reader.negated,
+    ps.Mul: _Reader.multiplied,
+    ps.TrueDiv: _Reader.divided,
+    ps.Log: _Reader.logarithm,
+    ps.Log1p: _Reader.logarithm_beside_1,
+    ps.Exp: _Reader.exponential,
+    ps.Sigmoid: _Reader.logistic,
+}

@@ -1,0 +1,108 @@
+"""Models of `pymc.dims`: the same tables, counts and releases as those of the model with axes."""
+
+import numpy as np
+import pymc as pm
+import pymc.dims as pmd
+import pytest
+from pytensor.xtensor import as_xtensor
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import UnsupportedModelError
+from pymc_dirdp.models.lowered import lowered
+from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.tables import root_model, tables
+
+RNG = np.random.default_rng(3)
+COORDS = {"group": ["a", "b"], "level": ["low", "mid", "high"], "person": range(30)}
+GROUP, LEVEL, YES = RNG.integers(0, 2, 30), RNG.integers(0, 3, 30), RNG.integers(0, 2, 30)
+
+
+def with_dims(level=LEVEL):
+    with pm.Model(coords=COORDS) as model:
+        a = as_xtensor(np.array([1.0, 2.0, 3.0]), dims=("level",))
+        p = pmd.Dirichlet("p", a=a, core_dims="level", dims=("group", "level"))
+        u = pmd.Uniform("u", 0, 1)
+        group, levels = pmd.Data("of_person", GROUP, dims="person"), pmd.Data("levels", level, dims="person")
+        pmd.Categorical("y", p=p.isel(group=group), core_dims="level", observed=levels)
+        pm.Bernoulli("z", p=u.values, observed=YES, dims="person")
+        pmd.Deterministic("difference", p.isel(group=0) - p.isel(group=1))
+    return model
+
+
+def with_axes():
+    with pm.Model(coords=COORDS) as model:
+        p = pm.Dirichlet("p", a=[1.0, 2.0, 3.0], dims=("group", "level"))
+        u = pm.Uniform("u", 0, 1)
+        pm.Categorical("y", p=p[pm.Data("of_person", GROUP)], observed=LEVEL, dims="person")
+        pm.Bernoulli("z", p=u, observed=YES, dims="person")
+    return model
+
+
+def test_tables_and_counts_are_those_of_the_model_with_axes():
+    first, second = with_dims(), with_axes()
+    assert tables(first) == tables(second)
+    for one, other in zip(tables(first), tables(second), strict=True):
+        np.testing.assert_array_equal(read_counts(one, first), read_counts(other, second))
+
+
+def test_a_model_with_axes_is_itself():
+    model = with_axes()
+    assert lowered(model) is model
+    other = root_model(with_dims())
+    assert lowered(other) is other
+
+
+def test_a_release_has_the_dims_and_the_deterministic():
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), with_dims(), unit="person")
+    draw = release["posterior"].to_dataset()
+    assert draw["p"].dims == ("chain", "draw", "group", "level")
+    assert draw["p"].coords["level"].values.tolist() == COORDS["level"]
+    expected = draw["p"].isel(group=0, drop=True) - draw["p"].isel(group=1, drop=True)
+    np.testing.assert_allclose(draw["difference"], expected)
+    assert "30 of them" in str(dirdp.report(release))
+
+
+def test_a_deterministic_on_the_way_is_looked_through():
+    with pm.Model(coords=COORDS) as model:
+        b = pmd.Beta("b", 1, 1, dims="group")
+        rest = pmd.Deterministic("rest", 1 - b)
+        same = pmd.Deterministic("same", b)
+        pm.Bernoulli("y", p=rest.values[GROUP], observed=YES)
+    (table,) = tables(model)
+    expected = np.zeros((2, 2))
+    np.add.at(expected, (GROUP, YES), 1)
+    np.testing.assert_array_equal(read_counts(table, model), expected)
+    assert same.name == "same"
+    draw = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), model)["posterior"].to_dataset()
+    np.testing.assert_allclose(draw["rest"], 1 - draw["b"])
+    np.testing.assert_allclose(draw["same"], draw["b"])
+
+
+def test_new_data_are_read_when_they_are_set():
+    model = with_dims()
+    with model:
+        pm.set_data({"levels": np.zeros(30, dtype=int)})
+    assert read_counts(tables(model)[0], model)[:, 1:].sum() == 0
+
+
+def test_a_plan_is_refused_after_an_edit():
+    target = dirdp.ApproxDP(epsilon=3, delta=1e-3)
+    plan = dirdp.plan(target, with_dims(), unit="person")
+    dirdp.sample(plan, with_dims())
+    with pytest.raises(UnsupportedModelError, match="not the one that was planned"):
+        dirdp.sample(plan, another())
+
+
+def another():
+    with pm.Model(coords=COORDS) as model:
+        u = pmd.Uniform("u", 0, 1)
+        pm.Bernoulli("z", p=1 - u.values, observed=YES, dims="person")
+    return model
+
+
+def test_what_is_refused_is_refused_with_dims():
+    with pm.Model(coords=COORDS) as model:
+        u = pmd.Uniform("u", 0.5, 1)
+        pm.Bernoulli("z", p=u.values, observed=YES)
+    with pytest.raises(UnsupportedModelError, match="other bounds than 0 and 1"):
+        tables(model)
