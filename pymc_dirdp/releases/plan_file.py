@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,7 +21,7 @@ from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.stated import stated
 from pymc_dirdp.models.tables import Table
-from pymc_dirdp.planning.calibration import OBJECTIVES
+from pymc_dirdp.models.views import View
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
@@ -154,7 +154,7 @@ def _table(part: PlannedTable) -> dict[str, Any]:
         "family": table.family,
         "dims": dims,
         "labels": {dim: labels and list(map(_label, held_labels(labels))) for dim, labels in table.coords.items()},
-        "observed": [_plain(asdict(likelihood)) for likelihood in table.likelihoods],
+        "observed": list(map(_observed, table.likelihoods)),
         "n_records": part.n_records,
         "prior": table.prior.tolist(),
         "one_person_adds": _plain(asdict(mechanism.contributed)),
@@ -212,17 +212,30 @@ def _read_table(facts: dict[str, Any]) -> Table:
     return table
 
 
+def _observed(likelihood: Likelihood) -> dict[str, Any]:
+    """What an observed variable is to its table; its view, if it has one, as the numbers of the cells that it sees."""
+    view = likelihood.view
+    facts: dict[str, Any] = _plain(asdict(replace(likelihood, view=None)))
+    return facts | {"view": view and {"cells": view.cells.tolist(), "by_codes": view.by_codes}}
+
+
 def _likelihood(facts: dict[str, Any]) -> Likelihood:
     kind = LIKELIHOODS[facts["kind"]].name
-    rows = tuple(integer(0, rows=axis) for axis in facts["rows"])
-    return Likelihood(_text(facts["name"]), kind, rows, tuple(map(_text, facts["parents"])))
+    rows = tuple(None if axis is None else integer(0, rows=axis) for axis in facts["rows"])
+    view = facts["view"]
+    if view is not None:
+        cells = np.array(view["cells"])
+        if cells.dtype != np.int64 or cells.ndim == 0:
+            raise TypeError
+        view = View(cells, bool(view["by_codes"]))
+    return Likelihood(_text(facts["name"]), kind, rows, tuple(map(_text, facts["parents"])), view)
 
 
 def _choice(facts: dict[str, Any]) -> Choice:
     pairs = tuple((_text(kind), at_least(0, expected_kl=kl)) for kind, kl in facts["expected_kl"])
     if not pairs:
         raise ArgumentError("a choice was made from nothing.")
-    return Choice(one_of(OBJECTIVES, objective=facts["objective"]), pairs)
+    return Choice(pairs)
 
 
 def _text(value: Any) -> str:

@@ -54,6 +54,8 @@ def test_help_lists_commands_and_codes(capsys):
 
 def test_a_module_that_is_run(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["pymc_dirdp", "verify", "nothing.nc"])
+    # It runs as if nothing had imported it.
+    monkeypatch.delitem(sys.modules, "pymc_dirdp.__main__", raising=False)
     with pytest.raises(SystemExit) as left:
         runpy.run_module("pymc_dirdp", run_name="__main__")
     assert left.value.code == 2
