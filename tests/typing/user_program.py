@@ -64,6 +64,7 @@ def curator(model: pm.Model, folder: Path) -> xr.DataTree:
 
     diagnosis = dirdp.diagnose(release, model)
     assert_type(diagnosis, xr.DataTree)
+    assert_type(dirdp.posterior(model, 1000, var_names=[], random_seed=1), xr.DataTree)
     return release
 
 
