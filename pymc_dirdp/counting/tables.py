@@ -48,9 +48,9 @@ def count(frame: Frame, variables: Sequence[str], *, categories: Categories) -> 
     variables : sequence of str
         The columns to count, each once, in the order of the result's axes.
     categories : mapping of str to sequence
-        All values that each variable could take, in order; at least two: texts, numbers or members of an Enum. They are
-        public, so they must not be read off the data. As in Python, 1, 1.0 and True are one label; "1" is another. A
-        missing value is no label: where it is a category of its own, write one in its place, such as "unknown".
+        All values that each variable could take, in order: texts, numbers or members of an Enum. They are public, so
+        they must not be read off the data. As in Python, 1, 1.0 and True are one label; "1" is another. A missing value
+        is no label: where it is a category of its own, write one in its place, such as "unknown".
 
     Returns
     -------
@@ -153,8 +153,8 @@ def _checked_labels(name: str, given: Any) -> list[Any]:
         raise ArgumentError(f"{expected}, got a {type(given).__name__}. Write the labels as a list.")
     written = list(without_dims(given))
     labels = [_plain_label(label) for label in written]
-    if len(labels) < 2:
-        raise ArgumentError(f"Expected categories[{name!r}] to hold at least two labels, got {len(labels)}.")
+    if not labels:
+        raise ArgumentError(f"Expected categories[{name!r}] to hold at least one label, got none.")
     if any(map(_is_missing, labels)):
         raise ArgumentError(f"{expected}, none of them a missing value; write one, such as 'unknown', in its place.")
     for label, as_written in zip(labels, written, strict=True):

@@ -128,20 +128,22 @@ def diagnose(
         groups["/convergence"] = _convergence(groups["/nuts/posterior"])
         groups["/agreement"] = _agreement(private, groups["/nuts/posterior"])
     groups["/sensitivity"] = _sensitivity(groups, list(laws))
+    # The only category of a table has the probability 1, in every law and whatever is left out.
+    varying = [i for i, law in enumerate(own) if law.table.n_categories > 1]
     cells = {
-        law.table.name: elpd_by_cell(
+        own[i].table.name: elpd_by_cell(
             {name: several[i] for name, several in laws.items()},
-            {name: drawn[name][law.table.name] for name in laws},
+            {name: drawn[name][own[i].table.name] for name in laws},
         )
-        for i, law in enumerate(own)
+        for i in varying
     }
     groups["/elpd"] = elpd_by_table(cells)
     groups["/elpd_by_cell"] = xr.Dataset(attrs={"n_samples": chains * draws})
     groups |= {f"/elpd_by_cell/{name}": dataset for name, dataset in cells.items()}
     groups["/release"] = release["posterior"].to_dataset()
-    groups["/realised"] = realised(own, private, release, rng)
-    for mine, theirs in zip(own, private, strict=True):
-        groups[f"/realised_by_row/{mine.table.name}"] = realised_by_row(mine, theirs, release)
+    groups["/realised"] = realised(tuple(own[i] for i in varying), tuple(private[i] for i in varying), release, rng)
+    for i in varying:
+        groups[f"/realised_by_row/{own[i].table.name}"] = realised_by_row(own[i], private[i], release)
     return marked(groups)
 
 
@@ -197,25 +199,29 @@ def _another_model(reason: str) -> ArgumentError:
 
 
 def _convergence(posterior: xr.Dataset) -> xr.Dataset:
-    results = {
-        "r_hat": az.rhat(posterior),
-        "ess_bulk": az.ess(posterior, method="bulk"),
-        "ess_tail": az.ess(posterior, method="tail"),
-        "mcse_mean": az.mcse(posterior, method="mean"),
-        "mcse_sd": az.mcse(posterior, method="sd"),
-    }
+    # The shares in a table of one category do not vary, and have no R-hat: NaN.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        results = {
+            "r_hat": az.rhat(posterior),
+            "ess_bulk": az.ess(posterior, method="bulk"),
+            "ess_tail": az.ess(posterior, method="tail"),
+            "mcse_mean": az.mcse(posterior, method="mean"),
+            "mcse_sd": az.mcse(posterior, method="sd"),
+        }
     whole: xr.Dataset = xr.concat(list(results.values()), dim="diagnostic")
     return whole.assign_coords(diagnostic=list(results))
 
 
 def _agreement(private: tuple[Law, ...], posterior: xr.Dataset) -> xr.Dataset:
-    error = az.mcse(posterior, method="mean")
+    with np.errstate(invalid="ignore"):
+        error = az.mcse(posterior, method="mean")
     distances = {}
     for law in private:
         name = law.table.name
         u = law.concentration
         exact = variable(law.table, u / u.sum(axis=-1, keepdims=True))
-        distances[name] = (posterior[name].mean(["chain", "draw"]) - exact) / error[name]
+        with np.errstate(invalid="ignore"):
+            distances[name] = (posterior[name].mean(["chain", "draw"]) - exact) / error[name]
     return xr.Dataset(distances)
 
 

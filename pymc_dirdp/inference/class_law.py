@@ -19,6 +19,9 @@ def class_table(tables: Mapping[str, Seen]) -> str | None:
     if len(tables) < 2 or len(roots) != 1:
         return None
     root = tables[roots[0]]
+    if len(root.prior) == 1:
+        # With one class there is nothing that the tables could tell each other.
+        return None
     for name, seen in tables.items():
         if name != roots[0] and not (
             seen.prior.ndim == 2

@@ -53,7 +53,8 @@ class Table:
     family : {"dirichlet", "beta"}
         The family of the prior.
     prior : ndarray of float64, shape (..., d), read-only
-        The parameters of the prior, one for each cell of the table. A Beta has d = 2: success, then failure.
+        The parameters of the prior, one for each cell of the table. A Beta has d = 2: success, then failure. With
+        d = 1 every share is 1, whatever the data are, so a release says nothing of them and spends nothing on it.
     dims : tuple of (str or None), or None
         PyMC's dims of the released variable. The categories of a Beta are no axis of it.
     coords : mapping of str to tuple or None
@@ -70,7 +71,7 @@ class Table:
     likelihoods: tuple[Likelihood, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", positive_array(**{f"the prior of {self.name!r}": self.prior}))
+        object.__setattr__(self, "prior", positive_array(fewest=1, **{f"the prior of {self.name!r}": self.prior}))
         object.__setattr__(self, "coords", MappingProxyType(dict(self.coords)))
 
     @property
@@ -167,6 +168,8 @@ def tables(model: pm.Model | None = None) -> tuple[Table, ...]:
     ]
     if not held:
         raise refusal(model.name or "model", "has no Dirichlet or Beta variable", "There is nothing to release.")
+    if all(table.n_categories == 1 for table in held):
+        raise refusal(held[0].name, "has one category only, so there is nothing to estimate", "Declare at least two.")
     return tuple(held)
 
 
@@ -268,8 +271,6 @@ def _broadcast_prior(
         prior = pairs if batch is None else np.broadcast_to(pairs, (*batch, pairs.shape[-1]))
     except ValueError:
         raise refusal(name, "has a prior whose shape does not fit its rows", "Make the shapes agree.") from None
-    if prior.shape[-1] < 2:
-        raise refusal(name, "has one category only, so there is nothing to estimate", "Declare at least two.")
     return prior
 
 

@@ -250,7 +250,7 @@ def _prior(name: str, alpha: Alpha, shape: tuple[int, ...]) -> NDArray[np.float6
         raise ArgumentError(
             f"Expected alpha[{name!r}] to broadcast to the table's shape {shape}, got shape {array.shape}."
         ) from None
-    return positive_array(**{f"alpha of {name!r}": table})
+    return positive_array(fewest=1, **{f"alpha of {name!r}": table})
 
 
 def _stored(counts: NDArray[np.int64]) -> NDArray[Any]:

@@ -138,8 +138,8 @@ def _a_priori(part: PlannedTable, sampler: str) -> dict[str, float]:
     expected = a_priori_kl(mechanism, part.table.prior, n_records)
     values["n_records"] = float(n_records)
     values["expected_kl_posterior"], values["expected_kl_estimate"] = expected.posterior, expected.estimate
-    # Noise leaves every record its weight and has no grid.
-    if drawn is not None:
+    # Noise leaves every record its weight and has no grid, and where all shares are 1 no record has any.
+    if drawn is not None and part.table.n_categories > 1:
         values["effective_records"] = effective_records(drawn.r, n_records)
         if (steps := mechanism.steps(sampler, n_records)) is not None:
             share = grid_share(drawn.alpha, drawn.r, n_records, steps=steps)

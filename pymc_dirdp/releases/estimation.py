@@ -70,8 +70,9 @@ class Estimates(Tabular):
                     ),
                 }
             )
-        sds = [sd for found in self.tables.values() for sd in found.share_sds.tolist()]
-        typical = math.sqrt(sum(sd**2 for sd in sds) / len(sds))
+        # The shares in a table of one category are known, and would make the error look small.
+        sds = [sd for found in self.tables.values() for sd in found.share_sds.tolist() if sd > 0]
+        typical = math.sqrt(sum(sd**2 for sd in sds) / max(len(sds), 1))
         return (
             ("What the release says",),
             rows,
