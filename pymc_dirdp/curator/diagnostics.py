@@ -20,6 +20,7 @@ from pymc_dirdp.mechanisms.base import TableMechanism, Tempered
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.stored.table import mechanism_of_table
 from pymc_dirdp.stored.untrusted import refuse_confidential
@@ -36,6 +37,7 @@ def diagnose(
     chains: int = 4,
     nuts: bool = True,
     random_seed: Seed = None,
+    progressbar: bool = True,
 ) -> xr.DataTree:
     """What a release has cost in accuracy, for the eyes of whoever holds the data. **Confidential**.
 
@@ -58,6 +60,8 @@ def diagnose(
         Whether to let NUTS sample the private posterior too, which takes seconds.
     random_seed : int, SeedSequence, Generator or None
         A seed is harmless here, because nothing of the result is published.
+    progressbar : bool, default True
+        Whether to count the steps of NUTS in a bar, if they take over a second.
 
     Returns
     -------
@@ -116,7 +120,8 @@ def diagnose(
     statistics = None
     if nuts:
         laws["nuts"] = private
-        drawn["nuts"], statistics = nuts_draws(private, draws=draws, tune=tune, chains=chains, rng=rng)
+        with Bar(chains * (draws + tune), "steps", shown=progressbar) as bar:
+            drawn["nuts"], statistics = nuts_draws(private, draws=draws, tune=tune, chains=chains, rng=rng, bar=bar)
     kept = tuple(str(variable.name) for variable in model.deterministics if variable.name in release["posterior"])
     seen = observations([law.table for law in own], model)
     groups: dict[str, xr.Dataset] = {}

@@ -76,7 +76,7 @@ def of_release(release: xr.DataTree) -> dict[str, DrawnTable]:
 def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree:
     """An analysis of a release, or an error that says who can make one."""
     try:
-        return analyse(release, draws, random_seed=random_seed)
+        return analyse(release, draws, random_seed=random_seed, progressbar=False)
     except ReleaseError:
         raise
     except ArgumentError as error:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import conclusions
 from pymc_dirdp.releases.sources import Source
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -89,6 +90,7 @@ def estimate(
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     jointly: bool = True,
     random_seed: Seed = None,
+    progressbar: bool = True,
 ) -> Estimates:
     """Means, standard deviations and central intervals of shares and counts given a release.
 
@@ -130,7 +132,8 @@ def estimate(
     """
     interval_ends(prob)
     found = conclusions(release, prior, n_prior, row_prior, jointly)
-    tables = found.laws.estimate(list(prob), generator(random_seed))
+    with Bar(len(found.tables), "tables", shown=progressbar) as bar:
+        tables = found.laws.estimate(list(prob), generator(random_seed), bar)
     return Estimates(
         tables,
         {name: _cells(seen) for name, seen in found.tables.items()},

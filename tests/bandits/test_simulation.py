@@ -55,14 +55,6 @@ def test_a_sampler_is_not_changed_and_what_it_learned_not_used():
     assert bandit.released.equals(before)
 
 
-def test_a_bar_is_shown_if_it_is_wanted(capsys):
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE)
-    dirdp.simulate_bandit(bandit, [0.5, 0.4], 50, 2)
-    assert "rounds" in capsys.readouterr().out
-    dirdp.simulate_bandit(bandit, [0.5, 0.4], 50, 2, progressbar=False)
-    assert capsys.readouterr().out == ""
-
-
 def test_a_private_draw_in_every_round_is_for_one_horizon():
     policy = dirdp.bandits.EveryRound(dirdp.RenyiDP(epsilon=1, order=2), horizon=50)
     assert policy.privacy.satisfies(policy.guarantee)
