@@ -37,6 +37,7 @@ def naive_bayes(
         pandas or xarray, that differ.
     categories : mapping of str to sequence
         All values of the class and of each feature that is used. They are public, so they are not taken from the data.
+        A feature with one value is kept, and costs nothing.
     target : str, optional
         The name of the class in `categories`; the name of `y` by default, or "class".
     alpha : float or mapping of str to array_like, default 1.0
@@ -93,7 +94,8 @@ def bayesian_network(
     frame : data frame or mapping of str to one-dimensional array
         The records.
     structure : mapping of str to iterable of str, or iterable of (parent, child), or directed graph of networkx
-        The parents of each variable. It is public: a structure that was learned from the data is not protected.
+        The parents of each variable. It is public: a structure that was learned from the data is not protected. Of a
+        graph pass `G` itself, and not a view such as `G.edges`, which leaves out variables without arrows.
     categories : mapping of str to sequence
         All values that each variable could take. They are public, so they are not taken from the data. They become
         coords, so those of one variable are all texts or all numbers.
