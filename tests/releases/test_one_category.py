@@ -202,3 +202,9 @@ def test_a_file_cannot_add_noise_to_it():
     damaged.attrs = release.attrs
     with pytest.raises(dirdp.ReleaseError, match="at least two categories"):
         dirdp.verify(damaged)
+
+
+def test_shares_that_are_known_do_not_make_the_typical_error_small():
+    found = dirdp.estimate(dirdp.sample(TARGET, naive(), mechanism="geometric"), jointly=False)
+    sds = np.concatenate([found.tables[name].share_sds for name in ("p_class", "p_fur")])
+    assert f"Typical error: {np.sqrt(np.mean(sds**2)):.2g} of a share" in str(found)
