@@ -15,6 +15,7 @@ from pymc_dirdp.bandits.simulation import simulate_bandit as simulate_bandit
 from pymc_dirdp.bandits.thompson import ThompsonSampler as ThompsonSampler
 from pymc_dirdp.counting.tables import count as count
 from pymc_dirdp.curator.diagnostics import diagnose as diagnose
+from pymc_dirdp.curator.posterior import posterior as posterior
 from pymc_dirdp.errors import ArgumentError as ArgumentError
 from pymc_dirdp.errors import BudgetError as BudgetError
 from pymc_dirdp.errors import CategoriesFromDataWarning as CategoriesFromDataWarning

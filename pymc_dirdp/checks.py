@@ -118,14 +118,14 @@ def numbers_or_none(value: ArrayLike) -> Array | None:
         return None
 
 
-def positive_array(**named: ArrayLike) -> Array:
-    """A read-only copy of an array of finite positive numbers with at least two in its last axis."""
+def positive_array(*, fewest: int = 2, **named: ArrayLike) -> Array:
+    """A read-only copy of an array of finite positive numbers with at least `fewest` in its last axis."""
     ((name, value),) = named.items()
     doubles = numbers_or_none(value)
     if doubles is None:
         raise ArgumentError(f"Expected {name} to be an array of numbers, got a {type(value).__name__}.")
     array = doubles.copy()
-    if array.ndim == 0 or array.shape[-1] < 2:
+    if array.ndim == 0 or array.shape[-1] < fewest:
         raise ArgumentError(
             f"Expected {name} to have at least two categories in its last axis, got shape {array.shape}. "
             "With one category there is nothing to estimate; write a Beta prior as the pair [alpha, beta]."

@@ -20,6 +20,7 @@ ROOMS = (
     "errors",
     "checks",
     "display",
+    "progress",
     "numerics",
     "privacy",
     "sampling",

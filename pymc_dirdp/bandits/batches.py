@@ -8,7 +8,7 @@ import numpy as np
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.bandits.beliefs import CELLS, Grid, best_probabilities
 from pymc_dirdp.bandits.design import Design
-from pymc_dirdp.bandits.progress import Bar
+from pymc_dirdp.progress import Bar
 
 __all__ = ["BatchSimulation"]
 
@@ -53,18 +53,17 @@ class BatchSimulation:
         runs = _Runs(self, means, n_runs, rng)
         horizon, gaps = int(checkpoints[-1]), means.max() - means
         regret = np.zeros((n_runs, len(checkpoints)))
-        bar = Bar(n_runs * horizon, shown=progressbar)
-        while runs.active.size:
-            rounds, lost = runs.rounds.copy(), runs.pulls @ gaps
-            runs.step(horizon)
-            after, total = runs.rounds, runs.pulls @ gaps
-            # Inside a batch the order of pulls is exchangeable, so regret is a straight line on average.
-            share = (checkpoints - rounds[:, None]) / np.maximum(after - rounds, 1)[:, None]
-            inside = (share > 0) & (share <= 1)
-            line = lost[:, None] + share * (total - lost)[:, None]
-            regret[inside] = line[inside]
-            bar.advance(int((after - rounds).sum()))
-        bar.close()
+        with Bar(n_runs * horizon, "rounds", shown=progressbar) as bar:
+            while runs.active.size:
+                rounds, lost = runs.rounds.copy(), runs.pulls @ gaps
+                runs.step(horizon)
+                after, total = runs.rounds, runs.pulls @ gaps
+                # Inside a batch the order of pulls is exchangeable, so regret is a straight line on average.
+                share = (checkpoints - rounds[:, None]) / np.maximum(after - rounds, 1)[:, None]
+                inside = (share > 0) & (share <= 1)
+                line = lost[:, None] + share * (total - lost)[:, None]
+                regret[inside] = line[inside]
+                bar.advance(int((after - rounds).sum()))
         return regret, runs.pulls
 
 

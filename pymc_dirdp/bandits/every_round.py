@@ -7,7 +7,6 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.bandits.design import checked_prior
-from pymc_dirdp.bandits.progress import Bar
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -15,6 +14,7 @@ from pymc_dirdp.planning.allocation import allocate, composed
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.exact import exact_dirichlet
 
@@ -127,12 +127,11 @@ class EveryRound:
         regret = np.empty((n_runs, len(checkpoints)))
         runs = np.arange(n_runs)
         gaps = means.max() - means
-        bar = Bar(int(checkpoints[-1]), shown=progressbar)
-        for done in range(1, int(checkpoints[-1]) + 1):
-            arms = rng.beta(r * successes + a, r * (pulls - successes) + b).argmax(axis=1)
-            pulls[runs, arms] += 1
-            successes[runs, arms] += rng.random(n_runs) < means[arms]
-            regret[:, checkpoints == done] = (pulls @ gaps)[:, None]
-            bar.advance(1)
-        bar.close()
+        with Bar(int(checkpoints[-1]), "rounds", shown=progressbar) as bar:
+            for done in range(1, int(checkpoints[-1]) + 1):
+                arms = rng.beta(r * successes + a, r * (pulls - successes) + b).argmax(axis=1)
+                pulls[runs, arms] += 1
+                successes[runs, arms] += rng.random(n_runs) < means[arms]
+                regret[:, checkpoints == done] = (pulls @ gaps)[:, None]
+                bar.advance(1)
         return regret, pulls

@@ -1,14 +1,24 @@
 """The values of a column of any engine, as that engine decodes them: not its codes, and not converted values."""
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
 
 from pymc_dirdp.errors import ArgumentError, DataError
 
-__all__ = ["NOTHING", "column_of", "exact_below", "index_of", "of_data_frame", "scalar", "values_of", "without_dims"]
+__all__ = [
+    "NOTHING",
+    "column_of",
+    "exact_below",
+    "index_of",
+    "of_data_frame",
+    "refuse_lazy",
+    "scalar",
+    "values_of",
+    "without_dims",
+]
 
 # Values of these types are taken as they are.
 _PLAIN = frozenset((str, int, float, bool, type(None)))
@@ -23,8 +33,13 @@ NOTHING = _Nothing()
 
 def column_of(frame: Any, name: str) -> Any:
     """One column of a frame. The frame's own error for a missing column may hold data, so it is not repeated."""
-    if type(frame).__name__ == "LazyFrame":
-        raise ArgumentError("Expected records, got a LazyFrame, whose values are not computed yet. Pass its collect().")
+    refuse_lazy(frame)
+    # A list has rows, and so has an array without names; a column of a data frame looks up its rows.
+    if frame is None or isinstance(frame, str | bytes | list | tuple | Iterator) or _is_one_array(frame):
+        raise ArgumentError(
+            f"Expected records as columns by name, got a {type(frame).__name__}. Pass a data frame, or a mapping such "
+            f"as {{{name!r}: [...]}}; pandas.DataFrame(rows) makes one of a list of dicts."
+        )
     try:
         column = frame[name]
     except Exception:
@@ -32,6 +47,23 @@ def column_of(frame: Any, name: str) -> Any:
     if column is None:
         raise ArgumentError(f"The records have no column {name!r}.")
     return column
+
+
+def refuse_lazy(given: Any) -> None:
+    """Refuse what polars has not computed yet."""
+    kind = type(given).__name__
+    if kind == "LazyFrame":
+        raise ArgumentError("Expected records, got a LazyFrame, whose values are not computed yet. Pass its collect().")
+    if kind == "Expr" and hasattr(given, "meta"):
+        raise ArgumentError(
+            "Expected a column, got an Expr, which holds no values. Pass frame.select(...).to_series() instead."
+        )
+
+
+def _is_one_array(frame: Any) -> bool:
+    """Whether it is one array or column, whose entries are not columns by name; structured arrays are frames."""
+    dtype = getattr(frame, "dtype", None)
+    return dtype is not None and getattr(dtype, "names", None) is None
 
 
 def values_of(column: Any, name: str) -> list[Any]:
@@ -48,6 +80,8 @@ def values_of(column: Any, name: str) -> list[Any]:
 
     Raises
     ------
+    ArgumentError
+        If polars has not computed it yet.
     DataError
         If it is no such column. The message holds no value.
 
@@ -56,13 +90,18 @@ def values_of(column: Any, name: str) -> list[Any]:
     Each engine decodes its own categories. NumPy would change them: it turns the null of an Arrow dictionary, for
     example, into the last entry of that dictionary, which depends on the order of the records.
     """
+    refuse_lazy(column)
     try:
         values = _decoded(column)
     except Exception:
         # The error of an unusual array may hold its values.
         values = None
     if values is None or set(map(type, values)) == {list}:
-        raise DataError(f"The column {name!r} is not one-dimensional, or its values cannot be read.")
+        several = hasattr(column, "columns") or hasattr(column, "column_names")
+        raise DataError(
+            f"The column {name!r} is not one-dimensional, or its values cannot be read."
+            + " It is a frame of its own: pass one column of it, and see that no two have one name." * several
+        )
     return values
 
 
@@ -132,8 +171,10 @@ def exact_below(column: Any) -> int:
 
 
 def index_of(column: Any) -> Any:
-    """The index of a pandas object, by which pandas would match its entries with those of another; None for others."""
+    """The index by which pandas or xarray would match the entries with those of another column; None without one."""
     index = getattr(column, "index", None)
+    if hasattr(column, "dims"):
+        index = getattr(column, "indexes", {}).get(next(iter(column.dims), None))
     return index if callable(getattr(index, "equals", None)) else None
 
 

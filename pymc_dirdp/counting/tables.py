@@ -49,9 +49,9 @@ def count(frame: Frame, variables: Sequence[str], *, categories: Categories) -> 
     variables : sequence of str
         The columns to count, each once, in the order of the result's axes.
     categories : mapping of str to sequence
-        All values that each variable could take, in order; at least two: texts, numbers or members of an Enum. They are
-        public, so they must not be read off the data. As in Python, 1, 1.0 and True are one label; "1" is another. A
-        missing value is no label: where it is a category of its own, write one in its place, such as "unknown".
+        All values that each variable could take, in order: texts, numbers or members of an Enum. They are public, so
+        they must not be read off the data. As in Python, 1, 1.0 and True are one label; "1" is another. A missing value
+        is no label: where it is a category of its own, write one in its place, such as "unknown".
 
     Returns
     -------
@@ -66,8 +66,8 @@ def count(frame: Frame, variables: Sequence[str], *, categories: Categories) -> 
     Raises
     ------
     ArgumentError
-        If a variable has no column or no categories or is named twice, or the domain is too large, or the columns are
-        pandas objects with different indexes.
+        If a variable has no column or no categories or is named twice, or the domain is too large, or the columns have
+        different indexes of pandas or xarray.
     DataError
         If a column holds a value that was not declared, or a missing one (None, NaN, NA, NaT, masked), or the columns
         are not of one length. The message names the column, and no value, position or number of records.
@@ -170,17 +170,22 @@ def _checked_labels(name: str, given: Any) -> list[Any]:
     if isinstance(given, set | frozenset) or not isinstance(given, Iterable):
         # The user does not decide the order of a set, and it may differ from one process to the next.
         raise ArgumentError(f"{expected} in order, got a {type(given).__name__}.")
-    labels = [_plain_label(label) for label in without_dims(given)]
-    if len(labels) < 2:
-        raise ArgumentError(f"Expected categories[{name!r}] to hold at least two labels, got {len(labels)}.")
+    if hasattr(given, "columns") or hasattr(given, "column_names"):
+        # A data frame of pandas iterates over its column names, which would be taken for labels.
+        raise ArgumentError(f"{expected}, got a {type(given).__name__}. Write the labels as a list.")
+    written = list(without_dims(given))
+    labels = [_plain_label(label) for label in written]
+    if not labels:
+        raise ArgumentError(f"Expected categories[{name!r}] to hold at least one label, got none.")
     if any(map(_is_missing, labels)):
         raise ArgumentError(f"{expected}, none of them a missing value; write one, such as 'unknown', in its place.")
-    if not all(isinstance(label, str | bytes | Number | Enum) for label in labels):
-        # Engines change dates and intervals: some count nanoseconds, and others truncate them.
-        raise ArgumentError(
-            f"{expected} that are texts or numbers, not lists or dates. Write dates and intervals as texts, there and "
-            "in the records."
-        )
+    for label, as_written in zip(labels, written, strict=True):
+        if not isinstance(label, str | bytes | Number | Enum):
+            # Engines change dates and intervals: some count nanoseconds, and others truncate them.
+            raise ArgumentError(
+                f"{expected} that are texts or numbers, not lists or dates; one is a {type(as_written).__name__}. "
+                "Write dates and intervals as texts, there and in the records."
+            )
     if any("\0" in label if isinstance(label, str) else isinstance(label, bytes) and 0 in label for label in labels):
         raise ArgumentError(f"{expected} without the character NUL, which NumPy leaves out at the end of a text.")
     if len(set(labels)) < len(labels):
@@ -216,14 +221,14 @@ def encode(frame: Frame, names: Sequence[str], labels: Categories) -> dict[str, 
 
 
 def _refuse_other_indexes(columns: Mapping[str, Any]) -> None:
-    """Refuse pandas objects with different indexes: pandas matches by index, and this library by position."""
+    """Refuse columns with different indexes: pandas and xarray match by index, and this library by position."""
     indexed = [(name, index) for name, column in columns.items() if (index := index_of(column)) is not None]
     for name, index in indexed[1:]:
         if not index.equals(indexed[0][1]):
             raise ArgumentError(
-                f"The pandas objects {indexed[0][0]!r} and {name!r} have different indexes, and records are matched "
-                "by position. Align them, as in y.loc[X.index], or call reset_index(drop=True) on each if they are in "
-                "the same order."
+                f"The columns {indexed[0][0]!r} and {name!r} have different indexes, and records are matched by "
+                "position. Align them, as in y.loc[X.index], or take the indexes away if they are in the same order: "
+                "reset_index(drop=True) in pandas, drop_vars in xarray."
             )
 
 

@@ -1,7 +1,6 @@
 """What the privacy of a release has cost, measured on the data. All of it is confidential."""
 
 import json
-from typing import Any
 
 import arviz as az
 import numpy as np
@@ -9,21 +8,22 @@ import pymc as pm
 import xarray as xr
 
 from pymc_dirdp.checks import integer
-from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.curator.cost import realised, realised_by_row
-from pymc_dirdp.curator.laws import Law, variable
+from pymc_dirdp.curator.laws import Law, own_law, variable
 from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table
-from pymc_dirdp.curator.pointwise import observed
+from pymc_dirdp.curator.marking import marked
+from pymc_dirdp.curator.pointwise import observations
 from pymc_dirdp.curator.posterior_tree import posterior_groups
 from pymc_dirdp.curator.private_model import nuts as nuts_draws
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.mechanisms.base import TableMechanism, Tempered
-from pymc_dirdp.models.names import DIAGNOSIS_NAMES, dim_beside
-from pymc_dirdp.models.observations import read_counts, total_records
+from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.stored.table import mechanism_of_table
+from pymc_dirdp.stored.untrusted import refuse_confidential
 
 __all__ = ["diagnose"]
 
@@ -37,6 +37,7 @@ def diagnose(
     chains: int = 4,
     nuts: bool = True,
     random_seed: Seed = None,
+    progressbar: bool = True,
 ) -> xr.DataTree:
     """What a release has cost in accuracy, for the eyes of whoever holds the data. **Confidential**.
 
@@ -59,6 +60,8 @@ def diagnose(
         Whether to let NUTS sample the private posterior too, which takes seconds.
     random_seed : int, SeedSequence, Generator or None
         A seed is harmless here, because nothing of the result is published.
+    progressbar : bool, default True
+        Whether to count the steps of NUTS in a bar, if they take over a second.
 
     Returns
     -------
@@ -117,9 +120,10 @@ def diagnose(
     statistics = None
     if nuts:
         laws["nuts"] = private
-        drawn["nuts"], statistics = nuts_draws(private, draws=draws, tune=tune, chains=chains, rng=rng)
+        with Bar(chains * (draws + tune), "steps", shown=progressbar) as bar:
+            drawn["nuts"], statistics = nuts_draws(private, draws=draws, tune=tune, chains=chains, rng=rng, bar=bar)
     kept = tuple(str(variable.name) for variable in model.deterministics if variable.name in release["posterior"])
-    seen = {law.table.name: tuple(observed(law.table, one, model) for one in law.table.likelihoods) for law in own}
+    seen = observations([law.table for law in own], model)
     groups: dict[str, xr.Dataset] = {}
     for name, several in laws.items():
         of_one = posterior_groups(several, drawn[name], seen, model, kept, rng)
@@ -129,26 +133,28 @@ def diagnose(
         groups["/convergence"] = _convergence(groups["/nuts/posterior"])
         groups["/agreement"] = _agreement(private, groups["/nuts/posterior"])
     groups["/sensitivity"] = _sensitivity(groups, list(laws))
+    # The only category of a table has the probability 1, in every law and whatever is left out.
+    varying = [i for i, law in enumerate(own) if law.table.n_categories > 1]
     cells = {
-        law.table.name: elpd_by_cell(
+        own[i].table.name: elpd_by_cell(
             {name: several[i] for name, several in laws.items()},
-            {name: drawn[name][law.table.name] for name in laws},
+            {name: drawn[name][own[i].table.name] for name in laws},
         )
-        for i, law in enumerate(own)
+        for i in varying
     }
     groups["/elpd"] = elpd_by_table(cells)
     groups["/elpd_by_cell"] = xr.Dataset(attrs={"n_samples": chains * draws})
     groups |= {f"/elpd_by_cell/{name}": dataset for name, dataset in cells.items()}
     groups["/release"] = release["posterior"].to_dataset()
-    groups["/realised"] = realised(own, private, release, rng)
-    for mine, theirs in zip(own, private, strict=True):
-        groups[f"/realised_by_row/{mine.table.name}"] = realised_by_row(mine, theirs, release)
-    marked = {path: _marked_variables(dataset) for path, dataset in groups.items()}
-    return _marked(xr.DataTree.from_dict(marked, name="confidential"))
+    groups["/realised"] = realised(tuple(own[i] for i in varying), tuple(private[i] for i in varying), release, rng)
+    for i in varying:
+        groups[f"/realised_by_row/{own[i].table.name}"] = realised_by_row(own[i], private[i], release)
+    return marked(groups)
 
 
 def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple[Law, ...]]:
     """The model's own posterior and the private one of each table. This function reads the counts."""
+    refuse_confidential(release)
     if missing := {"posterior", "mechanism", "privacy", "utility"} - set(getattr(release, "children", ())):
         raise ArgumentError(
             f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(sorted(missing))}."
@@ -164,13 +170,11 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple
         group = groups[table.name]
         mechanism, drawn = _tempered(table, group)
         _refuse_another_model(table, group, release, model)
-        counts = read_counts(table, model).astype(np.float64)
+        law = own_law(table, model)
         # The mechanism checks that the counts keep the promise of `min_count`.
-        mechanism.check(counts)
-        dims = {dim: dim_beside(str(dim), DIAGNOSIS_NAMES) for dim in group["alpha"].dims}
-        cells = group["alpha"].rename({dim: other for dim, other in dims.items() if other != dim})
-        own.append(Law(table, cells, counts, table.prior, 1.0))
-        private.append(Law(table, cells, counts, drawn.alpha, drawn.r))
+        mechanism.check(law.counts)
+        own.append(law)
+        private.append(Law(table, law.counts, drawn.alpha, drawn.r))
     return tuple(own), tuple(private)
 
 
@@ -214,25 +218,29 @@ def _another_model(reason: str) -> ArgumentError:
 
 
 def _convergence(posterior: xr.Dataset) -> xr.Dataset:
-    results = {
-        "r_hat": az.rhat(posterior),
-        "ess_bulk": az.ess(posterior, method="bulk"),
-        "ess_tail": az.ess(posterior, method="tail"),
-        "mcse_mean": az.mcse(posterior, method="mean"),
-        "mcse_sd": az.mcse(posterior, method="sd"),
-    }
+    # The shares in a table of one category do not vary, and have no R-hat: NaN.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        results = {
+            "r_hat": az.rhat(posterior),
+            "ess_bulk": az.ess(posterior, method="bulk"),
+            "ess_tail": az.ess(posterior, method="tail"),
+            "mcse_mean": az.mcse(posterior, method="mean"),
+            "mcse_sd": az.mcse(posterior, method="sd"),
+        }
     whole: xr.Dataset = xr.concat(list(results.values()), dim="diagnostic")
     return whole.assign_coords(diagnostic=list(results))
 
 
 def _agreement(private: tuple[Law, ...], posterior: xr.Dataset) -> xr.Dataset:
-    error = az.mcse(posterior, method="mean")
+    with np.errstate(invalid="ignore"):
+        error = az.mcse(posterior, method="mean")
     distances = {}
     for law in private:
         name = law.table.name
         u = law.concentration
         exact = variable(law.table, u / u.sum(axis=-1, keepdims=True))
-        distances[name] = (posterior[name].mean(["chain", "draw"]) - exact) / error[name]
+        with np.errstate(invalid="ignore"):
+            distances[name] = (posterior[name].mean(["chain", "draw"]) - exact) / error[name]
     return xr.Dataset(distances)
 
 
@@ -255,19 +263,3 @@ def _scaled(tree: xr.DataTree, component: str) -> xr.Dataset:
     with np.errstate(invalid="ignore"):
         sensitivity: xr.Dataset = az.psense(tree, group=component)
     return sensitivity
-
-
-def _marked_variables(dataset: xr.Dataset) -> xr.Dataset:
-    """A copy with the mark on every variable, so that a variable that is printed by itself shows it."""
-    own = dataset.copy()
-    for values in own.data_vars.values():
-        values.attrs = {**values.attrs, "confidential": DO_NOT_PUBLISH}
-    return own
-
-
-def _marked(tree: xr.DataTree) -> xr.DataTree:
-    """The tree with the mark on every group, so that a group that is taken out of the tree keeps it."""
-    for node in tree.subtree:
-        kept: dict[Any, Any] = {key: value for key, value in node.attrs.items() if isinstance(value, str | int | float)}
-        node.attrs = {"confidential": DO_NOT_PUBLISH} | kept
-    return tree

@@ -3,14 +3,18 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.models.names import DIAGNOSIS_NAMES, dim_beside, dim_name, outcome_dim
+from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.tables import Table
+from pymc_dirdp.releases.description import labels
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = ["Law", "simplex", "variable"]
+__all__ = ["Law", "own_law", "simplex", "variable"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +25,21 @@ class Law:
     """
 
     table: Table
-    cells: xr.DataArray = field(repr=False)  # Any numbers, with the dims and coords of the table and its categories.
     counts: Array = field(repr=False)  # The secret.
     prior: Array  # The model's own prior, or the mechanism's `alpha`.
     power: float  # 1, or the mechanism's `r`.
+
+    @property
+    def cells(self) -> xr.DataArray:
+        """An array with the dims and labels of the table and its categories, to be filled with a number for each."""
+        table = self.table
+        axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
+        names = {dim_name(table.name, axis, dim): dim for axis, dim in enumerate(axes)}
+        coords = {dim_beside(name, DIAGNOSIS_NAMES): labels(table).get(str(dim)) for name, dim in names.items()}
+        if table.family == "beta":
+            coords[outcome_dim(table.name)] = ["success", "failure"]
+        given = {dim: values for dim, values in coords.items() if values is not None}
+        return xr.DataArray(np.zeros(table.shape), given, list(coords))
 
     @property
     def concentration(self) -> Array:
@@ -57,6 +72,11 @@ class Law:
         rest = np.where(self.counts > 0, self.concentration - self.power, np.nan)
         total = self.concentration.sum(axis=-1, keepdims=True) - self.power
         return np.asarray(np.log(rest) - np.log(total))
+
+
+def own_law(table: Table, model: pm.Model) -> Law:
+    """The model's own posterior of a table. This function reads the counts."""
+    return Law(table, read_counts(table, model).astype(np.float64), table.prior, 1.0)
 
 
 def simplex(table: Table, values: Array) -> Array:

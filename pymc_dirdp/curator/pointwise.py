@@ -1,5 +1,6 @@
 """Log-likelihoods and replicated data of each observation of a model, given draws of its tables. All is secret."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,7 @@ from pymc_dirdp.models.observations import evaluated_input, records_by_cell, res
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.models.views import View
 
-__all__ = ["Observed", "observed"]
+__all__ = ["Observed", "observations"]
 
 Codes = NDArray[np.int64]
 
@@ -88,7 +89,12 @@ class Observed:
         return np.asarray(gammaln(self.records.sum(axis=-1) + 1) - gammaln(self.records + 1).sum(axis=-1))
 
 
-def observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed:
+def observations(tables: Iterable[Table], model: pm.Model) -> dict[str, tuple[Observed, ...]]:
+    """The observed variables that feed each table, by its name."""
+    return {table.name: tuple(_observed(table, one, model) for one in table.likelihoods) for table in tables}
+
+
+def _observed(table: Table, likelihood: Likelihood, model: pm.Model) -> Observed:
     """The single observations that `read_counts` has counted and checked."""
     rv, kind, batch = resolve_likelihood(likelihood, table, model)
     values = whole_numbers(evaluated_input(stored_observations(rv, model), rv), rv)

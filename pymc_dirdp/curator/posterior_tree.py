@@ -1,6 +1,7 @@
 """The secret draws of a posterior as a tree with every group that ArviZ's functions look for."""
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,7 +91,8 @@ def _flat(model: pm.Model, names: tuple[str, ...], values: dict[str, Array]) -> 
     """The Deterministics at all draws; `evaluated` takes chains and draws as one axis."""
     chains, draws = next(iter(values.values())).shape[:2]
     flat = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
-    deterministics = evaluated(model, names, flat)
+    observed = {variable: model.rvs_to_values[variable] for variable in model.observed_RVs}
+    deterministics = evaluated(model, names, flat, known=observed)
     return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in deterministics.items()}
 
 
@@ -110,11 +112,14 @@ def _dataset(
     coords: Mapping[str, list[Any]],
     sample_dims: tuple[str, ...] | list[str] = ("chain", "draw"),
 ) -> xr.Dataset:
-    dataset = dict_to_dataset(
-        dict(values),
-        coords=dict(coords),
-        dims={name: axes for name, axes in dims.items() if name in values and axes},
-        sample_dims=list(sample_dims),
-    )
+    with warnings.catch_warnings():
+        # A dim of the model may be called `sample`; the draws are in `chain` and `draw`.
+        warnings.filterwarnings("ignore", message="Found dimension named 'sample'")
+        dataset = dict_to_dataset(
+            dict(values),
+            coords=dict(coords),
+            dims={name: axes for name, axes in dims.items() if name in values and axes},
+            sample_dims=list(sample_dims),
+        )
     dataset.attrs = {}
     return dataset

@@ -8,6 +8,7 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.laws import Law, simplex
+from pymc_dirdp.progress import Bar
 
 __all__ = ["nuts", "private_model"]
 
@@ -32,7 +33,7 @@ def private_model(laws: Iterable[Law]) -> pm.Model:
 
 
 def nuts(
-    laws: tuple[Law, ...], *, draws: int, tune: int, chains: int, rng: np.random.Generator
+    laws: tuple[Law, ...], *, draws: int, tune: int, chains: int, rng: np.random.Generator, bar: Bar
 ) -> tuple[dict[str, Array], xr.Dataset]:
     """Draws of each table by NUTS, shape `(chains, draws, *table.shape)`, and the sampler's own statistics."""
     with private_model(laws):
@@ -44,7 +45,9 @@ def nuts(
             cores=1,
             nuts_sampler="pymc",
             random_seed=int(rng.integers(2**31)),
+            # PyMC's own bar is off, because `quiet` is for all that it prints.
             progressbar=False,
+            callback=lambda trace, draw: bar.advance(),
             quiet=True,
             # The group `convergence` has these checks, without warnings.
             compute_convergence_checks=False,

@@ -9,6 +9,7 @@ from pymc_dirdp.inference.estimates import Estimate, summarised
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.seen import Seen, concluding
 from pymc_dirdp.inference.table_law import SUMMARISED, Beliefs, TableLaw
+from pymc_dirdp.progress import QUIET, Bar
 
 __all__ = ["ClassLaw", "class_table"]
 
@@ -19,6 +20,9 @@ def class_table(tables: Mapping[str, Seen]) -> str | None:
     if len(tables) < 2 or len(roots) != 1:
         return None
     root = tables[roots[0]]
+    if len(root.prior) == 1:
+        # With one class there is nothing that the tables could tell each other.
+        return None
     for name, seen in tables.items():
         if name != roots[0] and not (
             seen.prior.ndim == 2
@@ -64,17 +68,19 @@ class ClassLaw:
         """Whether the estimates of a table are sums; otherwise they are averages over exact draws."""
         return name == self._root and self._classes.is_exact
 
-    def draw(self, draws: int, rng: np.random.Generator) -> dict[str, Draws]:
+    def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
         """Independent draws of all tables, which agree: the rows of a feature add up to the counts of the classes."""
         with concluding(self._seen):
             drawn = {self._root: self._classes.draw(draws, rng)}
+            bar.advance()
             for name, law in self._features.items():
                 drawn[name] = law.draw_given(drawn[self._root].counts, rng)
+                bar.advance()
         return {name: drawn[name] for name in self._names}
 
-    def estimate(self, prob: list[float], rng: np.random.Generator) -> dict[str, Estimate]:
+    def estimate(self, prob: list[float], rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Estimate]:
         """Means, standard deviations and central intervals of shares and counts. The evidence is that of all tables."""
-        drawn, evidence = self.draw(SUMMARISED, rng), self.log_evidence
+        drawn, evidence = self.draw(SUMMARISED, rng, bar), self.log_evidence
         laws = self._features | {self._root: self._classes}
         found = {name: summarised(drawn[name], laws[name].prior, prob, evidence) for name in self._names}
         if self._classes.is_exact:

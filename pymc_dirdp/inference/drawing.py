@@ -139,7 +139,8 @@ def draw_counts(tilted: TiltedCells, totals: Integers, rng: np.random.Generator)
             return counts, 1.0
     tally = _Tally()
     sampler.fill(counts, 0, totals, tally)
-    return counts, tally.accepted / max(tally.proposed, 1)
+    # A row of one cell holds all of its records, and nothing is proposed.
+    return counts, tally.accepted / tally.proposed if tally.proposed else 1.0
 
 
 def draw_row(law: ProductLaw, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:

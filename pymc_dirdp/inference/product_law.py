@@ -95,7 +95,7 @@ class ProductLaw:
     near: "ProductLaw | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        alpha = positive_array(alpha=self.alpha)
+        alpha = positive_array(alpha=self.alpha, fewest=1)
         if alpha.ndim != 1:
             raise ArgumentError(
                 f"Expected alpha to be one row, got shape {alpha.shape}. Give each row a law of its own."

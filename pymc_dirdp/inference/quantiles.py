@@ -59,6 +59,9 @@ class Mixture:
     @property
     def moments(self) -> tuple[Array, Array]:
         """Means and variances of the shares, shape (size,)."""
+        if self.size == 1:
+            # The share of the only cell of a row is 1.
+            return np.ones(1), np.zeros(1)
         size = self.first + self.second
         mean = np.bincount(self.cell, self.masses * self.first / size, self.size)
         spread = self.first * self.second / (size**2 * (size + 1)) + (self.first / size - mean[self.cell]) ** 2
@@ -128,6 +131,9 @@ def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
 
 def share_quantiles(mixture: Mixture, levels: Array) -> Array:
     """Quantiles of the mixture of every cell, shape `(levels, d)`, for levels in (0, 1)."""
+    if mixture.size == 1:
+        # The share of the only cell is 1, which is no Beta law.
+        return np.ones((len(levels), 1))
     found = np.empty((len(levels), mixture.size))
     nodes = np.bincount(mixture.cell, minlength=mixture.size)
     # Cells one after the other, and levels too where a single cell has many nodes: memory for a bounded number of both.

@@ -10,6 +10,7 @@ from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.seen import Seen, concluding
 from pymc_dirdp.inference.table_law import Beliefs
+from pymc_dirdp.progress import QUIET, Bar
 
 __all__ = ["SeparateLaws"]
 
@@ -42,18 +43,20 @@ class SeparateLaws:
         """Whether the estimates of a table are sums; otherwise they are averages over exact draws."""
         return self._laws[name].is_exact
 
-    def draw(self, draws: int, rng: np.random.Generator) -> dict[str, Draws]:
-        """Independent draws of all tables."""
+    def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
+        """Independent draws of all tables, which are counted in a bar."""
         drawn = {}
         for name, law in self._laws.items():
             with concluding(self._tables[name]):
                 drawn[name] = law.draw(draws, rng)
+            bar.advance()
         return drawn
 
-    def estimate(self, prob: list[float], rng: np.random.Generator) -> dict[str, Estimate]:
+    def estimate(self, prob: list[float], rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Estimate]:
         """Means, standard deviations and central intervals of shares and counts."""
         found = {}
         for name, law in self._laws.items():
             with concluding(self._tables[name]):
                 found[name] = law.estimate(prob, rng)
+            bar.advance()
         return found

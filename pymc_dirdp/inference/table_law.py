@@ -295,7 +295,7 @@ def _of_total(each: list[RowLikelihood]) -> OfTotal:
 def _prior(output: Seen, prior: ArrayLike | None) -> Array:
     if prior is None:
         return output.prior
-    given = positive_array(prior=prior)
+    given = positive_array(prior=prior, fewest=1)
     if given.shape != output.prior.shape:
         raise ArgumentError(
             f"Expected the prior of {output.name!r} to have the shape of the table, {output.prior.shape}, got "

@@ -17,7 +17,7 @@ from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair
 from pymc_dirdp.sampling.bits import Bits
@@ -44,7 +44,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     Parameters
     ----------
     alpha : array_like, shape (..., d)
-        Prior parameters between 1e-100 and 1e100, `d >= 2`. The leading axes are the rows of the table.
+        Prior parameters between 1e-100 and 1e100. The leading axes are the rows of the table. With `d = 1` every draw
+        is 1, and nothing is lost.
     r : float
         Concentration, between 1e-100 and 1e100: how much one record counts. 1 is the ordinary posterior.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
@@ -98,7 +99,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", positive_array(alpha=self.alpha))
+        object.__setattr__(self, "alpha", positive_array(alpha=self.alpha, fewest=1))
         object.__setattr__(self, "r", positive(r=self.r))
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
@@ -107,6 +108,11 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         if self.min_count > MOST_RECORDS:
             raise ArgumentError("Expected min_count to be at most 2**53, as counts are.")
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
+
+    @property
+    def _is_constant(self) -> bool:
+        """Whether there is one category only: every draw is then 1 in every row, whatever the counts are."""
+        return bool(self.alpha.shape[-1] == 1)
 
     @property
     @override
@@ -121,6 +127,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @property
     @override
     def in_short(self) -> str:
+        if self._is_constant:
+            return "one category, so every share is 1 and nothing is spent"
         least, most = float(self.alpha.min()), float(self.alpha.max())
         return f"r {self.r:.4g}, alpha {least:.4g}" + ("" if least == most else f" to {most:.4g}")
 
@@ -128,6 +136,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @override
     def _curves(self) -> PrivacyCurves:
         """The dominating pair of laws, or a composition of such pairs where a person has records in many blocks."""
+        if self._is_constant:
+            return NoLoss()
         return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution)
 
     @override
@@ -186,6 +196,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
+        if self._is_constant:
+            return np.ones((draws, *self.alpha.shape))
         if steps is None:
             public = adjacency_named(self.adjacency).records_are_public
             # Whole numbers: a sum of doubles would be rounded, and how may depend on where the records lie.
@@ -246,6 +258,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
         d = self.alpha.shape[-1]
+        if self._is_constant:
+            return [RowLikelihood(_nothing, np.zeros_like, smooth=True)] * (output.size // d)
         rows = zip(self.alpha.reshape(-1, d), output.reshape(-1, d), strict=True)
         return [self._row_likelihood(alpha, self.r, y, steps) for alpha, y in rows]
 
@@ -266,6 +280,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def worst_pair(self) -> tuple[Array, Array]:
+        if self._is_constant:
+            return moved(np.zeros(self.alpha.shape), [(0, 0)], self.contributed.records, "add-remove")
         alpha, d = self.alpha, self.alpha.shape[-1]
         records, replaced = self.contributed.records, adjacency_named(self.adjacency).records_are_public
         r = records * self.r
@@ -285,6 +301,11 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
                 _fill(base, a, d)
                 _fill(base, b, d)
         return moved(base, moves, records, self.adjacency)
+
+
+def _nothing(counts: Array, cells: NDArray[np.int64]) -> Array:
+    """The logarithm of a likelihood that is 1 for all counts."""
+    return np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells)))
 
 
 def _two_cells(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:

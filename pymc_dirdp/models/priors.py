@@ -129,8 +129,6 @@ def broadcast_prior(
         prior = pairs if batch is None else np.broadcast_to(pairs, (*batch, pairs.shape[-1]))
     except ValueError:
         raise refusal("prior shape", name) from None
-    if prior.shape[-1] < 2:
-        raise refusal("one category", name)
     return prior
 
 

@@ -91,8 +91,11 @@ def _source(observed: Observation, observations: Sequence[Observation], model: p
         if any(variable is known for variable in graph for known in data):
             return other.name
     for other in observations:
-        # Its own observations may equal `n` for a good reason: all trials of a Binomial may succeed.
-        if other.name != observed.name and any(_holds(other, array, model) for array in graph):
+        # Its own observations may equal `n` for a good reason: all trials of a Binomial may succeed. In a table of one
+        # category the observations are the numbers of trials, which are looked at themselves.
+        if other.name == observed.name or other.table.n_categories == 1:
+            continue
+        if any(_holds(other, array, model) for array in graph):
             return other.name
     return None
 

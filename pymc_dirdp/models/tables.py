@@ -51,7 +51,8 @@ class Table:
     family : {"dirichlet", "beta"}
         The family of the prior.
     prior : ndarray of float64, shape (..., d), read-only
-        The parameters of the prior, one for each cell of the table. A Beta has d = 2: success, then failure.
+        The parameters of the prior, one for each cell of the table. A Beta has d = 2: success, then failure. With
+        d = 1 every share is 1, whatever the data are, so a release says nothing of them and spends nothing on it.
     dims : tuple of (str or None), or None
         PyMC's dims of the released variable. The categories of a Beta are no axis of it.
     coords : mapping of str to tuple or None
@@ -68,7 +69,7 @@ class Table:
     likelihoods: tuple[Likelihood, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", positive_array(**{f"the prior of {self.name!r}": self.prior}))
+        object.__setattr__(self, "prior", positive_array(fewest=1, **{f"the prior of {self.name!r}": self.prior}))
         object.__setattr__(self, "coords", MappingProxyType(dict(self.coords)))
 
     @property
@@ -165,6 +166,8 @@ def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ())
     ]
     if not held:
         raise refusal("nothing", model.name or "model")
+    if all(table.n_categories == 1 for table in held):
+        raise refusal("one category", held[0].name)
     return tuple(held)
 
 

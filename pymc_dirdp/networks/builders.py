@@ -33,9 +33,11 @@ def naive_bayes(
     X : data frame or mapping of str to one-dimensional array
         The features.
     y : array_like, shape (n,)
-        The class of each record. Records of `X` and `y` are matched by position, not by an index of pandas.
+        The class of each record. Records of `X` and `y` are matched by position, and refused if both have indexes, of
+        pandas or xarray, that differ.
     categories : mapping of str to sequence
         All values of the class and of each feature that is used. They are public, so they are not taken from the data.
+        A feature with one value is kept, and costs nothing.
     target : str, optional
         The name of the class in `categories`; the name of `y` by default, or "class".
     alpha : float or mapping of str to array_like, default 1.0
@@ -93,7 +95,8 @@ def bayesian_network(
     frame : data frame or mapping of str to one-dimensional array
         The records.
     structure : mapping of str to iterable of str, or iterable of (parent, child), or directed graph of networkx
-        The parents of each variable. It is public: a structure that was learned from the data is not protected.
+        The parents of each variable. It is public: a structure that was learned from the data is not protected. Of a
+        graph pass `G` itself, and not a view such as `G.edges`, which leaves out variables without arrows.
     categories : mapping of str to sequence
         All values that each variable could take. They are public, so they are not taken from the data. They become
         coords, so those of one variable are all texts or all numbers.
@@ -152,11 +155,20 @@ def bayesian_network(
 
 def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     """The parents of each variable, every variable after its parents."""
-    undirected = callable(getattr(structure, "is_directed", None)) and not structure.is_directed()  # type: ignore[union-attr]
     # A graph of networkx has nodes and edges; a list of edges has edges only.
     edges = getattr(structure, "edges", structure)
-    if undirected or not isinstance(edges, Iterable):
+    if _says(structure, "is_directed") is False or not isinstance(edges, Iterable):
         raise ArgumentError(f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}.")
+    if _says(structure, "is_multigraph"):
+        raise ArgumentError(
+            f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}, which may hold an arrow twice. Pass "
+            "networkx.DiGraph(graph)."
+        )
+    if _is_view(structure):
+        # Views of nodes, edges, and successors are mappings, and none of them maps a variable to its parents.
+        raise ArgumentError(
+            f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}, a view of a graph. Pass the graph itself."
+        )
     parents: dict[str, tuple[str, ...]]
     if isinstance(structure, Mapping):
         parents = {name: _names(name, given) for name, given in structure.items()}
@@ -187,6 +199,19 @@ def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]])
         cycle = " -> ".join(reversed(error.args[1]))
         raise ArgumentError(f"The structure has a cycle: {cycle}. Take one of its arrows out.") from None
     return {name: parents[name] for name in order}
+
+
+def _says(structure: object, question: str) -> bool | None:
+    """The answer of a graph to a question about itself; None if it is no graph."""
+    answer = getattr(structure, question, None)
+    return bool(answer()) if callable(answer) else None
+
+
+def _is_view(structure: object) -> bool:
+    """Whether it is a view of networkx: a mapping from edges, or to mappings of neighbours or attributes."""
+    if not isinstance(structure, Mapping):
+        return False
+    return any(isinstance(name, tuple) or isinstance(structure[name], Mapping) for name in structure)
 
 
 def _names(name: str, given: Iterable[str]) -> tuple[str, ...]:
@@ -241,7 +266,7 @@ def _prior(name: str, alpha: Alpha, shape: tuple[int, ...]) -> NDArray[np.float6
         raise ArgumentError(
             f"Expected alpha[{name!r}] to broadcast to the table's shape {shape}, got shape {array.shape}."
         ) from None
-    return positive_array(**{f"alpha of {name!r}": table})
+    return positive_array(fewest=1, **{f"alpha of {name!r}": table})
 
 
 def _stored(counts: NDArray[np.int64]) -> NDArray[Any]:

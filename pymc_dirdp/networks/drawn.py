@@ -14,7 +14,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.draws import drawn_tables, probabilities, stored_labels
-from pymc_dirdp.stored.untrusted import Group, group_at
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential
 
 __all__ = ["DrawnTable", "analysed", "given_release", "is_analysis", "of_release"]
 
@@ -76,7 +76,7 @@ def of_release(release: xr.DataTree) -> dict[str, DrawnTable]:
 def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree:
     """An analysis of a release, or an error that says who can make one."""
     try:
-        return analyse(release, draws, random_seed=random_seed)
+        return analyse(release, draws, random_seed=random_seed, progressbar=False)
     except ReleaseError:
         raise
     except ArgumentError as error:
@@ -96,6 +96,7 @@ def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> di
         How many; an analysis has its own. By default 4000, or fewer where those would fill much memory.
     random_seed : int, SeedSequence, Generator or None
     """
+    refuse_confidential(tree)
     if is_analysis(tree):
         if draws is not None:
             raise ArgumentError("An analysis has its own draws. Leave draws out, or pass the release itself.")

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.special import logsumexp
 
-from pymc_dirdp.arrays import Array
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.tables import Frame, encode
 from pymc_dirdp.errors import ArgumentError
@@ -17,6 +17,9 @@ from pymc_dirdp.networks.drawn import given_release, is_analysis, of_release
 from pymc_dirdp.sampling.entropy import Seed
 
 __all__ = ["log_likelihood", "predict_log_proba"]
+
+# Success and failure by turns, as texts and as the values of a Bernoulli.
+_OUTCOMES = ["success", "failure", 1, 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,12 @@ class _Network:
     nodes: dict[str, _Node]
     weights: Array
     labels: dict[str, list[Any]]
+    outcomes: frozenset[str]  # The variables that are successes or failures.
+
+    def codes(self, frame: Frame, names: list[str]) -> dict[str, Integers]:
+        """The positions of the values of these columns. An outcome may be written as a text, a boolean or 1 and 0."""
+        found = encode(frame, names, self.labels | dict.fromkeys(self.outcomes, _OUTCOMES))
+        return {name: codes % 2 if name in self.outcomes else codes for name, codes in found.items()}
 
     def log_joint(self, nodes: list[_Node], entries: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
         """Logarithm of the average of the products of some tables' cells."""
@@ -69,10 +78,13 @@ def predict_log_proba(
     ----------
     release : xarray.DataTree
         Of a model from :func:`pymc_dirdp.naive_bayes` or :func:`pymc_dirdp.bayesian_network`, or of any model whose
-        tables have the dims of their parents and then their own, all with coords. Or what :func:`pymc_dirdp.analyse`
-        returned for it: that saves time if you predict more than once, and may use a prior of your own.
+        tables have the dims of their parents and then their own, all with coords. A Beta `p` has the dims of its
+        parents alone; its variable is `p_outcome`, with the labels "success" and "failure". Or what
+        :func:`pymc_dirdp.analyse` returned for it: that saves time if you predict more than once, and may use a prior
+        of your own.
     X : data frame or mapping of str to one-dimensional array
-        The records, with the other variables that are needed for the target.
+        The records, with the other variables that are needed for the target. A column such as `p_outcome` may hold the
+        labels, booleans, or 1 for a success and 0 for a failure.
     target : str, optional
         The variable to predict; by default the one that has no parents, if there is only one.
     draws : int or "released", optional
@@ -122,7 +134,7 @@ def predict_log_proba(
     # The other tables do not depend on the target. What a record says of the draws through them is left out.
     relevant = [node for node in nodes.values() if target in node.dims]
     others = sorted({dim for node in relevant for dim in node.dims} - {target})
-    columns = encode(X, others, labels)
+    columns = network.codes(X, others)
     n = len(next(iter(columns.values()))) if columns else _length(X)
     entries = {dim: column[:, None] for dim, column in columns.items()} | {target: np.arange(len(labels[target]))}
     joint = network.log_joint(relevant, entries, (n, len(labels[target])))
@@ -159,7 +171,13 @@ def log_likelihood(
     P1 section 5.2, equation 11.
     """
     network = _network(release, draws, random_seed)
-    columns = encode(frame, list(network.nodes), network.labels)
+    for node in network.nodes.values():
+        if orphans := set(node.dims) - set(network.nodes):
+            raise ArgumentError(
+                f"The release has no table of {min(orphans)!r}, which is a parent in it, so it has no probability of "
+                "whole records. Predict with predict_log_proba(release, X, target=)."
+            )
+    columns = network.codes(frame, list(network.nodes))
     n = len(next(iter(columns.values())))
     return network.log_joint(list(network.nodes.values()), columns, (n,))
 
@@ -176,26 +194,33 @@ def _network(release: xr.DataTree, draws: int | str | None, random_seed: Seed) -
     shares, weights = averages(tables)
     nodes: dict[str, _Node] = {}
     labels: dict[str, list[Any]] = {}
+    outcomes: set[str] = set()
     for name, table in tables.items():
         own = table.dims[-1]
-        if table.is_beta or own in nodes:
+        if own in nodes:
             raise ArgumentError(f"{name!r} is no table of a Bayesian network, so the release predicts no variable.")
-        nodes[own] = _Node(table.dims, np.log(shares[name]))
+        # A rate of success may be 1 up to rounding, and failure is then impossible.
+        with np.errstate(divide="ignore"):
+            nodes[own] = _Node(table.dims, np.log(shares[name]))
+        outcomes |= {own} if table.is_beta else set()
         labels |= {dim: found for dim, found in table.labels if found is not None}
     for node in nodes.values():
+        if taken := outcomes & set(node.dims[:-1]):
+            raise ArgumentError(
+                f"{min(taken)!r} is a parent, and also the outcome of a Beta, so records are ambiguous. Rename the dim."
+            )
         for dim in node.dims:
-            if dim not in nodes:
-                raise ArgumentError(f"The release has no table of {dim!r}, which is a parent in it.")
             if dim not in labels:
                 raise ArgumentError(f"The release has no labels of {dim!r}, so no record can be looked up in it.")
-    return _Network(nodes, weights, labels)
+    return _Network(nodes, weights, labels, frozenset(outcomes))
 
 
 def _target(nodes: dict[str, _Node]) -> str:
-    roots = [name for name, node in nodes.items() if len(node.dims) == 1]
+    roots = list(nodes) if len(nodes) == 1 else [name for name, node in nodes.items() if len(node.dims) == 1]
     if len(roots) != 1:
         raise ArgumentError(
-            f"Say which variable to predict, as target=: {', '.join(map(repr, roots))} have no parents."
+            f"Say which variable to predict, as target=, one of {', '.join(map(repr, nodes))}: "
+            + (f"{', '.join(map(repr, roots))} have no parents." if roots else "each of them has parents.")
         )
     return roots[0]
 

@@ -9,7 +9,7 @@ from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
 
 __all__ = ["allocate", "composed", "shares", "whole_share"]
@@ -41,8 +41,16 @@ def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> d
 
 def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ...]], draws: int) -> PrivacyCurves:
     """The curves of a whole release: sequential within a group of tables, parallel over groups."""
-    times = {name: (mechanism, 1 if mechanism.covers_all_draws else draws) for name, mechanism in mechanisms.items()}
-    members = tuple(Composition(tuple(times[name] for name in mechanisms if name in group)) for group in groups)
+    times = {
+        name: (mechanism, 1 if mechanism.covers_all_draws else draws)
+        for name, mechanism in mechanisms.items()
+        # What is the same for all data sets adds nothing.
+        if mechanism.pure_epsilon > 0
+    }
+    parts = (tuple(times[name] for name in times if name in group) for group in groups)
+    members = tuple(Composition(part) for part in parts if part)
+    if not members:
+        return NoLoss()
     return members[0] if len(members) == 1 else Parallel(members)
 
 

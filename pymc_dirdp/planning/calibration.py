@@ -22,7 +22,7 @@ from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, personal_ce
 from pymc_dirdp.published.privacy import p1_theorem_1_concentration
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
-__all__ = ["OBJECTIVES", "STRATEGIES", "calibrate"]
+__all__ = ["OBJECTIVES", "STRATEGIES", "calibrate", "untouched"]
 
 STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
 OBJECTIVES = ("posterior", "estimate")
@@ -126,6 +126,11 @@ def calibrate(
             r = boundary.largest_r(s, near=r)
         mechanism = DirichletMechanism(parameters + s, r, **shared)
     return _verified(mechanism, guarantee)
+
+
+def untouched(prior: Array, *, adjacency: str, min_count: float, contribution: Contribution) -> DirichletMechanism:
+    """The model's own posterior as it is, for a table of one category, of which it says nothing: shape `(..., 1)`."""
+    return DirichletMechanism(prior, 1.0, adjacency=adjacency, min_count=min_count, contribution=contribution)
 
 
 def _refuse_unattainable(guarantee: Guarantee) -> None:

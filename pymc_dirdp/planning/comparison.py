@@ -23,6 +23,7 @@ from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.progress import Bar
 from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
@@ -105,6 +106,7 @@ def compare(
     n_records: int,
     adjacency: str = "replace-one",
     simulations: int = 1000,
+    progressbar: bool = True,
 ) -> Comparison:
     """Calibrate every mechanism for the same guarantee, and simulate how accurate each would be.
 
@@ -121,6 +123,8 @@ def compare(
     simulations : int, default 1000
         Number of simulated data sets. All mechanisms see the same ones; a score has a Monte Carlo error of a few
         per cent.
+    progressbar : bool, default True
+        Whether to count the mechanisms in a bar, if they take over a second.
 
     Returns
     -------
@@ -137,11 +141,14 @@ def compare(
     size = max(1, round(integer(n_rows, n_records=n_records) / n_rows))
     data = predicted_data(parameters, size * n_rows, integer(1, simulations=simulations))
     scores, unattainable = [], []
-    for name, calibrated in _candidates(guarantee, parameters, size * n_rows, relation.name):
-        try:
-            scores.append(_score(name, calibrated(), parameters, data))
-        except UnattainableError:
-            unattainable.append(name)
+    candidates = list(_candidates(guarantee, parameters, size * n_rows, relation.name))
+    with Bar(len(candidates), "mechanisms", shown=progressbar) as bar:
+        for name, calibrated in candidates:
+            try:
+                scores.append(_score(name, calibrated(), parameters, data))
+            except UnattainableError:
+                unattainable.append(name)
+            bar.advance()
     baseline = _score("posterior, not private", DirichletMechanism(parameters, 1.0), parameters, data)
     return Comparison(guarantee, relation.name, tuple(scores), baseline, tuple(unattainable))
 

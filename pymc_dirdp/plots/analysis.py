@@ -14,6 +14,7 @@ from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, Axes, axes_or_new, labelled_rows, legend, tidy
 from pymc_dirdp.plots.draw import cell_labels
 from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.stored.draws import drawn_tables
 from pymc_dirdp.stored.outputs import outputs
 from pymc_dirdp.stored.release import read
 
@@ -64,7 +65,7 @@ def plot_analysis(
     >>> ax = dirdp.plots.plot_analysis(release)
     """
     level = open_unit_interval(prob=prob)
-    names = list(release.children["mechanism"].children)
+    names = list(drawn_tables(release))
     name = names[0] if var_name is None else one_of(names, var_name=var_name)
     own = {} if prior is None else {name: prior}
     number = {} if n_prior is None else {name: n_prior}

@@ -10,6 +10,7 @@ from pymc_dirdp.checks import one_of, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, labelled_rows, tidy
 from pymc_dirdp.sampling.fast import dirichlet
+from pymc_dirdp.stored.draws import drawn_tables
 from pymc_dirdp.stored.table import mechanism_of_table
 from pymc_dirdp.utility.simulated import predicted_data
 
@@ -39,7 +40,7 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     -------
     ax : matplotlib Axes
     """
-    tables = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
+    tables = {name: drawn.group.dataset for name, drawn in drawn_tables(release).items()}
     name = next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)
     table = tables[name]
     n_records = float(release["utility"]["n_records"].sel(table=name))

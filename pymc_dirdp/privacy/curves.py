@@ -3,7 +3,8 @@
 import abc
 import math
 from collections.abc import Callable, Hashable
-from typing import overload, override
+from dataclasses import dataclass
+from typing import final, overload, override
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +15,7 @@ from pymc_dirdp.numerics.roots import least_epsilon
 from pymc_dirdp.privacy.conversion import best_order, epsilon_at
 from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
 
-__all__ = ["CurvesOf", "PrivacyCurves"]
+__all__ = ["CurvesOf", "NoLoss", "PrivacyCurves"]
 
 
 class PrivacyCurves(abc.ABC):
@@ -156,6 +157,29 @@ class CurvesOf(PrivacyCurves):
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
         return self._curves.hockey_sticks(step, points)
+
+
+@final
+@dataclass(frozen=True)
+class NoLoss(PrivacyCurves):
+    """The curves of what is the same for all data sets, such as the shares in a table of one category."""
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        return 0.0
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return 0.0
+
+    @override
+    def _rho(self, omega: float) -> float:
+        return 0.0
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return 0.0
 
 
 def _elementwise(f: Callable[[float], float], values: ArrayLike) -> float | Array:

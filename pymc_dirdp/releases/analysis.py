@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.inference.seen import Labels, Seen
+from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import Conclusions, conclusions
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.sources import Source
@@ -26,6 +27,7 @@ def analyse(
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     jointly: bool = True,
     random_seed: Seed = None,
+    progressbar: bool = True,
 ) -> xr.DataTree:
     """Independent draws from the posterior given a release: what may be concluded from it, noise and all.
 
@@ -58,6 +60,8 @@ def analyse(
         do. Pass False if they are tables of other records, which a release does not tell.
     random_seed : int, SeedSequence, Generator or None
         Harmless here: what is drawn from is public.
+    progressbar : bool, default True
+        Whether to count the tables in a bar, if they take over a second.
 
     Returns
     -------
@@ -103,7 +107,8 @@ def analyse(
     """
     draws = integer(1, draws=draws)
     found = conclusions(release, prior, n_prior, row_prior, jointly)
-    drawn = found.laws.draw(draws, generator(random_seed))
+    with Bar(len(found.tables), "tables", shown=progressbar) as bar:
+        drawn = found.laws.draw(draws, generator(random_seed), bar)
     evidence = found.laws.log_evidence
     stats = {
         "acceptance": ("table", [drawn[name].acceptance for name in found.tables]),

@@ -148,6 +148,8 @@ def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float
     if drawn is not None:
         expected = a_priori_kl(mechanism, part.table.prior, n_records)
         values["expected_kl_posterior"], values["expected_kl_estimate"] = expected.posterior, expected.estimate
+    # Where all shares are 1 no record has any weight.
+    if drawn is not None and part.table.n_categories > 1:
         values["effective_records"] = effective_records(drawn.r, n_records)
         if (steps := mechanism.steps(sampler, n_records)) is not None:
             share = grid_share(drawn.alpha, drawn.r, n_records, steps=steps)

@@ -1,7 +1,7 @@
 """The Deterministics that may come along with a release, and their values at the draw."""
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.arrays import Array
@@ -34,7 +35,7 @@ from pymc_dirdp.releases.formulas import (
     numbers_of,
 )
 
-__all__ = ["Derived", "LeftOut", "derived_quantities", "evaluated", "try_out"]
+__all__ = ["Derived", "LeftOut", "checked_names", "derived_quantities", "evaluated", "try_out"]
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,7 @@ def derived_quantities(
     """
     tables = tuple(tables)
     released = tuple(table.name for table in tables)
-    if isinstance(var_names, str):
-        raise ArgumentError(
-            f"Expected var_names to be a list of names, got the text {var_names!r}: write [{var_names!r}]."
-        )
-    wanted = None if var_names is None else set(_checked_names(var_names, model, released))
+    wanted = checked_names(var_names, model, released)
     inputs = [model[name] for name in released if name in model.named_vars]
     data = _Data(model, tables)
 
@@ -108,16 +105,24 @@ def derived_quantities(
     return Derived(tuple(kept), tuple(left_out))
 
 
-def _checked_names(var_names: Collection[str], model: pm.Model, released: tuple[str, ...]) -> Iterator[str]:
+def checked_names(
+    var_names: Collection[str] | None, model: pm.Model, released: tuple[str, ...]
+) -> frozenset[str] | None:
+    """The Deterministics that `var_names` names, or None for no choice; names of tables are accepted and left out."""
+    if var_names is None:
+        return None
+    if isinstance(var_names, str):
+        raise ArgumentError(
+            f"Expected var_names to be a list of names, got the text {var_names!r}: write [{var_names!r}]."
+        )
     names = [str(deterministic.name) for deterministic in model.deterministics]
     for name in var_names:
-        if name in released:
-            continue  # All tables are always released.
-        if name not in names:
+        if name not in (*released, *names):
             near = difflib.get_close_matches(str(name), [*names, *released], n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ArgumentError(f"var_names has {name!r}, which is no Deterministic of the model.{hint}")
-        yield name
+    # All tables always come along.
+    return frozenset(var_names) - frozenset(released)
 
 
 class _Data:
@@ -242,13 +247,21 @@ def try_out(model: pm.Model, names: tuple[str, ...], tables: Iterable[Table]) ->
     return values
 
 
-def evaluated(model: pm.Model, names: tuple[str, ...], draws: dict[str, Array]) -> dict[str, Array]:
-    """The values of these Deterministics at each draw: arrays of shape `(draws, ...)`."""
+def evaluated(
+    model: pm.Model, names: tuple[str, ...], draws: dict[str, Array], *, known: dict[Node, Node] | None = None
+) -> dict[str, Array]:
+    """The values of these Deterministics at each draw: arrays of shape `(draws, ...)`.
+
+    `known` has what stands in the place of other random variables.
+    """
     if not names:
         return {}
-    # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
     inputs = [model[name] for name in draws if name in model.named_vars]
-    function = compiled_plainly(inputs, [model[name] for name in names])
+    outputs = [model[name] for name in names]
+    if known:
+        outputs = graph_replace(outputs, known, strict=False)
+    # The function runs in Python, because it runs once for each draw and a compiler would take seconds.
+    function = compiled_plainly(inputs, outputs)
     arrays = [draws[str(variable.name)] for variable in inputs]
     rows = [function(*values) for values in zip(*arrays, strict=True)]
     return {name: np.stack([np.asarray(row[i]) for row in rows]) for i, name in enumerate(names)}

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import conclusions
 from pymc_dirdp.releases.sources import Source
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -70,8 +71,9 @@ class Estimates(Tabular):
                     ),
                 }
             )
-        sds = [sd for found in self.tables.values() for sd in found.share_sds.tolist()]
-        typical = math.sqrt(sum(sd**2 for sd in sds) / len(sds))
+        # The shares in a table of one category are known, and would make the error look small.
+        sds = [sd for found in self.tables.values() for sd in found.share_sds.tolist() if sd > 0]
+        typical = math.sqrt(sum(sd**2 for sd in sds) / max(len(sds), 1))
         return (
             ("What the release says",),
             rows,
@@ -88,6 +90,7 @@ def estimate(
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     jointly: bool = True,
     random_seed: Seed = None,
+    progressbar: bool = True,
 ) -> Estimates:
     """Means, standard deviations and central intervals of shares and counts given a release.
 
@@ -129,7 +132,8 @@ def estimate(
     """
     interval_ends(prob)
     found = conclusions(release, prior, n_prior, row_prior, jointly)
-    tables = found.laws.estimate(list(prob), generator(random_seed))
+    with Bar(len(found.tables), "tables", shown=progressbar) as bar:
+        tables = found.laws.estimate(list(prob), generator(random_seed), bar)
     return Estimates(
         tables,
         {name: _cells(seen) for name, seen in found.tables.items()},

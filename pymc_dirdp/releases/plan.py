@@ -15,6 +15,7 @@ from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.planning.allocation import allocate, whole_share
+from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, of_kind, rank
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -72,10 +73,11 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     reading = read(tuple(by_name.values()), model, wanted.stated, relation)
     sizes = _sizes(reading, model, by_name, wanted.n_records)
     allocated = _allocation(guarantee, by_name, sizes, reading, wanted)
-    kinds = dict.fromkeys(by_name, wanted.mechanism)
+    several = {name: table for name, table in by_name.items() if table.n_categories > 1}
+    kinds = dict.fromkeys(several, wanted.mechanism)
     choices: dict[str, Choice] = {}
     if wanted.mechanism == "auto":
-        choices = _choices(guarantee, by_name, sizes, reading, wanted, allocated)
+        choices = _choices(guarantee, several, sizes, reading, wanted, allocated)
         kinds = {name: choice.best for name, choice in choices.items()}
     chosen = allocated(kinds)
     return Plan(
@@ -100,6 +102,18 @@ def _allocation(
 ) -> Callable[[Mapping[str, str]], _Mechanisms]:
     """The mechanisms that keep the guarantee together, as a function of their kinds by table."""
     budget = _weights(wanted.weights, tables)
+    # A table of one category loses nothing, so it takes no share of the guarantee.
+    constant = {
+        name: untouched(
+            table.prior,
+            adjacency=wanted.adjacency,
+            min_count=wanted.min_count,
+            contribution=reading.contribution(name),
+        )
+        for name, table in tables.items()
+        if table.n_categories == 1
+    }
+    groups = [tuple(name for name in group if name not in constant) for group in reading.groups]
     known: dict[Hashable, TableMechanism] = {}
 
     def calibrated(kind: str, name: str, share: Guarantee) -> TableMechanism:
@@ -122,11 +136,11 @@ def _allocation(
         return known[problem]
 
     def allocated(by_table: Mapping[str, str]) -> _Mechanisms:
-        return allocate(
+        return constant | allocate(
             guarantee,
             lambda name, share: calibrated(by_table[name], name, share),
-            weights=budget,
-            groups=reading.groups,
+            weights={name: weight for name, weight in budget.items() if name not in constant},
+            groups=[group for group in groups if group],
             draws=wanted.draws,
             once=[name for name, kind in by_table.items() if by_kind(kind).covers_all_draws],
         )
@@ -145,12 +159,12 @@ def _choices(
     """The best mechanism for each table, at the share of the guarantee that the Dirichlet mechanism would take."""
     try:
         dirichlet = allocated(dict.fromkeys(tables, "dirichlet"))
-        shares = {name: whole_share(mechanism, guarantee, wanted.draws) for name, mechanism in dirichlet.items()}
+        shares = {name: whole_share(dirichlet[name], guarantee, wanted.draws) for name in tables}
     except UnattainableError:
         # No Dirichlet draw keeps the guarantee, so the shares are those of geometric noise.
         dirichlet = {}
         geometric = allocated(dict.fromkeys(tables, "geometric"))
-        shares = {name: whole_share(mechanism, guarantee, 1) for name, mechanism in geometric.items()}
+        shares = {name: whole_share(geometric[name], guarantee, 1) for name in tables}
     if len(tables) == 1:
         # One noisy table serves all draws, so it may use the whole guarantee.
         shares = dict.fromkeys(shares, guarantee)

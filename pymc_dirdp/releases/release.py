@@ -28,6 +28,7 @@ from pymc_dirdp.models.reading import check_people, read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import draws_given, number_prior, try_law
 from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
@@ -54,6 +55,7 @@ def sample(
     var_names: Collection[str] | None = None,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
+    progressbar: bool = True,
     **planning: Unpack[Planning],
 ) -> xr.DataTree:
     """One private posterior draw of a PyMC model, with its guarantee.
@@ -81,6 +83,8 @@ def sample(
     ledger : Ledger, optional
         The ledger that records the release before any observation is counted. If it does not fit into what is left,
         nothing is drawn. Errors that depend on the data come after the charge, because they tell something about them.
+    progressbar : bool, default True
+        Whether to count the tables in a bar while they are drawn, if that takes over a second.
     **planning
 
     Returns
@@ -152,7 +156,8 @@ def sample(
             digest=guarantee.digest if isinstance(guarantee, Plan) else chosen.digest,
         )
     counts = _read(chosen, model, charged=ledger is not None)
-    drawn = _drawn(chosen, counts, frame, sampler, random_seed)
+    with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
+        drawn = _drawn(chosen, counts, frame, sampler, random_seed, bar)
     values, left_out = _with_derived(model, drawn, derived, tried)
     marks = _marks(chosen, left_out, seeded=random_seed is not None)
     tree = xr.DataTree.from_dict({"/posterior": posterior_group(values, chosen, model, marks), **frame})
@@ -180,7 +185,7 @@ def _read(chosen: Plan, model: pm.Model, *, charged: bool) -> dict[str, Counts]:
 
 
 def _drawn(
-    chosen: Plan, counts: dict[str, Counts], frame: dict[str, xr.Dataset], sampler: str, random_seed: Seed
+    chosen: Plan, counts: dict[str, Counts], frame: dict[str, xr.Dataset], sampler: str, random_seed: Seed, bar: Bar
 ) -> dict[str, Array]:
     """The draws of all tables; noisy counts, and what draws from them rest on, go into the frame."""
     # All tables use one generator, so no two of them share their noise. Without a seed the exact sampler takes its bits
@@ -203,6 +208,7 @@ def _drawn(
             values = _given_published(part, released[name].published, chosen, frame, rng)
         # A Beta variable is the probability of success, the first of its two categories.
         drawn[name] = values[..., 0] if part.table.family == "beta" else values
+        bar.advance()
     return drawn
 
 

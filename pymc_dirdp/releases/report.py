@@ -295,7 +295,9 @@ def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     guarantee = stored.guarantee
     for name, table in stored.tables.items():
         mechanism, attrs = table.mechanism, table.group.dataset.attrs
-        if mechanism.tempered is None or "chosen_from" in attrs or not sizes[name] > 0:
+        # What loses nothing cannot lose less.
+        settled = mechanism.tempered is None or "chosen_from" in attrs or mechanism.pure_epsilon == 0
+        if settled or not sizes[name] > 0:
             continue
         whole = guarantee if len(stored.tables) == 1 else whole_share(mechanism, guarantee, stored.draws)
         choice = rank(

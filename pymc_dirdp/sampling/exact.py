@@ -70,7 +70,7 @@ def grid_share(alpha: ArrayLike, r: float, n_records: int, *, steps: int) -> Gri
     >>> grid_share([1, 1], 0.5, 196, steps=10_000).variance
     0.01
     """
-    wanted, m = positive_array(alpha=alpha), integer(1, steps=steps)
+    wanted, m = positive_array(alpha=alpha, fewest=1), integer(1, steps=steps)
     d = wanted.shape[-1]
     return GridShare(weight=d / (2 * m + d), variance=_largest_concentration(wanted, r, n_records) / m)
 
@@ -94,7 +94,7 @@ def default_steps(alpha: ArrayLike, r: float, n_records: int) -> int:
         10,000,000, because steps take time. Where a row's `u0` is above 100,000 the grid adds more than 1 %, the share
         `u0 / steps` of :func:`grid_share`.
     """
-    wanted = positive_array(alpha=alpha)
+    wanted = positive_array(alpha=alpha, fewest=1)
     finer = min(_MOST_STEPS / _STEPS_PER_CONCENTRATION, _largest_concentration(wanted, r, n_records))
     return max(math.ceil(_STEPS_PER_CONCENTRATION * finer), fewest_steps(wanted.shape[-1]))
 
@@ -140,7 +140,7 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     ----------
     Theory, section 11.
     """
-    wanted = positive_array(alpha=alpha)
+    wanted = positive_array(alpha=alpha, fewest=1)
     whole = checked_counts(counts, wanted.shape).astype(np.int64).ravel().tolist()
     (per_record, *prior), digits = over_one_power([positive(r=r), *wanted.ravel().tolist()])
     weights = [per_record * c + a for c, a in zip(whole, prior, strict=True)]
@@ -210,7 +210,7 @@ def urn_counts(y: ArrayLike, steps: int) -> Integers:
     >>> urn_counts([0.375, 0.625], steps=3)
     array([1, 2])
     """
-    released = positive_array(y=y)
+    released = positive_array(y=y, fewest=1)
     m = integer(1, steps=steps)
     places = ((2 * m + released.shape[-1]) * released - 1) / 2
     counts = np.round(places)

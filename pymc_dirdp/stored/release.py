@@ -20,7 +20,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.stored.draws import drawn_tables, stored_labels
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
-from pymc_dirdp.stored.untrusted import Group, group_at, shown
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential, shown
 
 __all__ = ["A_PRIORI", "CURVES", "MOST_DRAWS", "Stored", "read"]
 
@@ -95,6 +95,7 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     ReleaseError
         If it is no release, or damaged: something is missing, of the wrong kind, or does not fit the rest.
     """
+    refuse_confidential(release)
     children = getattr(release, "children", {})
     if missing := sorted(set(_GROUPS) - set(children)):
         raise ReleaseError(f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(missing)}.")

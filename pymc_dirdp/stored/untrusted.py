@@ -17,7 +17,7 @@ import numpy as np
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
 
-__all__ = ["Group", "computable", "group_at", "shown"]
+__all__ = ["Group", "computable", "group_at", "refuse_confidential", "shown"]
 
 # A few bytes of a file may declare an array larger than any memory. No release holds more numbers in one array.
 _MOST_NUMBERS = 10**8
@@ -152,6 +152,15 @@ class Group:
         if values.ndim:
             raise self.damaged(f"the variable {name!r} has the shape {shown(values.shape)} and is no single number")
         return float(values)
+
+
+def refuse_confidential(tree: Any) -> None:
+    """Refuse a tree that was computed from the data themselves, before anything of it is read as a release."""
+    if "confidential" in getattr(tree, "attrs", ()):
+        raise ReleaseError(
+            "Expected a release from pymc_dirdp.sample, got a tree that is marked as confidential: like those of "
+            "posterior() and diagnose(), it was computed from the data themselves, and no guarantee covers it."
+        )
 
 
 def group_at(tree: Any, *names: str) -> Group:

@@ -93,6 +93,9 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
     n_records : int
         The public number of records, or the size to plan for.
     """
+    if prior.shape[-1] == 1:
+        # Every share is 1, before and after.
+        return ExpectedKL(0.0, 0.0 if n_records else math.nan)
     drawn = mechanism.tempered
     # What depends on the prior alone is kept, because a frontier asks for many mechanisms.
     key = prior.shape, prior.tobytes(), n_records

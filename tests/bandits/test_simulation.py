@@ -53,11 +53,3 @@ def test_a_sampler_is_not_changed_and_what_it_learned_not_used():
     fresh = dirdp.simulate_bandit(dirdp.ThompsonSampler(["a", "b"], PROMISE), [0.5, 0.4], **common)
     assert np.array_equal(learned.regret, fresh.regret)
     assert bandit.released.equals(before)
-
-
-def test_a_bar_is_shown_if_it_is_wanted(capsys):
-    bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE)
-    dirdp.simulate_bandit(bandit, [0.5, 0.4], 50, 2)
-    assert "rounds" in capsys.readouterr().out
-    dirdp.simulate_bandit(bandit, [0.5, 0.4], 50, 2, progressbar=False)
-    assert capsys.readouterr().out == ""

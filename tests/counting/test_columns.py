@@ -233,10 +233,6 @@ def test_what_a_conversion_would_change_is_refused(column, labels):
         {"yes", "no"},
         {"yes": 1},
         (x for x in YES),
-        pl.LazyFrame({"a": YES}),
-        pl.col("a"),
-        pl.DataFrame({"a": YES}),
-        pd.DataFrame({"a": YES}),
         np.array("yes"),
         xr.DataArray([[0, 1]]),
         type("Broken", (), {"__len__": lambda self: 2, "__iter__": lambda self: 1 / 0})(),
@@ -247,6 +243,57 @@ def test_what_is_no_column(column):
     with pytest.raises(DataError, match="'a' is not one-dimensional, or its values cannot be read") as caught:
         tally(column, [0, 1])
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "frame", [pl.DataFrame({"a": YES}), pd.DataFrame({"a": YES}), pa.table({"a": YES})], ids=lambda one: str(type(one))
+)
+def test_a_frame_is_no_column(frame):
+    with pytest.raises(DataError, match="a frame of its own: pass one column of it"):
+        tally(frame, YES)
+    assert tally(frame["a"], YES) == [1, 1, 1]
+
+
+def test_two_columns_of_one_name_are_no_column():
+    frame = pd.DataFrame([["yes", "no"]], columns=["a", "a"])
+    with pytest.raises(DataError, match="see that no two have one name"):
+        count(frame, ["a"], categories={"a": YES})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"a": "yes"}, {"a": "no"}],
+        ({"a": "yes"},),
+        iter([{"a": "yes"}]),
+        "records.csv",
+        None,
+        pd.Series(YES, name="a"),
+        pl.Series("a", YES),
+        np.array([["yes", "no"]]),
+        xr.DataArray(YES, dims="a"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_has_no_columns_by_name(rows):
+    """Found in use: a list of dicts "has no column", which is not what is wrong with it."""
+    for call in (
+        lambda: count(rows, ["a"], categories={"a": YES}),
+        lambda: dirdp.naive_bayes(rows, YES, categories={"a": YES, "class": YES}),
+        lambda: dirdp.bayesian_network(rows, {"a": []}, categories={"a": YES}),
+    ):
+        with pytest.raises(
+            ArgumentError, match=f"columns by name, got a {type(rows).__name__}. Pass a data frame"
+        ) as e:
+            call()
+        assert "yes" not in str(e.value)
+
+
+def test_the_way_out_of_a_list_of_dicts():
+    rows = [{"a": "yes"}, {"a": "no"}]
+    assert count(pd.DataFrame(rows), ["a"], categories={"a": ["yes", "no"]}).tolist() == [1, 1]
+    structured = np.array([("yes", 1), ("no", 2)], dtype=[("a", "U3"), ("b", "i4")])
+    assert count(structured, ["a"], categories={"a": ["yes", "no"]}).tolist() == [1, 1]
 
 
 def test_an_array_that_only_numpy_can_read():
@@ -292,6 +339,12 @@ def test_records_that_are_not_computed_yet():
     ):
         with pytest.raises(ArgumentError, match=r"got a LazyFrame.*collect\(\)"):
             call()
+    with pytest.raises(ArgumentError, match=r"got a LazyFrame.*collect\(\)"):
+        dirdp.naive_bayes(lazy.collect(), lazy.select("b"), categories={"a": YES, "b": YES}, target="b")
+    with pytest.raises(ArgumentError, match=r"got an Expr.*select\(...\).to_series\(\)"):
+        count({"a": pl.col("a")}, ["a"], categories={"a": YES})
+    column = lazy.collect().select(pl.col("a")).to_series()
+    np.testing.assert_array_equal(count({"a": column}, ["a"], categories={"a": YES}), [1, 1, 1])
     np.testing.assert_array_equal(count(lazy.collect(), ["a"], categories={"a": YES}), [1, 1, 1])
 
 
@@ -352,7 +405,17 @@ def test_enums_can_be_categories():
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)], "dates"),
+        ([datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)], "dates; one is a date. Write dates"),
+        (["never", datetime.datetime(2021, 1, 1)], "one is a datetime. Write dates"),
+        ([pa.scalar(datetime.date(2020, 1, 1)), pa.scalar(datetime.date(2021, 1, 1))], "one is a Date32Scalar"),
+        (np.array(["2020-01-01", "2021-01-01"], dtype="M8[D]"), "one is a datetime64"),
+        (pd.date_range("2020-01-01", periods=2), "one is a Timestamp"),
+        (pl.Series([datetime.date(2020, 1, 1), datetime.date(2021, 1, 1)]), "one is a date"),
+        (pd.DataFrame({"x": [1], "y": [2]}), "got a DataFrame. Write the labels as a list"),
+        (pl.DataFrame({"x": [1], "y": [2]}), "got a DataFrame. Write the labels as a list"),
+        (pl.LazyFrame({"x": [1]}), "got a LazyFrame"),
+        (pa.table({"x": [1]}), "got a Table"),
+        ({"yes": 1, "no": None}.items(), "one is a tuple"),
         ([np.datetime64(1, "ns"), np.datetime64(2, "ns")], "dates"),
         ([pd.Timestamp(1), pd.Timestamp(2)], "dates"),
         ([pd.Interval(0, 1), pd.Interval(1, 2)], "intervals"),
@@ -437,10 +500,29 @@ def test_indexes_that_differ_are_not_matched_by_position():
         assert found.tolist() == expected
 
 
-def test_only_pandas_has_indexes():
+def test_pandas_and_xarray_have_indexes():
     for column in (YES, tuple(YES), np.array(YES), pl.Series(YES), pa.array(YES), xr.DataArray(YES)):
         assert index_of(column) is None
     assert index_of(pd.Series(YES)) is not None
+    assert list(index_of(xr.DataArray(YES, dims="i", coords={"i": [3, 1, 2]}))) == [3, 1, 2]
+
+
+def test_indexes_of_xarray_are_not_matched_by_position_either():
+    """Found by attack: permuted labels of xarray were matched by position without a word."""
+    X = xr.Dataset({"fur": ("i", ["yes", "no", "no"])}, coords={"i": [3, 1, 2]})
+    y = xr.DataArray(["cat", "hen", "hen"], dims="i", coords={"i": [1, 2, 3]}, name="class")
+    categories = {"fur": ["yes", "no"], "class": ["cat", "hen"]}
+    for other in (y, y.to_series(), y.rename(i="j")):
+        with pytest.raises(ArgumentError, match=r"have different indexes.*drop_vars in xarray"):
+            dirdp.naive_bayes(X, other, categories=categories)
+    for features, classes, expected in [
+        (X, y.sel(i=X["i"]), [[0, 1], [1, 1]]),
+        (X.drop_vars("i"), y.drop_vars("i"), [[1, 0], [0, 2]]),
+        (X, y.values, [[1, 0], [0, 2]]),
+    ]:
+        dirdp.naive_bayes(features, classes, categories=categories, target="class")
+        found = count({"fur": features["fur"], "class": classes}, ["fur", "class"], categories=categories)
+        assert found.tolist() == expected
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))

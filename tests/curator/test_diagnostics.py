@@ -167,7 +167,7 @@ def test_the_private_model_is_the_users_model_with_a_power(whole):
     several = []
     for table in dirdp.tables(model):
         group = release["mechanism"][table.name]
-        several.append(Law(table, None, read_counts(table, model), group["alpha"].values, float(group["r"])))
+        several.append(Law(table, read_counts(table, model), group["alpha"].values, float(group["r"])))
     private = private_model(several)
     start = model.initial_point()
     points = [{name: value + RNG.normal(size=value.shape) for name, value in start.items()} for _ in range(3)]

@@ -115,7 +115,7 @@ def test_no_records_is_a_draw_from_the_private_prior():
 
 
 @pytest.mark.parametrize(
-    "arguments", [([1], 1), ([], 1), ([1, 0], 1), ([1, np.nan], 1), ([1, np.inf], 1), (["a", "b"], 1), (3, 1)]
+    "arguments", [([], 1), ([1, 0], 1), ([1, np.nan], 1), ([1, np.inf], 1), (["a", "b"], 1), (3, 1)]
 )
 def test_bad_alpha(arguments):
     with pytest.raises(ArgumentError, match="alpha"):

@@ -1,6 +1,7 @@
 """Naive Bayes and Bayesian networks: the models."""
 
 import itertools
+from collections.abc import Mapping
 from types import SimpleNamespace
 
 import numpy as np
@@ -178,6 +179,46 @@ def test_an_alpha_of_no_variable_is_a_slip():
 def test_an_undirected_graph_has_no_parents():
     graph = SimpleNamespace(nodes=["class", "legs"], edges=[("class", "legs")], is_directed=lambda: False)
     with pytest.raises(dirdp.ArgumentError, match="directed graph, got a SimpleNamespace"):
+        dirdp.bayesian_network(FRAME, graph, categories=CATEGORIES)
+
+
+class View(Mapping):
+    """A view of networkx: a mapping from nodes or edges to dicts of attributes or neighbours."""
+
+    def __init__(self, of):
+        self.of = of
+
+    def __getitem__(self, key):
+        return self.of[key]
+
+    def __iter__(self):
+        return iter(self.of)
+
+    def __len__(self):
+        return len(self.of)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        View({("class", "legs"): {}}),
+        View({("class", "legs", 0): {}}),
+        View({"class": {}, "legs": {}}),
+        View({"class": {"legs": {}}, "legs": {}}),
+        View({"class": View({"legs": {}}), "legs": View({})}),
+    ],
+    ids=["edges", "edges of a multigraph", "nodes", "adj", "adj of views"],
+)
+def test_views_of_a_graph_are_refused(view):
+    """Found by attack: `G.nodes` had no arrows, and `G.adj` all of them the wrong way round, without a word."""
+    with pytest.raises(dirdp.ArgumentError, match=r"got a View, a view of a graph\. Pass the graph itself"):
+        dirdp.bayesian_network(FRAME, view, categories=CATEGORIES)
+
+
+def test_a_multigraph_says_what_to_pass():
+    edges = View({("class", "legs", 0): {}})
+    graph = SimpleNamespace(nodes=["class", "legs"], edges=edges, is_directed=lambda: True, is_multigraph=lambda: True)
+    with pytest.raises(dirdp.ArgumentError, match=r"an arrow twice\. Pass networkx.DiGraph\(graph\)"):
         dirdp.bayesian_network(FRAME, graph, categories=CATEGORIES)
 
 

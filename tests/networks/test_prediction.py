@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 import xarray as xr
 from scipy.special import gammaln, logsumexp
@@ -215,12 +216,102 @@ def test_what_cannot_be_predicted():
         own_proba(release, FRAME.drop(columns="size"))
     with pytest.raises(dirdp.ArgumentError, match="Expected a release"):
         own_proba(xr.DataTree(), FRAME)
-    with pytest.raises(dirdp.ArgumentError, match="target=: 'size', 'legs'"):
+    with pytest.raises(dirdp.ArgumentError, match="'size', 'legs' have no parents"):
         own_proba(made(NETWORK), FRAME)
     orphan = made(NAIVE)
     del orphan["mechanism"]["p_class"]
-    with pytest.raises(dirdp.ArgumentError, match="no table of 'class'"):
+    with pytest.raises(dirdp.ArgumentError, match="target=, one of 'legs', 'size': each of them has parents"):
         own_proba(orphan, FRAME)
+    with pytest.raises(dirdp.ArgumentError, match=r"no table of 'class'.*predict_log_proba"):
+        own_likelihood(orphan, FRAME)
+
+
+HATCHED = (RNG.random(N) < np.where(CLASS == "hen", 0.9, 0.1)).astype(int)
+
+
+def with_rates():
+    """Classes, a feature of three categories, and a Beta of each class for a feature of yes and no."""
+    codes = np.array([CATEGORIES["class"].index(value) for value in CLASS])
+    sizes = np.array([CATEGORIES["size"].index(value) for value in FRAME["size"]])
+    with pm.Model(coords={"class": CATEGORIES["class"], "size": CATEGORIES["size"]}) as model:
+        p_class = pm.Dirichlet("p_class", np.ones(3), dims="class")
+        p_size = pm.Dirichlet("p_size", np.ones((3, 3)), dims=("class", "size"))
+        eggs = pm.Beta("eggs", 1, 1, dims="class")
+        of = pm.Categorical("of", p=p_class, observed=codes)
+        pm.Categorical("seen", p=p_size[of], observed=sizes)
+        pm.Bernoulli("laid", p=eggs[of], observed=HATCHED)
+    return model
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+@pytest.mark.parametrize("draws", ["released", 300])
+def test_beta_tables_predict(mechanism, draws):
+    """Oracle: Bayes' rule by hand on the averages over draws that come one from each table."""
+    release = dirdp.sample(LOOSE, with_rates(), mechanism=mechanism, unit=0)
+    values = ["success", "failure", "success"]
+    X = {"size": ["small", "large", "huge"], "eggs_outcome": values}
+    source = release if draws == "released" else dirdp.analyse(release, draws, random_seed=3)
+    found = dirdp.predict_log_proba(source, X, **({"draws": draws} if draws == "released" else {}))
+    posterior = source["posterior"].to_dataset()
+    rate = posterior["eggs"] if draws == "released" else posterior["eggs"].mean(["chain", "draw"])
+    for i, value in enumerate(values):
+        shares = posterior[["p_class", "p_size"]].sel(size=X["size"][i])
+        if draws == "released":
+            joint = shares["p_class"] * shares["p_size"] * (rate if value == "success" else 1 - rate)
+            joint = joint.mean(["chain", "draw"]).values
+        else:
+            latent = source["latent_counts"]
+            assert set(latent.data_vars) == {"p_class", "p_size", "eggs"}
+            averaged = shares.mean(["chain", "draw"])
+            joint = (averaged["p_class"] * averaged["p_size"] * (rate if value == "success" else 1 - rate)).values
+        expected = joint / joint.sum()
+        np.testing.assert_allclose(np.exp(found[i]), expected, atol=1e-9 if draws == "released" else 0.02)
+    # A prediction that left the Beta out would be another one.
+    alone = {name: X[name] for name in ["size"]}
+    with pytest.raises(dirdp.ArgumentError, match="no column 'eggs_outcome'"):
+        dirdp.predict_log_proba(release, alone)
+
+
+def test_an_outcome_may_be_a_text_a_boolean_or_a_number():
+    release = dirdp.sample(LOOSE, with_rates(), mechanism="geometric", unit=0)
+    X = {"size": ["small", "small"]}
+    found = [
+        dirdp.predict_log_proba(release, X | {"eggs_outcome": values}, draws=50)
+        for values in (["success", "failure"], [True, False], [1, 0], np.array([1.0, 0.0]), pd.Series([True, False]))
+    ]
+    assert all(np.array_equal(one, found[0]) for one in found)
+    assert not np.allclose(found[0][0], found[0][1])
+    with pytest.raises(dirdp.DataError, match="'eggs_outcome'"):
+        dirdp.predict_log_proba(release, X | {"eggs_outcome": [2, 0]}, draws=50)
+
+
+def test_a_beta_itself_is_predicted_and_scores_whole_records():
+    release = dirdp.sample(LOOSE, with_rates(), mechanism="geometric", unit=0)
+    known = {"class": ["hen", "cat"]}
+    found = np.exp(dirdp.predict_log_proba(release, known, target="eggs_outcome", draws=400))
+    rates = dirdp.analyse(release, 4000, random_seed=1)["posterior"]["eggs"]
+    np.testing.assert_allclose(found[:, 0], rates.mean(["chain", "draw"]).sel({"class": ["hen", "cat"]}), atol=0.02)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    records = {"class": ["hen"] * 2, "size": ["small"] * 2, "eggs_outcome": [True, False]}
+    both = dirdp.log_likelihood(release, records, draws="released")
+    drawn = release["posterior"].to_dataset()
+    rest = drawn["p_class"].sel({"class": "hen"}) * drawn["p_size"].sel({"class": "hen", "size": "small"})
+    assert np.exp(both).sum() == pytest.approx(float(rest.mean()))
+
+
+def test_rates_of_groups_without_shares_predict_given_the_group():
+    """Nothing says how many records a department has, and a prediction does not need it."""
+    with pm.Model(coords={"department": list("ABC")}) as model:
+        rate = pm.Beta("rate", 1, 2, dims="department")
+        pm.Binomial("admitted", n=[933, 585, 918], p=rate, observed=[601, 370, 322], dims="department")
+    release = dirdp.sample(
+        dirdp.PureDP(epsilon=2.0), model, mechanism="geometric", adjacency="add-remove", n_records=2000
+    )
+    analysis = dirdp.analyse(release, 500, n_prior=4000, random_seed=2)
+    found = np.exp(dirdp.predict_log_proba(analysis, {"department": ["C", "A"]}))
+    np.testing.assert_allclose(found[:, 0], analysis["posterior"]["rate"].mean(["chain", "draw"])[[2, 0]])
+    with pytest.raises(dirdp.ArgumentError, match="no table of 'department'"):
+        dirdp.log_likelihood(analysis, {"department": ["C"], "rate_outcome": [1]})
 
 
 def changed(change, structure=NAIVE):

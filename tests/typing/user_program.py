@@ -66,6 +66,7 @@ def curator(model: pm.Model, folder: Path) -> xr.DataTree:
 
     diagnosis = dirdp.diagnose(release, model)
     assert_type(diagnosis, xr.DataTree)
+    assert_type(dirdp.posterior(model, 1000, var_names=[], random_seed=1), xr.DataTree)
     return release
 
 
@@ -77,7 +78,7 @@ def anybody(release: xr.DataTree) -> None:
     assert_type(verification.stated, dirdp.Guarantee)
     assert_type(verification.kept, dirdp.Guarantee | None)
     assert_type(str(dirdp.report(release)), str)
-    assert_type(dirdp.analyse([release, release], 100, jointly=False, random_seed=1), xr.DataTree)
+    assert_type(dirdp.analyse([release, release], 100, jointly=False, random_seed=1, progressbar=False), xr.DataTree)
     assert_type(dirdp.estimate(release, prior={"p": [1, 1, 1, 1]}), dirdp.Estimates)
     assert_type(dirdp.sample_posterior_predictive(release, n_records=100, random_seed=1), xr.DataTree)
     combined = dirdp.combine([0.3, 0.4], [0.01, 0.01])

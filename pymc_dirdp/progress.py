@@ -1,0 +1,86 @@
+"""A progress bar for what takes over a second; it is silent where nobody looks at a terminal or a notebook."""
+
+import threading
+from types import TracebackType
+from typing import Any, Self, final
+
+__all__ = ["QUIET", "Bar"]
+
+# Seconds before a bar is shown: what is done sooner shows none.
+_PATIENCE = 1.0
+
+
+@final
+class Bar:
+    """A bar that counts steps, shown once they have taken a second, or not at all.
+
+    It is written to the standard error of a terminal, or into a notebook, and disappears at the end. Where the output
+    goes to a file or to another program, nothing is written.
+
+    Parameters
+    ----------
+    total : int
+        Steps in all.
+    what : str
+        What is counted, in the plural.
+    shown : bool
+
+    Examples
+    --------
+    >>> with Bar(3, "tables", shown=False) as bar:
+    ...     for _ in range(3):
+    ...         bar.advance()
+    """
+
+    def __init__(self, total: int, what: str, *, shown: bool) -> None:
+        self._total, self._what, self._done = total, what, 0
+        self._progress: Any = None
+        self._task: Any = None
+        self._timer = threading.Timer(_PATIENCE, self._show) if shown else None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        if self._timer is not None:
+            # A program may end while the timer waits.
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        with self._lock:
+            self._timer = None
+            if self._progress is not None:
+                self._progress.stop()
+
+    def advance(self, steps: int = 1) -> None:
+        """Count more steps as done."""
+        self._done += steps
+        if self._progress is not None:
+            self._progress.update(self._task, completed=self._done)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        if not (console.is_terminal or console.is_jupyter):
+            return
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        # What others print meanwhile stays where it is.
+        progress = Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+        with self._lock:
+            # What was counted may be done by now.
+            if self._timer is None:
+                return
+            self._task = progress.add_task(self._what, total=self._total, completed=self._done)
+            progress.start()
+            self._progress = progress
+
+
+QUIET = Bar(0, "steps", shown=False)
+"""A bar for whoever shows none."""

@@ -1,0 +1,194 @@
+"""The exact posterior without privacy: its law, its shape, its marks, and that nothing takes it for a release."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from scipy import stats
+
+import pymc_dirdp as dirdp
+
+RNG = np.random.default_rng(8)
+A = RNG.integers(0, 3, 60)
+B = (RNG.random(60) < 0.2 + 0.3 * A).astype(int)
+
+
+def hair(counts=(108, 286, 71, 127)):
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        p = pm.Dirichlet("p", a=[1, 1, 1, 2], dims="hair")
+        pm.Multinomial("students", n=sum(counts), p=p, observed=counts, dims="hair")
+        pm.Deterministic("odds", p / (1 - p), dims="hair")
+    return model
+
+
+def network():
+    with pm.Model(coords={"A": list("xyz"), "record": np.arange(60)}) as model:
+        p_a = pm.Dirichlet("p_a", np.ones(3), dims="A")
+        p_b = pm.Beta("p_b", 1, 2, dims="A")
+        a = pm.Categorical("a", p=p_a, observed=A, dims="record")
+        pm.Bernoulli("b", p=p_b[a], observed=B, dims="record")
+        pm.Deterministic("lift", p_b[2] - p_b[0])
+        pm.Deterministic("of_each", p_b[a], dims="record")
+        pm.Deterministic("code", a + 1)
+    return model
+
+
+def integrated():
+    with pm.Model() as model:
+        pm.DirichletMultinomial("words", n=[9, 6], a=[1.0, 2.0, 1.0], observed=[[4, 3, 2], [0, 6, 0]])
+        pm.BetaBinomial("hits", n=[10, 20], alpha=1, beta=1, observed=[3, 18])
+    return model
+
+
+def fits(values, law):
+    return stats.kstest(values, law.cdf).pvalue > 1e-6
+
+
+def test_draws_have_the_law_of_prior_plus_counts():
+    tree = dirdp.posterior(hair(), random_seed=1)
+    assert tree["posterior"]["p"].dims == ("chain", "draw", "hair")
+    assert tree["posterior"]["p"].shape == (1, 4000, 4)
+    u = np.array([109, 287, 72, 129])
+    for i in range(4):
+        values = tree["posterior"]["p"].values[0, :, i]
+        assert fits(values, stats.beta(u[i], u.sum() - u[i]))
+        # The same test sees it if records count seven tenths.
+        assert not fits(values, stats.beta(0.7 * u[i], 0.7 * (u.sum() - u[i])))
+    np.testing.assert_allclose(tree["posterior"]["p"].sum("hair"), 1)
+    odds = tree["posterior"]["p"] / (1 - tree["posterior"]["p"])
+    np.testing.assert_allclose(tree["posterior"]["odds"], odds)
+
+
+def test_integrated_tables_and_rows_have_closed_forms():
+    tree = dirdp.posterior(integrated(), 3000, random_seed=2)["posterior"]
+    assert set(tree.data_vars) == {"words_p", "hits_p"}
+    assert fits(tree["words_p"].values[0, :, 1, 1], stats.beta(8, 2))
+    assert fits(tree["hits_p"].values[0, :, 0], stats.beta(4, 8))
+    assert fits(tree["hits_p"].values[0, :, 1], stats.beta(19, 3))
+
+
+def test_without_a_record_the_posterior_is_the_prior():
+    assert fits(dirdp.posterior(hair((0, 0, 0, 0)), random_seed=3)["posterior"]["p"].values[0, :, 3], stats.beta(2, 3))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("make", [hair, network])
+def test_nuts_finds_the_same_posterior(make):
+    """Oracle: `pm.sample` of the user's own graph, which knows of no counts; its Deterministics, too."""
+    model = make()
+    with model:
+        trace = pm.sample(1000, tune=700, chains=2, cores=1, random_seed=4, progressbar=False, quiet=True)
+    nuts, exact = trace["posterior"].to_dataset(), dirdp.posterior(model, random_seed=5)["posterior"].to_dataset()
+    assert set(exact.data_vars) == set(nuts.data_vars) - {"code"}
+    for name in exact.data_vars:
+        assert exact[name].dims == nuts[name].dims
+        assert all(exact[dim].equals(nuts[dim]) for dim in exact[name].dims[2:])
+        error = np.hypot(az.mcse(nuts[name], method="mean"), exact[name].std() / np.sqrt(4000))
+        assert np.all(np.abs(nuts[name].mean(["chain", "draw"]) - exact[name].mean(["chain", "draw"])) < 6 * error)
+        ratio = nuts[name].std(["chain", "draw"]) / exact[name].std(["chain", "draw"])
+        assert np.all(np.abs(ratio - 1) < 0.25)
+
+
+def test_a_deterministic_of_observed_records_reads_them():
+    """`p[a]` is evaluated at the records that were observed, and not at records that are drawn anew."""
+    tree = dirdp.posterior(network(), 50, random_seed=6)["posterior"]
+    np.testing.assert_array_equal(tree["of_each"].values, tree["p_b"].values[:, :, A])
+
+
+def test_var_names_choose_deterministics():
+    assert set(dirdp.posterior(network(), 9, var_names=["p_a", "lift"])["posterior"].data_vars) == {
+        "p_a",
+        "p_b",
+        "lift",
+    }
+    assert set(dirdp.posterior(network(), 9, var_names=[])["posterior"].data_vars) == {"p_a", "p_b"}
+    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'lift'"):
+        dirdp.posterior(network(), 9, var_names=["lit"])
+    with pytest.raises(dirdp.ArgumentError, match="'code', which depends on none of 'p_a', 'p_b'"):
+        dirdp.posterior(network(), 9, var_names=["code"])
+    with pytest.raises(dirdp.ArgumentError, match="write \\['lift'\\]"):
+        dirdp.posterior(network(), 9, var_names="lift")
+
+
+def test_every_group_is_what_arviz_looks_for():
+    tree = dirdp.posterior(network(), 400, random_seed=7)
+    groups = {"posterior", "prior", "log_prior", "log_likelihood", "posterior_predictive", "observed_data"}
+    assert set(tree.children) == groups
+    np.testing.assert_array_equal(tree["observed_data"]["a"], A)
+    assert np.isfinite(az.loo(tree, var_name="b").elpd)
+    assert "p_a[x]" in az.summary(tree, var_names="p_a").index
+
+
+def test_it_is_what_a_diagnosis_holds():
+    """With one chain and the same seed it is the same tree, so there is one implementation."""
+    model = hair()
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
+    diagnosis = dirdp.diagnose(release, model, draws=100, chains=1, nuts=False, random_seed=9)
+    own = dirdp.posterior(model, 100, random_seed=9)
+    xr.testing.assert_equal(diagnosis["non_private/posterior"]["p"], own["posterior"]["p"])
+    assert set(diagnosis["non_private"].children) == set(own.children)
+
+
+def test_everything_says_that_it_is_confidential(tmp_path):
+    tree = dirdp.posterior(network(), 20)
+    assert "confidential" in repr(tree)
+    assert "confidential" in repr(tree["posterior"]["p_a"])
+    assert all("do not publish" in group.attrs["confidential"] for group in tree.subtree)
+    assert all("confidential" in values.attrs for group in tree.subtree for values in group.data_vars.values())
+    tree.to_netcdf(tmp_path / "exact.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "exact.nc", engine="h5netcdf") as back:
+        assert all("confidential" in group.attrs for group in back.subtree)
+        with pytest.raises(dirdp.ReleaseError, match="no guarantee covers it"):
+            dirdp.verify(back)
+
+
+USES = {
+    "report": dirdp.report,
+    "verify": dirdp.verify,
+    "analyse": dirdp.analyse,
+    "analyse, in a list": lambda tree: dirdp.analyse([tree, tree]),
+    "estimate": dirdp.estimate,
+    "analyst_model": dirdp.analyst_model,
+    "latent_counts": lambda tree: dirdp.latent_counts(tree, tree),
+    "release_logp": lambda tree: dirdp.release_logp(tree, [0.25, 0.25, 0.25, 0.25]),
+    "sample_posterior_predictive": lambda tree: dirdp.sample_posterior_predictive(tree, n_records=3),
+    "synthetic": dirdp.synthetic,
+    "predict_log_proba": lambda tree: dirdp.predict_log_proba(tree, {}),
+    "predict_log_proba, released": lambda tree: dirdp.predict_log_proba(tree, {}, draws="released"),
+    "log_likelihood": lambda tree: dirdp.log_likelihood(tree, {"hair": ["red"]}),
+    "as_mechanism": dirdp.interop.as_mechanism,
+    "diagnose": lambda tree: dirdp.diagnose(tree, hair()),
+    "plot_draw": dirdp.plots.plot_draw,
+    "plot_analysis": dirdp.plots.plot_analysis,
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_no_function_takes_it_for_a_release(use):
+    with pytest.raises(dirdp.ReleaseError, match="got a tree that is marked as confidential"):
+        USES[use](dirdp.posterior(hair(), 20))
+
+
+def test_a_part_of_a_diagnosis_is_no_release_either():
+    """Found by attack: an analysis is recognised by its groups, which anybody can put beside each other."""
+    exact = dirdp.posterior(hair(), 20)
+    exact["latent_counts"] = xr.DataTree(xr.Dataset({"p": exact["posterior"]["p"].astype(int)}))
+    with pytest.raises(dirdp.ReleaseError, match="marked as confidential"):
+        dirdp.predict_log_proba(exact, {})
+
+
+@pytest.mark.parametrize("draws", [0, -1, 1.5, True, "many"])
+def test_draws_are_a_whole_number(draws):
+    with pytest.raises(dirdp.ArgumentError, match="draws"):
+        dirdp.posterior(hair(), draws)
+
+
+def test_what_cannot_be_read_is_refused_in_the_words_of_tables():
+    with pm.Model() as model:
+        mean = pm.Normal("mean")
+        pm.Normal("seen", mean, observed=[1.0])
+    with pytest.raises(dirdp.UnsupportedModelError, match="'mean'"):
+        dirdp.posterior(model)
+    with pytest.raises(dirdp.ArgumentError, match="Expected a PyMC model, got none"):
+        dirdp.posterior()

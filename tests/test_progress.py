@@ -1,0 +1,178 @@
+"""The progress bar: for whoever looks at a terminal and waits for over a second, and for nobody else."""
+
+import io
+import threading
+import time
+
+import numpy as np
+import pymc as pm
+import pytest
+from rich import console as rich_console
+
+import pymc_dirdp as dirdp
+from pymc_dirdp import progress
+from pymc_dirdp.progress import QUIET, Bar
+
+
+class Screen(io.StringIO):
+    """A standard error that says that it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def terminal(monkeypatch):
+    """A terminal, and a bar that does not wait long. pytest sets its own standard error after fixtures."""
+    shown = Screen()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setattr(progress, "_PATIENCE", 0.02)
+    return shown
+
+
+def wait_for(shown, text):
+    for _ in range(500):
+        if text in shown.getvalue():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_bar_appears_while_something_takes_its_time_and_counts(monkeypatch):
+    screen = terminal(monkeypatch)
+    with Bar(7, "tables", shown=True) as bar:
+        bar.advance(3)
+        assert wait_for(screen, "tables")
+        assert wait_for(screen, "3/7")
+        bar.advance()
+        assert wait_for(screen, "4/7")
+    length = len(screen.getvalue())
+    time.sleep(0.3)
+    assert len(screen.getvalue()) == length
+
+
+def test_nothing_is_written_before_its_time_or_where_none_is_wanted(monkeypatch):
+    screen = terminal(monkeypatch)
+    with Bar(3, "tables", shown=False) as bar:
+        bar.advance()
+        time.sleep(0.2)
+    monkeypatch.setattr(progress, "_PATIENCE", 60.0)
+    threads = threading.active_count()
+    with Bar(3, "tables", shown=True) as bar:
+        bar.advance(3)
+    assert screen.getvalue() == ""
+    # The timer does not go on waiting.
+    for _ in range(100):
+        if threading.active_count() <= threads:
+            break
+        time.sleep(0.02)
+    assert threading.active_count() <= threads
+
+
+def test_nothing_is_written_to_files_and_other_programs(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(rich_console.Console, "is_terminal", False)
+    with Bar(3, "tables", shown=True) as bar:
+        time.sleep(0.3)
+        bar.advance(3)
+    said = capsys.readouterr()
+    assert said.out == said.err == ""
+
+
+def test_an_error_takes_the_bar_down(monkeypatch):
+    screen = terminal(monkeypatch)
+
+    def fails():
+        with Bar(3, "tables", shown=True):
+            assert wait_for(screen, "tables")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    length = len(screen.getvalue())
+    time.sleep(0.3)
+    assert len(screen.getvalue()) == length
+
+
+def test_the_quiet_bar_counts_for_nobody():
+    QUIET.advance()
+    with QUIET:
+        QUIET.advance(10**6)
+
+
+def heads():
+    with pm.Model() as model:
+        pm.Binomial("heads", n=1000, p=pm.Beta("p", 1, 1), observed=300)
+    return model
+
+
+RELEASE = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), heads())
+NETWORK = {"class": ["a", "b"], "x": ["a", "b"]}
+USES = {
+    "sample": lambda **bar: dirdp.sample(dirdp.PureDP(epsilon=1.0), heads(), mechanism="geometric", **bar),
+    "analyse": lambda **bar: dirdp.analyse(RELEASE, 10, **bar),
+    "estimate": lambda **bar: dirdp.estimate(RELEASE, **bar),
+    "compare": lambda **bar: dirdp.compare(
+        dirdp.PureDP(epsilon=1.0), prior=np.ones(2), n_records=20, simulations=10, **bar
+    ),
+    "diagnose": lambda **bar: dirdp.diagnose(RELEASE, heads(), draws=100, tune=10, chains=1, **bar),
+    "simulate_bandit": lambda **bar: dirdp.simulate_bandit(
+        dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0)), [0.5, 0.4], 50, 2, **bar
+    ),
+}
+
+
+class Counted:
+    """In the place of a bar: what was asked of it."""
+
+    made: list["Counted"]
+
+    def __init__(self, total, what, *, shown):
+        self.total, self.shown, self.done = total, shown, 0
+        self.made.append(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def advance(self, steps=1):
+        self.done += steps
+
+
+@pytest.mark.parametrize("use", USES)
+def test_each_verb_counts_all_that_it_does_and_can_be_told_to_be_quiet(use, monkeypatch, recwarn):
+    for module in (
+        "releases.release",
+        "releases.analysis",
+        "releases.estimation",
+        "planning.comparison",
+        "curator.diagnostics",
+        "bandits.batches",
+    ):
+        monkeypatch.setattr(f"pymc_dirdp.{module}.Bar", Counted)
+    for shown in (True, False):
+        Counted.made = []
+        USES[use](**({} if shown else {"progressbar": False}))
+        (bar,) = Counted.made
+        assert bar.shown is shown
+        assert bar.done == bar.total > 0
+
+
+def test_a_network_counts_its_tables(monkeypatch):
+    model = dirdp.naive_bayes({"x": ["a", "b"]}, ["a", "b"], categories=NETWORK)
+    release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
+    monkeypatch.setattr("pymc_dirdp.releases.analysis.Bar", Counted)
+    for jointly in (True, False):
+        Counted.made = []
+        dirdp.analyse(release, 5, jointly=jointly)
+        assert [(bar.done, bar.total) for bar in Counted.made] == [(2, 2)]
+
+
+def test_verbs_print_nothing(capsys):
+    for name in ("sample", "analyse", "estimate", "compare"):
+        USES[name]()
+    dirdp.posterior(heads(), 10)
+    said = capsys.readouterr()
+    assert said.out == said.err == ""
