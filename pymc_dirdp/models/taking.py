@@ -104,10 +104,8 @@ def chosen(map_: CellMap, entries: list[Any], ndim: int) -> CellMap:
         else:
             index = entries[one]
             start = front + width - index.type.ndim
-            # A single code is one for each record, or an error; a column of codes is repeated along a row.
-            single = [length == 1 and index.type.ndim > 1 for length in index.type.shape]
-            on = tuple(None if one else start + axis for axis, one in enumerate(single))
-            axes.append(Codes(index, on))
+            # Also along axes of length 1: PyMC would repeat such codes, and reading the data finds that out.
+            axes.append(Codes(index, tuple(range(start, start + index.type.ndim))))
     return CellMap(cells, tuple(axes), ndim)
 
 

@@ -485,6 +485,8 @@ def test_logit_p():
         lambda p: pm.math.softmax(p, axis=-1),
         lambda p: pm.math.softmax(pm.math.log(p), axis=None),
         lambda p: pm.math.softmax(pm.math.log(p), axis=0),
+        # The first of the two axes holds the categories.
+        lambda p: pm.math.softmax(pm.math.log(p.T), axis=(0, 1)).T,
         lambda p: pm.math.log_softmax(pm.math.log(p), axis=-1),
         lambda p: p * 2,
         lambda p: p / p.sum(),

@@ -1162,6 +1162,14 @@ def codes_that_depend_on_other_people():
 
 
 @is_refused("takes its row of 'th' from something that is computed in the model")
+def codes_that_depend_on_other_people_in_part():
+    with pm.Model() as model:
+        x, own = pm.Data("x", YES), pm.Data("own", CODES)
+        pm.Categorical("y", p=flat(PEOPLE + 3, LEVELS, name="th")[x.cumsum() + own], observed=CODES)
+    return model
+
+
+@is_refused("takes its row of 'th' from something that is computed in the model")
 def codes_by_a_lookup():
     """One entry of the lookup decides the rows of many records."""
     with pm.Model() as model:
