@@ -120,11 +120,16 @@ class Plan:
         --------
         >>> import pymc as pm
         >>> import pymc_dirdp as dirdp
+        >>> from pathlib import Path
         >>> with pm.Model() as model:
         ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1])
         ...     students = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
         >>> plan = dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
-        >>> plan.to_json("plan.json")  # doctest: +SKIP
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "plan.json"
+        >>> plan.to_json(path)
+        >>> dirdp.Plan.from_json(path).digest == plan.digest
+        True
         """
         from pymc_dirdp.releases import plan_file
 
