@@ -8,6 +8,7 @@ import math
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
@@ -42,6 +43,17 @@ def people_model():
     return model
 
 
+def viewed_model():
+    """A likelihood that sees a part of its table, and one whose rows are chosen by codes."""
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones((3, 2)))
+        pm.Multinomial("x", n=20, p=p[1], observed=[15, 5])
+        q = pm.Dirichlet("q", a=np.ones((2, 3)))
+        c = pm.Data("c", [0, 1, 1, 0])
+        pm.Categorical("y", p=q[c], observed=[0, 1, 2, 0])
+    return model
+
+
 NOISY = [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.1), dirdp.TruncatedCDP(rho=0.1, omega=math.inf)]
 PLANNED = {
     "hair": (hair_model, TARGET, {}),
@@ -51,6 +63,7 @@ PLANNED = {
     "min_count": (hair_model, TARGET, {"min_count": 2, "strategy": "inflate"}),
     "add-remove": (two_tables, TARGET, {"adjacency": "add-remove", "n_records": {"p": 60}, "strategy": "temper"}),
     "several": (two_tables, TARGET, {"contribution": 3}),
+    "views": (viewed_model, TARGET, {"contribution": 1}),
     "people": (people_model, TARGET, {"unit": "person"}),
     "at most": (people_model, TARGET, {"unit": "person", "max_records_per_person": 3, "n_records": 100}),
     "gaussian": (hair_model, NOISY[1], {"mechanism": "gaussian"}),
@@ -146,7 +159,11 @@ def test_a_plan_shows_itself_as_html():
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "plan.json"
-    dirdp.plan(TARGET, two_tables(), mechanism="auto", disjoint=[["p"], ["rate"]]).to_json(path)
+    chosen = dirdp.plan(TARGET, two_tables(), mechanism="auto", disjoint=[["p"], ["rate"]])
+    # The first table is drawn, whatever would be better, so that there is an r to change.
+    drawn = dirdp.plan(TARGET, two_tables(), disjoint=[["p"], ["rate"]])
+    parts = (replace(drawn.parts[0], choice=chosen.parts[0].choice), chosen.parts[1])
+    replace(chosen, parts=parts).to_json(path)
     return json.loads(path.read_text(encoding="utf-8"))
 
 
