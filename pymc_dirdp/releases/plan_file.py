@@ -154,7 +154,7 @@ def _table(part: PlannedTable) -> dict[str, Any]:
         "family": table.family,
         "dims": dims,
         "labels": {dim: labels and list(map(_label, held_labels(labels))) for dim, labels in table.coords.items()},
-        "observed": list(map(_observed, table.likelihoods)),
+        "observed": [_observed(likelihood) for likelihood in table.likelihoods],
         "n_records": part.n_records,
         "prior": table.prior.tolist(),
         "one_person_adds": _plain(asdict(mechanism.contributed)),
@@ -198,8 +198,9 @@ def _read_table(facts: dict[str, Any]) -> Table:
         prior=facts["prior"],
         dims=None if dims is None else tuple(dims),
         coords={dim: None if labels is None else tuple(map(_read_label, labels)) for dim, labels in coords.items()},
-        likelihoods=tuple(map(_likelihood, facts["observed"])),
     )
+    n_cells = table.prior.size
+    table = replace(table, likelihoods=tuple(_likelihood(one, n_cells) for one in facts["observed"]))
     released = table.shape if table.family == "dirichlet" else table.shape[:-1]
     if table.family == "beta" and table.n_categories != 2:
         raise ArgumentError(f"{table.name!r} is a Beta and has more than two categories.")
@@ -213,22 +214,26 @@ def _read_table(facts: dict[str, Any]) -> Table:
 
 
 def _observed(likelihood: Likelihood) -> dict[str, Any]:
-    """What an observed variable is to its table; its view, if it has one, as the numbers of the cells that it sees."""
     view = likelihood.view
-    facts: dict[str, Any] = _plain(asdict(replace(likelihood, view=None)))
-    return facts | {"view": view and {"cells": view.cells.tolist(), "by_codes": view.by_codes}}
+    return {
+        "name": likelihood.name,
+        "kind": likelihood.kind,
+        "rows": list(likelihood.rows),
+        "parents": list(likelihood.parents),
+        "view": view and {"cells": view.cells.tolist(), "by_codes": view.by_codes},
+    }
 
 
-def _likelihood(facts: dict[str, Any]) -> Likelihood:
-    kind = LIKELIHOODS[facts["kind"]].name
+def _likelihood(facts: dict[str, Any], n_cells: int) -> Likelihood:
     rows = tuple(None if axis is None else integer(0, rows=axis) for axis in facts["rows"])
-    view = facts["view"]
+    view, parents = facts["view"], tuple(map(_text, facts["parents"]))
     if view is not None:
         cells = np.array(view["cells"])
-        if cells.dtype != np.int64 or cells.ndim == 0:
-            raise TypeError
+        # The last axis holds the categories, and -1 stands for a cell of another table.
+        if cells.dtype.kind != "i" or not cells.ndim or not np.all((cells >= -1) & (cells < n_cells)):
+            raise ArgumentError("a view leads to cells that its table does not have.")
         view = View(cells, bool(view["by_codes"]))
-    return Likelihood(_text(facts["name"]), kind, rows, tuple(map(_text, facts["parents"])), view)
+    return Likelihood(_text(facts["name"]), LIKELIHOODS[facts["kind"]].name, rows, parents, view)
 
 
 def _choice(facts: dict[str, Any]) -> Choice:
