@@ -103,7 +103,13 @@ def test_moments_of_the_total_are_those_of_sums_over_totals(scale):
 
 @pytest.mark.parametrize(
     ("d", "total", "scale", "alpha"),
-    [(2, 10**9, 1e8, 1.0), (4, 2 * 10**6, 1e5, 1.0), (1000, 200_000, 2.0, 1.0), (6, 10**5, 1e3, 0.01), (3, 0, 1.0, 1.0)],
+    [
+        (2, 10**9, 1e8, 1.0),
+        (4, 2 * 10**6, 1e5, 1.0),
+        (1000, 200_000, 2.0, 1.0),
+        (6, 10**5, 1e3, 0.01),
+        (3, 0, 1.0, 1.0),
+    ],
 )
 def test_wide_noise_and_large_tables(d, total, scale, alpha):
     z = np.zeros(d)
