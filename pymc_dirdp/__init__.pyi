@@ -64,6 +64,8 @@ from pymc_dirdp.releases.predictive import sample_posterior_predictive as sample
 from pymc_dirdp.releases.release import sample as sample
 from pymc_dirdp.releases.report import Report as Report
 from pymc_dirdp.releases.report import report as report
+from pymc_dirdp.releases.statement import Statement as Statement
+from pymc_dirdp.releases.statement import statement as statement
 from pymc_dirdp.releases.verification import Verification as Verification
 from pymc_dirdp.releases.verification import verify as verify
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL as PriorExpectedKL
