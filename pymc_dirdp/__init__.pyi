@@ -15,6 +15,7 @@ from pymc_dirdp.bandits.simulation import simulate_bandit as simulate_bandit
 from pymc_dirdp.bandits.thompson import ThompsonSampler as ThompsonSampler
 from pymc_dirdp.counting.tables import count as count
 from pymc_dirdp.curator.diagnostics import diagnose as diagnose
+from pymc_dirdp.curator.report import report as report
 from pymc_dirdp.errors import ArgumentError as ArgumentError
 from pymc_dirdp.errors import BudgetError as BudgetError
 from pymc_dirdp.errors import CategoriesFromDataWarning as CategoriesFromDataWarning
@@ -63,7 +64,6 @@ from pymc_dirdp.releases.planned import Plan as Plan
 from pymc_dirdp.releases.predictive import sample_posterior_predictive as sample_posterior_predictive
 from pymc_dirdp.releases.release import sample as sample
 from pymc_dirdp.releases.report import Report as Report
-from pymc_dirdp.releases.report import report as report
 from pymc_dirdp.releases.statement import Statement as Statement
 from pymc_dirdp.releases.statement import statement as statement
 from pymc_dirdp.releases.verification import Verification as Verification

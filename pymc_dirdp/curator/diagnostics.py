@@ -11,21 +11,26 @@ import xarray as xr
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.curator.cost import realised, realised_by_row
+from pymc_dirdp.curator.estimated import Fresh, cell_errors, estimates_of, kl_of_estimates
 from pymc_dirdp.curator.laws import Law, variable
 from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table
 from pymc_dirdp.curator.pointwise import observed
 from pymc_dirdp.curator.posterior_tree import posterior_groups
 from pymc_dirdp.curator.private_model import nuts as nuts_draws
-from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.mechanisms.base import TableMechanism, Tempered
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.models.names import DIAGNOSIS_NAMES, dim_beside
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.stored.table import mechanism_of_table
 
 __all__ = ["diagnose"]
+
+# What the group `promise` repeats of a release.
+_PROMISE = ("statement", "protected", "adjacency", "draws")
 
 
 def diagnose(
@@ -82,13 +87,21 @@ def diagnose(
           table, and its closed form.
         * `realised` and `realised_by_row`: the errors in nats, what was expected of them without the data, and how
           they rank among what was possible.
+        * `estimated`: the same for the estimates of :func:`pymc_dirdp.estimate`, by table. Their mean and rank are
+          those of fresh releases of the same data; NaN for tables of more than 1000 cells.
+        * `cells`: the errors of every cell, by table. `bias_of_draw` is P1 equation 3, with its sign.
+        * `promise`: what was promised, which is public.
+
+        Of a release in which a table was released by noise, `private` has the draws of :func:`pymc_dirdp.analyse`
+        alone, and `nuts`, `realised`, and the sensitivity and `elpd` of a private posterior are left out, because
+        there is no tempered posterior. :func:`pymc_dirdp.report` puts a diagnosis on one page.
 
     Raises
     ------
     ArgumentError
         If `release` is not a release, or not one of this model.
     UnsupportedModelError
-        If the model holds something without a closed form, or a table was released by noise on its counts.
+        If the model holds something without a closed form.
     DataError
         If the observations are not what the model says. The message never holds a value.
 
@@ -108,16 +121,20 @@ def diagnose(
     """
     draws, tune, chains = integer(100, draws=draws), integer(1, tune=tune), integer(1, chains=chains)
     model = root_model(model)
-    own, private = _laws(release, model)
+    own, private, mechanisms = _laws(release, model)
     rng = generator(random_seed)
-    laws = {"non_private": own, "private": private}
+    laws = {"non_private": own}
+    # Noise on counts leaves no tempered posterior, so what is about its law is left out.
+    tempered = len(private) == len(own)
+    if tempered:
+        laws["private"] = tuple(private.values())
     drawn = {
         name: {law.table.name: law.sample(chains, draws, rng) for law in several} for name, several in laws.items()
     }
     statistics = None
-    if nuts:
-        laws["nuts"] = private
-        drawn["nuts"], statistics = nuts_draws(private, draws=draws, tune=tune, chains=chains, rng=rng)
+    if nuts and tempered:
+        laws["nuts"] = laws["private"]
+        drawn["nuts"], statistics = nuts_draws(laws["nuts"], draws=draws, tune=tune, chains=chains, rng=rng)
     kept = tuple(str(variable.name) for variable in model.deterministics if variable.name in release["posterior"])
     seen = {law.table.name: tuple(observed(law.table, one, model) for one in law.table.likelihoods) for law in own}
     groups: dict[str, xr.Dataset] = {}
@@ -127,7 +144,7 @@ def diagnose(
     if statistics is not None:
         groups["/nuts/sample_stats"] = statistics
         groups["/convergence"] = _convergence(groups["/nuts/posterior"])
-        groups["/agreement"] = _agreement(private, groups["/nuts/posterior"])
+        groups["/agreement"] = _agreement(laws["nuts"], groups["/nuts/posterior"])
     groups["/sensitivity"] = _sensitivity(groups, list(laws))
     cells = {
         law.table.name: elpd_by_cell(
@@ -140,15 +157,23 @@ def diagnose(
     groups["/elpd_by_cell"] = xr.Dataset(attrs={"n_samples": chains * draws})
     groups |= {f"/elpd_by_cell/{name}": dataset for name, dataset in cells.items()}
     groups["/release"] = release["posterior"].to_dataset()
-    groups["/realised"] = realised(own, private, release, rng)
-    for mine, theirs in zip(own, private, strict=True):
-        groups[f"/realised_by_row/{mine.table.name}"] = realised_by_row(mine, theirs, release)
+    if tempered:
+        groups["/realised"] = realised(own, laws["private"], release, rng)
+        for mine, theirs in zip(own, laws["private"], strict=True):
+            groups[f"/realised_by_row/{mine.table.name}"] = realised_by_row(mine, theirs, release)
+    else:
+        groups["/private/posterior"] = _posterior_given(release, chains * draws, rng)
+    groups |= _estimated(own, private, mechanisms, release, rng)
+    groups["/promise"] = xr.Dataset(attrs={name: release["privacy"].attrs[name] for name in _PROMISE})
     marked = {path: _marked_variables(dataset) for path, dataset in groups.items()}
     return _marked(xr.DataTree.from_dict(marked, name="confidential"))
 
 
-def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple[Law, ...]]:
-    """The model's own posterior and the private one of each table. This function reads the counts."""
+def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], dict[str, Law], dict[str, TableMechanism]]:
+    """The model's own posterior of each table; by table, the tempered one, if it has one, and the mechanism.
+
+    This function reads the counts.
+    """
     if missing := {"posterior", "mechanism", "privacy", "utility"} - set(getattr(release, "children", ())):
         raise ArgumentError(
             f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(sorted(missing))}."
@@ -157,29 +182,59 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple
     groups = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
     if [table.name for table in own_tables] != list(groups):
         raise _another_model("holds other tables")
-    own, private = [], []
+    own, private, mechanisms = [], {}, {}
     for table in own_tables:
         group = groups[table.name]
-        mechanism, drawn = _tempered(table, group)
+        mechanism = mechanisms[table.name] = mechanism_of_table(group)
         _refuse_another_model(table, group, release, model)
         counts = read_counts(table, model).astype(np.float64)
         # The mechanism checks that the counts keep the promise of `min_count`.
         mechanism.check(counts)
-        dims = {dim: dim_beside(str(dim), DIAGNOSIS_NAMES) for dim in group["alpha"].dims}
-        cells = group["alpha"].rename({dim: other for dim, other in dims.items() if other != dim})
+        dims = {dim: dim_beside(str(dim), DIAGNOSIS_NAMES) for dim in group["prior"].dims}
+        cells = group["prior"].rename({dim: other for dim, other in dims.items() if other != dim})
         own.append(Law(table, cells, counts, table.prior, 1.0))
-        private.append(Law(table, cells, counts, drawn.alpha, drawn.r))
-    return tuple(own), tuple(private)
+        if (drawn := mechanism.tempered) is not None:
+            private[table.name] = Law(table, cells, counts, drawn.alpha, drawn.r)
+    return tuple(own), private, mechanisms
 
 
-def _tempered(table: Table, group: xr.Dataset) -> tuple[TableMechanism, Tempered]:
-    mechanism = mechanism_of_table(group)
-    if mechanism.tempered is None:
-        raise UnsupportedModelError(
-            f"{table.name!r} was released by {type(mechanism).__name__}: its draws come from a posterior of noisy "
-            "counts, not from a tempered posterior of the data. Only the Dirichlet mechanism can be diagnosed."
+def _posterior_given(release: xr.DataTree, draws: int, rng: np.random.Generator) -> xr.Dataset:
+    """Draws given what was published, as anybody may draw them, table by table."""
+    posterior = analyse(release, draws, jointly=False, random_seed=rng)["posterior"].to_dataset()
+    posterior.attrs = {}
+    return posterior
+
+
+def _estimated(
+    own: tuple[Law, ...],
+    private: dict[str, Law],
+    mechanisms: dict[str, TableMechanism],
+    release: xr.DataTree,
+    rng: np.random.Generator,
+) -> dict[str, xr.Dataset]:
+    """The errors of estimates by table, and those of every cell."""
+    utility = release.children["utility"].to_dataset()
+    public, draws = utility.attrs["records"] == "public", int(release["privacy"].attrs["draws"])
+    estimates = estimates_of(release, own)
+    groups, rows = {}, []
+    for law in own:
+        name = law.table.name
+        mechanism = mechanisms[name]
+        times = 1 if mechanism.covers_all_draws else draws
+        fresh = Fresh.releases(law, mechanism, public=public, draws=times, rng=rng)
+        groups[f"/cells/{name}"] = cell_errors(law, private.get(name), release, estimates[name], fresh)
+        error, others = float(kl_of_estimates(law, estimates[name])), kl_of_estimates(law, fresh.shares)
+        known = bool(len(others)) and np.isfinite(error)
+        rows.append(
+            {
+                "kl_estimate": error,
+                "kl_estimate_mean": float(others.mean()) if len(others) else np.nan,
+                "kl_estimate_rank": float(np.mean(others < error)) if known else np.nan,
+                "kl_estimate_expected": float(utility["estimate_kl"].sel(table=name)),
+            }
         )
-    return mechanism, mechanism.tempered
+    columns = {what: ("table", [row[what] for row in rows]) for what in rows[0]}
+    return groups | {"/estimated": xr.Dataset(columns, coords={"table": [law.table.name for law in own]})}
 
 
 def _refuse_another_model(table: Table, group: xr.Dataset, release: xr.DataTree, model: pm.Model) -> None:

@@ -54,26 +54,7 @@ class Report(Labelled):
 
 
 def report(release: xr.DataTree | Plan) -> Report:
-    """Describe what a release promises, how it was drawn and how accurate it is, by public numbers only.
-
-    Parameters
-    ----------
-    release : xarray.DataTree or Plan
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back; or from :func:`pymc_dirdp.plan`, before any
-        count is read.
-
-    Returns
-    -------
-    report : Report
-        `print(report(release))` shows it as text; a notebook shows it as a table. Where the stated guarantee does not
-        follow from the release's own numbers, or the release was drawn with a seed, the title says so and no promise is
-        made; see :func:`pymc_dirdp.verify`.
-
-    Raises
-    ------
-    ReleaseError
-        If it is no release, or is damaged.
-    """
+    """The report on a release or a plan, by public numbers only; see :func:`pymc_dirdp.report`."""
     planned = isinstance(release, Plan)
     if isinstance(release, Plan):
         groups = described(release, release.composition, sampler="not chosen yet")
