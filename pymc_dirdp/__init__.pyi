@@ -22,6 +22,7 @@ from pymc_dirdp.errors import CategoriesFromDataWarning as CategoriesFromDataWar
 from pymc_dirdp.errors import DataError as DataError
 from pymc_dirdp.errors import DirdpError as DirdpError
 from pymc_dirdp.errors import LedgerError as LedgerError
+from pymc_dirdp.errors import ManyDrawsWarning as ManyDrawsWarning
 from pymc_dirdp.errors import ReleaseError as ReleaseError
 from pymc_dirdp.errors import RepeatedReleaseWarning as RepeatedReleaseWarning
 from pymc_dirdp.errors import SeededReleaseWarning as SeededReleaseWarning

@@ -118,7 +118,7 @@ class Labelled(abc.ABC):
             if heading:
                 body.append(_row([f"<td colspan=2 style='{_LEFT}'><strong>{_escaped(heading)}</strong></td>"]))
             for label, text in lines:
-                cells = ("th", "6em", label), ("td", "10em", text)
+                cells = ("th", "8em", label), ("td", "10em", text)
                 body.append(
                     _row(
                         f"<{tag} style='{_LEFT};min-width:{least}'>{_escaped(told)}</{tag}>"

@@ -233,7 +233,8 @@ def _reading(stored: Stored) -> Lines:
     lines = (
         (
             drawn,
-            "one draw is no posterior to summarise: dirdp.analyse(release) draws from the posterior given it",
+            "one draw is no posterior to summarise, so az.summary has no spread to show: dirdp.analyse(release) draws "
+            "from the posterior given it",
         ),
         (noisy, "the draws are from the posterior given the noisy counts, so their means and intervals are right"),
     )
