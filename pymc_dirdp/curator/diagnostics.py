@@ -11,7 +11,7 @@ import xarray as xr
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.curator.cost import realised, realised_by_row
-from pymc_dirdp.curator.estimated import Fresh, cell_errors, estimates_of, kl_of_estimates
+from pymc_dirdp.curator.estimated import Fresh, cell_errors, estimates_of, kl_of_estimates, planned_numbers
 from pymc_dirdp.curator.laws import Law, variable
 from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table
 from pymc_dirdp.curator.pointwise import observed
@@ -162,7 +162,7 @@ def diagnose(
         for mine, theirs in zip(own, laws["private"], strict=True):
             groups[f"/realised_by_row/{mine.table.name}"] = realised_by_row(mine, theirs, release)
     else:
-        groups["/private/posterior"] = _posterior_given(release, chains * draws, rng)
+        groups["/private/posterior"] = _posterior_given(release, private, chains * draws, rng)
     groups |= _estimated(own, private, mechanisms, release, rng)
     groups["/promise"] = xr.Dataset(attrs={name: release["privacy"].attrs[name] for name in _PROMISE})
     marked = {path: _marked_variables(dataset) for path, dataset in groups.items()}
@@ -198,9 +198,13 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], dict[
     return tuple(own), private, mechanisms
 
 
-def _posterior_given(release: xr.DataTree, draws: int, rng: np.random.Generator) -> xr.Dataset:
-    """Draws given what was published, as anybody may draw them, table by table."""
-    posterior = analyse(release, draws, jointly=False, random_seed=rng)["posterior"].to_dataset()
+def _posterior_given(release: xr.DataTree, private: dict[str, Law], draws: int, rng: np.random.Generator) -> xr.Dataset:
+    """Draws given what was published, as anybody may draw them, table by table; none without a size to plan for."""
+    try:
+        found = analyse(release, draws, jointly=False, n_prior=planned_numbers(release, private), random_seed=rng)
+    except ArgumentError:
+        return xr.Dataset()
+    posterior = found["posterior"].to_dataset()
     posterior.attrs = {}
     return posterior
 
@@ -215,7 +219,7 @@ def _estimated(
     """The errors of estimates by table, and those of every cell."""
     utility = release.children["utility"].to_dataset()
     public, draws = utility.attrs["records"] == "public", int(release["privacy"].attrs["draws"])
-    estimates = estimates_of(release, own)
+    estimates = estimates_of(release, own, private)
     groups, rows = {}, []
     for law in own:
         name = law.table.name

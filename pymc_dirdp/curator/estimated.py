@@ -1,5 +1,6 @@
 """The error of estimates from a release on these data, beside that of fresh releases of them. All is secret."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
@@ -14,7 +15,7 @@ from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.releases.estimation import estimate
 from pymc_dirdp.utility.estimate_error import _Draws, _estimated, _Noise, _Rows
 
-__all__ = ["Fresh", "cell_errors", "estimates_of", "kl_of_estimates"]
+__all__ = ["Fresh", "cell_errors", "estimates_of", "kl_of_estimates", "planned_numbers"]
 
 # So many fresh releases of a table, unless that makes more cells than these; with fewer than the least there is none.
 _REPLICATES, _CELLS, _LEAST = 200, 20_000, 20
@@ -45,10 +46,23 @@ class Fresh:
         return cls(_estimated(said, rows).reshape(times, *law.counts.shape))
 
 
-def estimates_of(release: xr.DataTree, laws: tuple[Law, ...]) -> dict[str, Array]:
-    """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says."""
+def planned_numbers(release: xr.DataTree, private: Iterable[str]) -> dict[str, int] | None:
+    """The prior numbers of records that a plan takes for the tables of these names, where they are private."""
+    utility = release.children["utility"].to_dataset()
+    if utility.attrs["records"] == "public":
+        return None
+    planned = {name: float(utility["n_records"].sel(table=name)) for name in private}
+    return {name: 2 * int(n) for name, n in planned.items() if np.isfinite(n)}
+
+
+def estimates_of(release: xr.DataTree, laws: tuple[Law, ...], private: Iterable[str]) -> dict[str, Array]:
+    """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says.
+
+    `private` names the tables whose draw is the release. Their number of records, if it is private, is taken for any up
+    to twice that of the plan, as plans do.
+    """
     try:
-        found = estimate(release, jointly=False).tables
+        found = estimate(release, jointly=False, n_prior=planned_numbers(release, private)).tables
     except ArgumentError:
         return {law.table.name: np.full(law.counts.shape, np.nan) for law in laws}
     return {law.table.name: found[law.table.name].share_means.reshape(law.counts.shape) for law in laws}

@@ -108,13 +108,17 @@ def _errors(diagnosis: xr.DataTree, tables: list[str]) -> Iterator[tuple[str, st
 
 
 def _compared(errors: xr.Dataset, what: str, others: str) -> str:
-    parts = [f"{float(errors[what]):.3g} nats", f"expected without the data {float(errors[f'{what}_expected']):.3g}"]
+    parts = [f"{_known(errors[what])} nats", f"expected without the data {_known(errors[f'{what}_expected'])}"]
     if f"{what}_mean" in errors and np.isfinite(errors[f"{what}_mean"]):
         parts.append(f"with them {float(errors[f'{what}_mean']):.3g}")
     rank = float(errors[f"{what}_rank"])
     if np.isfinite(rank):
         parts.append(f"{100 * rank:.0f} % of {others} err less")
     return ", ".join(parts)
+
+
+def _known(value: xr.DataArray) -> str:
+    return f"{float(value):.3g}" if np.isfinite(value) else "unknown"
 
 
 def _smallest_cells(diagnosis: xr.DataTree, tables: list[str]) -> Iterator[tuple[str, str]]:

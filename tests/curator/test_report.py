@@ -107,3 +107,18 @@ def test_plans_and_releases_have_their_public_reports():
         assert "a share is typically off by" in text
     with pytest.raises(dirdp.ArgumentError, match="lacks the groups"):
         dirdp.report(5)
+
+
+@pytest.mark.parametrize(("n_records", "known"), [(600, True), (None, False)])
+def test_with_a_private_number_of_records_the_estimate_is_that_of_the_plan_if_it_has_a_size(n_records, known):
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Multinomial("n", n=500, p=p, observed=[250, 200, 50])
+    release = dirdp.sample(TARGET, model, adjacency="add-remove", n_records=n_records, strategy="temper")
+    diagnosis = dirdp.diagnose(release, model, draws=100, chains=1, nuts=False)
+    text = " ".join(str(dirdp.report(diagnosis)).split())
+    assert ("KL of the estimate unknown nats" in text) != known
+    assert "nan" not in text
+    if known:
+        means = dirdp.estimate(release, n_prior=1200, random_seed=2).tables["p"].share_means
+        np.testing.assert_allclose(diagnosis["cells/p"]["estimate"], means, atol=0.01)
