@@ -11,7 +11,7 @@ import xarray as xr
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.confidential import DO_NOT_PUBLISH
 from pymc_dirdp.curator.cost import realised, realised_by_row
-from pymc_dirdp.curator.estimated import Fresh, cell_errors, estimates_of, kl_of_estimates, planned_numbers
+from pymc_dirdp.curator.estimated import errors_of_estimates, planned_numbers
 from pymc_dirdp.curator.laws import Law, variable
 from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table
 from pymc_dirdp.curator.pointwise import observed
@@ -163,7 +163,7 @@ def diagnose(
             groups[f"/realised_by_row/{mine.table.name}"] = realised_by_row(mine, theirs, release)
     else:
         groups["/private/posterior"] = _posterior_given(release, private, chains * draws, rng)
-    groups |= _estimated(own, private, mechanisms, release, rng)
+    groups |= errors_of_estimates(own, private, mechanisms, release, rng)
     groups["/promise"] = xr.Dataset(attrs={name: release["privacy"].attrs[name] for name in _PROMISE})
     marked = {path: _marked_variables(dataset) for path, dataset in groups.items()}
     return _marked(xr.DataTree.from_dict(marked, name="confidential"))
@@ -207,38 +207,6 @@ def _posterior_given(release: xr.DataTree, private: dict[str, Law], draws: int, 
     posterior = found["posterior"].to_dataset()
     posterior.attrs = {}
     return posterior
-
-
-def _estimated(
-    own: tuple[Law, ...],
-    private: dict[str, Law],
-    mechanisms: dict[str, TableMechanism],
-    release: xr.DataTree,
-    rng: np.random.Generator,
-) -> dict[str, xr.Dataset]:
-    """The errors of estimates by table, and those of every cell."""
-    utility = release.children["utility"].to_dataset()
-    public, draws = utility.attrs["records"] == "public", int(release["privacy"].attrs["draws"])
-    estimates = estimates_of(release, own, private)
-    groups, rows = {}, []
-    for law in own:
-        name = law.table.name
-        mechanism = mechanisms[name]
-        times = 1 if mechanism.covers_all_draws else draws
-        fresh = Fresh.releases(law, mechanism, public=public, draws=times, rng=rng)
-        groups[f"/cells/{name}"] = cell_errors(law, private.get(name), release, estimates[name], fresh)
-        error, others = float(kl_of_estimates(law, estimates[name])), kl_of_estimates(law, fresh.shares)
-        known = bool(len(others)) and np.isfinite(error)
-        rows.append(
-            {
-                "kl_estimate": error,
-                "kl_estimate_mean": float(others.mean()) if len(others) else np.nan,
-                "kl_estimate_rank": float(np.mean(others < error)) if known else np.nan,
-                "kl_estimate_expected": float(utility["estimate_kl"].sel(table=name)),
-            }
-        )
-    columns = {what: ("table", [row[what] for row in rows]) for what in rows[0]}
-    return groups | {"/estimated": xr.Dataset(columns, coords={"table": [law.table.name for law in own]})}
 
 
 def _refuse_another_model(table: Table, group: xr.Dataset, release: xr.DataTree, model: pm.Model) -> None:

@@ -15,7 +15,7 @@ from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.releases.estimation import estimate
 from pymc_dirdp.utility.estimate_error import _Draws, _estimated, _Noise, _Rows
 
-__all__ = ["Fresh", "cell_errors", "estimates_of", "kl_of_estimates", "planned_numbers"]
+__all__ = ["Fresh", "errors_of_estimates", "kl_of_estimates", "planned_numbers"]
 
 # So many fresh releases of a table, unless that makes more cells than these; with fewer than the least there is none.
 _REPLICATES, _CELLS, _LEAST = 200, 20_000, 20
@@ -46,6 +46,38 @@ class Fresh:
         return cls(_estimated(said, rows).reshape(times, *law.counts.shape))
 
 
+def errors_of_estimates(
+    own: tuple[Law, ...],
+    private: dict[str, Law],
+    mechanisms: dict[str, TableMechanism],
+    release: xr.DataTree,
+    rng: np.random.Generator,
+) -> dict[str, xr.Dataset]:
+    """The errors of estimates by table, and those of every cell."""
+    utility = release.children["utility"].to_dataset()
+    public, draws = utility.attrs["records"] == "public", int(release["privacy"].attrs["draws"])
+    estimates = _estimates_of(release, own, private)
+    groups, rows = {}, []
+    for law in own:
+        name = law.table.name
+        mechanism = mechanisms[name]
+        times = 1 if mechanism.covers_all_draws else draws
+        fresh = Fresh.releases(law, mechanism, public=public, draws=times, rng=rng)
+        groups[f"/cells/{name}"] = _cell_errors(law, private.get(name), release, estimates[name], fresh)
+        error, others = float(kl_of_estimates(law, estimates[name])), kl_of_estimates(law, fresh.shares)
+        known = bool(len(others)) and np.isfinite(error)
+        rows.append(
+            {
+                "kl_estimate": error,
+                "kl_estimate_mean": float(others.mean()) if len(others) else np.nan,
+                "kl_estimate_rank": float(np.mean(others < error)) if known else np.nan,
+                "kl_estimate_expected": float(utility["estimate_kl"].sel(table=name)),
+            }
+        )
+    columns = {what: ("table", [row[what] for row in rows]) for what in rows[0]}
+    return groups | {"/estimated": xr.Dataset(columns, coords={"table": [law.table.name for law in own]})}
+
+
 def planned_numbers(release: xr.DataTree, private: Iterable[str]) -> dict[str, int] | None:
     """The prior numbers of records that a plan takes for the tables of these names, where they are private."""
     utility = release.children["utility"].to_dataset()
@@ -55,7 +87,7 @@ def planned_numbers(release: xr.DataTree, private: Iterable[str]) -> dict[str, i
     return {name: 2 * int(n) for name, n in planned.items() if np.isfinite(n)}
 
 
-def estimates_of(release: xr.DataTree, laws: tuple[Law, ...], private: Iterable[str]) -> dict[str, Array]:
+def _estimates_of(release: xr.DataTree, laws: tuple[Law, ...], private: Iterable[str]) -> dict[str, Array]:
     """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says.
 
     `private` names the tables whose draw is the release. Their number of records, if it is private, is taken for any up
@@ -82,7 +114,7 @@ def kl_of_estimates(law: Law, estimates: Array) -> Array:
     return np.asarray(of_data + added.mean(axis=rows))
 
 
-def cell_errors(own: Law, private: Law | None, release: xr.DataTree, estimates: Array, fresh: Fresh) -> xr.Dataset:
+def _cell_errors(own: Law, private: Law | None, release: xr.DataTree, estimates: Array, fresh: Fresh) -> xr.Dataset:
     """The errors of every cell of a table. `private` is None for a table that was released by noise.
 
     `bias_of_draw` is P1 equation 3 with its sign: how far the mean of a draw is from the cell's frequency.

@@ -40,7 +40,8 @@ def _details(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     n, effective = utility["n_records"].values, utility["effective_records"].values
     by_table = ", by table" * (len(n) > 1)
     least = _of_tables(stored, utility, lambda table, n: smallest_share(table.mechanism, table.prior.shape, n))
-    if (known := least[np.isfinite(least)]).size:
+    # Noise that is nearly always 0 hides nothing.
+    if (known := least[np.isfinite(least) & (least > 0)]).size:
         yield (
             "smallest share",
             f"below {in_range(known, 2)}{by_table}, of the records of its row, a cell may be taken for an empty one "

@@ -26,13 +26,6 @@ _DELTA = 1e-6
 _PARTS = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03, 0.01)
 # A double holds the exponential of this number.
 _LARGEST_EXPONENT = 700.0
-_FLAVOURS = {
-    "PureDP": "Pure DP",
-    "ApproxDP": "Approximate DP",
-    "ZeroCDP": "Zero-concentrated DP",
-    "TruncatedCDP": "Truncated concentrated DP",
-    "RenyiDP": "Rényi DP",
-}
 # Signs that begin something in Markdown, or in a page made of it; and what browsers and GitHub turn into a link.
 _MARKED = re.compile(r"([\\`*_{}\[\]#!|~$])")
 _LINKED = re.compile(r"(?<=[a-z])(:)(?=/)|(?<=www)(\.)|(@)", re.IGNORECASE)
@@ -278,7 +271,7 @@ def _entry(stored: Stored, verification: Verification, release: xr.DataTree) -> 
         "product": visible(names),
         "description": visible(f"Shares of the categories of {names}, from {_counted_from(stored)}"),
         "year": int(made[:4]) if re.match(r"\d{4}-", made) else None,
-        "flavor": _FLAVOURS[type(guarantee).__name__] if verification.follows else "none: drawn with a seed",
+        "flavor": guarantee.flavour if verification.follows else "none: drawn with a seed",
         "unit": visible(stored_reading(stored).label),
         **loss,
         "parameters": asdict(guarantee) if verification.follows else {},

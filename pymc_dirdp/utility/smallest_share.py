@@ -46,7 +46,8 @@ def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: floa
     n = n_records / math.prod(shape[:-1])
     if not n > 0 or shape[-1] < 2:
         return None
-    if (noise := NoisyCounts.of(mechanism)) is not None:
+    noise = NoisyCounts.of(mechanism)
+    if noise is not None:
         return min(1.0, -2.0 * float(ndtri(_MISTAKE)) * noise.noise_sd / n)
     drawn = mechanism.tempered
     if drawn is None:
