@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import digamma
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.curator.estimated import Fresh, kl_of_estimates
+from pymc_dirdp.curator.estimated import Fresh, _cell_errors, kl_of_estimates
 from pymc_dirdp.curator.laws import Law
 from pymc_dirdp.mechanisms.known import by_class_name
 
@@ -68,6 +68,18 @@ def test_the_error_of_an_estimate_is_that_of_releases_made_again(mechanism):
     ).shares
     ours = np.sqrt(((fresh - COUNTS / COUNTS.sum()) ** 2).mean(axis=0))
     np.testing.assert_allclose(np.sqrt((again**2).mean(axis=0)), ours, rtol=1 / 3)
+
+
+def test_the_error_of_an_estimate_is_about_the_shares_of_the_data(diagnosed):
+    """Oracle: root mean squares by hand, of two estimates whose own mean is far from the data."""
+    release, cells = diagnosed
+    law, shares = law_of(survey()), np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.2, 0.2]])
+    law = Law(law.table, cells["records"], law.counts, law.prior, 1.0)
+    found = _cell_errors(law, None, release, shares[0], Fresh(shares))
+    by_hand = np.sqrt(((shares - COUNTS / 500) ** 2).sum(axis=0) / 2)
+    np.testing.assert_allclose(found["error_of_estimate"], by_hand)
+    np.testing.assert_array_equal(found["estimate"], shares[0])
+    assert set(found.data_vars) == {"records", "share", "estimate", "error_of_estimate"}
 
 
 def test_the_divergence_of_an_estimate_is_that_of_draws_of_the_posterior():
