@@ -16,12 +16,14 @@ from pymc_dirdp.bandits.thompson import ThompsonSampler as ThompsonSampler
 from pymc_dirdp.counting.tables import count as count
 from pymc_dirdp.curator.diagnostics import diagnose as diagnose
 from pymc_dirdp.curator.posterior import posterior as posterior
+from pymc_dirdp.curator.report import report as report
 from pymc_dirdp.errors import ArgumentError as ArgumentError
 from pymc_dirdp.errors import BudgetError as BudgetError
 from pymc_dirdp.errors import CategoriesFromDataWarning as CategoriesFromDataWarning
 from pymc_dirdp.errors import DataError as DataError
 from pymc_dirdp.errors import DirdpError as DirdpError
 from pymc_dirdp.errors import LedgerError as LedgerError
+from pymc_dirdp.errors import ManyDrawsWarning as ManyDrawsWarning
 from pymc_dirdp.errors import ReleaseError as ReleaseError
 from pymc_dirdp.errors import RepeatedReleaseWarning as RepeatedReleaseWarning
 from pymc_dirdp.errors import SeededReleaseWarning as SeededReleaseWarning
@@ -64,7 +66,8 @@ from pymc_dirdp.releases.planned import Plan as Plan
 from pymc_dirdp.releases.predictive import sample_posterior_predictive as sample_posterior_predictive
 from pymc_dirdp.releases.release import sample as sample
 from pymc_dirdp.releases.report import Report as Report
-from pymc_dirdp.releases.report import report as report
+from pymc_dirdp.releases.statement import Statement as Statement
+from pymc_dirdp.releases.statement import statement as statement
 from pymc_dirdp.releases.verification import Verification as Verification
 from pymc_dirdp.releases.verification import verify as verify
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL as PriorExpectedKL

@@ -2,17 +2,19 @@
 
 import abc
 import html
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, ClassVar, override
 
 __all__ = ["Labelled", "Sections", "Tabular", "aligned", "visible"]
 
 type Sections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
-# The width of a labelled line in characters, and the least width of its text beside a long label.
-_WIDTH = 80
-_NARROWEST = 40
+# The columns of a terminal that labelled lines take at most, and that a label takes of them.
+_WIDTH, _LABEL = 80, 24
+# A notebook would set the cells to the right.
+_LEFT = "text-align:left;vertical-align:top"
 
 
 def visible(text: str) -> str:
@@ -80,7 +82,7 @@ class Tabular(abc.ABC):
         (title, *above), rows, below = self._told()
         before, after = ("".join(f"<p>{_escaped(line)}</p>" for line in lines) for lines in (above, below))
         table = "".join(_row(f"<td>{_escaped(cell)}</td>" for cell in row) for row in self._cells(rows))
-        return f"<h4>{_escaped(title)}</h4>{before}<table>{table}</table>{after}"
+        return f"<h4>{_escaped(title)}</h4>{before}{_scrolled(table)}{after}"
 
     def _cells(self, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         columns = list(self._columns or rows[0])
@@ -97,25 +99,71 @@ class Labelled(abc.ABC):
     @override
     def __str__(self) -> str:
         title, sections = self._told()
-        width = max(len(visible(label)) for _, lines in sections for label, _ in lines)
-        parts = [visible(title)]
+        width = min(_LABEL, max(_columns(visible(label)) for _, lines in sections for label, _ in lines))
+        parts = _wrapped(visible(title), _WIDTH)
         if any(heading for heading, _ in sections):
-            parts.append("=" * len(parts[0]))
+            parts.append("=" * max(map(_columns, parts)))
         for heading, lines in sections:
-            parts += ["", visible(heading)] if heading else []
+            parts += ["", *_wrapped(visible(heading), _WIDTH)] if heading else []
             for label, text in lines:
-                first, *rest = textwrap.wrap(visible(text), max(_NARROWEST, _WIDTH - width - 4)) or [""]
-                parts += [f"  {visible(label):<{width}}  {first}", *(f"{'':<{width + 4}}{line}" for line in rest)]
+                labels, texts = _wrapped(visible(label), width), _wrapped(visible(text), _WIDTH - width - 4)
+                for left, right in zip_longest(labels, texts, fillvalue=""):
+                    parts.append(f"  {left}{' ' * (width - _columns(left))}  {right}")
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
         title, sections = self._told()
         body = []
         for heading, lines in sections:
-            body += [_row([f"<td colspan=2><strong>{_escaped(heading)}</strong></td>"])] if heading else []
+            if heading:
+                body.append(_row([f"<td colspan=2 style='{_LEFT}'><strong>{_escaped(heading)}</strong></td>"]))
             for label, text in lines:
-                body.append(_row([f"<th style='text-align:left'>{_escaped(label)}</th>", f"<td>{_escaped(text)}</td>"]))
-        return f"<h4>{_escaped(title)}</h4><table>{''.join(body)}</table>"
+                cells = ("th", "8em", label), ("td", "10em", text)
+                body.append(
+                    _row(
+                        f"<{tag} style='{_LEFT};min-width:{least}'>{_escaped(told)}</{tag}>"
+                        for tag, least, told in cells
+                    )
+                )
+        # Without a place to break, a long name would make the page as wide as itself.
+        page = f"<h4>{_escaped(title)}</h4>{_scrolled(''.join(body))}"
+        return f"<div style='{_LEFT};overflow-wrap:anywhere'>{page}</div>"
+
+
+def _columns(text: str) -> int:
+    """How many columns of a terminal a text takes: some signs, such as those of Japanese, take two."""
+    return len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(sign) in "WF") for sign in text)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text, none of them wider than `width` columns; there is at least one."""
+    lines = [""]
+    for word in text.split():
+        for part in _pieces(word, width):
+            if lines[-1] and _columns(lines[-1]) + 1 + _columns(part) > width:
+                lines.append(part)
+            else:
+                lines[-1] = f"{lines[-1]} {part}" if lines[-1] else part
+    return lines
+
+
+def _pieces(word: str, width: int) -> Iterator[str]:
+    """A word, cut where it is wider than a line."""
+    if _columns(word) <= width:
+        yield word
+        return
+    begin, taken = 0, 0
+    for i, sign in enumerate(word):
+        taken += _columns(sign)
+        if taken > width:
+            yield word[begin:i]
+            begin, taken = i, _columns(sign)
+    yield word[begin:]
+
+
+def _scrolled(rows: str) -> str:
+    """A table that is scrolled where it is wider than the page."""
+    return f"<div style='overflow-x:auto'><table>{rows}</table></div>"
 
 
 def _escaped(text: str) -> str:

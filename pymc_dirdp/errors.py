@@ -7,6 +7,7 @@ __all__ = [
     "DataError",
     "DirdpError",
     "LedgerError",
+    "ManyDrawsWarning",
     "ReleaseError",
     "RepeatedReleaseWarning",
     "SeededReleaseWarning",
@@ -45,6 +46,10 @@ class SeededReleaseWarning(UserWarning):
 
 class RepeatedReleaseWarning(UserWarning):
     """The same model is released again without a ledger; the losses of the same people add up."""
+
+
+class ManyDrawsWarning(UserWarning):
+    """So many draws share the guarantee that each of them counts fewer than a tenth of the records."""
 
 
 class CategoriesFromDataWarning(UserWarning):

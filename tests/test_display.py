@@ -1,5 +1,7 @@
 """What results look like: one table as text, HTML and frame; labelled lines; nothing a terminal or a browser obeys."""
 
+import unicodedata
+
 import pytest
 
 from pymc_dirdp.display import Labelled, Tabular, aligned, visible
@@ -38,8 +40,8 @@ def test_a_table_is_text_html_and_a_frame():
         "below",
     ]
     assert prices._repr_html_() == (
-        "<h4>prices</h4><p>above</p><table><tr><td>what</td><td>price</td></tr><tr><td>bread</td><td>1.235</td></tr>"
-        "<tr><td>nothing at all</td><td>2</td></tr></table><p>below</p>"
+        "<h4>prices</h4><p>above</p><div style='overflow-x:auto'><table><tr><td>what</td><td>price</td></tr>"
+        "<tr><td>bread</td><td>1.235</td></tr><tr><td>nothing at all</td><td>2</td></tr></table></div><p>below</p>"
     )
     frame = prices.frame()
     assert list(frame.index) == ["bread", "nothing at all"]
@@ -81,7 +83,31 @@ def test_labelled_lines_are_wrapped_beside_their_labels():
     assert str(Letter("Title", [("", [("a", "b")])])) == "Title\n  a  b"
     html = Letter("Title", [("Head", [("a", "b")])])._repr_html_()
     assert html.count("<tr>") == 2
-    assert "<th style='text-align:left'>a</th><td>b</td>" in html
+    assert ">a</th><td style='text-align:left;vertical-align:top;min-width:10em'>b</td>" in html
+    assert "overflow-wrap:anywhere" in html
+
+
+@pytest.mark.parametrize("name", ["p" * 300, "a rather long name " * 20, "日本語" * 60, "e\u0301" * 70, "\x1b" * 90])
+def test_no_line_is_wider_than_a_terminal_whatever_the_names(name):
+    """Oracle: unicodedata, sign by sign; and nothing of the text is lost."""
+    lines = str(Letter(name, [(name, [(name, name), ("b", "short")])])).splitlines()
+    wide = [sum(1 + (unicodedata.east_asian_width(sign) in "WF") for sign in line) for line in lines]
+    assert max(wide) <= 80
+    assert max(wide[4:]) > 70
+    whole = "".join(visible(name).split())
+    assert "".join("".join(lines[: lines.index("", 1)]).split()).startswith(whole)
+    # The label has 24 columns, and the text the other 52.
+    assert "".join(line[2:26] for line in lines if "short" not in line).count(visible(name)[:3]) > 1
+
+
+def test_a_label_takes_less_than_a_third_and_its_text_stands_beside_it():
+    lines = str(Letter("T", [("", [("x" * 50, "one two"), ("b", "three")])])).splitlines()
+    assert lines[1:] == [
+        f"  {'x' * 24}  one two",
+        f"  {'x' * 24}  ",
+        "  xx                        ",
+        f"  b{' ' * 25}three",
+    ]
 
 
 def test_columns_of_text_begin_below_each_other():

@@ -9,6 +9,7 @@ import xarray as xr
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.curator.cost import realised, realised_by_row
+from pymc_dirdp.curator.estimated import errors_of_estimates, planned_numbers
 from pymc_dirdp.curator.laws import Law, own_law, variable
 from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table
 from pymc_dirdp.curator.marking import marked
@@ -16,16 +17,20 @@ from pymc_dirdp.curator.pointwise import observations
 from pymc_dirdp.curator.posterior_tree import posterior_groups
 from pymc_dirdp.curator.private_model import nuts as nuts_draws
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.mechanisms.base import TableMechanism, Tempered
+from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.progress import Bar
+from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.stored.table import mechanism_of_table
 from pymc_dirdp.stored.untrusted import refuse_confidential
 
 __all__ = ["diagnose"]
+
+# What the group `promise` repeats of a release.
+_PROMISE = ("statement", "protected", "adjacency", "draws")
 
 
 def diagnose(
@@ -85,13 +90,21 @@ def diagnose(
           table, and its closed form.
         * `realised` and `realised_by_row`: the errors in nats, what was expected of them without the data, and how
           they rank among what was possible.
+        * `estimated`: the same for the estimates of :func:`pymc_dirdp.estimate`, by table. Their mean and rank are
+          those of fresh releases of the same data; NaN for tables of more than 1000 cells.
+        * `cells`: the errors of every cell, by table. `bias_of_draw` is P1 equation 3, with its sign.
+        * `promise`: what was promised, which is public.
+
+        Of a release in which a table was released by noise, `private` has the draws of :func:`pymc_dirdp.analyse`
+        alone, and `nuts`, `realised`, and the sensitivity and `elpd` of a private posterior are left out, because
+        there is no tempered posterior. :func:`pymc_dirdp.report` puts a diagnosis on one page.
 
     Raises
     ------
     ArgumentError
         If `release` is not a release, or not one of this model.
     UnsupportedModelError
-        If the model holds something without a closed form, or a table was released by noise on its counts.
+        If the model holds something without a closed form.
     DataError
         If the observations are not what the model says. The message never holds a value.
 
@@ -111,17 +124,23 @@ def diagnose(
     """
     draws, tune, chains = integer(100, draws=draws), integer(1, tune=tune), integer(1, chains=chains)
     model = root_model(model)
-    own, private = _laws(release, model)
+    own, private, mechanisms = _laws(release, model)
     rng = generator(random_seed)
-    laws = {"non_private": own, "private": private}
+    laws = {"non_private": own}
+    # Noise on counts leaves no tempered posterior, so what is about its law is left out.
+    tempered = len(private) == len(own)
+    if tempered:
+        laws["private"] = tuple(private.values())
     drawn = {
         name: {law.table.name: law.sample(chains, draws, rng) for law in several} for name, several in laws.items()
     }
     statistics = None
-    if nuts:
-        laws["nuts"] = private
+    if nuts and tempered:
+        laws["nuts"] = laws["private"]
         with Bar(chains * (draws + tune), "steps", shown=progressbar) as bar:
-            drawn["nuts"], statistics = nuts_draws(private, draws=draws, tune=tune, chains=chains, rng=rng, bar=bar)
+            drawn["nuts"], statistics = nuts_draws(
+                laws["nuts"], draws=draws, tune=tune, chains=chains, rng=rng, bar=bar
+            )
     kept = tuple(str(variable.name) for variable in model.deterministics if variable.name in release["posterior"])
     seen = observations([law.table for law in own], model)
     groups: dict[str, xr.Dataset] = {}
@@ -131,29 +150,37 @@ def diagnose(
     if statistics is not None:
         groups["/nuts/sample_stats"] = statistics
         groups["/convergence"] = _convergence(groups["/nuts/posterior"])
-        groups["/agreement"] = _agreement(private, groups["/nuts/posterior"])
+        groups["/agreement"] = _agreement(laws["nuts"], groups["/nuts/posterior"])
     groups["/sensitivity"] = _sensitivity(groups, list(laws))
     # The only category of a table has the probability 1, in every law and whatever is left out.
-    varying = [i for i, law in enumerate(own) if law.table.n_categories > 1]
+    varying = tuple(law for law in own if law.table.n_categories > 1)
     cells = {
-        own[i].table.name: elpd_by_cell(
-            {name: several[i] for name, several in laws.items()},
-            {name: drawn[name][own[i].table.name] for name in laws},
+        law.table.name: elpd_by_cell(
+            {name: next(one for one in several if one.table is law.table) for name, several in laws.items()},
+            {name: drawn[name][law.table.name] for name in laws},
         )
-        for i in varying
+        for law in varying
     }
     groups["/elpd"] = elpd_by_table(cells)
     groups["/elpd_by_cell"] = xr.Dataset(attrs={"n_samples": chains * draws})
     groups |= {f"/elpd_by_cell/{name}": dataset for name, dataset in cells.items()}
     groups["/release"] = release["posterior"].to_dataset()
-    groups["/realised"] = realised(tuple(own[i] for i in varying), tuple(private[i] for i in varying), release, rng)
-    for i in varying:
-        groups[f"/realised_by_row/{own[i].table.name}"] = realised_by_row(own[i], private[i], release)
+    if tempered:
+        groups["/realised"] = realised(varying, tuple(private[law.table.name] for law in varying), release, rng)
+        for law in varying:
+            groups[f"/realised_by_row/{law.table.name}"] = realised_by_row(law, private[law.table.name], release)
+    else:
+        groups["/private/posterior"] = _posterior_given(release, private, chains * draws, rng)
+    groups |= errors_of_estimates(varying, private, mechanisms, release, rng)
+    groups["/promise"] = xr.Dataset(attrs={name: release["privacy"].attrs[name] for name in _PROMISE})
     return marked(groups)
 
 
-def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple[Law, ...]]:
-    """The model's own posterior and the private one of each table. This function reads the counts."""
+def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], dict[str, Law], dict[str, TableMechanism]]:
+    """The model's own posterior of each table; by table, the tempered one, if it has one, and the mechanism.
+
+    This function reads the counts.
+    """
     refuse_confidential(release)
     if missing := {"posterior", "mechanism", "privacy", "utility"} - set(getattr(release, "children", ())):
         raise ArgumentError(
@@ -165,17 +192,29 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], tuple
     if [table.name for table in own_tables] != list(groups):
         raise _another_model("holds other tables")
     _refuse_several_tables(own_tables)
-    own, private = [], []
+    own, private, mechanisms = [], {}, {}
     for table in own_tables:
         group = groups[table.name]
-        mechanism, drawn = _tempered(table, group)
+        mechanism = mechanisms[table.name] = mechanism_of_table(group)
         _refuse_another_model(table, group, release, model)
         law = own_law(table, model)
         # The mechanism checks that the counts keep the promise of `min_count`.
         mechanism.check(law.counts)
         own.append(law)
-        private.append(Law(table, law.counts, drawn.alpha, drawn.r))
-    return tuple(own), tuple(private)
+        if (drawn := mechanism.tempered) is not None:
+            private[table.name] = Law(table, law.counts, drawn.alpha, drawn.r)
+    return tuple(own), private, mechanisms
+
+
+def _posterior_given(release: xr.DataTree, private: dict[str, Law], draws: int, rng: np.random.Generator) -> xr.Dataset:
+    """Draws given what was published, as anybody may draw them, table by table; none without a size to plan for."""
+    try:
+        found = analyse(release, draws, jointly=False, n_prior=planned_numbers(release, private), random_seed=rng)
+    except ArgumentError:
+        return xr.Dataset()
+    posterior = found["posterior"].to_dataset()
+    posterior.attrs = {}
+    return posterior
 
 
 def _refuse_several_tables(tables: tuple[Table, ...]) -> None:
@@ -188,16 +227,6 @@ def _refuse_several_tables(tables: tuple[Table, ...]) -> None:
                     "to no single one. Make one variable of them with a row for each, or one observed variable for "
                     "each."
                 )
-
-
-def _tempered(table: Table, group: xr.Dataset) -> tuple[TableMechanism, Tempered]:
-    mechanism = mechanism_of_table(group)
-    if mechanism.tempered is None:
-        raise UnsupportedModelError(
-            f"{table.name!r} was released by {type(mechanism).__name__}: its draws come from a posterior of noisy "
-            "counts, not from a tempered posterior of the data. Only the Dirichlet mechanism can be diagnosed."
-        )
-    return mechanism, mechanism.tempered
 
 
 def _refuse_another_model(table: Table, group: xr.Dataset, release: xr.DataTree, model: pm.Model) -> None:

@@ -29,7 +29,10 @@ _DRAWS = ("chain", "draw")
 _SIGNS = "without '/', '\\' and control characters, such as line breaks"
 PYMC_NAMES = (*_DRAWS, "__sample__")
 """The names of PyMC's own dims."""
-DIAGNOSIS_NAMES = ("draw", "elpd", "elpd_exact", "kl_posterior", "kl_release", "p", "pareto_k", "posterior", "records")
+DIAGNOSIS_NAMES = (
+    *("draw", "elpd", "elpd_exact", "kl_posterior", "kl_release", "p", "pareto_k", "posterior", "records"),
+    *("bias_of_draw", "error_of_draw", "error_of_estimate", "estimate", "released", "share"),
+)
 """The names that the groups of a diagnosis use themselves."""
 
 

@@ -13,6 +13,7 @@ from pymc_dirdp.counting.columns import column_of
 from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, encode, row_counts, table_shape, tabulate
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
+from pymc_dirdp.models.purpose import build_for
 
 __all__ = ["bayesian_network", "naive_bayes"]
 
@@ -47,7 +48,7 @@ def naive_bayes(
     -------
     model : pymc.Model
         Its variables have the names that :func:`bayesian_network` gives. Columns of `X` without categories are left
-        out.
+        out. It is planned with `objective="estimate"` unless another is given.
 
     Raises
     ------
@@ -109,7 +110,8 @@ def bayesian_network(
     -------
     model : pymc.Model
         For a variable `v` with parents `a, b`: the free variable `p_v` with dims `(a, b, v)`, and the observed `n_v`, a
-        Multinomial of counts, for every configuration of the parents.
+        Multinomial of counts, for every configuration of the parents. This model, and no copy of it, is planned with
+        `objective="estimate"` unless another is given: a network predicts, so the error of the draw itself counts.
 
     Raises
     ------
@@ -150,6 +152,8 @@ def bayesian_network(
             cells = _stored(tabulate([columns[dim] for dim in dims], shapes[name], times))
             p = pm.Dirichlet(f"p_{name}", a=priors[name], dims=dims)
             pm.Multinomial(f"n_{name}", n=cells.sum(axis=-1), p=p, observed=cells, dims=dims)
+    # Nobody reads the draw of a network as a posterior: it predicts.
+    build_for(model, objective="estimate")
     return model
 
 

@@ -39,7 +39,8 @@ class MechanismOptions:
     strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
         Where the room for privacy comes from in the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
     objective : {"posterior", "estimate"}, default "posterior"
-        What `"optimal"` keeps small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`.
+        What `"optimal"` keeps small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. Models that
+        :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.bayesian_network` have built are planned for `"estimate"`.
     """
 
     adjacency: str = "replace-one"

@@ -41,6 +41,7 @@ class RenyiDP(Guarantee):
     """
 
     domains: ClassVar[dict[str, Domain]] = {"order": partial(at_least, 1), "epsilon": positive}
+    flavour: ClassVar[str] = "Rényi DP"
     order: float
     epsilon: float
 
@@ -86,6 +87,7 @@ class TruncatedCDP(Guarantee):
 
     budget_name: ClassVar[str] = "rho"
     domains: ClassVar[dict[str, Domain]] = {"rho": positive, "omega": partial(at_least, 1, finite=False)}
+    flavour: ClassVar[str] = "Truncated concentrated DP"
     rho: float
     omega: float
 
@@ -129,6 +131,7 @@ class ApproxDP(Guarantee):
     """
 
     domains: ClassVar[dict[str, Domain]] = {"epsilon": partial(at_least, 0), "delta": open_unit_interval}
+    flavour: ClassVar[str] = "Approximate DP"
     epsilon: float
     delta: float
 
@@ -183,6 +186,7 @@ class ZeroCDP(Guarantee):
 
     budget_name: ClassVar[str] = "rho"
     domains: ClassVar[dict[str, Domain]] = {"rho": positive}
+    flavour: ClassVar[str] = "Zero-concentrated DP"
     omega: ClassVar[float] = math.inf
     rho: float
 
@@ -210,6 +214,7 @@ class PureDP(Guarantee):
     """
 
     domains: ClassVar[dict[str, Domain]] = {"epsilon": positive}
+    flavour: ClassVar[str] = "Pure DP"
     epsilon: float
 
     def __str__(self) -> str:

@@ -45,10 +45,13 @@ class Guarantee(abc.ABC):
         Which of the fields is the budget. The others say at which order, up to which one, or at which delta.
     domains : dict
         The check of each field.
+    flavour : str
+        What registers of deployments call this kind.
     """
 
     budget_name: ClassVar[str] = "epsilon"
     domains: ClassVar[dict[str, Domain]]
+    flavour: ClassVar[str]
 
     def __post_init__(self) -> None:
         for name, checked in self.domains.items():

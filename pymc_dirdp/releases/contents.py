@@ -11,7 +11,8 @@ from pymc_dirdp.stored.untrusted import Group
 
 __all__ = ["beyond_a_release"]
 
-_MARKS = {"inference_library", "inference_library_version", "guarantee", "adjacency", "left_out", "reproducible"}
+_LIBRARY = {"inference_library", "inference_library_version"}
+_MARKS = _LIBRARY | {"guarantee", "adjacency", "plan_digest", "left_out", "reproducible"}
 # ArviZ writes these into the group of the draws.
 _ARVIZ = {"created_at", "creation_library", "creation_library_version", "creation_library_language"}
 _WORDS = {"statement", "neighbours", "unit", "people", "protected", "assumptions"}

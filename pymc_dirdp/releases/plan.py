@@ -1,17 +1,20 @@
 """From a model and a guarantee to mechanisms, by public numbers only. No observed value is counted in this file."""
 
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from operator import itemgetter
 from typing import Unpack
 
 import pymc as pm
 
 from pymc_dirdp.checks import one_of, positive
-from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnattainableError
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.known import by_kind
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.purpose import built_for
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.planning.allocation import allocate, whole_share
@@ -25,6 +28,9 @@ from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import assumed
 
 __all__ = ["plan"]
+
+# With a smaller r, several draws leave less than a tenth of the records in each.
+_FEW = 0.1
 
 _Sizes = Mapping[str, int | None]
 _Mechanisms = dict[str, TableMechanism]
@@ -57,6 +63,11 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     UnattainableError, ArgumentError
         The same errors as those of :func:`pymc_dirdp.calibrate`.
 
+    Warns
+    -----
+    ManyDrawsWarning
+        If `draws` is above 1 and a draw counts less than a tenth of each record of some table.
+
     References
     ----------
     Theory, section 2 for the rows of a table, section 7 for several tables and draws, section 6 for `unit` and
@@ -66,6 +77,8 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     # The model comes first, so that swapped arguments are recognised.
     model = root_model(model)
     guarantee = Guarantee.checked(guarantee=guarantee)
+    if "objective" not in planning and (objective := built_for(model)) is not None:
+        planning["objective"] = objective
     wanted = Options(**planning)
     by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
     check_names(tuple(by_name.values()))
@@ -80,6 +93,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         choices = _choices(guarantee, several, sizes, reading, wanted, allocated)
         kinds = {name: choice.best for name, choice in choices.items()}
     chosen = allocated(kinds)
+    _warn_of_many_draws(chosen, wanted.draws)
     return Plan(
         guarantee=guarantee,
         parts=tuple(
@@ -95,6 +109,19 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         assumptions=assumed(reading),
         library_version=library_version(),
     )
+
+
+def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:
+    few = {name: drawn.r for name, one in chosen.items() if (drawn := one.tempered) is not None and drawn.r < _FEW}
+    if draws > 1 and few:
+        name, r = min(few.items(), key=itemgetter(1))
+        warnings.warn(
+            f"{draws} draws share the guarantee, so each of them counts {r:.2g} of every record of {name!r}. If draws "
+            "are wanted to compute with, release one: dirdp.analyse(release) draws from the posterior given it, as "
+            "often as you like and without another loss.",
+            ManyDrawsWarning,
+            stacklevel=3,
+        )
 
 
 def _allocation(

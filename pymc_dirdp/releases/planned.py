@@ -86,6 +86,11 @@ class Plan:
     assumptions: tuple[str, ...]
     library_version: str
 
+    def _repr_html_(self) -> str:
+        from pymc_dirdp.releases.report import report  # It needs this file.
+
+        return report(self)._repr_html_()
+
     @property
     def unit_label(self) -> str:
         """The name of the unit of privacy: "record", "person", "hospital, person", "at most 3 records"."""
@@ -163,11 +168,6 @@ class Plan:
         from pymc_dirdp.releases import plan_file
 
         return plan_file.understood(Path(path).read_bytes())
-
-    def _repr_html_(self) -> str:
-        from pymc_dirdp.releases.report import report
-
-        return report(self)._repr_html_()
 
     @property
     def composition(self) -> PrivacyCurves:

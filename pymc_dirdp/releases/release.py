@@ -330,6 +330,7 @@ def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict
         "inference_library_version": chosen.library_version,
         "guarantee": str(chosen.guarantee),
         "adjacency": chosen.adjacency,
+        "plan_digest": chosen.digest,
     }
     if left_out:
         # It is written as JSON, because a name may hold any character.

@@ -2,20 +2,19 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, override
 
-import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.allocation import whole_share
 from pymc_dirdp.planning.choosing import rank
+from pymc_dirdp.releases.accuracy import expected_errors
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.planned import Plan
 from pymc_dirdp.releases.verification import Verification, verified
@@ -30,6 +29,8 @@ type Lines = tuple[tuple[str, str], ...]
 _CLEARLY = 1.25
 # A double holds the exponential of this number.
 _LARGEST_EXPONENT = 700.0
+# A title names so many tables.
+_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -53,26 +54,7 @@ class Report(Labelled):
 
 
 def report(release: xr.DataTree | Plan) -> Report:
-    """Describe what a release promises, how it was drawn and how accurate it is, by public numbers only.
-
-    Parameters
-    ----------
-    release : xarray.DataTree or Plan
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back; or from :func:`pymc_dirdp.plan`, before any
-        count is read.
-
-    Returns
-    -------
-    report : Report
-        `print(report(release))` shows it as text; a notebook shows it as a table. Where the stated guarantee does not
-        follow from the release's own numbers, or the release was drawn with a seed, the title says so and no promise is
-        made; see :func:`pymc_dirdp.verify`.
-
-    Raises
-    ------
-    ReleaseError
-        If it is no release, or is damaged.
-    """
+    """The report on a release or a plan, by public numbers only; see :func:`pymc_dirdp.report`."""
     planned = isinstance(release, Plan)
     if isinstance(release, Plan):
         groups = described(release, release.composition, sampler="not chosen yet")
@@ -80,19 +62,38 @@ def report(release: xr.DataTree | Plan) -> Report:
     stored = read(release, drawn=not planned)
     verification = verified(stored, release, drawn=not planned)
     privacy, utility = release.children["privacy"].to_dataset(), release.children["utility"].to_dataset()
+    errors = ("Expected error, without the data", expected_errors(stored, utility))
+    promised = _promised(privacy, stored, verification)
     sections = (
-        *_promised(privacy, stored, verification),
+        *((errors, *promised) if verification.follows else (*promised, errors)),
         ("Mechanism", _mechanism(stored)),
-        ("Tables", tuple((name, _table(table)) for name, table in stored.tables.items())),
-        ("A priori, without the data", _utility(utility)),
+        ("Tables", _tables(stored)),
     )
-    title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {', '.join(stored.tables)}"
+    title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {_names(tuple(stored.tables))}"
     notes = (*_reading(stored), *_notes(release))
     if verification.follows:
-        notes = (*notes, *_advice(stored, utility))
+        about = _alike(_advice(stored, utility)).items()
+        notes = (*notes, *((_label(names), f"{text}{_listed(names)}") for text, names in about))
     else:
         title = verification.headline
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMED} more tables" if len(names) > _NAMED + 1 else ""
+    return ", ".join(names[:_NAMED] if more else names) + more
+
+
+def _alike(lines: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Each text once, with the names of all that it is about."""
+    by_text: dict[str, list[str]] = {}
+    for name, text in lines:
+        by_text.setdefault(text, []).append(name)
+    return by_text
+
+
+def _label(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} tables"
 
 
 def _promised(privacy: xr.Dataset, stored: Stored, verification: Verification) -> tuple[tuple[str, Lines], ...]:
@@ -190,16 +191,28 @@ def _law(mechanism: TableMechanism) -> str:
     return f"{type(mechanism).__name__}: {mechanism.law.format(**vars(mechanism))}"
 
 
+def _tables(stored: Stored) -> Lines:
+    """How each table is released, and what it is counted from. What is the same for several is told once."""
+    observed = {name: ", ".join(table.group.names("observed")) for name, table in stored.tables.items()}
+    lines = []
+    for text, names in _alike((name, _table(table)) for name, table in stored.tables.items()).items():
+        several = [f"{name} from {observed[name]}" for name in names]
+        told = f", from {observed[names[0]]}" if len(names) == 1 else _listed(several)
+        lines.append((_label(names), text + told))
+    return tuple(lines)
+
+
+def _listed(names: list[str]) -> str:
+    return f": {', '.join(names)}" if len(names) > 1 else ""
+
+
 def _table(table: StoredTable) -> str:
     drawn, attrs = table.mechanism.tempered, table.group.dataset.attrs
     above = "; with r above 1 the draw is more concentrated than the posterior" * (drawn is not None and drawn.r > 1)
     possible = ""
     if "most_records" in attrs:
         possible = f"; {attrs['least_records']} to {attrs['most_records']} records taken for possible"
-    return (
-        f"{table.mechanism.in_short}, shape {table.prior.shape}, from {', '.join(table.group.names('observed'))}"
-        f"{_chosen(attrs)}{above}{possible}"
-    )
+    return f"{table.mechanism.in_short}, shape {table.prior.shape}{_chosen(attrs)}{above}{possible}"
 
 
 def _chosen(attrs: dict[Any, Any]) -> str:
@@ -213,63 +226,21 @@ def _chosen(attrs: dict[Any, Any]) -> str:
     return f"; {best} by auto: next is {second} with {times} its expected KL"
 
 
-def _utility(utility: xr.Dataset) -> Lines:
-    if "note" in utility.attrs:
-        return (("expected KL", str(utility.attrs["note"])),)
-    n, effective = utility["n_records"].values, utility["effective_records"].values
-    planned = str(utility.attrs["records"])
-    several = len(n) > 1
-    posterior, estimate = utility["expected_kl_posterior"].values, utility["expected_kl_estimate"].values
-    share, of_estimates = utility["share_error"].values, utility["estimate_kl"].values
-    lines = [("records", f"{_range(n)} ({planned})")]
-    if np.all(np.isfinite(posterior)):
-        nats = f"{posterior.sum():.4g} nats expected, private from yours{', all tables' * several}"
-        lines.append(("KL of posteriors", nats))
-    drawn = effective[np.isfinite(effective)]
-    if drawn.size:
-        lines.insert(1, ("effective records", f"r N = {_range(drawn)}"))
-    if np.all(np.isfinite(estimate)):
-        lines.append(
-            ("KL of the draw", f"{_range(estimate)} nats expected, from the frequencies{', by table' * several}")
-        )
-    if np.all(np.isfinite(share) & np.isfinite(of_estimates)):
-        nats = f"{_range(of_estimates, 3)} nats expected, from the shares{', by table' * several}"
-        lines += [
-            ("typical error", f"a share is typically off by {_range(share, 2)} in dirdp.estimate(release)"),
-            ("KL of the estimate", nats),
-        ]
-    return (*lines, *_grid(utility))
-
-
-def _grid(utility: xr.Dataset) -> Iterator[tuple[str, str]]:
-    """What the grid of an exact draw adds, if there is one."""
-    weight, variance = utility["grid_weight"].values, utility["grid_variance"].values
-    # A file may hold one of them alone.
-    if np.any(np.isfinite(weight)) and np.any(np.isfinite(variance)):
-        yield (
-            "grid",
-            f"adds at most {100 * float(np.nanmax(variance)):.2g} % to the variance of a draw, and draws it to the "
-            f"middle by {100 * float(np.nanmax(weight)):.2g} %",
-        )
-
-
-def _range(values: NDArray[np.float64], digits: int = 5) -> str:
-    low, high = f"{values.min():.{digits}g}", f"{values.max():.{digits}g}"
-    return low if low == high else f"{low} to {high}"
-
-
 def _reading(stored: Stored) -> Lines:
     """What the draws are, and what they are not."""
-    drawn = ", ".join(name for name, table in stored.tables.items() if table.mechanism.publishes is None)
-    noisy = ", ".join(name for name, table in stored.tables.items() if table.mechanism.publishes is not None)
+    drawn = [name for name, table in stored.tables.items() if table.mechanism.publishes is None]
+    noisy = [name for name, table in stored.tables.items() if table.mechanism.publishes is not None]
     lines = (
         (
             drawn,
-            "one draw is no posterior to summarise: dirdp.analyse(release) draws from the posterior given it",
+            "one draw is no posterior to summarise, so az.summary has no spread to show: dirdp.analyse(release) draws "
+            "from the posterior given it",
         ),
         (noisy, "the draws are from the posterior given the noisy counts, so their means and intervals are right"),
     )
-    return tuple((f"draws of {names}", text) for names, text in lines if names)
+    # Where all tables are alike, there is no need to name them again.
+    said = " of {}" if drawn and noisy else ""
+    return tuple((f"draws{said.format(', '.join(names))}", text) for names, text in lines if names)
 
 
 def _notes(release: xr.DataTree) -> Lines:
@@ -277,7 +248,8 @@ def _notes(release: xr.DataTree) -> Lines:
     if "reproducible" in release.attrs:
         notes.append(("reproducible", f"{release.attrs['reproducible']}: drawn with a seed, do not publish"))
     if "left_out" in release.attrs:
-        notes += [(f"{name} is left out", reason) for name, reason in _left_out(str(release.attrs["left_out"])).items()]
+        about = _alike(_left_out(str(release.attrs["left_out"])).items()).items()
+        notes += [("left out", f"{', '.join(names)}: {reason}") for reason, names in about]
     return tuple(notes)
 
 

@@ -476,6 +476,16 @@ def test_dims_may_have_the_names_of_results():
     assert diagnosis["realised_by_row/theta"]["kl_release"].dims == ("draw", "p_labels")
 
 
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_dims_may_have_the_names_of_errors(mechanism):
+    with pm.Model(coords={"share": list("ab"), "estimate": list("xyz")}) as model:
+        theta = pm.Dirichlet("theta", a=np.ones((2, 3)), dims=("share", "estimate"))
+        pm.Multinomial("n", n=[3, 4], p=theta, observed=[[1, 1, 1], [2, 2, 0]])
+    diagnosis = diagnose(dirdp.sample(TARGET, model, mechanism=mechanism), model, draws=100, nuts=False)
+    assert diagnosis["cells/theta"]["records"].dims == ("share_labels", "estimate_labels")
+    assert "theta[a, z]" in str(dirdp.report(diagnosis))
+
+
 def test_one_parameter_with_two_likelihoods():
     with pm.Model() as model:
         p = pm.Dirichlet("p", np.ones(3))
@@ -543,14 +553,38 @@ def test_another_model_is_refused(hair):
         diagnose(release, hair_model(), draws=10)
     with pytest.raises(dirdp.ArgumentError, match="model"):
         diagnose(release)
-    noisy = dirdp.sample(dirdp.ApproxDP(epsilon=1, delta=1e-6), hair_model(), mechanism="geometric")
-    with pytest.raises(dirdp.UnsupportedModelError, match="GeometricMechanism"):
-        diagnose(noisy, hair_model())
     with pm.Model() as model:
         p = pm.Dirichlet("p", [1, 1, 1, 1])
         pm.Multinomial("pupils", n=592, p=p, observed=HAIR)
     with pytest.raises(dirdp.ArgumentError, match="by other variables"):
         diagnose(release, model)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"draws": 50}, {"adjacency": "add-remove", "n_records": 600}], ids=["one", "many", "private N"]
+)
+def test_a_release_of_noise_is_diagnosed_without_what_needs_a_tempered_posterior(options):
+    release = dirdp.sample(TARGET, hair_model(), mechanism="geometric", **options)
+    diagnosis = diagnose(release, hair_model(), draws=200, chains=2, random_seed=4)
+    assert {"nuts", "convergence", "agreement", "realised"}.isdisjoint(diagnosis.children)
+    assert set(diagnosis["private"].children) == {"posterior"}
+    assert list(diagnosis["elpd"]["posterior"].values) == ["non_private"]
+    # Oracle: the means that anybody gets from the release.
+    drawn, exact = first(diagnosis["private"], "p"), dirdp.estimate(release).tables["p"]
+    assert drawn.shape == (400, 4)
+    assert np.all(np.abs(drawn.mean(axis=0) - exact.share_means) < 6 * exact.share_sds / 20)
+    np.testing.assert_allclose(diagnosis["cells/p"]["estimate"], exact.share_means)
+    assert all("do not publish" in node.attrs["confidential"] for node in diagnosis.subtree)
+
+
+def test_tables_of_two_kinds_are_diagnosed_together():
+    model = network()
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-4), model, unit=0, mechanism="auto")
+    kinds = {node.attrs["mechanism"] for node in release["mechanism"].children.values()}
+    assert any("Dirichlet" not in kind for kind in kinds)
+    diagnosis = diagnose(release, model, draws=100, chains=1, random_seed=4)
+    assert list(diagnosis["cells"].children) == ["p_a", "p_b", "p_c"]
+    assert "confidential" in str(dirdp.report(diagnosis)).lower()
 
 
 def test_broken_promises_are_an_error_without_a_value():

@@ -6,11 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.networks import builders
+from pymc_dirdp.utility.simulated import a_priori_kl
 
 RNG = np.random.default_rng(5)
 N = 400
@@ -274,3 +276,35 @@ def test_counts_of_rows_that_are_none(last):
 def test_a_column_of_counts_that_is_not_there():
     with pytest.raises(dirdp.ArgumentError, match="no column 'n'"):
         dirdp.bayesian_network({"a": ["x"]}, {"a": []}, categories={"a": ["x", "y"]}, counts="n")
+
+
+def test_a_built_model_is_planned_for_the_estimate_unless_another_objective_is_given():
+    """A model with the same tables, written by hand, is planned for the posterior."""
+    target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    records = {"fur": ["yes", "no"] * 50, "class": ["cat", "hen"] * 50}
+    categories = {"fur": ["yes", "no"], "class": ["cat", "hen"]}
+    naive = dirdp.naive_bayes(records, records["class"], categories=categories)
+    network = dirdp.bayesian_network(records, {"class": [], "fur": ["class"]}, categories=categories)
+    with pm.Model(coords=categories) as by_hand:
+        p = pm.Dirichlet("p_class", np.ones(2), dims="class")
+        pm.Multinomial("n_class", n=100, p=p, observed=[50, 50], dims="class")
+        q = pm.Dirichlet("p_fur", np.ones((2, 2)), dims=("class", "fur"))
+        pm.Multinomial("n_fur", n=[50, 50], p=q, observed=[[50, 0], [0, 50]], dims=("class", "fur"))
+    for model in (naive, network):
+        assert dirdp.plan(target, model).objective == "estimate"
+        assert dirdp.plan(target, model, objective="posterior").objective == "posterior"
+        release = dirdp.sample(target, model)
+        assert {node.attrs["objective"] for node in release["mechanism"].children.values()} == {"estimate"}
+        assert "optimal, for the estimate" in str(dirdp.report(release))
+    own = dirdp.plan(target, by_hand, contribution=1)
+    assert own.objective == "posterior"
+    # What is kept small is smaller.
+    errors = {
+        plan.objective: float(sum(_expected(plan)))
+        for plan in (dirdp.plan(target, naive), dirdp.plan(target, naive, objective="posterior"))
+    }
+    assert errors["estimate"] < errors["posterior"]
+
+
+def _expected(plan):
+    return (a_priori_kl(part.mechanism, part.table.prior, part.n_records).estimate for part in plan.parts)

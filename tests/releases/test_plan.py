@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pymc as pm
@@ -206,3 +207,33 @@ def test_planning_sizes_by_table():
     assert [part.n_records for part in plan.parts] == [10, 20, 30]
     with pytest.raises(dirdp.ArgumentError, match="n_records"):
         dirdp.plan(RENYI, clinic(), adjacency="add-remove", n_records={"p": 10})
+
+
+@pytest.mark.parametrize(
+    ("draws", "epsilon", "mechanism", "warned"),
+    [
+        (20, 1.0, "dirichlet", True),
+        (1, 0.1, "dirichlet", False),
+        (2, 20.0, "dirichlet", False),
+        (20, 1.0, "geometric", False),
+    ],
+)
+def test_many_draws_that_leave_little_of_each_record_are_warned_of(draws, epsilon, mechanism, warned):
+    """Whichever way they are asked for; the warning names what to do instead and no private number."""
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Multinomial("n", n=500, p=p, observed=[417, 60, 23])
+    target = dirdp.ApproxDP(epsilon=epsilon, delta=1e-6)
+    for call in (dirdp.plan, dirdp.sample):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            made = call(target, model, draws=draws, mechanism=mechanism)
+        told = [str(one.message) for one in caught if one.category is dirdp.ManyDrawsWarning]
+        assert len(told) == warned
+        if mechanism == "dirichlet":
+            r = made.parts[0].mechanism.r if call is dirdp.plan else float(made["mechanism/p"]["r"])
+            assert warned == (draws > 1 and r < 0.1)
+        for text in told:
+            assert f"counts {r:.2g} of every record of 'p'" in text
+            assert "dirdp.analyse(release)" in text
+            assert "417" not in text

@@ -1,17 +1,25 @@
 """What a report says in words: to whom the promise is made, and when it gives advice."""
 
+from unicodedata import east_asian_width
+
 import numpy as np
 import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.planning.choosing import rank
+from pymc_dirdp.utility.share_error import draw_share_error
+from pymc_dirdp.utility.smallest_share import smallest_share
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 
 def words(plan):
-    return " ".join(str(dirdp.report(plan)).split())
+    return words_of(str(dirdp.report(plan)))
+
+
+def words_of(text):
+    return " ".join(text.split())
 
 
 def survey(n_records):
@@ -101,3 +109,63 @@ def test_a_file_that_holds_half_of_the_grid_is_reported_without_it(mechanism, na
     release = dirdp.sample(TARGET, survey(40), mechanism=mechanism)
     release["utility"][name].values[:] = value
     assert "to the variance of a draw" not in words(release)
+
+
+def network(names, labels=("a", "b", "c")):
+    rng = np.random.default_rng(1)
+    records = {name: rng.choice(labels, 300) for name in names}
+    categories = {name: list(labels) for name in names} | {"class": ["u", "v"]}
+    return dirdp.naive_bayes(records, rng.choice(["u", "v"], 300), categories=categories)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[f"feature_{i}" for i in range(20)], [f"{'long name ' * 12}{i}" for i in range(3)], ["名" * 70, "p|`<b>"]],
+    ids=["many tables", "long names", "wide and hostile names"],
+)
+def test_a_report_fits_a_terminal_and_says_the_same_thing_once(names):
+    release = dirdp.sample(TARGET, network(names))
+    text = str(dirdp.report(release))
+    assert max(sum(1 + (east_asian_width(sign) in "WF") for sign in line) for line in text.splitlines()) <= 80
+    assert text.count("one draw is no posterior") == 1
+    # The class has noise of its own to be advised, and all features together another.
+    assert words_of(text).count("mechanism='auto'") == 2
+    assert all("".join(f"p_{name} from n_{name}".split()) in "".join(text.split()) for name in names)
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_the_expected_error_comes_first_and_says_whose_it_is(mechanism):
+    """Oracle: the root mean square over simulated surveys is in the tests of both errors; here they are told apart."""
+    model = survey(400)
+    plan = dirdp.plan(TARGET, model, mechanism=mechanism)
+    (first, lines), *_ = dirdp.report(plan).sections
+    told = dict(lines)
+    release = dirdp.sample(plan, model)
+    (part,) = plan.parts
+    assert first == "Expected error, without the data"
+    assert told["of dirdp.estimate"] == f"a share is typically off by {float(release['utility']['share_error'][0]):.2g}"
+    error = draw_share_error(part.mechanism, np.ones(3), 400)
+    if mechanism == "dirichlet":
+        assert told["of the draw"] == f"a share is typically off by {error:.2g}"
+    else:
+        assert error is None
+        assert "of the draw" not in told
+    least = smallest_share(part.mechanism, (3,), 400)
+    assert told["smallest share"].startswith(f"below {least:.2g}, ")
+
+
+def test_a_plan_shows_its_report_in_a_notebook():
+    plan = dirdp.plan(TARGET, survey(100))
+    assert plan._repr_html_() == dirdp.report(plan)._repr_html_()
+    assert "a share is typically off by" in plan._repr_html_()
+
+
+def test_tables_of_two_kinds_are_told_apart():
+    with pm.Model() as model:
+        for name, counts in (("p", [30, 10]), ("q", [25, 15]), ("few", [2, 1])):
+            p = pm.Dirichlet(name, np.ones(2))
+            pm.Multinomial(f"n_{name}", n=sum(counts), p=p, observed=counts)
+    sections = dict(dirdp.report(dirdp.plan(TARGET, model, disjoint=[["p"], ["q"], ["few"]])).sections)
+    assert [label for label, _ in sections["Tables"]] == ["2 tables", "few"]
+    assert sections["Tables"][0][1].endswith("shape (2,): p from n_p, q from n_q")
+    assert sections["Tables"][1][1].endswith("shape (2,), from n_few")

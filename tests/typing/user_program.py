@@ -64,7 +64,10 @@ def curator(model: pm.Model, folder: Path) -> xr.DataTree:
     assert_type(ledger.head, str)
     assert_type(ledger.verify(), str)
 
+    assert_type(dirdp.statement(release), dirdp.Statement)
+    assert_type(dirdp.statement(release).to_json(), str)
     diagnosis = dirdp.diagnose(release, model)
+    assert_type(dirdp.report(diagnosis), dirdp.Report)
     assert_type(diagnosis, xr.DataTree)
     assert_type(dirdp.posterior(model, 1000, var_names=[], random_seed=1), xr.DataTree)
     return release

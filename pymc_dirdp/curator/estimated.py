@@ -1,0 +1,137 @@
+"""The error of estimates from a release on these data, beside that of fresh releases of them. All is secret."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import xarray as xr
+from scipy.special import digamma
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.curator.laws import Law, simplex
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.releases.estimation import estimate
+from pymc_dirdp.utility.estimate_error import _Draws, _estimated, _Noise, _Rows
+
+__all__ = ["Fresh", "errors_of_estimates", "kl_of_estimates", "planned_numbers"]
+
+# So many fresh releases of a table, unless that makes more cells than these; with fewer than the least there is none.
+_REPLICATES, _CELLS, _LEAST = 200, 20_000, 20
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Fresh:
+    """Estimates from fresh releases of the same data, shape `(releases, *table.shape)`; none for a large table."""
+
+    shares: Array
+
+    @classmethod
+    def releases(
+        cls, law: Law, mechanism: TableMechanism, *, public: bool, draws: int, rng: np.random.Generator
+    ) -> "Fresh":
+        """In the approximation that plans use, all at once."""
+        counts, d = law.counts.reshape(-1, law.counts.shape[-1]), law.counts.shape[-1]
+        times = min(_REPLICATES, _CELLS // counts.size)
+        n_records = int(counts.sum())
+        if times < _LEAST or n_records == 0:
+            return cls(np.empty((0, *law.counts.shape)))
+        which = np.tile(np.arange(len(counts)), times)
+        prior = law.table.prior.reshape(-1, d)
+        rows = _Rows(which, prior[which], counts[which].astype(np.float64), len(counts), n_records, public)
+        drawn = mechanism.tempered
+        said = _Noise(mechanism, rows, rng) if drawn is None else _Draws(drawn, rows, draws, rng)  # type: ignore[arg-type]
+        return cls(_estimated(said, rows).reshape(times, *law.counts.shape))
+
+
+def errors_of_estimates(
+    own: tuple[Law, ...],
+    private: dict[str, Law],
+    mechanisms: dict[str, TableMechanism],
+    release: xr.DataTree,
+    rng: np.random.Generator,
+) -> dict[str, xr.Dataset]:
+    """The errors of estimates by table, and those of every cell."""
+    utility = release.children["utility"].to_dataset()
+    public, draws = utility.attrs["records"] == "public", int(release["privacy"].attrs["draws"])
+    estimates = _estimates_of(release, own, private)
+    groups, rows = {}, []
+    for law in own:
+        name = law.table.name
+        mechanism = mechanisms[name]
+        times = 1 if mechanism.covers_all_draws else draws
+        fresh = Fresh.releases(law, mechanism, public=public, draws=times, rng=rng)
+        groups[f"/cells/{name}"] = _cell_errors(law, private.get(name), release, estimates[name], fresh)
+        error, others = float(kl_of_estimates(law, estimates[name])), kl_of_estimates(law, fresh.shares)
+        known = bool(len(others)) and np.isfinite(error)
+        rows.append(
+            {
+                "kl_estimate": error,
+                "kl_estimate_mean": float(others.mean()) if len(others) else np.nan,
+                "kl_estimate_rank": float(np.mean(others < error)) if known else np.nan,
+                "kl_estimate_expected": float(utility["estimate_kl"].sel(table=name)),
+            }
+        )
+    columns = {what: ("table", [row[what] for row in rows]) for what in rows[0]}
+    return groups | {"/estimated": xr.Dataset(columns, coords={"table": [law.table.name for law in own]})}
+
+
+def planned_numbers(release: xr.DataTree, private: Iterable[str]) -> dict[str, int] | None:
+    """The prior numbers of records that a plan takes for the tables of these names, where they are private."""
+    utility = release.children["utility"].to_dataset()
+    if utility.attrs["records"] == "public":
+        return None
+    planned = {name: float(utility["n_records"].sel(table=name)) for name in private}
+    return {name: 2 * int(n) for name, n in planned.items() if np.isfinite(n)}
+
+
+def _estimates_of(release: xr.DataTree, laws: tuple[Law, ...], private: Iterable[str]) -> dict[str, Array]:
+    """The estimates of :func:`pymc_dirdp.estimate`, table by table; NaN where they need more than the release says.
+
+    `private` names the tables whose draw is the release. Their number of records, if it is private, is taken for any up
+    to twice that of the plan, as plans do.
+    """
+    try:
+        found = estimate(release, jointly=False, n_prior=planned_numbers(release, private)).tables
+    except ArgumentError:
+        return {law.table.name: np.full(law.counts.shape, np.nan) for law in laws}
+    return {law.table.name: found[law.table.name].share_means.reshape(law.counts.shape) for law in laws}
+
+
+def kl_of_estimates(law: Law, estimates: Array) -> Array:
+    """The expected divergence of estimates from the shares given the data, averaged over rows; shape of the first axes.
+
+    The expectation is over the model's own posterior, so it can be compared with what was expected without the data.
+    """
+    u = law.counts + law.table.prior
+    size = u.sum(axis=-1, keepdims=True)
+    best = u / size
+    of_data = (best * (digamma(u + 1) - digamma(size + 1) - np.log(best))).sum(axis=-1).mean()
+    added = (best * np.log(best / estimates)).sum(axis=-1)
+    rows = tuple(range(added.ndim - u.ndim + 1, added.ndim))
+    return np.asarray(of_data + added.mean(axis=rows))
+
+
+def _cell_errors(own: Law, private: Law | None, release: xr.DataTree, estimates: Array, fresh: Fresh) -> xr.Dataset:
+    """The errors of every cell of a table. `private` is None for a table that was released by noise.
+
+    `bias_of_draw` is P1 equation 3 with its sign: how far the mean of a draw is from the cell's frequency.
+    """
+    counts = own.counts
+    sizes = counts.sum(axis=-1, keepdims=True)
+    share = counts / np.where(sizes > 0, sizes, np.nan)
+    columns = {"records": counts, "share": share, "estimate": estimates}
+    if len(fresh.shares):
+        columns["error_of_estimate"] = np.sqrt(((fresh.shares - share) ** 2).mean(axis=0))
+    if private is not None:
+        u = private.concentration
+        total = u.sum(axis=-1, keepdims=True)
+        mean = u / total
+        columns["released"] = simplex(own.table, release.children["posterior"].to_dataset()[own.table.name].values[0])[
+            0
+        ]
+        columns["bias_of_draw"] = mean - share
+        columns["error_of_draw"] = np.sqrt(mean * (1 - mean) / (total + 1) + (mean - share) ** 2)
+    return xr.Dataset({name: own.cells.copy(data=values) for name, values in columns.items()})

@@ -1,0 +1,298 @@
+"""What can be printed under a published table: a paragraph, a table, and an entry for a register of deployments."""
+
+import html
+import json
+import math
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, final, override
+
+import xarray as xr
+
+from pymc_dirdp.display import visible
+from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.numerics.rounding import at_least_in_short as up
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.accuracy import typical_errors
+from pymc_dirdp.releases.verification import Verification, verified
+from pymc_dirdp.releases.wording import stored_reading
+from pymc_dirdp.stored.release import Stored, read
+
+__all__ = ["Statement", "odds_factor", "statement"]
+
+_DELTA = 1e-6
+# Factors of delta at which the curve is asked for the best bound on odds.
+_PARTS = (0.9, 0.7, 0.5, 0.3, 0.1, 0.03, 0.01)
+# A double holds the exponential of this number.
+_LARGEST_EXPONENT = 700.0
+# Signs that begin something in Markdown, or in a page made of it; and what browsers and GitHub turn into a link.
+_MARKED = re.compile(r"([\\`*_{}\[\]#!|~$])")
+_LINKED = re.compile(r"(?<=[a-z])(:)(?=/)|(?<=www)(\.)|(@)", re.IGNORECASE)
+
+type Lines = tuple[tuple[str, str], ...]
+
+
+@final
+@dataclass(frozen=True)
+class Statement:
+    """What a published table should say of its privacy: `print` gives Markdown, a notebook shows HTML.
+
+    Attributes
+    ----------
+    title : str
+    paragraph : str
+        The promise in plain words, or that there is none.
+    lines : tuple of (str, str)
+        The rows of the table: a label and a text.
+    entry : dict
+        The same for machines, with the columns of the public registry of deployments of differential privacy.
+    """
+
+    title: str
+    paragraph: str
+    lines: Lines
+    entry: dict[str, Any]
+
+    @override
+    def __str__(self) -> str:
+        rows = (f"| {_markdown(label)} | {_markdown(text)} |" for label, text in self.lines)
+        title, paragraph = _markdown(self.title), _markdown(self.paragraph)
+        return "\n".join([f"**{title}.** {paragraph}", "", "| | |", "|:--|:--|", *rows])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left;vertical-align:top;min-width:8em'>{_html(label)}</th>"
+            f"<td style='text-align:left;vertical-align:top;min-width:10em'>{_html(text)}</td></tr>"
+            for label, text in self.lines
+        )
+        return (
+            f"<div style='overflow-wrap:anywhere'><p><strong>{_html(self.title)}.</strong> {_html(self.paragraph)}</p>"
+            f"<div style='overflow-x:auto'><table>{rows}</table></div></div>"
+        )
+
+    def to_json(self) -> str:
+        r"""The entry as JSON, with keys after the columns of https://registry.opendp.org/deployments-registry.
+
+        Examples
+        --------
+        >>> Statement("Private", "A promise.", (), {"product": "p", "model": "Central"}).to_json()
+        '{\n  "product": "p",\n  "model": "Central"\n}'
+        """
+        return json.dumps(self.entry, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def statement(release: xr.DataTree) -> Statement:
+    """What can be printed under a published table, from its file alone.
+
+    The release is verified first, see :func:`pymc_dirdp.verify`.
+
+    Parameters
+    ----------
+    release : xarray.DataTree
+        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written.
+
+    Returns
+    -------
+    statement : Statement
+        `print(statement(release))` is Markdown with one paragraph and one table, a notebook shows HTML, and `to_json()`
+        is an entry for a register. Names from the file are escaped in each. A release that was drawn with a seed
+        says that it is not private.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no release, is damaged, or does not keep what it states.
+
+    Notes
+    -----
+    The odds are those of the truth against any other answer of one person: what somebody believes before, times the
+    likelihood ratio of what was published. From the curve, the logarithm of that ratio is above `e - log(1 - b / a)`
+    with a probability of at most `a`, where `b = delta(e)` is below `a`: the hockey-stick divergence at `e` is at least
+    that probability times `b / a`.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model():
+    ...     p = pm.Beta("p", 1, 1)
+    ...     heads = pm.Binomial("heads", n=1000, p=p, observed=300)
+    ...     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
+    >>> print(dirdp.statement(release).paragraph[:63])
+    p was published with differential privacy. Whatever somebody be
+    """
+    stored = read(release)
+    verification = verified(stored, release)
+    # A seed is said loudly; anything else that is wrong leaves nothing to say.
+    wrong = [check for check in verification.checks if not check.passed and check.name != "randomness"]
+    if wrong:
+        raise ReleaseError(
+            f"There is no statement for a release that does not verify ({wrong[0].name}): {wrong[0].sentence} "
+            "print(dirdp.verify(release)) says more. Read it again from whoever published it."
+        )
+    utility = release.children["utility"].to_dataset()
+    entry = _entry(stored, verification, release)
+    shared = (*_accuracy(stored, utility), *_use(stored, entry))
+    if not verification.follows:
+        return Statement("NOT PRIVATE", _seeded(stored), (("privacy", "none"), *shared), entry)
+    return Statement("Privacy", _paragraph(stored), (*_promise(stored), *shared), entry)
+
+
+def odds_factor(curves: PrivacyCurves, delta: float) -> float:
+    """The logarithm of the factor by which odds of the truth rise at most, but with probability `delta`; from above."""
+    at = [(part * delta, float(curves.epsilon(part * delta))) for part in _PARTS if part * delta > 0]
+    return min(curves.pure_epsilon, *(epsilon - math.log1p(-b / delta) for b, epsilon in at))
+
+
+def _delta(guarantee: Guarantee) -> float:
+    return guarantee.stated_delta or _DELTA
+
+
+def _paragraph(stored: Stored) -> str:
+    log_factor = odds_factor(stored.curves, _delta(stored.guarantee))
+    were = "was" if len(stored.tables) == 1 else "were"
+    return (
+        f"{', '.join(stored.tables)} {were} published with differential privacy. Whatever somebody believes about "
+        f"{_secret(stored)}, and whatever else they know, this publication multiplies their odds for the truth by "
+        f"{_factor(log_factor)} at most{_exception(stored, log_factor)}. {_example(log_factor)} The numbers are noisy "
+        "on purpose; they are not the counts."
+    )
+
+
+def _exception(stored: Stored, log_factor: float) -> str:
+    bounded = stored.curves.pure_epsilon <= log_factor
+    return "" if bounded else f", except with a probability of at most {up(_delta(stored.guarantee)):g}"
+
+
+def _secret(stored: Stored) -> str:
+    """What the odds are about. Two answers of one person are no neighbours under add-remove, so their odds are not."""
+    reading = stored_reading(stored)
+    who = f"one unit ({reading.label})" if reading.stated.unit else "one person"
+    if reading.relation.records_are_public:
+        return f"the records of {who}"
+    return f"whether the records of {who} are in the data"
+
+
+def _factor(log_factor: float) -> str:
+    short = log_factor < _LARGEST_EXPONENT
+    return f"{up(math.exp(log_factor), 3):.3g}" if short else f"exp({up(log_factor, 4):.4g})"
+
+
+def _example(log_factor: float) -> str:
+    after = 1 / (1 + math.exp(-log_factor))
+    return f"Who gave the truth an even chance before gives it {up(100 * after, 3):.3g} % after at most."
+
+
+def _promise(stored: Stored) -> Lines:
+    reading = stored_reading(stored)
+    log_factor = odds_factor(stored.curves, _delta(stored.guarantee))
+    return (
+        ("guarantee", str(stored.guarantee)),
+        ("protected", reading.protected),
+        (
+            "odds of the truth",
+            f"times {_factor(log_factor)} at most{_exception(stored, log_factor)}, about {_secret(stored)}",
+        ),
+        ("not protected", _unprotected(stored)),
+        ("assumed", "; ".join(_assumed(stored))),
+    )
+
+
+def _unprotected(stored: Stored) -> str:
+    people = stored_reading(stored)
+    parts = ["what is true of the people as a whole, and what it suggests about each of them"]
+    if people.sizes_are_public:
+        parts.append("the number of records, and who took part")
+    elif people.relation.records_are_public:
+        parts.append("how many there are, and who took part")
+    parts += [
+        "the categories and the prior, which were chosen without the data",
+        "what is published elsewhere about the same people: the losses add up",
+    ]
+    return "; ".join(parts)
+
+
+def _assumed(stored: Stored) -> list[str]:
+    parts = [*stored.privacy.names("assumptions")]
+    if len(stored.groups) > 1:
+        parts.append(f"different people feed the groups {' and '.join(', '.join(group) for group in stored.groups)}")
+    if stored.min_count > 0:
+        parts.append(f"every cell of every data set that could occur holds at least {up(stored.min_count):g} records")
+    return [*parts, "the release was drawn as it says, once"]
+
+
+def _seeded(stored: Stored) -> str:
+    return (
+        f"{', '.join(stored.tables)} is reproducible: it was drawn with a seed, so whoever knows or guesses the seed "
+        "computes the draw again and learns about the data. No promise of privacy is made. Do not publish it."
+    )
+
+
+def _accuracy(stored: Stored, utility: xr.Dataset) -> Lines:
+    errors = tuple(
+        (f"error {label}", f"{text}, expected without the data") for label, text in typical_errors(stored, utility)
+    )
+    return errors
+
+
+def _use(stored: Stored, entry: dict[str, Any]) -> Lines:
+    drawn = any(table.mechanism.publishes is None for table in stored.tables.values())
+    once = "; do not read a single draw as the truth, nor average over publications" * drawn
+    laws = dict.fromkeys(
+        f"{type(table.mechanism).__name__}: {table.mechanism.in_short}" for table in stored.tables.values()
+    )
+    lines = [
+        ("mechanism", "; ".join(laws)),
+        (
+            "to compute with it",
+            "dirdp.estimate(release) gives shares with their errors, and dirdp.analyse(release) draws from the "
+            f"posterior given what was published{once}",
+        ),
+        ("to check it", "dirdp.verify(release), without the data"),
+        ("software", f"{entry['implementation']} {entry['version']}"),
+    ]
+    if entry["digest"]:
+        lines.append(("digest of the plan", entry["digest"]))
+    return tuple(lines)
+
+
+def _entry(stored: Stored, verification: Verification, release: xr.DataTree) -> dict[str, Any]:
+    guarantee, names = stored.guarantee, ", ".join(stored.tables)
+    loss: dict[str, float | None] = {"epsilon": None, "delta": None}
+    if verification.follows:
+        delta = 0.0 if guarantee.is_pure else _delta(guarantee)
+        stated = guarantee.budget if guarantee.stated_delta is not None or guarantee.is_pure else None
+        epsilon = stated if stated is not None else up(float(stored.curves.epsilon(delta)))
+        loss = {"epsilon": epsilon if math.isfinite(epsilon) else None, "delta": delta}
+    made = str(release.children["posterior"].attrs.get("created_at", ""))
+    digest = str(release.attrs.get("plan_digest", ""))
+    return {
+        "product": visible(names),
+        "description": visible(f"Shares of the categories of {names}, from {_counted_from(stored)}"),
+        "year": int(made[:4]) if re.match(r"\d{4}-", made) else None,
+        "flavor": guarantee.flavour if verification.follows else "none: drawn with a seed",
+        "unit": visible(stored_reading(stored).label),
+        **loss,
+        "parameters": asdict(guarantee) if verification.follows else {},
+        "neighbours": visible(stored_reading(stored).neighbours),
+        "model": "Central",
+        "accounting": "privacy curves of all tables and draws together, computed from the published numbers",
+        "implementation": "pymc_dirdp",
+        "version": visible(str(release.attrs["inference_library_version"])),
+        "digest": digest if re.fullmatch(r"[0-9a-f]{64}", digest) else None,
+    }
+
+
+def _counted_from(stored: Stored) -> str:
+    return ", ".join(dict.fromkeys(name for table in stored.tables.values() for name in table.group.names("observed")))
+
+
+def _markdown(text: str) -> str:
+    """A text that Markdown shows as it is, also in a cell of a table."""
+    safe = _MARKED.sub(r"\\\1", visible(text)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _LINKED.sub(lambda found: f"&#{ord(found.group(0))};", safe)
+
+
+def _html(text: str) -> str:
+    return html.escape(visible(text))

@@ -1,0 +1,129 @@
+"""Errors of cells and of estimates on the data: against formulas, draws and releases made again."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+from scipy.special import digamma
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.curator.estimated import Fresh, _cell_errors, kl_of_estimates
+from pymc_dirdp.curator.laws import Law
+from pymc_dirdp.mechanisms.known import by_class_name
+
+TARGET = dirdp.ApproxDP(epsilon=0.5, delta=1e-6)
+COUNTS = np.array([2, 300, 60, 138])
+
+
+def survey(counts=COUNTS):
+    with pm.Model(coords={"answer": list("abcd")}) as model:
+        p = pm.Dirichlet("p", np.ones(4), dims="answer")
+        pm.Multinomial("n", n=int(np.sum(counts)), p=p, observed=counts, dims="answer")
+    return model
+
+
+def law_of(model):
+    (table,) = dirdp.tables(model)
+    return Law(table, None, COUNTS.astype(float), table.prior, 1.0)
+
+
+@pytest.fixture(scope="module")
+def diagnosed():
+    model = survey()
+    release = dirdp.sample(TARGET, model)
+    return release, dirdp.diagnose(release, model, draws=100, nuts=False)["cells/p"].to_dataset()
+
+
+def test_the_bias_of_a_cell_is_equation_3(diagnosed):
+    """Oracle: P1's formula as it is printed, for a flat alpha, with its sign."""
+    release, cells = diagnosed
+    group = release["mechanism/p"]
+    alpha, r, n, d = float(group["alpha"][0]), float(group["r"]), COUNTS.sum(), 4
+    printed = alpha * np.abs(n - d * COUNTS) / (n * (r * n + d * alpha))
+    np.testing.assert_allclose(np.abs(cells["bias_of_draw"]), printed)
+    # The mean of a draw is drawn to the middle.
+    np.testing.assert_array_equal(np.sign(cells["bias_of_draw"]), np.sign(n - d * COUNTS))
+
+
+def test_the_error_of_a_draw_is_that_of_many_draws(diagnosed):
+    release, cells = diagnosed
+    group = release["mechanism/p"]
+    drawn = np.random.default_rng(1).dirichlet(float(group["r"]) * COUNTS + group["alpha"].values, 200_000)
+    errors = np.sqrt(((drawn - COUNTS / COUNTS.sum()) ** 2).mean(axis=0))
+    np.testing.assert_allclose(cells["error_of_draw"], errors, rtol=0.01)
+    np.testing.assert_array_equal(cells["released"], release["posterior"]["p"].values[0, 0])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric", "gaussian"])
+def test_the_error_of_an_estimate_is_that_of_releases_made_again(mechanism):
+    """Oracle: 150 releases of the same data with their exact estimates; the plan's approximation is within a third."""
+    model = survey()
+    plan = dirdp.plan(TARGET, model, mechanism=mechanism)
+    again = np.array(
+        [dirdp.estimate(dirdp.sample(plan, model)).tables["p"].share_means - COUNTS / COUNTS.sum() for _ in range(150)]
+    )
+    fresh = Fresh.releases(
+        law_of(model), plan.parts[0].mechanism, public=True, draws=1, rng=np.random.default_rng(3)
+    ).shares
+    ours = np.sqrt(((fresh - COUNTS / COUNTS.sum()) ** 2).mean(axis=0))
+    np.testing.assert_allclose(np.sqrt((again**2).mean(axis=0)), ours, rtol=1 / 3)
+
+
+def test_the_error_of_an_estimate_is_about_the_shares_of_the_data(diagnosed):
+    """Oracle: root mean squares by hand, of two estimates whose own mean is far from the data."""
+    release, cells = diagnosed
+    law, shares = law_of(survey()), np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.2, 0.2]])
+    law = Law(law.table, cells["records"], law.counts, law.prior, 1.0)
+    found = _cell_errors(law, None, release, shares[0], Fresh(shares))
+    by_hand = np.sqrt(((shares - COUNTS / 500) ** 2).sum(axis=0) / 2)
+    np.testing.assert_allclose(found["error_of_estimate"], by_hand)
+    np.testing.assert_array_equal(found["estimate"], shares[0])
+    assert set(found.data_vars) == {"records", "share", "estimate", "error_of_estimate"}
+
+
+def test_the_divergence_of_an_estimate_is_that_of_draws_of_the_posterior():
+    """Oracle: the mean divergence over draws, and the formula by hand."""
+    law, estimate = law_of(survey()), np.array([0.1, 0.5, 0.2, 0.2])
+    p = np.random.default_rng(2).dirichlet(COUNTS + 1, 200_000)
+    divergence = (p * np.log(p / estimate)).sum(axis=1)
+    found = float(kl_of_estimates(law, estimate))
+    assert abs(found - divergence.mean()) < 6 * divergence.std() / np.sqrt(len(p))
+    u = COUNTS + 1
+    by_hand = (u / u.sum() * (digamma(u + 1) - digamma(u.sum() + 1) - np.log(estimate))).sum()
+    assert found == pytest.approx(by_hand)
+    several = kl_of_estimates(law, np.array([estimate, estimate[::-1]]))
+    assert several[0] == found
+    assert several[1] > found
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
+def test_ranks_of_estimates_are_uniform(mechanism):
+    """And those of a release whose noise is of another size are not."""
+    model = survey()
+    plan = dirdp.plan(TARGET, model, mechanism=mechanism)
+    law, rng = law_of(model), np.random.default_rng(3)
+    others = kl_of_estimates(law, Fresh.releases(law, plan.parts[0].mechanism, public=True, draws=1, rng=rng).shares)
+    errors = [
+        float(kl_of_estimates(law, dirdp.estimate(dirdp.sample(plan, model)).tables["p"].share_means))
+        for _ in range(100)
+    ]
+    ranks = np.array([np.mean(others < error) for error in errors])
+    assert stats.ks_2samp(errors, others).pvalue > 1e-6
+    assert 0.3 < ranks.mean() < 0.7
+    worse = dirdp.plan(dirdp.ApproxDP(epsilon=0.1, delta=1e-6), model, mechanism=mechanism)
+    far = [
+        float(kl_of_estimates(law, dirdp.estimate(dirdp.sample(worse, model)).tables["p"].share_means))
+        for _ in range(60)
+    ]
+    assert stats.ks_2samp(far, others).pvalue < 1e-6
+
+
+def test_large_and_empty_tables_have_no_fresh_releases():
+    kind = by_class_name()["DirichletMechanism"]
+    empty = law_of(survey())
+    empty = Law(empty.table, None, np.zeros(4), empty.prior, 1.0)
+    fresh = Fresh.releases(empty, kind(np.ones(4), 0.1), public=True, draws=1, rng=np.random.default_rng(1))
+    assert fresh.shares.shape == (0, 4)
+    assert kl_of_estimates(empty, fresh.shares).shape == (0,)
