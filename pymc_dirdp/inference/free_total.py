@@ -45,7 +45,7 @@ def exponential_mixture(excess: float) -> float:
     Examples
     --------
     >>> round(exponential_mixture(1.0), 2)
-    0.39
+    0.41
     """
     frequency = 12.0
     while (loggamma(excess + 1j * frequency) - loggamma(excess)).real > _ERROR:

@@ -192,7 +192,10 @@ class NumberLaws:
         # The weights are rounded where their logarithms are large: no rule can do better than that.
         largest = np.max(np.where(np.isfinite(values), np.abs(values), 0.0) + np.abs(self.tilt * points), axis=0)
         noise = max(tolerance, self.noise) + 2e-16 * largest.reshape(-1, 2).max(axis=1)
-        settled = np.repeat(np.abs(old - new) <= noise * np.maximum(mass[law], new), 2)
+        error = np.abs(old - new)
+        settled = np.repeat(error <= noise * np.maximum(mass[law], new), 2)
+        # A block that does not matter may matter after a small change of the tilt, if it lies far from those that do.
+        right = np.repeat((error <= noise * new) & (tolerance < _ROUGH), 2)
         # The halves take the place of their block, so the blocks stay in order.
         places = np.repeat(np.arange(len(split)), 1 + split)
         new_ones = split[places]
@@ -200,7 +203,7 @@ class NumberLaws:
         self._start = _replaced(self._start[places], new_ones, child_start)
         self._length = _replaced(self._length[places], new_ones, child_length)
         self._settled = _replaced(self._settled[places], new_ones, settled)
-        right_at = np.where(settled & (tolerance < _ROUGH), self.tilt, np.nan)
+        right_at = np.where(right, self.tilt, np.nan)
         self._right_at = _replaced(self._right_at[places], new_ones, right_at)
         self._points = _replaced(self._points[:, places], new_ones, points)
         self._rule = _replaced(self._rule[:, places], new_ones, rule)

@@ -203,7 +203,7 @@ def tilt_for(cells: NumberLaws, total: int) -> float:
     """
     least, most = float(cells.least.sum()), float(cells.most.sum())
     low, high, tilt, step = -np.inf, np.inf, cells.tilt, 1.0
-    attempt = 0
+    start, attempt = tilt, 0
     while True:
         attempt += 1
         mean, variance = cells.rough_moments(tilt)
@@ -211,12 +211,17 @@ def tilt_for(cells: NumberLaws, total: int) -> float:
             return tilt
         low, high = (tilt, high) if mean < total else (low, tilt)
         middle, bounded = (low + high) / 2, np.isfinite(high - low)
-        if (bounded and middle in (low, high)) or abs(tilt) > _STEEPEST:
+        if bounded and middle in (low, high):
             # The tables are few, and their totals far apart.
             return tilt
+        if abs(tilt) > _STEEPEST:
+            # The total lies beyond all that the possible counts add up to. The next search must not start here, where
+            # nothing but the steepest number of each cell is seen.
+            cells.tilt = start
+            raise _impossible()
         below, above = mean - least, most - mean
         newton = np.nan
-        if below > 0 and above > 0 and variance > 0 and least < total < most:
+        if below > 0 and above > 0 and variance > 1e-100 and least < total < most:
             distance = np.log((total - least) / (most - total)) - np.log(below / above)
             newton = tilt + distance * below * above / (variance * (most - least))
         if bounded and (attempt % 4 == 0 or not low < newton < high):

@@ -24,7 +24,7 @@ def survey(counts=COUNTS):
 
 def law_of(model):
     (table,) = dirdp.tables(model)
-    return Law(table, None, COUNTS.astype(float), table.prior, 1.0)
+    return Law(table, COUNTS.astype(float), table.prior, 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_the_error_of_an_estimate_is_about_the_shares_of_the_data(diagnosed):
     """Oracle: root mean squares by hand, of two estimates whose own mean is far from the data."""
     release, cells = diagnosed
     law, shares = law_of(survey()), np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.2, 0.2]])
-    law = Law(law.table, cells["records"], law.counts, law.prior, 1.0)
+    law = Law(law.table, law.counts, law.prior, 1.0)
     found = _cell_errors(law, None, release, shares[0], Fresh(shares))
     by_hand = np.sqrt(((shares - COUNTS / 500) ** 2).sum(axis=0) / 2)
     np.testing.assert_allclose(found["error_of_estimate"], by_hand)
@@ -123,7 +123,7 @@ def test_ranks_of_estimates_are_uniform(mechanism):
 def test_large_and_empty_tables_have_no_fresh_releases():
     kind = by_class_name()["DirichletMechanism"]
     empty = law_of(survey())
-    empty = Law(empty.table, None, np.zeros(4), empty.prior, 1.0)
+    empty = Law(empty.table, np.zeros(4), empty.prior, 1.0)
     fresh = Fresh.releases(empty, kind(np.ones(4), 0.1), public=True, draws=1, rng=np.random.default_rng(1))
     assert fresh.shares.shape == (0, 4)
     assert kl_of_estimates(empty, fresh.shares).shape == (0,)

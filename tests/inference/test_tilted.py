@@ -10,9 +10,10 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.convolution import Convolution
 from pymc_dirdp.inference.fourier import Fourier
 from pymc_dirdp.inference.inversion import Inversion
+from pymc_dirdp.inference.number_laws import ImpossibleError, NumberLaws
 from pymc_dirdp.inference.pair import Pair
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.inference.tilted import TiltedCells
+from pymc_dirdp.inference.tilted import TiltedCells, solved
 
 from .laws import dirichlet, geometric, simulated
 
@@ -142,3 +143,28 @@ def test_what_is_too_wide_is_refused_and_the_ways_out_work():
     merged = ProductLaw(alpha=[1.0, 2.0], total=10**7, log_likelihood=dirichlet([0.5, 0.5], 1e-6, [1.0, 2.0]))
     for law in (merged, vague(10**7, 1e-6, alpha=60.0)):
         assert law.means.sum() == pytest.approx(1e7)
+
+
+def bounded_cells():
+    """Three cells whose counts lie within ten of 40, 60 and 20, and are likely as geometric noise makes them."""
+    middle = np.array([40.0, 60.0, 20.0])
+
+    def log_weight(x, cell):
+        distance = np.abs(x - middle[cell])
+        return np.where(distance <= 10, -2 * distance, -np.inf)
+
+    return NumberLaws(log_weight, 3, 0, 500, smooth=False)
+
+
+@pytest.mark.parametrize(("beyond", "end"), [(70, 90), (300, 150)])
+def test_a_total_that_no_counts_have_spoils_no_other(beyond, end):
+    """After the search for it, the least and the largest total that exist are found as with fresh cells."""
+    cells = bounded_cells()
+    with np.errstate(divide="raise", over="raise", invalid="raise"):
+        with pytest.raises(ImpossibleError, match="with this total"):
+            solved(cells, beyond)
+        for total in (end, 121, end):
+            fresh = solved(bounded_cells(), total).log_sum_of_products
+            assert solved(cells, total).log_sum_of_products == pytest.approx(fresh, abs=1e-9)
+        # There is one such table: every count is ten away.
+        assert fresh == pytest.approx(-60.0, abs=1e-9)

@@ -453,18 +453,23 @@ def is_joint(analysis):
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_predictions_are_averages_over_all_tables_given_the_release(mechanism):
-    release = small_release(mechanism)
+    given = {"x": [0, 0, 1, 1], "y": [0, 1, 0, 1]}
+    # Now and then what was drawn lies near the average, and such a release tells the two apart no more.
+    for _ in range(20):
+        release = small_release(mechanism)
+        joint = brute_force(release, jointly=is_joint(dirdp.analyse(release, 100, random_seed=1)))
+        by_hand = (joint / joint.sum(axis=0)).reshape(2, 4).T
+        if np.abs(np.exp(own_proba(release, given)) - by_hand).max() > 0.02:
+            break
+    else:
+        pytest.fail("What is drawn is no average.")
     everything = list(itertools.product(*SMALL.values()))
     records = {name: [record[i] for record in everything] for i, name in enumerate(SMALL)}
-    joint = brute_force(release, jointly=is_joint(dirdp.analyse(release, 100, random_seed=1)))
     found = dirdp.log_likelihood(release, records, draws=100_000)
     np.testing.assert_allclose(np.exp(found).reshape(2, 2, 2), joint, rtol=0.02)
     np.testing.assert_allclose(np.exp(found).sum(), 1.0, rtol=0.01)
-    predicted = np.exp(dirdp.predict_log_proba(release, {"x": [0, 0, 1, 1], "y": [0, 1, 0, 1]}, draws=100_000))
-    by_hand = (joint / joint.sum(axis=0)).reshape(2, 4).T
+    predicted = np.exp(dirdp.predict_log_proba(release, given, draws=100_000))
     np.testing.assert_allclose(predicted, by_hand, rtol=0.02)
-    own = np.exp(own_proba(release, {"x": [0, 0, 1, 1], "y": [0, 1, 0, 1]}))
-    assert np.abs(own - by_hand).max() > 0.02
 
 
 def test_features_drawn_jointly_with_the_class_are_independent_given_its_count():
