@@ -1,6 +1,7 @@
 """Who may import whom, and what `import pymc_dirdp` costs: looked at in processes of their own."""
 
 import ast
+import inspect
 import json
 import subprocess
 import sys
@@ -116,6 +117,20 @@ def test_public_names_are_sorted_found_and_no_others(package):
     assert all(getattr(module, name) is not None for name in module.__all__)
     with pytest.raises(AttributeError, match=f"'{package}' has no attribute 'sampel'"):
         module.sampel  # noqa: B018
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_classes_and_functions_have_an_example(package):
+    """Rooms have none, and errors are shown by what raises them."""
+    module = import_module(package)
+    things = {name: getattr(module, name) for name in module.__all__}
+    shown = {
+        name: inspect.getdoc(thing)
+        for name, thing in things.items()
+        if inspect.isfunction(thing) or (inspect.isclass(thing) and not issubclass(thing, Exception))
+    }
+    without = [name for name, text in shown.items() if "\nExamples\n---" not in (text or "")]
+    assert not without
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -81,6 +81,14 @@ class Audit(Tabular):
         Whether the last bits of floating-point numbers were looked at.
     bounds : tuple of Bound
         The first is about the claim, if that is a guarantee; then come an epsilon for each delta, and delta at 0.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> mechanism = dirdp.mechanisms.GeometricMechanism([1, 1], 2.0)
+    >>> found = dirdp.audit(mechanism, n=2000, random_seed=1)
+    >>> found.n
+    2000
     """
 
     mechanism: str

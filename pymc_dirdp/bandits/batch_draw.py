@@ -36,6 +36,11 @@ class BatchDraw(CurvesOf):
     alpha : (float, float)
     r : float
         As for :class:`pymc_dirdp.mechanisms.DirichletMechanism`.
+
+    Examples
+    --------
+    >>> BatchDraw(alpha=(2.0, 2.0), r=0.5).r
+    0.5
     """
 
     alpha: tuple[float, float]

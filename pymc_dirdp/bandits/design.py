@@ -35,6 +35,12 @@ class Design:
         Size of the first batch of an arm.
     growth : float
         The next batch has this many times as many pulls as all earlier ones of the arm, and at least `first_batch`.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.bandits import BatchNoise
+    >>> Design(mechanism=BatchNoise(2.0), growth=0.5).growth
+    0.5
     """
 
     mechanism: BatchMechanism

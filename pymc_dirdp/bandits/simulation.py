@@ -24,7 +24,14 @@ _CHECKPOINTS = 40
 
 @runtime_checkable
 class Policy(Protocol):
-    """A rule for choosing arms that can play many runs by itself."""
+    """A rule for choosing arms that can play many runs by itself.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> isinstance(dirdp.bandits.EveryRound(dirdp.RenyiDP(epsilon=1, order=2), horizon=100), Policy)
+    True
+    """
 
     name: str
 
@@ -53,6 +60,14 @@ class BanditRuns:
         How often each arm was pulled in all.
     epsilon : float
         Of pure privacy; infinite if there is none.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    >>> runs = dirdp.simulate_bandit(bandit, [0.6, 0.4], horizon=1000, n_runs=20, random_seed=1, progressbar=False)
+    >>> runs.regret.shape
+    (20, 40)
     """
 
     name: str

@@ -39,6 +39,15 @@ class BanditView:
         The state from which the run goes on.
     seed : int, optional
         For runs that are not private.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    >>> isinstance(bandit, dirdp.bandits.BanditView)
+    True
+    >>> bandit.arms
+    ('a', 'b')
     """
 
     def __init__(self, settings: Settings[Design | EveryRound], state: State, seed: int | None = None) -> None:

@@ -121,6 +121,18 @@ def diagnose(
     ----------
     Theory, sections 1 and 8. Kallioinen et al. (2024), doi:10.1007/s11222-023-10366-5, for the sensitivities. Vehtari,
     Gelman and Gabry (2017), doi:10.1007/s11222-016-9696-4, for the leave-one-out densities.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=0.7, delta=1e-6), model)
+    >>> found = dirdp.diagnose(release, model, nuts=False, draws=100)
+    >>> sorted(found.children)[:3]
+    ['cells', 'elpd', 'elpd_by_cell']
     """
     draws, tune, chains = integer(100, draws=draws), integer(1, tune=tune), integer(1, chains=chains)
     model = root_model(model)

@@ -27,6 +27,13 @@ class Combined:
         Its variance, about the quantity behind the data.
     degrees_of_freedom : array
         Of the t distribution that intervals are taken from.
+
+    Examples
+    --------
+    >>> from pymc_dirdp import combine
+    >>> found = combine([0.31, 0.33, 0.29], [1e-4, 1e-4, 1e-4])
+    >>> round(float(found.estimate), 3)
+    0.31
     """
 
     estimate: Array

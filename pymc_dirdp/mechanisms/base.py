@@ -34,6 +34,12 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
 
     A subclass is a frozen dataclass with `eq=False`; its fields are public, and two mechanisms are equal if their class
     and their fields are.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.mechanisms import GeometricMechanism
+    >>> isinstance(GeometricMechanism([1, 1], 2.0), Mechanism)
+    True
     """
 
     covers_all_draws: ClassVar[bool] = False

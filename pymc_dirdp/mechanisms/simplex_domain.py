@@ -38,6 +38,11 @@ class SimplexDomain:
     References
     ----------
     P3 Definitions 1 and 3, Assumption 1, with ERRATA P3.6 and P3.7.
+
+    Examples
+    --------
+    >>> SimplexDomain(2, eta=0.1, etabar=0.1, b=0.1).n_protected
+    2
     """
 
     n_protected: int

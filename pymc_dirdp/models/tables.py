@@ -59,6 +59,17 @@ class Table:
         The labels of these dims; None for a dim without labels.
     likelihoods : tuple of Likelihood
         The observed variables whose records are counted. With several, a person's records may be in each of them.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> (table,) = dirdp.tables(model)
+    >>> table.prior
+    array([1., 1., 1., 1.])
     """
 
     name: str
@@ -131,6 +142,16 @@ def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ())
         distributions of prior plus counts. It names the variable, the reason and a way out.
     ArgumentError
         If there is no model, or a prior is not positive.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> [(table.name, table.dims) for table in dirdp.tables(model)]
+    [('p', ('hair',))]
     """
     model = root_model(model)
     for potential in model.potentials:

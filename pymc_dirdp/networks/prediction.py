@@ -125,6 +125,17 @@ def predict_log_proba(
     References
     ----------
     P1 section 5; Theory, section 16.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import pymc_dirdp as dirdp
+    >>> frame = pd.DataFrame({"spam": ["no", "no", "yes", "no"], "link": ["no", "no", "yes", "yes"]})
+    >>> kinds = {"spam": ["no", "yes"], "link": ["no", "yes"]}
+    >>> model = dirdp.naive_bayes(frame[["link"]], frame["spam"], categories=kinds, target="spam")
+    >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=1.1, delta=1e-6), model)
+    >>> dirdp.predict_log_proba(release, frame[["link"]]).shape
+    (4, 2)
     """
     network = _network(release, draws, random_seed)
     nodes, labels = network.nodes, network.labels
@@ -169,6 +180,17 @@ def log_likelihood(
     References
     ----------
     P1 section 5.2, equation 11.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import pymc_dirdp as dirdp
+    >>> frame = pd.DataFrame({"spam": ["no", "no", "yes", "no"], "link": ["no", "no", "yes", "yes"]})
+    >>> kinds = {"spam": ["no", "yes"], "link": ["no", "yes"]}
+    >>> model = dirdp.bayesian_network(frame, {"spam": [], "link": ["spam"]}, categories=kinds)
+    >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
+    >>> dirdp.log_likelihood(release, frame).shape
+    (4,)
     """
     network = _network(release, draws, random_seed)
     for node in network.nodes.values():

@@ -84,6 +84,13 @@ class Comparison(Tabular):
         The score of the posterior itself, which is not private.
     unattainable : tuple of str
         The mechanisms that cannot keep the guarantee.
+
+    Examples
+    --------
+    >>> from pymc_dirdp import PureDP, compare
+    >>> found = compare(PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50)
+    >>> found.scores[0].mechanism
+    'Geometric, clip-and-smooth'
     """
 
     guarantee: Guarantee
@@ -134,6 +141,13 @@ def compare(
     References
     ----------
     Theory, section 8 and 9.
+
+    Examples
+    --------
+    >>> from pymc_dirdp import ApproxDP
+    >>> found = compare(ApproxDP(epsilon=1.0, delta=1e-6), prior=[1, 1, 1, 1], n_records=592, simulations=50)
+    >>> list(found.frame().columns)[:2]
+    ['parameters', 'kl_posterior']
     """
     parameters = positive_array(prior=prior)
     relation = adjacency_named(adjacency)

@@ -33,6 +33,12 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     Returns
     -------
     ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> found = dirdp.compare(dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100, simulations=50)
+    >>> ax = plot_comparison(found, column="kl_draw")
     """
     one_of(_LABELS, column=column)
     scores = sorted(comparison.scores, key=lambda score: getattr(score, column))

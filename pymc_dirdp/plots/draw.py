@@ -39,6 +39,16 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     Returns
     -------
     ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=1.2, delta=1e-6), model)
+    >>> ax = dirdp.plots.plot_draw(release)
     """
     tables = {name: drawn.group.dataset for name, drawn in drawn_tables(release).items()}
     name = next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)

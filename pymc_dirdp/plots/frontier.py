@@ -22,6 +22,12 @@ def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> grid = [dirdp.ApproxDP(epsilon=epsilon, delta=1e-6) for epsilon in (0.5, 1.0)]
+    >>> ax = plot_frontier(dirdp.privacy_utility(grid, prior=[1, 1], n_records=100, mechanisms=["dirichlet"]))
     """
     ax = axes_or_new(ax, figsize=(5.5, 3.6))
     for place, (mechanism, errors) in enumerate(frontier.expected_kl.items()):

@@ -21,6 +21,11 @@ def plot_ledger(ledger: Ledger, *, ax: Axes | None = None) -> Axes:
     Returns
     -------
     ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> ax = plot_ledger(dirdp.Ledger(dirdp.ApproxDP(epsilon=1.0, delta=1e-6)))
     """
     spent, left = ledger.spent, ledger.left
     ax = axes_or_new(ax, figsize=(6, 1.2 + 0.5 * len(spent)))

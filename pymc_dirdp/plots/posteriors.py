@@ -36,6 +36,17 @@ def plot_posteriors(
     Returns
     -------
     axes : array of matplotlib Axes
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model() as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1])
+    ...     x = pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
+    ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
+    >>> diagnosis = dirdp.diagnose(release, model, nuts=False, draws=100)
+    >>> axes = dirdp.plots.plot_posteriors(diagnosis)
     """
     import arviz_plots as azp
 
@@ -115,6 +126,17 @@ def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: Axe
     Returns
     -------
     ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model() as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1])
+    ...     x = pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
+    ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
+    >>> diagnosis = dirdp.diagnose(release, model, nuts=False, draws=100)
+    >>> ax = dirdp.plots.plot_ternary(diagnosis)
     """
     name = _checked(diagnosis, var_name)
     values = _values(diagnosis, "non_private", name)

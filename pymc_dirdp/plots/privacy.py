@@ -48,6 +48,11 @@ def plot_privacy(
     Returns
     -------
     ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> ax = plot_privacy(dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 0.5), curve="renyi")
     """
     one_of(("delta", "renyi"), curve=curve)
     mechanism = as_mechanism(source)

@@ -35,6 +35,13 @@ def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, 
     ------
     ArgumentError
         If the runs are of different bandits, or there are more than five.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
+    >>> runs = dirdp.simulate_bandit(bandit, [0.6, 0.4], horizon=1000, n_runs=20, random_seed=1, progressbar=False)
+    >>> ax = plot_regret(runs)
     """
     several = [runs] if isinstance(runs, BanditRuns) else list(runs)
     if not several or any(not np.array_equal(one.means, several[0].means) for one in several):

@@ -38,6 +38,11 @@ class RenyiDP(Guarantee):
     References
     ----------
     Mironov (2017), Rényi differential privacy, https://doi.org/10.1109/CSF.2017.11. P1 Definition 2.3.
+
+    Examples
+    --------
+    >>> print(RenyiDP(order=5, epsilon=0.1))
+    (5, 0.1)-Rényi differential privacy
     """
 
     domains: ClassVar[dict[str, Domain]] = {"order": partial(at_least, 1), "epsilon": positive}
@@ -83,6 +88,11 @@ class TruncatedCDP(Guarantee):
     ----------
     Bun, Dwork, Rothblum and Steinke (2018), Composable and versatile privacy via truncated CDP,
     https://doi.org/10.1145/3188745.3188946. P2 Definition 2.3.
+
+    Examples
+    --------
+    >>> print(TruncatedCDP(rho=0.01, omega=50))
+    (0.01, 50)-truncated concentrated differential privacy
     """
 
     budget_name: ClassVar[str] = "rho"
@@ -128,6 +138,11 @@ class ApproxDP(Guarantee):
     References
     ----------
     Dwork, Kenthapadi, McSherry, Mironov and Naor (2006), https://doi.org/10.1007/11761679_29. P2 Definition 2.1.
+
+    Examples
+    --------
+    >>> print(ApproxDP(epsilon=1.0, delta=1e-6))
+    (1, 1e-06)-differential privacy
     """
 
     domains: ClassVar[dict[str, Domain]] = {"epsilon": partial(at_least, 0), "delta": open_unit_interval}
@@ -182,6 +197,11 @@ class ZeroCDP(Guarantee):
     References
     ----------
     Bun and Steinke (2016), Concentrated differential privacy, https://doi.org/10.1007/978-3-662-53641-4_24.
+
+    Examples
+    --------
+    >>> print(ZeroCDP(rho=0.05))
+    0.05-zero-concentrated differential privacy
     """
 
     budget_name: ClassVar[str] = "rho"
@@ -211,6 +231,11 @@ class PureDP(Guarantee):
     References
     ----------
     Dwork, McSherry, Nissim and Smith (2006), https://doi.org/10.1007/11681878_14.
+
+    Examples
+    --------
+    >>> print(PureDP(epsilon=0.5))
+    0.5-differential privacy
     """
 
     domains: ClassVar[dict[str, Domain]] = {"epsilon": positive}

@@ -47,6 +47,12 @@ class Guarantee(abc.ABC):
         The check of each field.
     flavour : str
         What registers of deployments call this kind.
+
+    Examples
+    --------
+    >>> from pymc_dirdp import ApproxDP
+    >>> isinstance(ApproxDP(epsilon=1.0, delta=1e-6), Guarantee)
+    True
     """
 
     budget_name: ClassVar[str] = "epsilon"

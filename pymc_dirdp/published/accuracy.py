@@ -40,6 +40,11 @@ def p1_theorem_2(*, eta: float, beta: float, alpha: float, d: int) -> float:
     -------
     probability : float
         An upper bound. It is derived from :func:`p1_equation_22`, which is tighter.
+
+    Examples
+    --------
+    >>> round(p1_theorem_2(eta=0.3, beta=1000.0, alpha=1.0, d=4), 4)
+    0.0184
     """
     eta, beta, d = positive(eta=eta), positive(beta=beta), integer(2, d=d)
     alpha = at_least(_LEAST_ALPHA, alpha=alpha)
@@ -67,6 +72,11 @@ def p1_equation_22(*, eta: float, beta: float, total_alpha: float, least_alpha: 
         Sum of the prior parameters, P1's `d alpha`.
     least_alpha : float, default 1
         The smallest of them; at least 1/2, see :func:`p1_theorem_2`.
+
+    Examples
+    --------
+    >>> round(p1_equation_22(eta=0.2, beta=1000.0, total_alpha=40.0), 4)
+    0.002
     """
     eta, beta, total_alpha = positive(eta=eta), positive(beta=beta), positive(total_alpha=total_alpha)
     at_least(_LEAST_ALPHA, least_alpha=least_alpha)
@@ -88,6 +98,11 @@ def p2_theorem_3(*, p: ArrayLike, n_records: int, alpha: ArrayLike, inflated: Ar
         At least 0.
     alpha, inflated : array_like, shape (d,)
         `inflated >= alpha >= 1`.
+
+    Examples
+    --------
+    >>> round(p2_theorem_3(p=[0.2, 0.3, 0.5], n_records=1000, alpha=[1, 1, 1], inflated=[9, 9, 9]), 4)
+    0.6607
     """
     probabilities, first, second = positive_array(p=p), positive_array(alpha=alpha), positive_array(inflated=inflated)
     if abs(float(probabilities.sum()) - 1) > 1e-9:
@@ -115,6 +130,11 @@ def p2_theorem_4(*, probability: float, effective_records: float, alpha: ArrayLi
         Number of records, times `r` if the mechanism has one; positive.
     alpha : array_like, shape (d,)
         Prior parameters of the mechanism.
+
+    Examples
+    --------
+    >>> round(p2_theorem_4(probability=0.05, effective_records=1000, alpha=[1, 1, 1]), 4)
+    0.0518
     """
     n, total = positive(effective_records=effective_records), float(positive_array(alpha=alpha).sum())
     spread = math.log(2 * np.size(alpha) / open_unit_interval(probability=probability)) / (2 * (n + total + 1))

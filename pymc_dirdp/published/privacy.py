@@ -57,6 +57,11 @@ def p1_theorem_1(
     ------
     ArgumentError
         If `(order - 1) * r * delta_inf >= alpha_min`: the theorem promises nothing there.
+
+    Examples
+    --------
+    >>> print(p1_theorem_1(order=5, r=0.1, alpha_min=3.0))
+    (5, 0.0233904)-Rényi differential privacy
     """
     order, r, alpha_min = at_least(1, order=order), positive(r=r), positive(alpha_min=alpha_min)
     delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
@@ -91,6 +96,11 @@ def p1_theorem_1_concentration(
     -------
     r : float
         The largest concentration with a bound of at most `epsilon`; P1 Lemma 2 shows that the root is unique.
+
+    Examples
+    --------
+    >>> round(p1_theorem_1_concentration(order=5, epsilon=0.1), 4)
+    0.2776
     """
     order, epsilon, min_count = at_least(1, order=order), positive(epsilon=epsilon), at_least(0, min_count=min_count)
     delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
@@ -119,6 +129,11 @@ def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: flo
         The Rényi target of Algorithm 1.
     d : int
         Number of categories, at least 2.
+
+    Examples
+    --------
+    >>> p1_sample_size(eta=0.1, probability=0.05, order=5, epsilon=0.1, d=4)
+    19492
     """
     eta, probability, d = positive(eta=eta), open_unit_interval(probability=probability), integer(2, d=d)
     r = p1_theorem_1_concentration(order=order, epsilon=epsilon)
@@ -148,6 +163,11 @@ def p2_theorem_1(
     Returns
     -------
     guarantee : TruncatedCDP
+
+    Examples
+    --------
+    >>> print(p2_theorem_1(gamma=2.0, alpha_min=50.0))
+    (0.0210519, 3)-truncated concentrated differential privacy
     """
     gamma, alpha_min, r = positive(gamma=gamma), positive(alpha_min=alpha_min), positive(r=r)
     delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
@@ -173,6 +193,11 @@ def p2_theorem_2(
     -------
     guarantee : ApproxDP
         The least `epsilon` of the theorem for this `delta`. For counts the exact curve gives a smaller one.
+
+    Examples
+    --------
+    >>> print(p2_theorem_2(delta=1e-6, alpha_min=50.0))
+    (1.36648, 1e-06)-differential privacy
     """
     from scipy.optimize import brentq, minimize_scalar  # Here, because it takes most of a second to import.
 

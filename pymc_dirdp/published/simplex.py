@@ -133,6 +133,12 @@ def p3_corollary(
     """P3's Corollaries 1 to 3 as printed: the beta terms of the theorems replaced by `2 k (1 - etabar) - 3`.
 
     The arguments are the same as in :func:`p3_theorem`.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.mechanisms import SimplexDomain
+    >>> round(p3_corollary(SimplexDomain(2, eta=0.1, etabar=0.1, b=0.1), k=5.0, gamma=0.2), 4)
+    6.3466
     """
     return 2 * k * (1 - domain.etabar) - 3 + _printed_tail(domain, k, gamma, number, alpha)
 
@@ -144,6 +150,12 @@ def p3_problem_14(domain: SimplexDomain, k: float, delta: float) -> float:
     ------
     UnattainableError
         If no `gamma` has so small a probability, because `k eta` is too small.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.mechanisms import SimplexDomain
+    >>> round(p3_problem_14(SimplexDomain(2, eta=0.2, etabar=0.2, b=0.1), k=20.0, delta=0.05), 4)
+    0.0606
     """
     k, delta = positive(k=k), open_unit_interval(delta=delta)
 

@@ -32,6 +32,17 @@ class Estimates(Tabular):
         What the cells of each table are called.
     conditions : tuple of str
         What each table's numbers are conditional on.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=0.9, delta=1e-6), model)
+    >>> dirdp.estimate(release).frame().shape[0]
+    4
     """
 
     tables: dict[str, Estimate]

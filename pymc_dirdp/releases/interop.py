@@ -41,6 +41,17 @@ def as_mechanism(release: Any) -> PrivacyCurves:
     ------
     ReleaseError
         If it is no release, is damaged, or holds curves that do not follow from its numbers.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=1.3, delta=1e-6), model)
+    >>> dirdp.interop.as_mechanism(release).epsilon(1e-6) <= 1.3
+    True
     """
     return release if isinstance(release, PrivacyCurves) else trusted(release).curves
 
@@ -68,6 +79,11 @@ def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
     References
     ----------
     Doroshenko et al. (2022), Connect the dots, https://doi.org/10.56553/popets-2022-0122. Theory, section 7.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> loss = to_dp_accounting(dirdp.mechanisms.GeometricMechanism([1, 1], 2.0))  # doctest: +SKIP
     """
     try:
         from dp_accounting.pld import pld_pmf, privacy_loss_distribution
@@ -132,6 +148,11 @@ def to_opendp(mechanism: TableMechanism) -> Any:
     -----
     OpenDP accepts measurements that others prove only with its features `contrib` and `honest-but-curious`. This
     function enables them for the whole process.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> measurement = to_opendp(dirdp.mechanisms.GeometricMechanism([1, 1], 2.0))  # doctest: +SKIP
     """
     try:
         import opendp.prelude as dp

@@ -72,6 +72,17 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     ----------
     Theory, section 2 for the rows of a table, section 7 for several tables and draws, section 6 for `unit` and
     `contribution`.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> chosen = dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
+    >>> round(chosen.parts[0].mechanism.r, 3)
+    0.203
     """
     refuse_unknown("plan", planning)
     # The model comes first, so that swapped arguments are recognised.

@@ -72,6 +72,17 @@ class Plan:
         What else the guarantee rests on, in sentences.
     library_version : str
         The version of pymc_dirdp.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> chosen = dirdp.plan(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric", draws=100)
+    >>> chosen.draws
+    100
     """
 
     guarantee: Guarantee

@@ -37,6 +37,18 @@ def sample_posterior_predictive(
         Group `posterior_predictive` with the observed variables' names and dims `chain`, `draw`, then those of the
         table: counts of each category, or of successes for a Beta. A conditional table gives counts for each
         configuration of its parents.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=0.8, delta=1e-6), model)
+    >>> made = dirdp.sample_posterior_predictive(release, n_records=100)
+    >>> int(made["posterior_predictive"]["students"].sum())
+    100
     """
     size = integer(0, n_records=n_records)
     drawn = drawn_tables(release)

@@ -119,6 +119,17 @@ def sample(
     References
     ----------
     P2 section 2.3 for posterior sampling, Theory, section 1 to 7.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
+    >>> dict(release["posterior"].sizes)
+    {'chain': 1, 'draw': 1, 'hair': 4}
     """
     model = root_model(model)
     if isinstance(guarantee, Plan):

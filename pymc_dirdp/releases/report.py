@@ -43,6 +43,17 @@ class Report(Labelled):
         The tables that were released.
     sections : tuple of (str, tuple of (str, str))
         Each section has a heading and its lines: a label and a text.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> found = dirdp.report(dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model))
+    >>> [heading for heading, _ in found.sections][:2]
+    ['Expected error, without the data', 'Promise']
     """
 
     title: str

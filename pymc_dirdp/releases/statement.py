@@ -47,6 +47,17 @@ class Statement:
         The rows of the table: a label and a text.
     entry : dict
         The same for machines, with the columns of the public registry of deployments of differential privacy.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> found = dirdp.statement(dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric"))
+    >>> found.title
+    'Privacy'
     """
 
     title: str

@@ -66,6 +66,17 @@ class Verification(Labelled):
         In the order in which they were made.
     believed : tuple of str
         What no file can show, so that it has to be believed or asked for.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> found = dirdp.verify(dirdp.sample(dirdp.ApproxDP(epsilon=0.6, delta=1e-6), model))
+    >>> print(found.stated)
+    (0.6, 1e-06)-differential privacy
     """
 
     stated: Guarantee
@@ -138,6 +149,16 @@ def verify(release: xr.DataTree) -> Verification:
     References
     ----------
     Theory, section 2 to 7, for the curves.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> bool(dirdp.verify(dirdp.sample(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), model)))
+    True
     """
     return verified(read(release), release)
 

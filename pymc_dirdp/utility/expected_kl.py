@@ -55,6 +55,12 @@ class PriorExpectedKL:
     References
     ----------
     Theory, section 8. `posterior` is P2's measure (section 4.1), `estimate` is P1's.
+
+    Examples
+    --------
+    >>> errors = PriorExpectedKL(np.ones(4), n_records=592)
+    >>> [name for name in dir(errors) if not name.startswith("_")]
+    ['estimate', 'n_records', 'posterior', 'prior']
     """
 
     prior: Array
