@@ -64,7 +64,8 @@ def expected_error(
     Examples
     --------
     >>> from pymc_dirdp import ApproxDP
-    >>> round(expected_error(ApproxDP(epsilon=1.0, delta=1e-6), prior=[1, 1, 1, 1], n_records=592, objective="estimate"), 4)
+    >>> guarantee = ApproxDP(epsilon=1.0, delta=1e-6)
+    >>> round(expected_error(guarantee, prior=[1, 1, 1, 1], n_records=592, objective="estimate"), 4)
     0.0129
     """
     return _expected_kl(prior, n_records, MechanismOptions(**options))(guarantee)

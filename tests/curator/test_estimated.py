@@ -72,9 +72,8 @@ def test_the_error_of_an_estimate_is_that_of_releases_made_again(mechanism):
 
 def test_the_error_of_an_estimate_is_about_the_shares_of_the_data(diagnosed):
     """Oracle: root mean squares by hand, of two estimates whose own mean is far from the data."""
-    release, cells = diagnosed
+    release, _ = diagnosed
     law, shares = law_of(survey()), np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.2, 0.2]])
-    law = Law(law.table, law.counts, law.prior, 1.0)
     found = _cell_errors(law, None, release, shares[0], Fresh(shares))
     by_hand = np.sqrt(((shares - COUNTS / 500) ** 2).sum(axis=0) / 2)
     np.testing.assert_allclose(found["error_of_estimate"], by_hand)
