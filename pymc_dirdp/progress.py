@@ -77,9 +77,11 @@ class Bar:
             # What was counted may be done by now.
             if self._timer is None:
                 return
-            self._task = progress.add_task(self._what, total=self._total, completed=self._done)
-            progress.start()
+            self._task = progress.add_task(self._what, total=self._total)
             self._progress = progress
+            # Whatever is counted from here on is shown; what was counted before is shown by this line.
+            progress.update(self._task, completed=self._done)
+            progress.start()
 
 
 QUIET = Bar(0, "steps", shown=False)
