@@ -89,7 +89,11 @@ class Evidence:
         found = np.empty((*totals.shape, *values.shape[2:]))
         if not between.all():
             found[~between] = at(whole[~between])
-        found[between] = np.sum(values * weights.reshape(*weights.shape, *(1,) * (values.ndim - 2)), axis=1)
+        # No curve runs through a total that no table has: next to it, what lies between two totals counts as impossible.
+        impossible = np.isneginf(values).any(axis=1)
+        values = np.where(impossible[:, None], 0.0, values)
+        smooth = np.sum(values * weights.reshape(*weights.shape, *(1,) * (values.ndim - 2)), axis=1)
+        found[between] = np.where(impossible, -np.inf, smooth)
         return found
 
     def _at(self, totals: Integers) -> Array:
@@ -100,18 +104,25 @@ class Evidence:
 
     def _look_at(self, missing: Integers) -> None:
         """Sum the tables of some of the missing totals, and of those around them for which the same tilt serves."""
+        least, most = self._cells.reach()
+        beyond = missing[(missing < least) | (missing > most)]
+        if len(beyond):
+            found, values = beyond, np.full(len(beyond), -np.inf)
+        else:
+            found, values = self._summed(missing)
+        totals, values = np.append(self._totals, found), np.append(self._values, values)
+        self._totals, first = np.unique(totals, return_index=True)
+        self._values = values[first]
+
+    def _summed(self, missing: Integers) -> tuple[Integers, Array]:
         middle = missing[len(missing) // 2]
         try:
             tilted = solved(self._cells, int(middle), little_work=self._little_work)
         except ArgumentError:
             # No table has this total.
-            found, values = middle[None], np.array([-np.inf])
-        else:
-            found = missing[:_AT_A_TIME] if isinstance(tilted.sums, Pair) else self._served(tilted, missing)
-            values = tilted.log_sums_of_products(found)
-        totals, values = np.append(self._totals, found), np.append(self._values, values)
-        self._totals, first = np.unique(totals, return_index=True)
-        self._values = values[first]
+            return middle[None], np.array([-np.inf])
+        found = missing[:_AT_A_TIME] if isinstance(tilted.sums, Pair) else self._served(tilted, missing)
+        return found, tilted.log_sums_of_products(found)
 
     def _served(self, tilted: TiltedCells, missing: Integers) -> Integers:
         """The totals around its own for which a tilt serves: all, or those that are missing if there are many."""

@@ -123,6 +123,15 @@ class NumberLaws:
             self._halve(split, 1e-14)
         self._gather()
 
+    def reach(self) -> tuple[float, float]:
+        """The least and the largest sum of all numbers that blocks with a positive weight reach."""
+        seen = np.isfinite(self._values).any(axis=0)
+        law, start = self._law[seen], self._start[seen]
+        lows, highs = self.most.copy(), self.least.copy()
+        np.minimum.at(lows, law, start)
+        np.maximum.at(highs, law, start + self._length[seen] - 1)
+        return float(lows.sum()), float(highs.sum())
+
     def rough_moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of the sum of all numbers at a tilt, to about a thousandth."""
         self.tilt, self.cut = tilt, _ROUGH_CUT

@@ -201,7 +201,9 @@ def tilt_for(cells: NumberLaws, total: int) -> float:
 
     The sum of the means rises with the tilt. Its logit varies evenly where the sum itself varies by powers of ten.
     """
-    least, most = float(cells.least.sum()), float(cells.most.sum())
+    least, most = cells.reach()
+    if not least <= total <= most:
+        raise _impossible()
     low, high, tilt, step = -np.inf, np.inf, cells.tilt, 1.0
     start, attempt = tilt, 0
     while True:

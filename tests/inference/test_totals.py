@@ -181,3 +181,25 @@ def test_rows_that_are_nearly_empty_are_drawn_too():
     counts, acceptance = Evidence(law).draw(totals, np.random.default_rng(1))
     np.testing.assert_array_equal(counts.sum(axis=1), totals)
     assert acceptance > 0.05
+
+
+def test_totals_next_to_those_that_no_table_has():
+    """Found by attack: a genuine release of three rows with a private number of records was called damaged."""
+    middle, alpha, x = np.array([1500.0, 2500.0, 900.0]), np.array([1.0, 2.0, 0.5]), np.arange(3000.0)
+
+    def log_likelihood(counts, cells):
+        distance = np.abs(middle[cells] - counts)
+        return np.where(distance <= 300, -distance / 10, -np.inf)
+
+    row = ProductLaw(alpha=alpha, total=20_000, log_likelihood=log_likelihood)
+    with np.errstate(divide="raise", over="raise", invalid="raise"):
+        mean, sd = PrivateTotal(row, log_prior=lambda totals: 0 * totals).mean_and_sd
+    sums = np.ones(1)
+    for i in range(3):
+        weights = log_likelihood(x, np.full(len(x), i)) + gammaln(x + alpha[i]) - gammaln(x + 1)
+        sums = np.convolve(sums, np.exp(weights))
+    n = np.arange(len(sums))
+    weights = sums * np.exp(gammaln(n + 1) - gammaln(n + alpha.sum()))
+    expected = weights @ n / weights.sum()
+    assert mean == pytest.approx(expected, rel=1e-10)
+    assert sd == pytest.approx(np.sqrt(weights @ (n - expected) ** 2 / weights.sum()), rel=1e-8)
