@@ -89,7 +89,7 @@ class Evidence:
         found = np.empty((*totals.shape, *values.shape[2:]))
         if not between.all():
             found[~between] = at(whole[~between])
-        # No curve runs through a total that no table has: next to it, what lies between two totals counts as impossible.
+        # No curve runs through a total that no table has. Next to it, what lies between totals counts as impossible.
         impossible = np.isneginf(values).any(axis=1)
         values = np.where(impossible[:, None], 0.0, values)
         smooth = np.sum(values * weights.reshape(*weights.shape, *(1,) * (values.ndim - 2)), axis=1)
