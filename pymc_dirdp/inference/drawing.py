@@ -100,9 +100,10 @@ class _Sampler:
 def _room(cells: NumberLaws) -> Array:
     """The variance of a normal law with the same largest probability: how well a cell can take what others leave.
 
-    A cell that is probably empty may have a large variance, and yet nearly always refuse.
+    A cell that is probably empty may have a large variance, and yet nearly always refuse. It is rounded, so that the
+    first of several cells with the same noise is taken on every machine, and a seed gives the same draws.
     """
-    return np.exp(-2 * cells.peaks) / (2 * np.pi)
+    return np.exp(np.round(-2 * cells.peaks, 6)) / (2 * np.pi)
 
 
 def draw_counts(tilted: TiltedCells, totals: Integers, rng: np.random.Generator) -> tuple[Integers, float]:

@@ -229,8 +229,9 @@ def test_combined_intervals_cover_as_the_exact_ones_do(kind):
     for _ in range(data):
         truth = rng.dirichlet(np.ones(3))
         put_out = mechanism.draw(rng.multinomial(n, truth), 1, sampler="exact", random_seed=rng, n_records=n)
-        release["posterior"]["p"].values[0] = put_out.values
-        if kind == "geometric":
+        if kind == "dirichlet":
+            release["posterior"]["p"].values[0] = put_out.values
+        else:
             release["mechanism/p"]["noisy_counts"].values[:] = put_out.published["noisy_counts"]
         low, high = dirdp.estimate(release, [0.9]).tables["p"].share_intervals[0][0]
         exact.append(low <= truth[0] <= high)
