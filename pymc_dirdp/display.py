@@ -118,13 +118,9 @@ class Labelled(abc.ABC):
             if heading:
                 body.append(_row([f"<td colspan=2 style='{_LEFT}'><strong>{_escaped(heading)}</strong></td>"]))
             for label, text in lines:
-                cells = ("th", "8em", label), ("td", "10em", text)
-                body.append(
-                    _row(
-                        f"<{tag} style='{_LEFT};min-width:{least}'>{_escaped(told)}</{tag}>"
-                        for tag, least, told in cells
-                    )
-                )
+                # A label is as light as its text, so that the headings of the sections are what stands out.
+                cells = ("th", "font-weight:normal;min-width:9em", label), ("td", "min-width:10em", text)
+                body.append(_row(f"<{tag} style='{_LEFT};{own}'>{_escaped(told)}</{tag}>" for tag, own, told in cells))
         # Without a place to break, a long name would make the page as wide as itself.
         page = f"<h4>{_escaped(title)}</h4>{_scrolled(''.join(body))}"
         return f"<div style='{_LEFT};overflow-wrap:anywhere'>{page}</div>"

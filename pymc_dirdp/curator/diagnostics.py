@@ -221,7 +221,8 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], dict[
 def _posterior_given(release: xr.DataTree, private: dict[str, Law], draws: int, rng: np.random.Generator) -> xr.Dataset:
     """Draws given what was published, as anybody may draw them, table by table; none without a size to plan for."""
     try:
-        found = analyse(release, draws, jointly=False, n_prior=planned_numbers(release, private), random_seed=rng)
+        numbers = planned_numbers(release, private)
+        found = analyse(release, draws, jointly=False, n_prior=numbers, random_seed=rng, progressbar=False)
     except ArgumentError:
         return xr.Dataset()
     posterior = found["posterior"].to_dataset()

@@ -94,7 +94,8 @@ def _estimates_of(release: xr.DataTree, laws: tuple[Law, ...], private: Iterable
     to twice that of the plan, as plans do.
     """
     try:
-        found = estimate(release, jointly=False, n_prior=planned_numbers(release, private)).tables
+        numbers = planned_numbers(release, private)
+        found = estimate(release, jointly=False, n_prior=numbers, progressbar=False).tables
     except ArgumentError:
         return {law.table.name: np.full(law.counts.shape, np.nan) for law in laws}
     return {law.table.name: found[law.table.name].share_means.reshape(law.counts.shape) for law in laws}

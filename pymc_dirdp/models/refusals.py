@@ -67,6 +67,11 @@ REFUSALS = MappingProxyType(
             "Dirichlet or Beta distributions, over all its values",
             "Only Dirichlet and Beta variables can be released; write its value as a number.",
         ),
+        "other parameter": Refusal(
+            "is an unobserved {operation} variable behind {children}, and neither Dirichlet nor Beta",
+            "Give {children} a Dirichlet or Beta variable as probability. Where there is none, as for measurements, "
+            "take {children} out of this model together with {name!r}.",
+        ),
         "other variable": Refusal(
             "is an unobserved {operation} variable",
             "Only Dirichlet and Beta variables can be released; take it out of the model.",

@@ -131,7 +131,10 @@ def sample(
     >>> dict(release["posterior"].sizes)
     {'chain': 1, 'draw': 1, 'hair': 4}
     """
+    if isinstance(model, Plan):
+        raise ArgumentError("Expected a PyMC model, got a Plan. The plan comes first, then the model.")
     model = root_model(model)
+    refuse_unknown("sample", planning)
     if isinstance(guarantee, Plan):
         _refuse_second_planning(guarantee, planning)
         chosen = _of_model(made_again(guarantee), model)
@@ -288,7 +291,6 @@ def _warn(chosen: Plan, *, seeded: bool, ledger: "Ledger | None") -> None:
 
 def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
     """Refuse options beside a plan, also those that equal a default: the plan may have decided another value."""
-    refuse_unknown("sample", planning)
     if (asked := planning.get("unit")) is not None:
         raise ArgumentError(
             f"This plan protects {chosen.reading.stated.unit_text}; sample was asked for unit={asked!r}. Pass unit= to "
