@@ -81,7 +81,11 @@ class Tabular(abc.ABC):
     def _repr_html_(self) -> str:
         (title, *above), rows, below = self._told()
         before, after = ("".join(f"<p>{_escaped(line)}</p>" for line in lines) for lines in (above, below))
-        table = "".join(_row(f"<td>{_escaped(cell)}</td>" for cell in row) for row in self._cells(rows))
+        # Outside of a notebook the cells would touch one another.
+        cell = f"style='{_LEFT};padding:0.2em 1em 0.2em 0'"
+        names, *cells = self._cells(rows)
+        table = _row(f"<th {cell}>{_escaped(name)}</th>" for name in names)
+        table += "".join(_row(f"<td {cell}>{_escaped(text)}</td>" for text in row) for row in cells)
         return f"<h4>{_escaped(title)}</h4>{before}{_scrolled(table)}{after}"
 
     def _cells(self, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:

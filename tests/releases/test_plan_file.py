@@ -163,7 +163,7 @@ def test_the_ledger_has_the_digest_of_the_file(tmp_path):
 def test_a_plan_shows_itself_as_html():
     plan = dirdp.plan(TARGET, hair_model())
     assert plan._repr_html_() == dirdp.report(plan)._repr_html_()
-    assert "<td>(1, 1e-06)-differential privacy</td>" in plan._repr_html_()
+    assert ">(1, 1e-06)-differential privacy</td>" in plan._repr_html_()
 
 
 @pytest.fixture(scope="module")
