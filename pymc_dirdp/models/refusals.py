@@ -118,7 +118,10 @@ REFUSALS = MappingProxyType(
             "posterior is no Dirichlet or Beta",
             "Observe whole counts through the distribution inside. " + _CONJUGATES,
         ),
-        "not conjugate": Refusal("is observed through {operation}, which is not supported", _CONJUGATES),
+        "not conjugate": Refusal(
+            "is observed through {operation}, which is not supported",
+            _CONJUGATES + " Take what is observed through another distribution out of this model.",
+        ),
         "total size": Refusal("is rescaled by total_size", "Leave total_size out and observe all records."),
         "transformed observations": Refusal("has a transform", "Observe the variable itself, without `transform=`."),
         "computed observations": Refusal(

@@ -12,6 +12,7 @@ import xarray as xr
 from numpy import int64
 from numpy.typing import NDArray
 
+from pymc_dirdp.accounting.rules import refuse_other
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import (
     ArgumentError,
@@ -135,6 +136,7 @@ def sample(
         raise ArgumentError("Expected a PyMC model, got a Plan. The plan comes first, then the model.")
     model = root_model(model)
     refuse_unknown("sample", planning)
+    refuse_other(ledger)
     if isinstance(guarantee, Plan):
         _refuse_second_planning(guarantee, planning)
         chosen = _of_model(made_again(guarantee), model)

@@ -73,7 +73,7 @@ class Statement:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><th style='text-align:left;vertical-align:top;min-width:8em'>{_html(label)}</th>"
+            f"<tr><th style='text-align:left;vertical-align:top;min-width:9em'>{_html(label)}</th>"
             f"<td style='text-align:left;vertical-align:top;min-width:10em'>{_html(text)}</td></tr>"
             for label, text in self.lines
         )

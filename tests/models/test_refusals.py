@@ -195,6 +195,7 @@ case(
     said_instead={"contribution": 5},
 )
 case("not conjugate", lambda: pm.Poisson("y", mu=beta(), observed=YES), lambda: tossed(beta()))
+case("not conjugate", lambda: (tossed(beta()), pm.Normal("z", observed=[0.5])), lambda: tossed(beta()))
 case("total size", lambda: tossed(beta(), total_size=100), lambda: tossed(beta()))
 
 
