@@ -81,7 +81,11 @@ class Tabular(abc.ABC):
     def _repr_html_(self) -> str:
         (title, *above), rows, below = self._told()
         before, after = ("".join(f"<p>{_escaped(line)}</p>" for line in lines) for lines in (above, below))
-        table = "".join(_row(f"<td>{_escaped(cell)}</td>" for cell in row) for row in self._cells(rows))
+        # Outside of a notebook the cells would touch one another.
+        cell = f"style='{_LEFT};padding:0.2em 1em 0.2em 0'"
+        names, *cells = self._cells(rows)
+        table = _row(f"<th {cell}>{_escaped(name)}</th>" for name in names)
+        table += "".join(_row(f"<td {cell}>{_escaped(text)}</td>" for text in row) for row in cells)
         return f"<h4>{_escaped(title)}</h4>{before}{_scrolled(table)}{after}"
 
     def _cells(self, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -118,13 +122,9 @@ class Labelled(abc.ABC):
             if heading:
                 body.append(_row([f"<td colspan=2 style='{_LEFT}'><strong>{_escaped(heading)}</strong></td>"]))
             for label, text in lines:
-                cells = ("th", "8em", label), ("td", "10em", text)
-                body.append(
-                    _row(
-                        f"<{tag} style='{_LEFT};min-width:{least}'>{_escaped(told)}</{tag}>"
-                        for tag, least, told in cells
-                    )
-                )
+                # A label is as light as its text, so that the headings of the sections are what stands out.
+                cells = ("th", "font-weight:normal;min-width:9em", label), ("td", "min-width:10em", text)
+                body.append(_row(f"<{tag} style='{_LEFT};{own}'>{_escaped(told)}</{tag}>" for tag, own, told in cells))
         # Without a place to break, a long name would make the page as wide as itself.
         page = f"<h4>{_escaped(title)}</h4>{_scrolled(''.join(body))}"
         return f"<div style='{_LEFT};overflow-wrap:anywhere'>{page}</div>"

@@ -1,6 +1,7 @@
 """A progress bar for what takes over a second; it is silent where nobody looks at a terminal or a notebook."""
 
 import threading
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -14,8 +15,8 @@ _PATIENCE = 1.0
 class Bar:
     """A bar that counts steps, shown once they have taken a second, or not at all.
 
-    It is written to the standard error of a terminal, or into a notebook, and disappears at the end. Where the output
-    goes to a file or to another program, nothing is written.
+    It is written to the standard error of a terminal, or into a notebook that has ipywidgets, and disappears at the
+    end. Elsewhere, such as where the output goes to a file or to another program, nothing is written.
 
     Parameters
     ----------
@@ -68,7 +69,9 @@ class Bar:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         console = Console(stderr=True)
-        if not (console.is_terminal or console.is_jupyter):
+        # In a notebook rich shows bars as widgets, and without ipywidgets it shows a warning instead.
+        shows = find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal
+        if not shows:
             return
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         # What others print meanwhile stays where it is.

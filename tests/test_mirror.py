@@ -39,6 +39,7 @@ WITHOUT_SOURCE = {
     "test_house.py": "who may ask for a kind, and how long a signature is",
     "test_imports.py": "the order of the rooms",
     "test_mirror.py": "this file",
+    "test_pages.py": "the README and the pages, as somebody meets them who has nothing else",
     "test_papers.py": "the papers' statements and where they are tested",
     "test_proofs.py": "the pages of proofs and the files they name",
     "test_trust_boundary.py": "what reaches an error, a log, an attribute or a file",

@@ -8,7 +8,16 @@ from pymc_dirdp.accounting.text import refusal
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["admitted", "agreed_unit", "balance", "unit_at"]
+__all__ = ["admitted", "agreed_unit", "balance", "refuse_other", "unit_at"]
+
+
+def refuse_other(ledger: object) -> None:
+    """Refuse what somebody passes in the place of a ledger, such as its limit or its path."""
+    if ledger is not None and not hasattr(ledger, "spend"):
+        raise ArgumentError(
+            f"Expected ledger to be a Ledger, got a {type(ledger).__name__}. Make it once, by Ledger(limit) or "
+            "Ledger(limit, path), where limit is a guarantee."
+        )
 
 
 def unit_at(header: Header, position: Position) -> str | None:

@@ -1,7 +1,7 @@
 """Rewards as they are reported: labels of arms, numbers, and categories of public worth."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, final
 
@@ -63,6 +63,8 @@ def _plain(label: Any) -> Any:
 
 def checked_labels(arms: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """The labels of the arms, which a file can hold and tell apart."""
+    if not isinstance(arms, Iterable):
+        raise ArgumentError(f'Expected the names of the arms, such as ["a", "b"], got a {type(arms).__name__}.')
     labels = (arms,) if isinstance(arms, str) else tuple(arms)
     if not labels:
         raise ArgumentError("Expected at least one arm.")

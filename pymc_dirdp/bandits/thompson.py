@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pymc_dirdp.accounting.rules import refuse_other
 from pymc_dirdp.bandits.rewards import checked_labels, checked_utilities, listed
 from pymc_dirdp.bandits.schedule import rules_of
 from pymc_dirdp.bandits.settings import Settings, unit_of
@@ -139,6 +140,7 @@ class ThompsonSampler(BanditView):
             # What a file cannot hold is refused before the charge.
             settings.to_json()
             StateFile(path).refuse_unless_free()
+        refuse_other(ledger)
         if ledger is not None and ledger.adjacency != "replace-one":
             raise ArgumentError(
                 f"The ledger is for adjacency={ledger.adjacency!r}, and a bandit protects a reward that is replaced: "

@@ -269,7 +269,8 @@ def whole_numbers(values: NDArray[Any], observed: Node, what: str = "observation
     if not np.all(np.isfinite(values)):
         raise _wrong(observed, "are not all finite", what)
     if np.any(values < 0):
-        raise _wrong(observed, "are not all >= 0", what)
+        missing = "; a missing value, such as the code -1 of pandas, needs a category of its own"
+        raise _wrong(observed, f"are not all >= 0{'' if what == 'number of trials' else missing}", what)
     if values.dtype.kind == "f" and np.any(values != np.floor(values)):
         raise _wrong(observed, "are not all whole numbers", what)
     if np.any(values > MOST_RECORDS):

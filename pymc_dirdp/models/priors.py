@@ -82,15 +82,25 @@ def _other_variable(rv: Node, model: pm.Model) -> Exception:
     of_priors = [str(other.name) for other in model.free_RVs if other is not rv and rv in set(values_read(other))]
     children = [str(other.name) for other in model.observed_RVs if rv in set(values_read(other))]
     released = any(variable.owner and type(variable.owner.op) in _FAMILY_BY_OP for variable in values_read(rv))
-    if of_priors:
-        return refusal("hyperparameter", rv.name, operation=kind, children=_listed(of_priors))
-    if released and not children:
+    if released and not children and not of_priors:
         return refusal("unobserved prediction", rv.name, operation=kind)
-    if children and not released and not rv.type.dtype.startswith(("int", "bool")):
-        return refusal("hyperparameter", rv.name, operation=kind, children=_listed(children))
+    if of_priors or (children and not released and not rv.type.dtype.startswith(("int", "bool"))):
+        return _parameter(rv, model)
     if children:
         return refusal("hidden parent", rv.name, operation=kind, children=_listed(children))
     return refusal("other variable", rv.name, operation=kind)
+
+
+def _parameter(rv: Node, model: pm.Model) -> Exception:
+    """The error for a free variable on which others depend: of a prior that could be released, or of anything else."""
+    behind = [other for other in model.free_RVs + model.observed_RVs if other is not rv and rv in ancestors([other])]
+    priors = [other for other in behind if type(other.owner.op) in (*_FAMILY_BY_OP, *_INTEGRATED)]
+    observed = [other for other in behind if other in model.observed_RVs]
+    if not priors and not observed:
+        return refusal("other variable", rv.name, operation=operation(rv))
+    key = "hyperparameter" if priors else "other parameter"
+    names = [str(other.name) for other in priors or observed]
+    return refusal(key, rv.name, operation=operation(rv), children=_listed(names))
 
 
 def refuse_uncertain_prior(name: str, argument: Node, model: pm.Model, public: Collection[str]) -> None:

@@ -67,6 +67,11 @@ REFUSALS = MappingProxyType(
             "Dirichlet or Beta distributions, over all its values",
             "Only Dirichlet and Beta variables can be released; write its value as a number.",
         ),
+        "other parameter": Refusal(
+            "is an unobserved {operation} variable behind {children}, and neither Dirichlet nor Beta",
+            "Give {children} a Dirichlet or Beta variable as probability. Where there is none, as for measurements, "
+            "take {children} out of this model together with {name!r}.",
+        ),
         "other variable": Refusal(
             "is an unobserved {operation} variable",
             "Only Dirichlet and Beta variables can be released; take it out of the model.",
@@ -113,7 +118,10 @@ REFUSALS = MappingProxyType(
             "posterior is no Dirichlet or Beta",
             "Observe whole counts through the distribution inside. " + _CONJUGATES,
         ),
-        "not conjugate": Refusal("is observed through {operation}, which is not supported", _CONJUGATES),
+        "not conjugate": Refusal(
+            "is observed through {operation}, which is not supported",
+            _CONJUGATES + " Take what is observed through another distribution out of this model.",
+        ),
         "total size": Refusal("is rescaled by total_size", "Leave total_size out and observe all records."),
         "transformed observations": Refusal("has a transform", "Observe the variable itself, without `transform=`."),
         "computed observations": Refusal(

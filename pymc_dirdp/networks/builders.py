@@ -67,6 +67,10 @@ def naive_bayes(
     >>> [variable.name for variable in model.free_RVs]
     ['p_class', 'p_fur', 'p_eggs']
     """
+    if isinstance(y, str):
+        raise ArgumentError(
+            "Expected y to be the class of each record, got a str. Pass the column, as in frame['spam']."
+        )
     named = target or getattr(y, "name", None) or "class"
     if named not in categories:
         raise ArgumentError(

@@ -120,6 +120,15 @@ class TruncatedCDP(Guarantee):
         return self.omega
 
 
+def _delta(*, delta: object) -> float:
+    """A probability above 0, because the promise without a delta is another one."""
+    if isinstance(delta, int | float) and delta == 0:
+        raise ArgumentError(
+            "Expected delta in (0, 1), got delta=0. For a promise without delta, write PureDP(epsilon=1)."
+        )
+    return open_unit_interval(delta=delta)
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class ApproxDP(Guarantee):
@@ -145,7 +154,7 @@ class ApproxDP(Guarantee):
     (1, 1e-06)-differential privacy
     """
 
-    domains: ClassVar[dict[str, Domain]] = {"epsilon": partial(at_least, 0), "delta": open_unit_interval}
+    domains: ClassVar[dict[str, Domain]] = {"epsilon": partial(at_least, 0), "delta": _delta}
     flavour: ClassVar[str] = "Approximate DP"
     epsilon: float
     delta: float

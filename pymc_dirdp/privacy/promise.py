@@ -70,7 +70,8 @@ class Guarantee(abc.ABC):
         if not isinstance(value, Guarantee):
             example = "a guarantee such as ApproxDP(epsilon=1, delta=1e-6)"
             wanted = example if name == "guarantee" else f"{name} to be {example}"
-            raise ArgumentError(f"Expected {wanted}, got a {type(value).__name__}.")
+            got = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+            raise ArgumentError(f"Expected {wanted}, got {got}.")
         return value
 
     @property

@@ -12,6 +12,7 @@ import xarray as xr
 from numpy import int64
 from numpy.typing import NDArray
 
+from pymc_dirdp.accounting.rules import refuse_other
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import (
     ArgumentError,
@@ -131,7 +132,11 @@ def sample(
     >>> dict(release["posterior"].sizes)
     {'chain': 1, 'draw': 1, 'hair': 4}
     """
+    if isinstance(model, Plan):
+        raise ArgumentError("Expected a PyMC model, got a Plan. The plan comes first, then the model.")
     model = root_model(model)
+    refuse_unknown("sample", planning)
+    refuse_other(ledger)
     if isinstance(guarantee, Plan):
         _refuse_second_planning(guarantee, planning)
         chosen = _of_model(made_again(guarantee), model)
@@ -288,7 +293,6 @@ def _warn(chosen: Plan, *, seeded: bool, ledger: "Ledger | None") -> None:
 
 def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
     """Refuse options beside a plan, also those that equal a default: the plan may have decided another value."""
-    refuse_unknown("sample", planning)
     if (asked := planning.get("unit")) is not None:
         raise ArgumentError(
             f"This plan protects {chosen.reading.stated.unit_text}; sample was asked for unit={asked!r}. Pass unit= to "

@@ -73,7 +73,7 @@ class Statement:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><th style='text-align:left;vertical-align:top;min-width:8em'>{_html(label)}</th>"
+            f"<tr><th style='text-align:left;vertical-align:top;min-width:9em'>{_html(label)}</th>"
             f"<td style='text-align:left;vertical-align:top;min-width:10em'>{_html(text)}</td></tr>"
             for label, text in self.lines
         )
@@ -257,10 +257,11 @@ def _use(stored: Stored, entry: dict[str, Any]) -> Lines:
         ("mechanism", "; ".join(laws)),
         (
             "to compute with it",
-            "dirdp.estimate(release) gives shares with their errors, and dirdp.analyse(release) draws from the "
-            f"posterior given what was published{once}",
+            "xarray.open_datatree(path) opens the file as a release; pymc_dirdp.estimate(release) gives shares with "
+            "their errors, and pymc_dirdp.analyse(release) draws from the posterior given what was published"
+            f"{once}",
         ),
-        ("to check it", "dirdp.verify(release), without the data"),
+        ("to check it", "pymc_dirdp.verify(release), without the data"),
         ("software", f"{entry['implementation']} {entry['version']}"),
     ]
     if entry["digest"]:

@@ -7,6 +7,7 @@ of a release follow from its numbers is another question, see :mod:`pymc_dirdp.s
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, final
@@ -96,7 +97,12 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
         If it is no release, or damaged: something is missing, of the wrong kind, or does not fit the rest.
     """
     refuse_confidential(release)
-    children = getattr(release, "children", {})
+    children = getattr(release, "children", None)
+    if not isinstance(children, Mapping):
+        raise ReleaseError(
+            f"Expected a release from pymc_dirdp.sample, an xarray.DataTree, got a {type(release).__name__}. A file is "
+            'opened first, by xarray.open_datatree("release.nc").'
+        )
     if missing := sorted(set(_GROUPS) - set(children)):
         raise ReleaseError(f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(missing)}.")
     root = Group("/", release.to_dataset())

@@ -95,6 +95,18 @@ def test_what_is_no_guarantee_is_refused(ledger):
         Ledger(1.0)
 
 
+@pytest.mark.parametrize("other", [TENTH, "budget.db"])
+def test_what_is_no_ledger_is_refused(other):
+    name = type(other).__name__
+    uses = (
+        lambda: dirdp.sample(TENTH, model(), ledger=other),
+        lambda: dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1), ledger=other),
+    )
+    for use in uses:
+        with pytest.raises(dirdp.ArgumentError, match=rf"ledger to be a Ledger, got a {name}\. Make it once"):
+            use()
+
+
 def test_other_neighbours_do_not_add_up(ledger):
     with pytest.raises(dirdp.ArgumentError, match="do not add up"):
         ledger.spend(TENTH, what="p", adjacency="add-remove")

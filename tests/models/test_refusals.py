@@ -105,6 +105,21 @@ case(
     lambda: pm.BetaBinomial("y", n=9, alpha=pm.HalfNormal("scale"), beta=1, observed=3),
     lambda: pm.BetaBinomial("y", n=9, alpha=2.0, beta=1, observed=3),
 )
+
+
+def measured():
+    spread = pm.HalfNormal("spread")
+    return pm.Normal("z", pm.Normal("mean", 0, spread), 1, observed=[0.5, -1.0])
+
+
+case("other parameter", lambda: (tossed(beta()), measured()), lambda: tossed(beta()))
+case("other parameter", lambda: tossed(pm.math.invlogit(pm.Normal("log_odds"))), lambda: tossed(beta()))
+case(
+    "hyperparameter",
+    lambda: tossed(pm.Beta("b", pm.Gamma("a", 1, pm.Gamma("rate", 1, 1)), 1)),
+    lambda: tossed(pm.Beta("b", 2.0, 1)),
+)
+case("other variable", lambda: (tossed(beta()), pm.Normal("z", pm.Normal("mean"))), lambda: tossed(beta()))
 case("other variable", lambda: (tossed(beta()), pm.Normal("noise")), lambda: tossed(beta()))
 case("uniform bounds", lambda: tossed(pm.Uniform("b", 0.1, 1)), lambda: tossed(pm.Uniform("b", 0, 1)))
 case("uniform bounds", lambda: tossed(pm.Uniform("b", -1, 1)), lambda: tossed(pm.Beta("b", 1, 1)))
@@ -180,6 +195,7 @@ case(
     said_instead={"contribution": 5},
 )
 case("not conjugate", lambda: pm.Poisson("y", mu=beta(), observed=YES), lambda: tossed(beta()))
+case("not conjugate", lambda: (tossed(beta()), pm.Normal("z", observed=[0.5])), lambda: tossed(beta()))
 case("total size", lambda: tossed(beta(), total_size=100), lambda: tossed(beta()))
 
 
@@ -402,6 +418,10 @@ def test_swapped_arguments_are_recognised():
             call(model, model)
         with pytest.raises(ArgumentError, match="Expected a PyMC model, got a dict"):
             call(TARGET, {})
+    with pytest.raises(ArgumentError, match=r"got a Plan\. The plan comes first, then the model"):
+        dirdp.sample(model, dirdp.plan(TARGET, model))
+    with pytest.raises(TypeError, match=r"^sample\(\) got an unexpected keyword argument 'chains'"):
+        dirdp.sample(TARGET, model, tune=1000, chains=2)
     release = dirdp.sample(TARGET, model)
     with pytest.raises(ArgumentError, match="Expected a PyMC model, got a DataTree"):
         dirdp.diagnose(model, release)

@@ -235,6 +235,11 @@ def test_columns_of_another_length():
         dirdp.naive_bayes(FRAME, CLASS[:-1], categories=CATEGORIES)
 
 
+def test_the_name_of_a_column_is_no_class():
+    with pytest.raises(dirdp.ArgumentError, match=r"got a str\. Pass the column, as in frame\['spam'\]"):
+        dirdp.naive_bayes(FRAME, "class", categories=CATEGORIES)
+
+
 def test_the_name_of_the_class():
     named = CATEGORIES | {"kind": CATEGORIES["class"]}
     del named["class"]

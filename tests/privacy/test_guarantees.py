@@ -33,6 +33,14 @@ def test_domains(kind, arguments):
         kind(**arguments)
 
 
+def test_no_delta_is_another_promise():
+    for none in (0, 0.0):
+        with pytest.raises(
+            ArgumentError, match=r"got delta=0\. For a promise without delta, write PureDP\(epsilon=1\)"
+        ):
+            ApproxDP(epsilon=1, delta=none)
+
+
 def test_arguments_are_keywords():
     with pytest.raises(TypeError):
         ApproxDP(1, 1e-6)

@@ -91,5 +91,7 @@ def test_what_is_no_guarantee_is_named():
     assert Guarantee.checked(limit=promise) is promise
     with pytest.raises(ArgumentError, match=r"Expected limit to be a guarantee such as ApproxDP.*, got a float"):
         Guarantee.checked(limit=0.7)
+    with pytest.raises(ArgumentError, match=r"got the class PureDP\.$"):
+        Guarantee.checked(guarantee=PureDP)
     with pytest.raises(ArgumentError, match=r"^Expected a guarantee such as"):
         NOISE.loss(0.7)

@@ -1,0 +1,42 @@
+"""The README and the pages: what they show runs, what they link to is there, and what they print is what was meant."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
+_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"`[^`]*`")
+
+
+def test_the_readme_makes_a_file_and_reads_it(tmp_path, monkeypatch, capsys):
+    """Whoever has the file and the second piece of code alone gets estimates and draws."""
+    monkeypatch.chdir(tmp_path)
+    makes, reads = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    (writes,) = re.findall(r"`(release\.to_netcdf\([^`]*)`", README)
+    exec(makes + writes, {})
+    assert "Private posterior draw of p" in capsys.readouterr().out
+    found = {}
+    exec(reads, found)
+    said = capsys.readouterr().out
+    assert "follows from the numbers" in said
+    assert "p[brown]" in said
+    assert dict(found["posterior"]["posterior"].sizes)["hair"] == 4
+    found["release"].close()
+
+
+@pytest.mark.parametrize("name", ["README.md", *PAGES])
+def test_links_to_files_lead_somewhere(name):
+    prose = _CODE.sub("", _FENCED.sub("", README if name == "README.md" else PAGES[name]))
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
+        assert (ROOT / name).parent.joinpath(target).exists(), target
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_power_is_not_read_as_the_beginning_of_bold_letters(name):
+    """Markdown takes the asterisks of two powers in one paragraph for bold letters between them."""
+    prose = _CODE.sub("", _FENCED.sub("", PAGES[name]))
+    assert not re.findall(r"\w\*\*-?\w.*", prose)
