@@ -124,10 +124,15 @@ class NumberLaws:
         self._gather()
 
     def reach(self) -> tuple[float, float]:
-        """The least and the largest sum of all numbers that blocks with a positive weight reach."""
+        """The least and the largest sum of all numbers that blocks with a positive weight reach.
+
+        The ends of blocks are nodes, so no block beside a seen one has a positive weight unseen. A law of which nothing
+        is seen yet may reach every number.
+        """
         seen = np.isfinite(self._values).any(axis=0)
         law, start = self._law[seen], self._start[seen]
-        lows, highs = self.most.copy(), self.least.copy()
+        known = np.bincount(law, minlength=self.size) > 0
+        lows, highs = np.where(known, self.most, self.least), np.where(known, self.least, self.most)
         np.minimum.at(lows, law, start)
         np.maximum.at(highs, law, start + self._length[seen] - 1)
         return float(lows.sum()), float(highs.sum())

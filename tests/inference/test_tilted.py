@@ -168,3 +168,18 @@ def test_a_total_that_no_counts_have_spoils_no_other(beyond, end):
             assert solved(cells, total).log_sum_of_products == pytest.approx(fresh, abs=1e-9)
         # There is one such table: every count is ten away.
         assert fresh == pytest.approx(-60.0, abs=1e-9)
+
+
+def test_a_total_is_not_called_impossible_before_the_counts_are_found():
+    """Found when the documentation was built: no node lay near the few numbers of records that a row may have."""
+    middle, near = np.array([12_345.0, 54_321.0]), np.arange(-10, 11)
+
+    def log_weight(x, cell):
+        distance = np.abs(x - middle[cell])
+        return np.where(distance <= 10, -2 * distance, -np.inf)
+
+    cells = NumberLaws(log_weight, 2, 0, 100_000)
+    assert cells.reach() == (0, 200_000)
+    found = solved(cells, 66_666 + 4).log_sum_of_products
+    first = np.where(np.abs(4 - near) <= 10, np.exp(-2.0 * np.abs(near) - 2.0 * np.abs(4 - near)), 0)
+    assert found == pytest.approx(np.log(first.sum()), abs=1e-9)
