@@ -249,11 +249,15 @@ class TableMechanism(Mechanism):
     """Its name in `plan(mechanism=...)`."""
     needs_public_totals: ClassVar[bool] = False
     """Whether it publishes numbers of records, so that it is for tables where they are public."""
+    has_records: ClassVar[bool] = False
+    """Whether the public number of records is one of its own parameters."""
     facts: ClassVar[tuple[Fact, ...]]
     """What a release says of it, beside `adjacency` and `contribution`."""
     publishes: ClassVar[str | None] = None
     """The name of what is published beside the draws and decides them; None if the draws are the release."""
-    law: ClassVar[str]
+    readings: ClassVar[tuple[str, ...]] = ()
+    """The ways in which papers read what is published as data, as in `sample(postprocess=...)`."""
+    formula: ClassVar[str]
     """The law of a draw, as a formula for the report; braces hold fields."""
 
     @property
@@ -265,6 +269,11 @@ class TableMechanism(Mechanism):
     def contributed(self) -> Contribution:
         """What one person adds to the table, with one entry for each of its row axes."""
         return Contribution.of(self.contribution)
+
+    @property
+    def has_product_law(self) -> bool:
+        """Whether the likelihood of an output is a product over cells, so that a posterior given it can be drawn."""
+        return True
 
     @abc.abstractmethod
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
@@ -352,6 +361,10 @@ class TableMechanism(Mechanism):
         """Public number of steps of the urn that draws; None without one."""
         return None
 
+    def read_as_data(self, output: Array, how: str) -> Array:
+        """Nonnegative counts that a paper would take for the data: `how` is one of `readings`."""
+        raise ArgumentError(f"{type(self).__name__} publishes no counts that could be read as data.")
+
     def possible_records(self, output: Array) -> range:
         """The numbers of records with which this output is possible, for all that is not negligible.
 
@@ -373,7 +386,10 @@ class TableMechanism(Mechanism):
         adjacency: str = "replace-one",
         contribution: Contribution | int = 1,
     ) -> Self:
-        """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself."""
+        """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself.
+
+        One that `has_records` takes `n_records` as well.
+        """
         raise ArgumentError(f"{cls.__name__} is calibrated by a strategy: use calibrate().")
 
     @classmethod

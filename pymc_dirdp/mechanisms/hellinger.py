@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Self, final, override
+from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
@@ -53,6 +55,10 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         `"exact"` finds the curves by comparing all neighbours on all outputs, for at most 16,000 candidates.
         `"proved"` takes P4's proof: pure differential privacy with `2 (1 + gamma) exponent`, without gamma for the
         global sensitivity, and the curves of randomised response at it, of which no mechanism is worse.
+    adjacency : {"replace-one"}
+        Nothing else leaves the number of records public.
+    contribution : {1}
+        One record of a person is accounted for.
 
     Notes
     -----
@@ -77,6 +83,20 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     6.08...
     """
 
+    kind: ClassVar[str] = "hellinger"
+    publishes: ClassVar[str] = "released_counts"
+    formula: ClassVar[str] = (
+        "exact draws from the posterior given the released counts: Dirichlet(x + prior), averaged over all counts x"
+    )
+    facts: ClassVar[tuple[Fact, ...]] = (
+        Fact("prior", "prior", "table"),
+        Fact("exponent", "exponent", "scalar"),
+        Fact("smoothness", "smoothness", "scalar"),
+        Fact("records", "n_records", "number"),
+        Fact("sensitivity", "sensitivity", "text"),
+        Fact("accounting", "accounting", "text"),
+    )
+
     exponent: float
     _: KW_ONLY
     sensitivity: str = "smooth"
@@ -89,6 +109,11 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         one_of(_ACCOUNTINGS, accounting=self.accounting)
         object.__setattr__(self, "exponent", positive(exponent=self.exponent))
         object.__setattr__(self, "smoothness", positive(smoothness=self.smoothness))
+        if self.contributed.records > 1:
+            raise ArgumentError(
+                f"HellingerMechanism accounts for one record of a person, got contribution="
+                f"{self.contributed.records}. Use TruncatedNoiseMechanism, which is 'truncated-geometric' in a plan."
+            )
 
     @classmethod
     def for_guarantee(
@@ -96,7 +121,9 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         guarantee: Guarantee,
         *,
         prior: ArrayLike,
-        n_records: int,
+        n_records: int | None = None,
+        adjacency: str = "replace-one",
+        contribution: Contribution | int = 1,
         sensitivity: str = "smooth",
         smoothness: float | None = None,
         accounting: str = "exact",
@@ -107,7 +134,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         ----------
         guarantee : Guarantee
             The target, of any kind.
-        prior, n_records, sensitivity, accounting
+        prior, n_records, adjacency, contribution, sensitivity, accounting
             As for the mechanism itself.
         smoothness : float or None
             P4's gamma. None chooses the one with the least expected distance on data sets that the prior predicts;
@@ -123,9 +150,16 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         UnattainableError
             If there are too many candidates to compare, or to list.
         """
+        facts: dict[str, Any] = {
+            "prior": prior,
+            "n_records": n_records,
+            "adjacency": adjacency,
+            "contribution": contribution,
+            "sensitivity": sensitivity,
+        }
 
         def mechanism(exponent: float, gamma: float, by: str) -> Self:
-            return cls(prior, n_records, exponent, sensitivity=sensitivity, smoothness=gamma, accounting=by)  # type: ignore[arg-type]
+            return cls(**facts, exponent=exponent, smoothness=gamma, accounting=by)
 
         def calibrated(gamma: float, by: str) -> Self:
             def largest(by: str) -> float:
@@ -176,14 +210,25 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     @override
     def in_short(self) -> str:
         gamma = f", gamma {self.smoothness:.4g}" if self.sensitivity == "smooth" else ""
-        return f"exponent {self.exponent:.4g}{gamma}, {self.accounting}"
+        return f"Hellinger mechanism of exponent {self.exponent:.4g}{gamma}, {self.accounting}"
+
+    @property
+    @override
+    def has_product_law(self) -> bool:
+        return len(self.prior) == 2
 
     @override
-    def likelihoods_of_rows(
-        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
-    ) -> list[RowLikelihood]:
-        if len(self.prior) > 2:
-            return super().likelihoods_of_rows(output, n_records=n_records, sampler=sampler, steps=steps)
+    def is_on_grid(self, output: Array, steps: int | None) -> bool:
+        return super().is_on_grid(output, steps) and bool(output.sum() == self.n_records)
+
+    @override
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
+        if not self.has_product_law:
+            raise ArgumentError(
+                "The law of a HellingerMechanism with so many categories is no product over cells, so nothing is "
+                "concluded from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
+                "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
+            )
         released = self._released_table(output)
         if released.sum() != self.n_records:
             raise ArgumentError(f"Expected an output that adds up to n_records={self.n_records}.")

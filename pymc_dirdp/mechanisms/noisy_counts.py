@@ -67,7 +67,8 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     """
 
     publishes = "noisy_counts"
-    law = "exact draws from the posterior given the noisy counts: Dirichlet(x + prior), averaged over all counts x"
+    readings = POSTPROCESSES
+    formula = "exact draws from the posterior given the noisy counts: Dirichlet(x + prior), averaged over all counts x"
     facts = (
         Fact("prior", "prior", "table"),
         Fact("noise_parameter", "parameter", "scalar"),
@@ -201,6 +202,10 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @override
     def postprocessed(self, released: Array) -> Array:
         return postprocessed(released, self.postprocess, noise=self.noise_sd)
+
+    @override
+    def read_as_data(self, output: Array, how: str) -> Array:
+        return postprocessed(output, how, noise=self.noise_sd)
 
     @property
     def _relation(self) -> Adjacency:

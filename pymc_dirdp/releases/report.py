@@ -199,7 +199,7 @@ def _arithmetic(attrs: dict[Any, Any]) -> str:
 
 
 def _law(mechanism: TableMechanism) -> str:
-    return f"{type(mechanism).__name__}: {mechanism.law.format(**vars(mechanism))}"
+    return f"{type(mechanism).__name__}: {mechanism.formula.format(**vars(mechanism))}"
 
 
 def _tables(stored: Stored) -> Lines:
