@@ -249,8 +249,6 @@ class TableMechanism(Mechanism):
     """Its name in `plan(mechanism=...)`."""
     needs_public_totals: ClassVar[bool] = False
     """Whether it publishes numbers of records, so that it is for tables where they are public."""
-    has_records: ClassVar[bool] = False
-    """Whether the public number of records is one of its own parameters."""
     facts: ClassVar[tuple[Fact, ...]]
     """What a release says of it, beside `adjacency` and `contribution`."""
     publishes: ClassVar[str | None] = None
@@ -386,11 +384,22 @@ class TableMechanism(Mechanism):
         adjacency: str = "replace-one",
         contribution: Contribution | int = 1,
     ) -> Self:
-        """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself.
-
-        One that `has_records` takes `n_records` as well.
-        """
+        """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself."""
         raise ArgumentError(f"{cls.__name__} is calibrated by a strategy: use calibrate().")
+
+    @classmethod
+    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
+        """The mechanism that a plan takes for a table: that of `for_guarantee`, or an error in the words of a plan.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+        n_records : int or None
+            The number of records: public where the mechanism `needs_public_totals`, or that to plan for.
+        **facts
+            `prior`, `adjacency` and `contribution`.
+        """
+        return cls.for_guarantee(guarantee, **facts)
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:

@@ -27,7 +27,7 @@ from pymc_dirdp.sampling.fast import dirichlet
 __all__ = ["HellingerMechanism"]
 
 _SENSITIVITIES = ("smooth", "global")
-_ACCOUNTINGS = ("exact", "proved")
+_ACCOUNTINGS = ("exact", "pure", "proved")
 # With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
 _MOST_SEARCHED = 1_200
 _PLANNED = 24
@@ -51,8 +51,10 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         S is the smooth sensitivity of P4, Definition 3, or the global one of section 4.2.1.
     smoothness : float, default 1
         P4's gamma: how much `1 / S` may change between neighbours. Of no effect for the global sensitivity.
-    accounting : {"exact", "proved"}, default "exact"
-        `"exact"` finds the curves by comparing all neighbours on all outputs, for at most 16,000 candidates.
+    accounting : {"exact", "pure", "proved"}, default "exact"
+        `"exact"` finds the curves by comparing all neighbours on all outputs, for at most 16,000 candidates. `"pure"`
+        finds the largest loss so, once, and takes the curves of randomised response at it: the pure epsilon is exact,
+        and all else is a bound that is quick. A plan takes it.
         `"proved"` takes P4's proof: pure differential privacy with `2 (1 + gamma) exponent`, without gamma for the
         global sensitivity, and the curves of randomised response at it, of which no mechanism is worse.
     adjacency : {"replace-one"}
@@ -165,10 +167,10 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             def largest(by: str) -> float:
                 return largest_safe(lambda x: log_excess(*mechanism(x, gamma, by).loss(guarantee)))
 
-            if by == "exact" and Guarantee.checked(guarantee=guarantee).is_pure:
+            if by == "pure" or (by == "exact" and Guarantee.checked(guarantee=guarantee).is_pure):
                 start = largest("proved")
                 laws = mechanism(start, gamma, by)._laws
-                return mechanism(laws.largest_exponent(guarantee.budget, start=start), gamma, by)
+                return mechanism(laws.largest_exponent(_largest_loss(guarantee), start=start), gamma, by)
             return mechanism(largest(by), gamma, by)
 
         if smoothness is None and sensitivity == "smooth":
@@ -177,6 +179,16 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             data = _predicted(planned.prior, planned.n_records)
             smoothness = _best_smoothness(lambda gamma: _mean_distance(calibrated(gamma, by), data))
         return calibrated(1.0 if smoothness is None else smoothness, accounting)
+
+    @classmethod
+    @override
+    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
+        if np.shape(facts["prior"]) not in ((2,), (3,)):
+            raise ArgumentError(
+                "mechanism='hellinger' is for one table of two or three categories, got a table of shape "
+                f"{np.shape(facts['prior'])}. Use mechanism='geometric', or 'auto', for this model."
+            )
+        return super().planned(guarantee, n_records=n_records, accounting="pure", **facts)
 
     @property
     def proved_epsilon(self) -> float:
@@ -197,7 +209,8 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     def _curves(self) -> PrivacyCurves:
         if self.accounting == "proved":
             return RandomisedResponse(self.proved_epsilon)
-        return _OfAllNeighbours(self._laws, self.exponent)
+        exact = _OfAllNeighbours(self._laws, self.exponent)
+        return RandomisedResponse(exact.pure_epsilon) if self.accounting == "pure" else exact
 
     @property
     @override
@@ -272,6 +285,13 @@ class _OfAllNeighbours(PrivacyCurves):
     @override
     def _delta(self, epsilon: float) -> float:
         return self.laws.delta(self.exponent, epsilon)
+
+
+def _largest_loss(guarantee: Guarantee) -> float:
+    """The largest pure epsilon with which randomised response keeps a guarantee."""
+    if guarantee.is_pure:
+        return guarantee.budget
+    return largest_safe(lambda epsilon: log_excess(*RandomisedResponse(epsilon).loss(guarantee)))
 
 
 @functools.lru_cache(maxsize=8)

@@ -4,7 +4,7 @@ import abc
 import itertools
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, override
+from typing import Any, ClassVar, Self, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 
@@ -54,7 +55,6 @@ class WholePosterior(ReleasedCounts, TableMechanism):
     """
 
     needs_public_totals: ClassVar[bool] = True
-    has_records: ClassVar[bool] = True
     readings: ClassVar[tuple[str, ...]] = ("none",)
 
     prior: Array
@@ -77,6 +77,20 @@ class WholePosterior(ReleasedCounts, TableMechanism):
                 "publishes it. Use GeometricMechanism, or adjacency='replace-one'."
             )
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.prior.shape))
+
+    @classmethod
+    @override
+    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
+        way_out = "Use mechanism='geometric', or 'auto', for this model."
+        shape = np.shape(facts["prior"])
+        if len(shape) != 1:
+            raise ArgumentError(
+                f"mechanism={cls.kind!r} releases one row of counts with a public number of records, and a table of "
+                f"shape {shape} has rows of its own. {way_out}"
+            )
+        if not n_records:
+            raise ArgumentError(f"mechanism={cls.kind!r} needs at least one record, and the model has none. {way_out}")
+        return cls.for_guarantee(guarantee, n_records=n_records, **facts)  # type: ignore[call-arg]  # its own one takes it
 
     @property
     @override

@@ -74,22 +74,7 @@ def of_kind(
         raise ArgumentError(
             f"mechanism={kind!r} publishes the number of records, which is private here. Use mechanism='geometric'."
         )
-    if mechanism.has_records:
-        _refuse_rows(kind, prior, n_records)
-        common["n_records"] = n_records
-    return mechanism.for_guarantee(guarantee, **common)
-
-
-def _refuse_rows(kind: str, prior: Array, n_records: int | None) -> None:
-    """Refuse tables of which no whole posterior is released, in the words of a model."""
-    way_out = "Use mechanism='geometric', or 'auto', for this model."
-    if prior.ndim > 1:
-        raise ArgumentError(
-            f"mechanism={kind!r} releases one row of counts with a public number of records, and a table of shape "
-            f"{prior.shape} has rows of its own. {way_out}"
-        )
-    if not n_records:
-        raise ArgumentError(f"mechanism={kind!r} needs at least one record, and the model holds none. {way_out}")
+    return mechanism.planned(guarantee, n_records=n_records, **common)
 
 
 def rank(
