@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of, positive
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.hellinger_candidates import number_of_tables
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
@@ -31,6 +32,8 @@ _ACCOUNTINGS = ("exact", "pure", "proved")
 # With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
 _MOST_SEARCHED = 1_200
 _PLANNED = 24
+# So many posteriors are compared in some seconds, and a release is verified as fast.
+_MOST_PLANNED = 10_000
 
 
 @final
@@ -187,6 +190,12 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             raise ArgumentError(
                 "mechanism='hellinger' is for one table of two or three categories, got a table of shape "
                 f"{np.shape(facts['prior'])}. Use mechanism='geometric', or 'auto', for this model."
+            )
+        size = number_of_tables(n_records or 0, len(facts["prior"]))
+        if size > _MOST_PLANNED:
+            raise UnattainableError(
+                f"mechanism='hellinger' compares all pairs of {size} posteriors, and a plan takes at most "
+                f"{_MOST_PLANNED}. Use mechanism='geometric', or 'auto', for this model."
             )
         return super().planned(guarantee, n_records=n_records, accounting="pure", **facts)
 

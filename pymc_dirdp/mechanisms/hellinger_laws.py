@@ -92,9 +92,11 @@ class HellingerLaws:
 
     def worst(self, exponent: float) -> tuple[float, tuple[int, int, int]]:
         """The largest privacy loss, and where: two neighbours and a candidate, by index. It is kept."""
-        if exponent not in self._worst:
-            self._worst = {exponent: self._compared(exponent)}
-        return self._worst[exponent]
+        found = self._worst.get(exponent)
+        if found is None:
+            found = self._compared(exponent)
+            self._worst = {exponent: found}
+        return found
 
     def _compared(self, exponent: float) -> tuple[float, tuple[int, int, int]]:
         largest, where = 0.0, (0, 0, 0)

@@ -12,7 +12,7 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.truncated_cell import TruncatedCell
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
@@ -33,6 +33,8 @@ _TOTALS = ("kept", "printed")
 _MOST_LISTED = 5_000_000
 # With more outcomes an audit does not list the law of each alternative.
 _MOST_TABLES = 20_000
+# Simulated noise is looked at so many scales far.
+_FAR = 20.0
 
 
 @final
@@ -209,18 +211,37 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
         released = self._released_table(output)
-        places, full = np.arange(len(released)), len(released) - 1
-        if self.total == "kept" and (at_total := np.cumsum(released[:-1]) >= self.n_records).any():
-            # That cell took at most what was left, and those behind it took nothing, whatever their noise was.
-            full = int(at_total.argmax())
-        cut = full < len(released) - 1
+        full, places = self._full(released), np.arange(len(released))
 
         def of_cells(counts: Array, cells: Integers) -> Array:
-            place, z = places[cells], released[cells]
-            known = np.where(place < full, self._cell.log_pmf(z, counts), 0.0)
-            return np.where(cut & (place == full), self._cell.log_at_least(z, counts), known)
+            return self._log_factors(released[cells], places[cells], full, counts)
 
         return [RowLikelihood(of_cells, np.zeros_like, smooth=True)]
+
+    @override
+    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen:
+        noise = geometric_noise(self.scale, counts[:, :-1].shape, rng)
+        if self.noise_kind == "laplace":
+            noise = np.floor(rng.laplace(0.0, self.scale, counts[:, :-1].shape))
+        z = self._completed((counts[:, :-1] + noise).clip(0, self.n_records).astype(np.int64))
+        full, places = self._full(z)[:, None], np.arange(z.shape[1])
+        reach = _FAR * (self.scale + 1)
+        low = np.where(places <= np.minimum(full, z.shape[1] - 2), z - reach, 0)
+        high = np.where(places < full, z + reach, self.n_records)
+        totals = counts.sum(axis=-1)
+        return RowsSeen(low, high, lambda x: self._log_factors(z, places, full, x), totals, 0.0)
+
+    def _full(self, released: Integers) -> Integers:
+        """The place of the first cell that took at most what was left; the last place if there is none before it."""
+        before = released[..., :-1]
+        at_total = np.cumsum(before, axis=-1) >= (self.n_records if self.total == "kept" else np.inf)
+        return np.where(at_total.any(axis=-1), at_total.argmax(axis=-1), before.shape[-1])
+
+    def _log_factors(self, z: Integers, places: Integers, full: Integers, counts: Array) -> Array:
+        """The factors of cells. Behind a full cell, and in the last one, nothing depends on the noise."""
+        known = np.where(places < full, self._cell.log_pmf(z, counts), 0.0)
+        cut = (places == full) & (full < len(self.prior) - 1)
+        return np.where(cut, self._cell.log_at_least(z, counts), known)
 
     @override
     def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
