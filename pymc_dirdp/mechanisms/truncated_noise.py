@@ -164,12 +164,12 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     @override
     def _fast_release(self, counts: Integers, rng: np.random.Generator) -> Integers:
-        size = (len(counts) - 1,)
+        return self._released(counts, self._fast_noise((len(counts) - 1,), rng).tolist())
+
+    def _fast_noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         if self.noise_kind == "geometric":
-            noise = geometric_noise(self.scale, size, rng)
-        else:
-            noise = np.floor(rng.laplace(0.0, self.scale, size=size))
-        return self._released(counts, noise.tolist())
+            return geometric_noise(self.scale, shape, rng)
+        return np.floor(rng.laplace(0.0, self.scale, size=shape))
 
     @override
     def _exact_release(self, counts: Integers, bits: Bits) -> Integers:
@@ -220,10 +220,8 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     @override
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen:
-        noise = geometric_noise(self.scale, counts[:, :-1].shape, rng)
-        if self.noise_kind == "laplace":
-            noise = np.floor(rng.laplace(0.0, self.scale, counts[:, :-1].shape))
-        z = self._completed((counts[:, :-1] + noise).clip(0, self.n_records).astype(np.int64))
+        noisy = counts[:, :-1] + self._fast_noise(counts[:, :-1].shape, rng)
+        z = self._completed(noisy.clip(0, self.n_records).astype(np.int64))
         full, places = self._full(z)[:, None], np.arange(z.shape[1])
         reach = _FAR * (self.scale + 1)
         low = np.where(places <= np.minimum(full, z.shape[1] - 2), z - reach, 0)

@@ -20,10 +20,7 @@ from pymc_dirdp.inference.posterior import draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.releases.planned import PlannedTable
 
-__all__ = ["AS_IT_IS", "draws_given", "draws_of_data", "number_prior", "try_law"]
-
-# The reading of whole counts that need no post-processing.
-AS_IT_IS = "none"
+__all__ = ["draws_given", "draws_of_data", "number_prior", "try_law"]
 
 # Counts that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
@@ -51,8 +48,6 @@ def draws_given(
         From :func:`number_prior`.
     """
     prior = part.table.prior
-    if not part.mechanism.has_product_law:
-        return draws_of_data(part, published, draws, rng, how=AS_IT_IS)
     if n_prior is not None:
         counts, _ = FreeTotal(_law(part, prior, published, n_prior[-1]), n_prior[0]).draw(draws, rng)
         return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
@@ -81,8 +76,6 @@ def draws_of_data(part: PlannedTable, published: Array, draws: int, rng: np.rand
 
 def try_law(part: PlannedTable, *, public: bool) -> None:
     """Raise the error about a table that is too large for exact draws, before any count is read."""
-    if not part.mechanism.has_product_law:
-        return
     # Any noisy table will do: how much work there is depends on the size of the table and the number of records.
     prior, n_records = part.table.prior, part.n_records or 0
     each, more = divmod(n_records, prior.size)

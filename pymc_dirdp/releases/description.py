@@ -89,6 +89,8 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
             attrs[fact.name] = value
     if (steps := mechanism.steps(sampler, part.n_records)) is not None:
         attrs["steps"] = steps
+    if not mechanism.has_product_law:
+        attrs["postprocess"] = mechanism.readings[0]
     if part.choice is not None:
         attrs |= {"chosen_from": json.dumps(part.choice.expected_kl)}
     return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)

@@ -253,13 +253,15 @@ def _use(stored: Stored, entry: dict[str, Any]) -> Lines:
     laws = dict.fromkeys(
         f"{type(table.mechanism).__name__}: {table.mechanism.in_short}" for table in stored.tables.values()
     )
+    how = (
+        "dirdp.estimate(release) gives shares with their errors, and dirdp.analyse(release) draws from the posterior "
+        f"given what was published{once}"
+    )
+    if not all(table.mechanism.has_product_law for table in stored.tables.values()):
+        how = "the draws come from the released posterior and leave out how far it may be from that of the data"
     lines = [
         ("mechanism", "; ".join(laws)),
-        (
-            "to compute with it",
-            "dirdp.estimate(release) gives shares with their errors, and dirdp.analyse(release) draws from the "
-            f"posterior given what was published{once}",
-        ),
+        ("to compute with it", how),
         ("to check it", "dirdp.verify(release), without the data"),
         ("software", f"{entry['implementation']} {entry['version']}"),
     ]

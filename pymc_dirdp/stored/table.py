@@ -68,6 +68,9 @@ def stored_table(group: Group) -> StoredTable:
     for fact in mechanism.facts:
         if not fact.given and not math.isclose(_read(group, fact), getattr(mechanism, fact.field), rel_tol=1e-9):
             raise group.damaged(f"{fact.name} does not follow from the other numbers")
+    is_read = "postprocess" in group or not mechanism.has_product_law
+    if is_read and group.text("postprocess") not in mechanism.readings:
+        raise group.damaged(f"{shown(group.text('postprocess'))} is no reading of what it publishes")
     if "steps" in group:
         group.whole("steps", 1, _MOST_STEPS)
     if "most_records" in group:
