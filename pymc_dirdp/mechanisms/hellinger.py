@@ -15,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Fact
 from pymc_dirdp.mechanisms.hellinger_candidates import number_of_tables
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.contribution import Contribution
@@ -264,6 +264,23 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             return np.where(cells == 0, of_first[np.asarray(counts, dtype=np.int64)], 0.0)
 
         return [RowLikelihood(of_cells, np.zeros_like, smooth=False)]
+
+    @override
+    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
+        n = self.n_records
+        if not self.has_product_law or n > _MOST_SEARCHED:
+            return None
+        laws = np.array([self._laws.log_law_at(first, self.exponent) for first in range(n + 1)])
+        chosen = [rng.choice(n + 1, p=np.exp(laws[first])) for first in counts[:, 0].astype(np.int64).tolist()]
+        places, of_first = np.arange(2), laws[:, chosen]
+
+        def log_likelihood(x: Array) -> Array:
+            # Between whole counts it is that of the lower one, and the first count decides the second.
+            whole = x.astype(np.int64)
+            return np.where(places == 0, of_first[whole, np.arange(len(counts))[:, None]], 0.0)
+
+        low, high = np.zeros(counts.shape), np.full(counts.shape, float(n))
+        return RowsSeen(low, high, log_likelihood, counts.sum(axis=-1), 0.0)
 
     @override
     def _law(self, counts: Integers) -> tuple[Integers, Array]:
