@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, final, override
 
@@ -34,6 +34,8 @@ _MOST_SEARCHED = 1_200
 _PLANNED = 24
 # So many posteriors are compared in some seconds, and a release is verified as fast.
 _MOST_PLANNED = 10_000
+# All curves of so many are exact within a second or two.
+_MOST_EXACT = 100
 
 
 @final
@@ -189,15 +191,25 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         if np.shape(facts["prior"]) not in ((2,), (3,)):
             raise ArgumentError(
                 "mechanism='hellinger' is for one table of two or three categories, got a table of shape "
-                f"{np.shape(facts['prior'])}. Use mechanism='geometric', or 'auto', for this model."
+                f"{np.shape(facts['prior'])}. Use mechanism='geometric' for this model."
             )
         size = number_of_tables(n_records or 0, len(facts["prior"]))
         if size > _MOST_PLANNED:
             raise UnattainableError(
                 f"mechanism='hellinger' compares all pairs of {size} posteriors, and a plan takes at most "
-                f"{_MOST_PLANNED}. Use mechanism='geometric', or 'auto', for this model."
+                f"{_MOST_PLANNED}. Use mechanism='geometric' for this model."
             )
         return super().planned(guarantee, n_records=n_records, accounting="pure", **facts)
+
+    @classmethod
+    @override
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        found = super().from_facts(facts)
+        # A file may come from anybody, and to look at one must not take hours.
+        most = _MOST_EXACT if found.accounting == "exact" else _MOST_PLANNED
+        if len(found.prior) > 3 or number_of_tables(found.n_records, len(found.prior)) > most:
+            raise ArgumentError(f"accounting={found.accounting!r} of so many posteriors takes too long to check")
+        return found
 
     @property
     def proved_epsilon(self) -> float:

@@ -81,7 +81,7 @@ class WholePosterior(ReleasedCounts, TableMechanism):
     @classmethod
     @override
     def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
-        way_out = "Use mechanism='geometric', or 'auto', for this model."
+        way_out = "Use mechanism='geometric' for this model."
         shape = np.shape(facts["prior"])
         if len(shape) != 1:
             raise ArgumentError(

@@ -24,7 +24,7 @@ def private_totals(stored: Stored, people: Reading) -> str | None:
         return None
     for name, table in stored.tables.items():
         if table.mechanism.needs_public_totals:
-            return f"What is published of {shown(name)} adds up to its number of records, which is private."
+            return f"What is published of {shown(name)} adds up to its private number of records."
     return None
 
 
