@@ -48,6 +48,8 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
     min_count: float | None = None
     """What every cell is promised to hold; None if the guarantee does not rest on that."""
+    weighs_in_floats: ClassVar[bool] = False
+    """Whether its exact sampler draws whole numbers by weights that were computed in floating point."""
     has_urn: ClassVar[bool] = False
     """Whether its exact sampler is an urn, which takes `steps` and a thousand times as long as another sampler."""
 

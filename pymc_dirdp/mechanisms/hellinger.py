@@ -92,6 +92,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
     kind: ClassVar[str] = "hellinger"
     publishes: ClassVar[str] = "released_counts"
+    weighs_in_floats: ClassVar[bool] = True
     formula: ClassVar[str] = (
         "exact draws from the posterior given the released counts: Dirichlet(x + prior), averaged over all counts x"
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import checked_counts, integer, positive_array
+from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Released, TableMechanism
 from pymc_dirdp.mechanisms.finite_choice import drawn_from
@@ -71,6 +71,7 @@ class WholePosterior(ReleasedCounts, TableMechanism):
                 "each row of a larger table is not public. Use GeometricMechanism or DirichletMechanism there."
             )
         object.__setattr__(self, "n_records", integer(1, n_records=self.n_records))
+        within(1, MOST_RECORDS, n_records=self.n_records)
         if not adjacency_named(self.adjacency).records_are_public:
             raise ArgumentError(
                 f"Under adjacency={self.adjacency!r} the number of records is private, and {type(self).__name__} "

@@ -19,6 +19,7 @@ from pymc_dirdp.stored.untrusted import Group, shown
 __all__ = ["StoredTable", "mechanism_of_table", "stored_adjacency", "stored_table"]
 
 _MOST_STEPS = 2**53
+_LONGEST_WORD = 50
 
 
 @final
@@ -96,8 +97,18 @@ def _mechanism(group: Group) -> TableMechanism:
 
 
 def _read(group: Group, fact: Fact) -> Any:
-    readers = {"table": group.array, "scalar": group.scalar, "number": group.number, "text": group.text}
+    if fact.kind == "text":
+        return _word(group, fact.name)
+    readers = {"table": group.array, "scalar": group.scalar, "number": group.number}
     return readers[fact.kind](fact.name)
+
+
+def _word(group: Group, name: str) -> str:
+    """A name that an error may repeat."""
+    word = group.text(name)
+    if len(word) > _LONGEST_WORD or not word.isprintable():
+        raise group.damaged(f"the attribute {name!r} is {shown(word)}")
+    return word
 
 
 def _contribution(group: Group) -> Contribution:

@@ -309,6 +309,58 @@ def test_a_file_with_far_too_many_posteriors_is_refused_at_once():
                 use(other)
 
 
+STRANGE = [
+    0,
+    -1,
+    2**70,
+    1e300,
+    1e-300,
+    float("nan"),
+    float("inf"),
+    True,
+    "",
+    "x" * 1000,
+    "\x1b[2J",
+    "[" * 5000,
+    "kept",
+    "exact",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_a_file_says_instead_it_is_damaged_or_promises_no_more(kind):
+    release = released(kind, [3, 5])
+    group = release["mechanism/p"]
+    forgeries = [("attrs", name, value) for name in group.attrs for value in STRANGE]
+    forgeries += [("data_vars", name, value) for name in group.data_vars for value in STRANGE[:7]]
+    for where, name, value in forgeries:
+        forged = release.copy(deep=True)
+        if where == "attrs":
+            forged["mechanism/p"].attrs[name] = value
+        else:
+            forged["mechanism/p"][name] = forged["mechanism/p"][name].astype(float) * 0 + value
+        for use in (dirdp.verify, dirdp.report, dirdp.estimate):
+            found, text = None, ""
+            try:
+                found = use(forged)
+            except ReleaseError as error:
+                text = str(error)
+            assert len(text) < 1000
+            assert "\x1b" not in text
+            # Words that nothing depends on, and smaller losses, may pass.
+            assert use is not dirdp.verify or not found or found.kept.epsilon <= 1.001
+
+
+def test_the_words_about_arithmetic_are_true():
+    """No floating-point number meets the counts, but in the weights of the Hellinger mechanism."""
+    exact, weighed = (released(kind, [3, 5]) for kind in KINDS)
+    assert "nothing was rounded" in str(dirdp.report(exact))
+    assert "nothing was rounded" not in str(dirdp.report(weighed))
+    assert "by weights that were computed in floating point" in " ".join(str(dirdp.report(weighed)).split())
+    weighed["mechanism/p"].attrs["arithmetic"] = exact["mechanism/p"].attrs["arithmetic"]
+    assert not dirdp.verify(weighed)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_it_does_not_account_for_is_refused_with_a_way_out(kind):
     private = {"adjacency": "add-remove", "n_records": 24, "contribution": 1}
