@@ -61,7 +61,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
         How :meth:`sample`, :meth:`estimate` and comparisons make noisy counts nonnegative, see
         :func:`pymc_dirdp.mechanisms.postprocess.postprocessed`. These are published baselines, which read noisy counts
-        as data. What :func:`pymc_dirdp.sample` draws from does not depend on it.
+        as data. What :func:`pymc_dirdp.sample` draws from does not depend on it, but on an argument of its own.
     contribution : int or Contribution, default 1
         What one person adds to the table; all of that person's records may change together. In every block of cells
         the records may gain and lose `records` in all, so the counts that grow and those that fall make two groups of

@@ -102,7 +102,8 @@ def sample(
         child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published.
 
         Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
-        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are. Where the number of
+        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are (but not with
+        `postprocess`, nor of `"hellinger"` with three categories, which has no such law). Where the number of
         records is private, each number from `least_records` to `most_records`, which are attributes of the table's
         group and follow from the noisy counts, is as likely as another. A draw of the Dirichlet mechanism is itself the
         release, and no posterior to summarise.
