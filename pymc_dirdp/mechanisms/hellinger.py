@@ -253,10 +253,6 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         return len(self.prior) == 2
 
     @override
-    def is_on_grid(self, output: Array, steps: int | None) -> bool:
-        return super().is_on_grid(output, steps) and bool(output.sum() == self.n_records)
-
-    @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
         if not self.has_product_law:
             raise ArgumentError(
