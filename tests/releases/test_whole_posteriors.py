@@ -421,6 +421,16 @@ def test_neither_is_ever_the_best():
     assert not set(dict(choice.expected_kl)) & set(KINDS)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_planning_functions_know_them(kind):
+    options = {"prior": [1, 1], "n_records": 20, "mechanism": kind}
+    loose, tight = (dirdp.expected_error(dirdp.PureDP(epsilon=epsilon), **options) for epsilon in (4.0, 0.5))
+    assert 0 < loose < tight
+    assert dirdp.privacy_utility([ONE], prior=[1, 1], n_records=20, mechanisms=[kind]).expected_kl[kind][0] > 0
+    with pytest.raises(ArgumentError, match="Use mechanism='geometric'"):
+        dirdp.expected_error(ONE, **options, adjacency="add-remove")
+
+
 @pytest.mark.parametrize("how", ["clip-and-smooth", "clip", "project"])
 def test_a_paper_may_read_noisy_counts_its_own_way_and_the_release_says_so(how):
     release = released("geometric", [6, 0, 0, 2], dirdp.PureDP(epsilon=0.1), draws=4000, postprocess=how)
