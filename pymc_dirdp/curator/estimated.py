@@ -13,7 +13,7 @@ from pymc_dirdp.curator.laws import Law, simplex
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.releases.estimation import estimate
-from pymc_dirdp.utility.estimate_error import _Draws, _estimated, _Noise, _Rows
+from pymc_dirdp.utility.estimate_error import _Rows, estimates_of
 
 __all__ = ["Fresh", "errors_of_estimates", "kl_of_estimates", "planned_numbers"]
 
@@ -41,9 +41,10 @@ class Fresh:
         which = np.tile(np.arange(len(counts)), times)
         prior = law.table.prior.reshape(-1, d)
         rows = _Rows(which, prior[which], counts[which].astype(np.float64), len(counts), n_records, public)
-        drawn = mechanism.tempered
-        said = _Noise(mechanism, rows, rng) if drawn is None else _Draws(drawn, rows, draws, rng)  # type: ignore[arg-type]
-        return cls(_estimated(said, rows).reshape(times, *law.counts.shape))
+        estimates = estimates_of(mechanism, rows, draws, rng)
+        if estimates is None:
+            return cls(np.empty((0, *law.counts.shape)))
+        return cls(estimates.reshape(times, *law.counts.shape))
 
 
 def errors_of_estimates(

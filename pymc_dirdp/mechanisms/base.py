@@ -48,6 +48,8 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
     min_count: float | None = None
     """What every cell is promised to hold; None if the guarantee does not rest on that."""
+    weighs_in_floats: ClassVar[bool] = False
+    """Whether its exact sampler draws whole numbers by weights that were computed in floating point."""
     has_urn: ClassVar[bool] = False
     """Whether its exact sampler is an urn, which takes `steps` and a thousand times as long as another sampler."""
 
@@ -253,7 +255,9 @@ class TableMechanism(Mechanism):
     """What a release says of it, beside `adjacency` and `contribution`."""
     publishes: ClassVar[str | None] = None
     """The name of what is published beside the draws and decides them; None if the draws are the release."""
-    law: ClassVar[str]
+    readings: ClassVar[tuple[str, ...]] = ()
+    """The ways in which papers read what is published as data, as in `sample(postprocess=...)`."""
+    formula: ClassVar[str]
     """The law of a draw, as a formula for the report; braces hold fields."""
 
     @property
@@ -265,6 +269,11 @@ class TableMechanism(Mechanism):
     def contributed(self) -> Contribution:
         """What one person adds to the table, with one entry for each of its row axes."""
         return Contribution.of(self.contribution)
+
+    @property
+    def has_product_law(self) -> bool:
+        """Whether the likelihood of an output is a product over cells, so that a posterior given it can be drawn."""
+        return True
 
     @abc.abstractmethod
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
@@ -352,6 +361,10 @@ class TableMechanism(Mechanism):
         """Public number of steps of the urn that draws; None without one."""
         return None
 
+    def read_as_data(self, output: Array, how: str) -> Array:
+        """Nonnegative counts that a paper would take for the data: `how` is one of `readings`."""
+        raise ArgumentError(f"{type(self).__name__} publishes no counts that could be read as data.")
+
     def possible_records(self, output: Array) -> range:
         """The numbers of records with which this output is possible, for all that is not negligible.
 
@@ -375,6 +388,20 @@ class TableMechanism(Mechanism):
     ) -> Self:
         """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself."""
         raise ArgumentError(f"{cls.__name__} is calibrated by a strategy: use calibrate().")
+
+    @classmethod
+    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
+        """The mechanism that a plan takes for a table: that of `for_guarantee`, or an error in the words of a plan.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+        n_records : int or None
+            The number of records: public where the mechanism `needs_public_totals`, or that to plan for.
+        **facts
+            `prior`, `adjacency` and `contribution`.
+        """
+        return cls.for_guarantee(guarantee, **facts)
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:

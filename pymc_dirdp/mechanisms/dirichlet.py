@@ -91,7 +91,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     kind: ClassVar[str] = "dirichlet"
     has_strategies: ClassVar[bool] = True
-    law: ClassVar[str] = "Dirichlet(r x + alpha), x the counts"
+    formula: ClassVar[str] = "Dirichlet(r x + alpha), x the counts"
     facts: ClassVar[tuple[Fact, ...]] = (
         Fact("alpha", "alpha", "table"),
         Fact("r", "r", "scalar"),

@@ -2,20 +2,23 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Self, final, override
+from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of, positive
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.hellinger_candidates import number_of_tables
 from pymc_dirdp.mechanisms.hellinger_laws import HellingerLaws
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
@@ -25,10 +28,14 @@ from pymc_dirdp.sampling.fast import dirichlet
 __all__ = ["HellingerMechanism"]
 
 _SENSITIVITIES = ("smooth", "global")
-_ACCOUNTINGS = ("exact", "proved")
+_ACCOUNTINGS = ("exact", "pure", "proved")
 # With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
 _MOST_SEARCHED = 1_200
 _PLANNED = 24
+# So many posteriors are compared in some seconds, and a release is verified as fast.
+_MOST_PLANNED = 10_000
+# All curves of so many are exact within a second or two.
+_MOST_EXACT = 100
 
 
 @final
@@ -49,10 +56,16 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         S is the smooth sensitivity of P4, Definition 3, or the global one of section 4.2.1.
     smoothness : float, default 1
         P4's gamma: how much `1 / S` may change between neighbours. Of no effect for the global sensitivity.
-    accounting : {"exact", "proved"}, default "exact"
-        `"exact"` finds the curves by comparing all neighbours on all outputs, for at most 16,000 candidates.
+    accounting : {"exact", "pure", "proved"}, default "exact"
+        `"exact"` finds the curves by comparing all neighbours on all outputs, for at most 16,000 candidates. `"pure"`
+        finds the largest loss so, once, and takes the curves of randomised response at it: the pure epsilon is exact,
+        and all else is a bound that is quick. A plan takes it.
         `"proved"` takes P4's proof: pure differential privacy with `2 (1 + gamma) exponent`, without gamma for the
         global sensitivity, and the curves of randomised response at it, of which no mechanism is worse.
+    adjacency : {"replace-one"}
+        Nothing else leaves the number of records public.
+    contribution : {1}
+        One record of a person is accounted for.
 
     Notes
     -----
@@ -77,6 +90,21 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     6.08...
     """
 
+    kind: ClassVar[str] = "hellinger"
+    publishes: ClassVar[str] = "released_counts"
+    weighs_in_floats: ClassVar[bool] = True
+    formula: ClassVar[str] = (
+        "exact draws from the posterior given the released counts: Dirichlet(x + prior), averaged over all counts x"
+    )
+    facts: ClassVar[tuple[Fact, ...]] = (
+        Fact("prior", "prior", "table"),
+        Fact("exponent", "exponent", "scalar"),
+        Fact("smoothness", "smoothness", "scalar"),
+        Fact("records", "n_records", "number"),
+        Fact("sensitivity", "sensitivity", "text"),
+        Fact("accounting", "accounting", "text"),
+    )
+
     exponent: float
     _: KW_ONLY
     sensitivity: str = "smooth"
@@ -89,6 +117,11 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         one_of(_ACCOUNTINGS, accounting=self.accounting)
         object.__setattr__(self, "exponent", positive(exponent=self.exponent))
         object.__setattr__(self, "smoothness", positive(smoothness=self.smoothness))
+        if self.contributed.records > 1:
+            raise ArgumentError(
+                f"HellingerMechanism accounts for one record of a person, got contribution="
+                f"{self.contributed.records}. Use TruncatedNoiseMechanism, which is 'truncated-geometric' in a plan."
+            )
 
     @classmethod
     def for_guarantee(
@@ -96,7 +129,9 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         guarantee: Guarantee,
         *,
         prior: ArrayLike,
-        n_records: int,
+        n_records: int | None = None,
+        adjacency: str = "replace-one",
+        contribution: Contribution | int = 1,
         sensitivity: str = "smooth",
         smoothness: float | None = None,
         accounting: str = "exact",
@@ -107,7 +142,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         ----------
         guarantee : Guarantee
             The target, of any kind.
-        prior, n_records, sensitivity, accounting
+        prior, n_records, adjacency, contribution, sensitivity, accounting
             As for the mechanism itself.
         smoothness : float or None
             P4's gamma. None chooses the one with the least expected distance on data sets that the prior predicts;
@@ -123,18 +158,25 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         UnattainableError
             If there are too many candidates to compare, or to list.
         """
+        facts: dict[str, Any] = {
+            "prior": prior,
+            "n_records": n_records,
+            "adjacency": adjacency,
+            "contribution": contribution,
+            "sensitivity": sensitivity,
+        }
 
         def mechanism(exponent: float, gamma: float, by: str) -> Self:
-            return cls(prior, n_records, exponent, sensitivity=sensitivity, smoothness=gamma, accounting=by)  # type: ignore[arg-type]
+            return cls(**facts, exponent=exponent, smoothness=gamma, accounting=by)
 
         def calibrated(gamma: float, by: str) -> Self:
             def largest(by: str) -> float:
                 return largest_safe(lambda x: log_excess(*mechanism(x, gamma, by).loss(guarantee)))
 
-            if by == "exact" and Guarantee.checked(guarantee=guarantee).is_pure:
+            if by == "pure" or (by == "exact" and Guarantee.checked(guarantee=guarantee).is_pure):
                 start = largest("proved")
                 laws = mechanism(start, gamma, by)._laws
-                return mechanism(laws.largest_exponent(guarantee.budget, start=start), gamma, by)
+                return mechanism(laws.largest_exponent(_largest_loss(guarantee), start=start), gamma, by)
             return mechanism(largest(by), gamma, by)
 
         if smoothness is None and sensitivity == "smooth":
@@ -143,6 +185,32 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             data = _predicted(planned.prior, planned.n_records)
             smoothness = _best_smoothness(lambda gamma: _mean_distance(calibrated(gamma, by), data))
         return calibrated(1.0 if smoothness is None else smoothness, accounting)
+
+    @classmethod
+    @override
+    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
+        if np.shape(facts["prior"]) not in ((2,), (3,)):
+            raise ArgumentError(
+                "mechanism='hellinger' is for one table of two or three categories, got a table of shape "
+                f"{np.shape(facts['prior'])}. Use mechanism='geometric' for this model."
+            )
+        size = number_of_tables(n_records or 0, len(facts["prior"]))
+        if size > _MOST_PLANNED:
+            raise UnattainableError(
+                f"mechanism='hellinger' compares all pairs of {size} posteriors, and a plan takes at most "
+                f"{_MOST_PLANNED}. Use mechanism='geometric' for this model."
+            )
+        return super().planned(guarantee, n_records=n_records, accounting="pure", **facts)
+
+    @classmethod
+    @override
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        found = super().from_facts(facts)
+        # A file may come from anybody, and to look at one must not take hours.
+        most = _MOST_EXACT if found.accounting == "exact" else _MOST_PLANNED
+        if len(found.prior) > 3 or number_of_tables(found.n_records, len(found.prior)) > most:
+            raise ArgumentError(f"accounting={found.accounting!r} of so many posteriors takes too long to check")
+        return found
 
     @property
     def proved_epsilon(self) -> float:
@@ -163,7 +231,8 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     def _curves(self) -> PrivacyCurves:
         if self.accounting == "proved":
             return RandomisedResponse(self.proved_epsilon)
-        return _OfAllNeighbours(self._laws, self.exponent)
+        exact = _OfAllNeighbours(self._laws, self.exponent)
+        return RandomisedResponse(exact.pure_epsilon) if self.accounting == "pure" else exact
 
     @property
     @override
@@ -176,14 +245,21 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     @override
     def in_short(self) -> str:
         gamma = f", gamma {self.smoothness:.4g}" if self.sensitivity == "smooth" else ""
-        return f"exponent {self.exponent:.4g}{gamma}, {self.accounting}"
+        return f"Hellinger mechanism of exponent {self.exponent:.4g}{gamma}, {self.accounting}"
+
+    @property
+    @override
+    def has_product_law(self) -> bool:
+        return len(self.prior) == 2
 
     @override
-    def likelihoods_of_rows(
-        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
-    ) -> list[RowLikelihood]:
-        if len(self.prior) > 2:
-            return super().likelihoods_of_rows(output, n_records=n_records, sampler=sampler, steps=steps)
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
+        if not self.has_product_law:
+            raise ArgumentError(
+                "The law of a HellingerMechanism with so many categories is no product over cells, so nothing is "
+                "concluded from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
+                "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
+            )
         released = self._released_table(output)
         if released.sum() != self.n_records:
             raise ArgumentError(f"Expected an output that adds up to n_records={self.n_records}.")
@@ -197,6 +273,23 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             return np.where(cells == 0, of_first[np.asarray(counts, dtype=np.int64)], 0.0)
 
         return [RowLikelihood(of_cells, np.zeros_like, smooth=False)]
+
+    @override
+    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
+        n = self.n_records
+        if not self.has_product_law or n > _MOST_SEARCHED:
+            return None
+        laws = np.array([self._laws.log_law_at(first, self.exponent) for first in range(n + 1)])
+        chosen = [rng.choice(n + 1, p=np.exp(laws[first])) for first in counts[:, 0].astype(np.int64).tolist()]
+        places, of_first = np.arange(2), laws[:, chosen]
+
+        def log_likelihood(x: Array) -> Array:
+            # Between whole counts it is that of the lower one, and the first count decides the second.
+            whole = x.astype(np.int64)
+            return np.where(places == 0, of_first[whole, np.arange(len(counts))[:, None]], 0.0)
+
+        low, high = np.zeros(counts.shape), np.full(counts.shape, float(n))
+        return RowsSeen(low, high, log_likelihood, counts.sum(axis=-1), 0.0)
 
     @override
     def _law(self, counts: Integers) -> tuple[Integers, Array]:
@@ -227,6 +320,13 @@ class _OfAllNeighbours(PrivacyCurves):
     @override
     def _delta(self, epsilon: float) -> float:
         return self.laws.delta(self.exponent, epsilon)
+
+
+def _largest_loss(guarantee: Guarantee) -> float:
+    """The largest pure epsilon with which randomised response keeps a guarantee."""
+    if guarantee.is_pure:
+        return guarantee.budget
+    return largest_safe(lambda epsilon: log_excess(*RandomisedResponse(epsilon).loss(guarantee)))
 
 
 @functools.lru_cache(maxsize=8)

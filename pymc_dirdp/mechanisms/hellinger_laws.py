@@ -42,6 +42,7 @@ class HellingerLaws:
         self.candidates = Candidates(prior, n_records)
         self._kind = sensitivity
         self._smoothness = smoothness
+        self._worst: dict[float, tuple[float, tuple[int, int, int]]] = {}
 
     def sensitivities(self, counts: Integers) -> Array:
         """S of data sets of shape `(m, d)`. Shape `(m,)`."""
@@ -90,7 +91,14 @@ class HellingerLaws:
         return self.sensitivities(self.candidates.counts)
 
     def worst(self, exponent: float) -> tuple[float, tuple[int, int, int]]:
-        """The largest privacy loss, and where: two neighbours and a candidate, by index."""
+        """The largest privacy loss, and where: two neighbours and a candidate, by index. It is kept."""
+        found = self._worst.get(exponent)
+        if found is None:
+            found = self._compared(exponent)
+            self._worst = {exponent: found}
+        return found
+
+    def _compared(self, exponent: float) -> tuple[float, tuple[int, int, int]]:
         largest, where = 0.0, (0, 0, 0)
         for first, second, p, q in self.neighbours(exponent):
             gaps = np.abs(p - q)

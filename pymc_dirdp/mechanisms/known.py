@@ -8,14 +8,16 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 
 __all__ = ["by_class_name", "by_kind", "kinds", "noises", "registered"]
 
 # A new mechanism is one more line. They stand in the order in which they are preferred. A kind may have one form more
-# for tables whose numbers of records are public.
+# for tables whose numbers of records are public, or that form alone.
 _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
     (mechanism.kind, mechanism.needs_public_totals): mechanism
     for mechanism in (
@@ -25,6 +27,8 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
         GeometricMechanism,
         GaussianMechanism,
         LaplaceMechanism,
+        TruncatedNoiseMechanism,
+        HellingerMechanism,
     )
 }
 
@@ -35,8 +39,12 @@ def kinds() -> tuple[str, ...]:
 
 
 def by_kind(kind: str, *, public_totals: bool = False) -> type[TableMechanism]:
-    """The class of a kind, with the one that publishes numbers of records only where they are public anyway."""
-    return (public_totals and _KNOWN.get((kind, True))) or _KNOWN[kind, False]
+    """The class of a kind: the one that publishes numbers of records where they are public, or if there is no other."""
+    forms = _KNOWN.get((kind, False)), _KNOWN.get((kind, True))
+    found = (public_totals and forms[1]) or forms[0] or forms[1]
+    if found is None:
+        raise KeyError(kind)
+    return found
 
 
 def noises(*, exact: bool = False, public_totals: bool = False) -> dict[str, type[NoisyCounts]]:

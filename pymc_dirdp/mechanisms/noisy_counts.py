@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
 from pymc_dirdp.mechanisms.released_counts import ReleasedCounts
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
@@ -39,6 +39,8 @@ _REACH, _MOST_CELLS = 60.0, 400_000
 _UNLIKELY = 60.0
 # Noise is drawn for so many tables at a time.
 _AT_ONCE = 20_000
+# Simulated noise is looked at as many standard deviations far.
+_FAR = 12.0
 # A released number is at most this, which leaves room for sums of a table.
 _LARGEST = 2.0**1000
 
@@ -59,7 +61,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     postprocess : {"clip-and-smooth", "clip", "project"}, default "clip-and-smooth"
         How :meth:`sample`, :meth:`estimate` and comparisons make noisy counts nonnegative, see
         :func:`pymc_dirdp.mechanisms.postprocess.postprocessed`. These are published baselines, which read noisy counts
-        as data. What :func:`pymc_dirdp.sample` draws from does not depend on it.
+        as data. What :func:`pymc_dirdp.sample` draws from does not depend on it, but on an argument of its own.
     contribution : int or Contribution, default 1
         What one person adds to the table; all of that person's records may change together. In every block of cells
         the records may gain and lose `records` in all, so the counts that grow and those that fall make two groups of
@@ -67,7 +69,8 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     """
 
     publishes = "noisy_counts"
-    law = "exact draws from the posterior given the noisy counts: Dirichlet(x + prior), averaged over all counts x"
+    readings = POSTPROCESSES
+    formula = "exact draws from the posterior given the noisy counts: Dirichlet(x + prior), averaged over all counts x"
     facts = (
         Fact("prior", "prior", "table"),
         Fact("noise_parameter", "parameter", "scalar"),
@@ -183,6 +186,15 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         """Noise of so many rows, each of another table, shape `(rows, d)`; for simulations."""
         return self.noise_for((rows, self.prior.shape[-1]), rng)
 
+    @override
+    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen:
+        z = counts + self.noise_of_rows(len(counts), rng)
+        reach, totals = _FAR * self.noise_sd + 1, z.sum(axis=-1)
+        # Noise that adds up to 0 in each row tells its total.
+        told = np.array_equal(totals, counts.sum(axis=-1))
+        total_sd = 0.0 if told else self.noise_sd * math.sqrt(z.shape[-1]) + 1
+        return RowsSeen(z - reach, z + reach, lambda x: self.log_noise(z - x), totals, total_sd)
+
     @abc.abstractmethod
     def log_noise(self, noise: Array) -> Array:
         """Logarithm of the probability, or of the density, of noise in one cell. Elementwise."""
@@ -201,6 +213,10 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @override
     def postprocessed(self, released: Array) -> Array:
         return postprocessed(released, self.postprocess, noise=self.noise_sd)
+
+    @override
+    def read_as_data(self, output: Array, how: str) -> Array:
+        return postprocessed(output, how, noise=self.noise_sd)
 
     @property
     def _relation(self) -> Adjacency:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["ReadsOutputs", "RowLikelihood"]
+__all__ = ["ReadsOutputs", "RowLikelihood", "RowsSeen"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -39,6 +39,30 @@ class RowLikelihood:
     smooth: bool
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class RowsSeen:
+    """What simulated outputs say of the counts of m rows, each in a table of its own: for planning.
+
+    Attributes
+    ----------
+    low, high : array, shape (m, d)
+        Between these the counts lie, for all that is not negligible.
+    log_likelihood : callable
+        Logarithm of the factor of each cell, for counts of shape (..., m, d).
+    totals : array, shape (m,)
+        What is said of the numbers of records.
+    total_sd : float
+        How exactly; 0 if they are told.
+    """
+
+    low: Array
+    high: Array
+    log_likelihood: Callable[[Array], Array]
+    totals: Array
+    total_sd: float
+
+
 class ReadsOutputs:
     """What a mechanism tells whoever reads an output of it. By default it tells that this is not possible here."""
 
@@ -57,6 +81,10 @@ class ReadsOutputs:
     def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
         """The rows, by number, whose records an output tells to add up to a number, and that number; often none."""
         return []
+
+    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
+        """Outputs of made-up rows of counts, shape (m, d), as those see them who estimate; None if that is unknown."""
+        return None
 
     def likelihoods_of_rows(
         self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None

@@ -3,20 +3,22 @@
 import math
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from typing import Any, Self, final, override
+from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import integer, one_of
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.truncated_cell import TruncatedCell
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale
 from pymc_dirdp.mechanisms.whole_posterior import WholePosterior
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.numerics.rounding import not_below
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
@@ -31,6 +33,8 @@ _TOTALS = ("kept", "printed")
 _MOST_LISTED = 5_000_000
 # With more outcomes an audit does not list the law of each alternative.
 _MOST_TABLES = 20_000
+# Simulated noise is looked at so many scales far.
+_FAR = 20.0
 
 
 @final
@@ -51,7 +55,9 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     total : {"kept", "printed"}, default "kept"
         `"kept"`: no cell takes more than the cells before it have left, so that the counts add up to `n_records`
         (P4, section 7.2.2). `"printed"`: as P4, section 4.1 has it; the total may be larger (ERRATA P4.11).
-    contribution : int, default 1
+    adjacency : {"replace-one"}
+        Nothing else leaves the number of records public.
+    contribution : int or Contribution, default 1
         How many records one person holds at most; all of them may move together.
 
     Notes
@@ -79,16 +85,28 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     0.00624...
     """
 
+    kind: ClassVar[str] = "truncated-geometric"
+    publishes: ClassVar[str] = "noisy_counts"
+    formula: ClassVar[str] = (
+        "exact draws from the posterior given the noisy counts, which are cut at 0 and at the number of records: "
+        "Dirichlet(x + prior), averaged over all counts x"
+    )
+    facts: ClassVar[tuple[Fact, ...]] = (
+        Fact("prior", "prior", "table"),
+        Fact("noise_parameter", "scale", "scalar"),
+        Fact("records", "n_records", "number"),
+        Fact("noise_kind", "noise_kind", "text"),
+        Fact("total", "total", "text"),
+    )
+
     scale: float
     _: KW_ONLY
     noise_kind: str = "geometric"
     total: str = "kept"
-    contribution: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "scale", used_scale(self.scale))
-        object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
         one_of(_NOISES, noise_kind=self.noise_kind)
         one_of(_TOTALS, total=self.total)
 
@@ -98,15 +116,24 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         guarantee: Guarantee,
         *,
         prior: ArrayLike,
-        n_records: int,
+        n_records: int | None = None,
+        adjacency: str = "replace-one",
+        contribution: Contribution | int = 1,
         noise_kind: str = "geometric",
         total: str = "kept",
-        contribution: int = 1,
     ) -> Self:
         """The mechanism with the least noise that keeps `guarantee`, of any kind. Arguments as for the mechanism."""
+        facts: dict[str, Any] = {
+            "prior": prior,
+            "n_records": n_records,
+            "adjacency": adjacency,
+            "contribution": contribution,
+            "noise_kind": noise_kind,
+            "total": total,
+        }
 
         def mechanism(inverse: float) -> Self:
-            return cls(prior, n_records, 1 / inverse, noise_kind=noise_kind, total=total, contribution=contribution)  # type: ignore[arg-type]
+            return cls(**facts, scale=1 / inverse)
 
         return mechanism(largest_safe(lambda inverse: log_excess(*mechanism(inverse).loss(guarantee))))
 
@@ -118,20 +145,16 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
     @property
     @override
     def _curves(self) -> PrivacyCurves:
-        each = self.contribution / Fraction(self.scale)
-        if self.noise_kind == "geometric" or self.contribution > 1:
+        records = self.contributed.records
+        each = records / Fraction(self.scale)
+        if self.noise_kind == "geometric" or records > 1:
             return RandomisedResponse(not_below(each), self._cells, not_below(self._cells * each))
         return _FlooredLaplace(not_below(each), self._cells)
 
     @property
     @override
-    def records_of_a_person(self) -> int:
-        return self.contribution
-
-    @property
-    @override
     def in_short(self) -> str:
-        return f"scale {self.scale:.4g}"
+        return f"Truncated {self.noise_kind} noise of scale {self.scale:.4g}"
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self] | None:
@@ -141,12 +164,12 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     @override
     def _fast_release(self, counts: Integers, rng: np.random.Generator) -> Integers:
-        size = (len(counts) - 1,)
+        return self._released(counts, self._fast_noise((len(counts) - 1,), rng).tolist())
+
+    def _fast_noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         if self.noise_kind == "geometric":
-            noise = geometric_noise(self.scale, size, rng)
-        else:
-            noise = np.floor(rng.laplace(0.0, self.scale, size=size))
-        return self._released(counts, noise.tolist())
+            return geometric_noise(self.scale, shape, rng)
+        return np.floor(rng.laplace(0.0, self.scale, size=shape))
 
     @override
     def _exact_release(self, counts: Integers, bits: Bits) -> Integers:
@@ -182,24 +205,56 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         return TruncatedCell(self.scale, self.noise_kind == "laplace", self.n_records)
 
     @override
-    def likelihoods_of_rows(
-        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
-    ) -> list[RowLikelihood]:
+    def is_on_grid(self, output: Array, steps: int | None) -> bool:
+        return super().is_on_grid(output, steps) and self._is_completed(output.reshape(self.prior.shape))
+
+    @override
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
         released = self._released_table(output)
-        if not np.array_equal(self._completed(released[None, :-1])[0], released):
-            raise ArgumentError("The last cell of this output is not what its mechanism makes of the cells before it.")
-        places, full = np.arange(len(released)), len(released) - 1
-        if self.total == "kept" and (at_total := np.cumsum(released[:-1]) >= self.n_records).any():
-            # That cell took at most what was left, and those behind it took nothing, whatever their noise was.
-            full = int(at_total.argmax())
-        cut = full < len(released) - 1
+        full, places = self._full(released), np.arange(len(released))
 
         def of_cells(counts: Array, cells: Integers) -> Array:
-            place, z = places[cells], released[cells]
-            known = np.where(place < full, self._cell.log_pmf(z, counts), 0.0)
-            return np.where(cut & (place == full), self._cell.log_at_least(z, counts), known)
+            return self._log_factors(released[cells], places[cells], full, counts)
 
         return [RowLikelihood(of_cells, np.zeros_like, smooth=True)]
+
+    @override
+    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen:
+        noisy = counts[:, :-1] + self._fast_noise(counts[:, :-1].shape, rng)
+        z = self._completed(noisy.clip(0, self.n_records).astype(np.int64))
+        full, places = self._full(z)[:, None], np.arange(z.shape[1])
+        reach = _FAR * (self.scale + 1)
+        low = np.where(places <= np.minimum(full, z.shape[1] - 2), z - reach, 0)
+        high = np.where(places < full, z + reach, self.n_records)
+        totals = counts.sum(axis=-1)
+        return RowsSeen(low, high, lambda x: self._log_factors(z, places, full, x), totals, 0.0)
+
+    def _full(self, released: Integers) -> Integers:
+        """The place of the first cell that took at most what was left; the last place if there is none before it."""
+        before = released[..., :-1]
+        at_total = np.cumsum(before, axis=-1) >= (self.n_records if self.total == "kept" else np.inf)
+        return np.where(at_total.any(axis=-1), at_total.argmax(axis=-1), before.shape[-1])
+
+    def _log_factors(self, z: Integers, places: Integers, full: Integers, counts: Array) -> Array:
+        """The factors of cells. Behind a full cell, and in the last one, nothing depends on the noise."""
+        known = np.where(places < full, self._cell.log_pmf(z, counts), 0.0)
+        cut = (places == full) & (full < len(self.prior) - 1)
+        return np.where(cut, self._cell.log_at_least(z, counts), known)
+
+    @override
+    def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
+        # As printed, the counts may add up to more.
+        return super().published_totals(output if self.total == "kept" else np.array([self.n_records]))
+
+    @override
+    def _released_table(self, output: Array) -> Integers:
+        released = super()._released_table(output)
+        if not self._is_completed(released):
+            raise ArgumentError("The last cell of this output is not what its mechanism makes of the cells before it.")
+        return released
+
+    def _is_completed(self, released: NDArray[Any]) -> bool:
+        return np.array_equal(self._completed(released[None, :-1].astype(np.int64))[0], released)
 
     def _completed(self, noisy: Integers) -> Integers:
         """The noisy cells truncated, and the last cell. Shape (m, d - 1) to (m, d)."""

@@ -3,21 +3,26 @@
 import abc
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, override
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self, override
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import checked_counts, integer, positive_array
+from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.mechanisms.base import Released, TableMechanism
 from pymc_dirdp.mechanisms.finite_choice import drawn_from
 from pymc_dirdp.mechanisms.hellinger_candidates import all_counts, number_of_tables
 from pymc_dirdp.mechanisms.hellinger_distance import hellinger_distance
 from pymc_dirdp.mechanisms.neighbours import moved
 from pymc_dirdp.mechanisms.released_counts import ReleasedCounts
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 
@@ -30,7 +35,7 @@ _LARGEST_LOSS = 600.0
 
 
 @dataclass(frozen=True, eq=False)
-class WholePosterior(ReleasedCounts):
+class WholePosterior(ReleasedCounts, TableMechanism):
     """Release `Dirichlet(prior + z)`: the counts z are whole numbers between 0 and `n_records`.
 
     Neighbours differ by one record that moves from one cell to another; the number of records is public.
@@ -43,11 +48,20 @@ class WholePosterior(ReleasedCounts):
         The model's own prior, positive; `d = 2` is the Beta-binomial model.
     n_records : int
         Number of records, public, at least 1.
+    adjacency : {"replace-one"}
+        Nothing else leaves the number of records public.
+    contribution : int or Contribution, default 1
+        How many records one person holds at most.
     """
 
-    adjacency: ClassVar[str] = "replace-one"
+    needs_public_totals: ClassVar[bool] = True
+    readings: ClassVar[tuple[str, ...]] = ("none",)
+
     prior: Array
     n_records: int
+    _: KW_ONLY
+    adjacency: str = "replace-one"
+    contribution: Contribution | int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prior", positive_array(prior=self.prior))
@@ -57,11 +71,32 @@ class WholePosterior(ReleasedCounts):
                 "each row of a larger table is not public. Use GeometricMechanism or DirichletMechanism there."
             )
         object.__setattr__(self, "n_records", integer(1, n_records=self.n_records))
+        within(1, MOST_RECORDS, n_records=self.n_records)
+        if not adjacency_named(self.adjacency).records_are_public:
+            raise ArgumentError(
+                f"Under adjacency={self.adjacency!r} the number of records is private, and {type(self).__name__} "
+                "publishes it. Use GeometricMechanism, or adjacency='replace-one'."
+            )
+        object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.prior.shape))
+
+    @classmethod
+    @override
+    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
+        way_out = "Use mechanism='geometric' for this model."
+        shape = np.shape(facts["prior"])
+        if len(shape) != 1:
+            raise ArgumentError(
+                f"mechanism={cls.kind!r} releases one row of counts with a public number of records, and a table of "
+                f"shape {shape} has rows of its own. {way_out}"
+            )
+        if not n_records:
+            raise ArgumentError(f"mechanism={cls.kind!r} needs at least one record, and the model has none. {way_out}")
+        return cls.for_guarantee(guarantee, n_records=n_records, **facts)  # type: ignore[call-arg]  # its own one takes it
 
     @property
-    def records_of_a_person(self) -> int:
-        """How many records one person holds at most; all of them may move together."""
-        return 1
+    @override
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.prior.shape)
 
     @abc.abstractmethod
     def _law(self, counts: Integers) -> tuple[Integers, Array]:
@@ -130,14 +165,56 @@ class WholePosterior(ReleasedCounts):
             raise ArgumentError(f"The mechanism is for n_records={self.n_records}, got another number. Leave it out.")
         return self.n_records
 
+    @override
+    def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
+        return [(np.zeros(1, dtype=np.intp), float(output.sum()))]
+
+    @override
+    def likelihoods_of_rows(
+        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+    ) -> list[RowLikelihood]:
+        # Whatever drew it, an output consists of whole numbers, and that is looked at.
+        return self.row_likelihoods(output)
+
+    @override
+    def check(self, counts: ArrayLike) -> None:
+        self._checked(counts)
+
+    @override
+    def draw(
+        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+    ) -> Released:
+        # The guarantee is about the released counts, so they are published; any number of draws follows from them.
+        released = self.release(counts, sampler=sampler, random_seed=random_seed)
+        return Released(None, {str(self.publishes): released.astype(np.float64)})
+
+    @override
+    def read_as_data(self, output: Array, how: str) -> Array:
+        return output
+
+    @override
+    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        """For one output, of shape (d,), and any counts of shape (..., d)."""
+        (row,) = self.row_likelihoods(np.asarray(output, dtype=np.float64))
+        return row.of_cells(np.asarray(counts, dtype=np.float64), np.arange(len(self.prior)))
+
+    @override
+    def is_on_grid(self, output: Array, steps: int | None) -> bool:
+        return self._holds_counts(output)
+
+    def _holds_counts(self, output: Array) -> bool:
+        return bool(np.all((output == np.floor(output)) & (output >= 0) & (output <= self.n_records)))
+
     def _released_table(self, output: Array) -> Integers:
-        """An output as whole counts, or an error if it holds anything else."""
-        if not np.all((output == np.floor(output)) & (output >= 0) & (output <= self.n_records)):
+        """One output as whole counts, or an error if it holds anything else."""
+        if output.size != self.prior.size:
+            raise ArgumentError(f"Expected an output of {self.prior.size} counts, got {output.size} numbers.")
+        if not self._holds_counts(output):
             raise ArgumentError(
                 f"Expected whole numbers from 0 to {self.n_records}, as release() returns them, and not draws from the "
                 "released posterior."
             )
-        return output.astype(np.int64)
+        return output.astype(np.int64).reshape(self.prior.shape)
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
@@ -178,7 +255,7 @@ class WholePosterior(ReleasedCounts):
             centre = np.full(d, n // d)
             centre[0] += n - centre.sum()
             data = np.vstack([n * np.eye(d, dtype=np.int64), centre])
-        records = min(self.records_of_a_person, n)
+        records = min(self.contributed.records, n)
         for counts in data.astype(np.float64):
             for a, b in itertools.permutations(range(d), 2):
                 if counts[a] >= records:

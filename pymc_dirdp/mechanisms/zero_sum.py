@@ -88,7 +88,7 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
     scale: float
 
     kind: ClassVar[str] = "geometric"
-    law: ClassVar[str] = (
+    formula: ClassVar[str] = (
         "exact draws from the posterior given the noisy counts, which add up to the number of records: "
         "Dirichlet(x + prior), averaged over all counts x"
     )

@@ -70,7 +70,11 @@ def of_kind(
     common: dict[str, Any] = {"prior": prior, "adjacency": adjacency, "contribution": contribution}
     if mechanism.has_strategies:
         return calibrate(guarantee, n_records=n_records, **common, **strategy)
-    return mechanism.for_guarantee(guarantee, **common)
+    if mechanism.needs_public_totals and not public_totals:
+        raise ArgumentError(
+            f"mechanism={kind!r} publishes the number of records, which is private here. Use mechanism='geometric'."
+        )
+    return mechanism.planned(guarantee, n_records=n_records, **common)
 
 
 def rank(

@@ -28,14 +28,20 @@ class MechanismOptions:
     ----------
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. Under replace-one the total number of records is public.
-    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "continuous-gaussian", "laplace"}, default "dirichlet"
+    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "truncated-geometric", "hellinger", ...}
         `"dirichlet"` draws from a tempered and smoothed posterior. `"gaussian"` (discrete Gaussian) and `"geometric"`
         (discrete Laplace) add whole noise to the counts and draw from the posterior given the noisy counts, which are
         published too: one release serves any number of draws, and other guarantees than a Dirichlet draw has can be
         kept. Geometric noise adds up to 0 where the number of records is public. `"auto"` takes, for each table, the
         one of these from which :func:`pymc_dirdp.estimate` is expected to err least; `objective` does not decide that,
-        and no data do. `"continuous-gaussian"` and `"laplace"` are the papers' baselines, which `sampler="fast"` alone
-        can draw.
+        and no data do. The default is `"dirichlet"`.
+
+        `"truncated-geometric"` and `"hellinger"` release the counts of a whole posterior, whole numbers between 0 and a
+        public number of records, for a table of one row; `"hellinger"` for two or three categories and at most 10,000
+        possible tables, and one record of a person. `"auto"` never takes them: truncation only throws away a part of
+        what `"geometric"` publishes at the same promise, and the Hellinger mechanism chooses by the distance of
+        posteriors, and not by what can be concluded from its choice. `"continuous-gaussian"` and `"laplace"` are the
+        papers' baselines, which `sampler="fast"` alone can draw.
     strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
         Where the room for privacy comes from in the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
     objective : {"posterior", "estimate"}, default "posterior"

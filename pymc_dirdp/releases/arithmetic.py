@@ -3,21 +3,34 @@
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.mechanisms.base import SAMPLERS
+from pymc_dirdp.mechanisms.base import SAMPLERS, Mechanism
 from pymc_dirdp.sampling.entropy import SOURCES
 from pymc_dirdp.stored.draws import Drawn, drawn_tables
 from pymc_dirdp.stored.release import Stored
 from pymc_dirdp.stored.table import StoredTable
 from pymc_dirdp.stored.untrusted import shown
 
-__all__ = ["ARITHMETIC", "contradiction"]
+__all__ = ["arithmetic", "contradiction"]
 
 # What is proved about a draw, by sampler.
-ARITHMETIC = {
+_ARITHMETIC = {
     "exact": "whole numbers: the release has the proved law, and nothing was rounded on the way from the counts",
     "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal law, and nothing is "
     "proved of the last bits of this draw",
 }
+
+
+_BY_WEIGHTS = (
+    "whole numbers, by weights that were computed in floating point: the loss of the law that was drawn from is known "
+    "to about 1e-12"
+)
+
+
+def arithmetic(mechanism: Mechanism, sampler: str) -> str:
+    """What is proved about the numbers of a draw; nothing is said of a sampler that is not chosen yet."""
+    if sampler == "exact" and mechanism.weighs_in_floats:
+        return _BY_WEIGHTS
+    return _ARITHMETIC.get(sampler, "")
 
 
 def contradiction(stored: Stored, release: xr.DataTree) -> str | None:
@@ -33,7 +46,7 @@ def _of_table(table: StoredTable, drawn: Drawn) -> str | None:
     sampler = group.text("sampler")
     if sampler not in SAMPLERS:
         return f"there is no sampler {shown(sampler)}"
-    if group.text("arithmetic") != ARITHMETIC[sampler]:
+    if group.text("arithmetic") != arithmetic(mechanism, sampler):
         return f"its words about arithmetic are not those of the sampler {sampler!r}"
     if group.text("randomness") not in (*SOURCES[sampler], "seed"):
         return f"its words about randomness are not those of the sampler {sampler!r}"

@@ -20,7 +20,7 @@ from pymc_dirdp.inference.posterior import draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.releases.planned import PlannedTable
 
-__all__ = ["draws_given", "number_prior", "try_law"]
+__all__ = ["draws_given", "draws_of_data", "number_prior", "try_law"]
 
 # Counts that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
@@ -60,13 +60,28 @@ def draws_given(
     return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
 
 
+def draws_of_data(part: PlannedTable, published: Array, draws: int, rng: np.random.Generator, *, how: str) -> Array:
+    """Draws from `Dirichlet(z + prior)`, as papers have it: they take a noisy table z for the data.
+
+    Parameters
+    ----------
+    part, published, draws, rng
+        As for :func:`draws_given`.
+    how : str
+        What makes the noisy table nonnegative: one of the mechanism's `readings`.
+    """
+    read = part.mechanism.read_as_data(published, how)
+    return draw_shares(np.broadcast_to(read, (draws, *read.shape)), part.table.prior, rng)
+
+
 def try_law(part: PlannedTable, *, public: bool) -> None:
     """Raise the error about a table that is too large for exact draws, before any count is read."""
     # Any noisy table will do: how much work there is depends on the size of the table and the number of records.
-    prior = part.table.prior
-    planned = np.full(prior.shape, (part.n_records or 0) / prior.size)
+    prior, n_records = part.table.prior, part.n_records or 0
+    each, more = divmod(n_records, prior.size)
+    planned = (each + (np.arange(prior.size) < more)).astype(np.float64).reshape(prior.shape)
     possible = number_prior(part, planned, public=public)
-    _law(part, prior, planned, (part.n_records or 0) if possible is None else possible[-1])
+    _law(part, prior, planned, n_records if possible is None else possible[-1])
 
 
 def _known_totals(part: PlannedTable, published: Array) -> list[tuple[NDArray[np.intp], int]]:
@@ -80,7 +95,8 @@ def _known_totals(part: PlannedTable, published: Array) -> list[tuple[NDArray[np
 def _law(part: PlannedTable, prior: Array, published: Array, most: int) -> ProductLaw:
     """The cells of some rows given their noisy counts, taken as one row of at most so many records."""
     mechanism, seen = part.mechanism, published.ravel()
-    smooth = all(row.smooth for row in mechanism.row_likelihoods(published))
+    rows = mechanism.row_likelihoods(published)
+    smooth = all(row.smooth for row in rows)
     if not smooth and most * seen.size > _MOST_LOOKED_AT:
         raise ArgumentError(
             f"No posterior could be drawn given the noisy counts of {part.table.name!r}. The law of "
@@ -91,7 +107,9 @@ def _law(part: PlannedTable, prior: Array, published: Array, most: int) -> Produ
     return ProductLaw(
         alpha=prior.ravel(),
         total=most,
-        log_likelihood=lambda counts, cells: mechanism.cell_log_likelihood(seen[cells], counts),
+        log_likelihood=rows[0].of_cells
+        if len(rows) == 1
+        else lambda counts, cells: mechanism.cell_log_likelihood(seen[cells], counts),
         least=math.ceil(mechanism.min_count or 0),
         smooth=smooth,
     )

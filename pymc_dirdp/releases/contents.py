@@ -50,7 +50,7 @@ def _of_mechanism(mechanism: TableMechanism) -> tuple[set[str], set[str]]:
     variables = {"prior"} | {fact.name for fact in mechanism.facts if fact.is_variable}
     variables |= {mechanism.publishes} if mechanism.publishes else set()
     attributes = _MECHANISM | {fact.name for fact in mechanism.facts if not fact.is_variable} | {"chosen_from"}
-    attributes |= {"least_records", "most_records"} if mechanism.publishes else set()
+    attributes |= {"least_records", "most_records", "postprocess"} if mechanism.publishes else set()
     return variables, attributes | ({"steps"} if mechanism.has_urn else set())
 
 

@@ -13,7 +13,7 @@ from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.releases.arithmetic import ARITHMETIC
+from pymc_dirdp.releases.arithmetic import arithmetic
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import people_of
 from pymc_dirdp.sampling.entropy import Seed, randomness
@@ -76,7 +76,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
         "strategy": chosen.strategy,
         "objective": chosen.objective,
         "sampler": sampler,
-        "arithmetic": ARITHMETIC.get(sampler, ""),
+        "arithmetic": arithmetic(mechanism, sampler),
         "randomness": randomness(random_seed, sampler=sampler) if sampler in SAMPLERS else "",
         "contribution": mechanism.contributed.to_json(),
     }
@@ -89,6 +89,8 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
             attrs[fact.name] = value
     if (steps := mechanism.steps(sampler, part.n_records)) is not None:
         attrs["steps"] = steps
+    if not mechanism.has_product_law:
+        attrs["postprocess"] = mechanism.readings[0]
     if part.choice is not None:
         attrs |= {"chosen_from": json.dumps(part.choice.expected_kl)}
     return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)

@@ -211,7 +211,11 @@ def made_again(plan: Plan) -> Plan:
         )
     if not plan.reading.sizes_are_public and any(part.mechanism.needs_public_totals for part in parts):
         raise ArgumentError(
-            "The plan would publish a private number of records: noise that adds up to 0 is for public ones. Call "
-            "plan() again."
+            "The plan would publish a private number of records: what adds up to it is for public ones. Call plan() "
+            "again."
         )
+    for part in parts:
+        if part.mechanism.needs_public_totals:
+            # Its curves may depend on the number that it holds.
+            part.mechanism.public_records(part.n_records)
     return replace(plan, parts=parts, draws=integer(1, draws=plan.draws), library_version=library_version())

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.rules import refuse_other
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import (
     ArgumentError,
     DataError,
@@ -30,7 +31,7 @@ from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.aware import draws_given, number_prior, try_law
+from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior, try_law
 from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
@@ -54,6 +55,7 @@ def sample(
     *,
     sampler: str = "exact",
     var_names: Collection[str] | None = None,
+    postprocess: str | None = None,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
     progressbar: bool = True,
@@ -78,6 +80,12 @@ def sample(
         variables and single numbers alone. One that holds an array, such as scores to be multiplied with, comes along
         only if it is named here: you state that the array is public. One that depends on data never does. The report
         names each one that was left out, with the reason.
+    postprocess : {"clip-and-smooth", "clip", "project", "none"}, optional
+        For comparisons with papers: the draws of tables that are released by noise come from `Dirichlet(z + prior)`,
+        which takes the noisy counts z for the data, after :func:`pymc_dirdp.mechanisms.postprocess.postprocessed` has
+        made them nonnegative; `"none"` is for mechanisms whose z is never negative. Their intervals leave the noise
+        out. By default, draws are from the exact posterior given z. What is published is the same, and the attribute
+        `postprocess` of the table and the report say how it was read.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seed makes the draw reproducible, hence **not private**: the
         release is marked and a warning says so.
@@ -95,7 +103,8 @@ def sample(
         child for each table), `privacy` and `utility`. It holds no count but noisy ones, and may be published.
 
         Where a table is released by noise, its draws are exact, independent draws from the posterior given the noisy
-        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are. Where the number of
+        counts, as those of :func:`pymc_dirdp.analyse`, so their intervals may be used as they are (but not with
+        `postprocess`, nor of `"hellinger"` with three categories, which has no such law). Where the number of
         records is private, each number from `least_records` to `most_records`, which are attributes of the table's
         group and follow from the noisy counts, is as likely as another. A draw of the Dirichlet mechanism is itself the
         release, and no posterior to summarise.
@@ -146,12 +155,15 @@ def sample(
     # Verified again, on the exact curve and without tolerance: a plan may come from a file.
     if not composition.satisfies(chosen.guarantee):
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
+    readings = _readings(chosen, postprocess)
     for part in chosen.parts:
         part.mechanism.checked_sampler(sampler)
-        if part.mechanism.publishes is not None:
+        if part.mechanism.publishes is not None and part.table.name not in readings:
             try_law(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     frame = described(chosen, composition, sampler=sampler, random_seed=random_seed)
+    for name, how in readings.items():
+        frame[f"/mechanism/{name}"].attrs["postprocess"] = how
     released = tuple(part.table for part in chosen.parts)
     public = chosen.reading.sizes_are_public
     derived = derived_quantities(model, released, var_names, records_are_public=public)
@@ -179,6 +191,19 @@ def sample(
     tree = xr.DataTree.from_dict({"/posterior": posterior_group(values, chosen, model, marks), **frame})
     tree.attrs = marks
     return tree
+
+
+def _readings(chosen: Plan, postprocess: str | None) -> dict[str, str]:
+    """The tables of which what is published is read as data, and how; others are drawn given what is published."""
+    noisy = [part for part in chosen.parts if part.mechanism.publishes is not None]
+    if postprocess is None:
+        return {part.table.name: part.mechanism.readings[0] for part in noisy if not part.mechanism.has_product_law}
+    if not noisy:
+        raise ArgumentError(
+            "postprocess is about noisy counts, and no table of this plan is released by noise. Leave it out, or plan "
+            "with mechanism='geometric'."
+        )
+    return {part.table.name: one_of(part.mechanism.readings, postprocess=postprocess) for part in noisy}
 
 
 def _read(chosen: Plan, model: pm.Model, *, charged: bool) -> dict[str, Counts]:
@@ -243,6 +268,8 @@ def _given_published(
     n_prior = number_prior(part, table, public=chosen.reading.sizes_are_public)
     if n_prior is not None:
         group.attrs |= {"least_records": n_prior[0], "most_records": n_prior[-1]}
+    if "postprocess" in group.attrs:
+        return draws_of_data(part, table, chosen.draws, rng, how=group.attrs["postprocess"])
     return draws_given(part, table, chosen.draws, rng, n_prior=n_prior)
 
 

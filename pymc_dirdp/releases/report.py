@@ -176,7 +176,7 @@ def _equivalents(privacy: xr.Dataset) -> Lines:
 
 def _mechanism(stored: Stored) -> Lines:
     tables = tuple(stored.tables.values())
-    laws = dict.fromkeys(_law(table.mechanism) for table in tables)
+    laws = dict.fromkeys(map(_law, tables))
     lines = [("law", "; ".join(laws))]
     # Noise has one setting only, so it has no strategy.
     if drawn := [table.group.dataset.attrs for table in tables if table.mechanism.tempered is not None]:
@@ -198,8 +198,17 @@ def _arithmetic(attrs: dict[Any, Any]) -> str:
     return f"; {attrs['arithmetic']}{grid}"
 
 
-def _law(mechanism: TableMechanism) -> str:
-    return f"{type(mechanism).__name__}: {mechanism.law.format(**vars(mechanism))}"
+def _law(table: StoredTable) -> str:
+    mechanism, how = table.mechanism, table.group.dataset.attrs.get("postprocess")
+    formula = mechanism.formula.format(**vars(mechanism))
+    if how is not None:
+        formula = f"draws from Dirichlet(z + prior), z the {_published(mechanism)}; postprocess: {how}"
+    return f"{type(mechanism).__name__}: {formula}"
+
+
+def _published(mechanism: TableMechanism) -> str:
+    """What it publishes, as words."""
+    return str(mechanism.publishes).replace("_", " ")
 
 
 def _tables(stored: Stored) -> Lines:
@@ -239,19 +248,26 @@ def _chosen(attrs: dict[Any, Any]) -> str:
 
 def _reading(stored: Stored) -> Lines:
     """What the draws are, and what they are not."""
-    drawn = [name for name, table in stored.tables.items() if table.mechanism.publishes is None]
-    noisy = [name for name, table in stored.tables.items() if table.mechanism.publishes is not None]
-    lines = (
-        (
-            drawn,
-            "one draw is no posterior to summarise, so az.summary has no spread to show: dirdp.analyse(release) draws "
-            "from the posterior given it",
-        ),
-        (noisy, "the draws are from the posterior given the noisy counts, so their means and intervals are right"),
-    )
+    by_text = _alike((name, _meaning(table)) for name, table in stored.tables.items())
     # Where all tables are alike, there is no need to name them again.
-    said = " of {}" if drawn and noisy else ""
-    return tuple((f"draws{said.format(', '.join(names))}", text) for names, text in lines if names)
+    said = " of {}" if len(by_text) > 1 else ""
+    return tuple((f"draws{said.format(', '.join(names))}", text) for text, names in by_text.items())
+
+
+def _meaning(table: StoredTable) -> str:
+    mechanism = table.mechanism
+    if mechanism.publishes is None:
+        return (
+            "one draw is no posterior to summarise, so az.summary has no spread to show: dirdp.analyse(release) draws "
+            "from the posterior given it"
+        )
+    published = _published(mechanism)
+    if "postprocess" not in table.group.dataset.attrs:
+        return f"the draws are from the posterior given the {published}, so their means and intervals are right"
+    rest = "no posterior given them is computed here"
+    if mechanism.has_product_law:
+        rest = "dirdp.analyse(release) draws from the posterior given them"
+    return f"the draws take the {published} for the data, as papers do, so their intervals are too short; {rest}"
 
 
 def _notes(release: xr.DataTree) -> Lines:

@@ -253,14 +253,15 @@ def _use(stored: Stored, entry: dict[str, Any]) -> Lines:
     laws = dict.fromkeys(
         f"{type(table.mechanism).__name__}: {table.mechanism.in_short}" for table in stored.tables.values()
     )
+    how = (
+        "pymc_dirdp.estimate(release) gives shares with their errors, and pymc_dirdp.analyse(release) draws from the "
+        f"posterior given what was published{once}"
+    )
+    if not all(table.mechanism.has_product_law for table in stored.tables.values()):
+        how = "the draws come from the released posterior and leave out how far it may be from that of the data"
     lines = [
         ("mechanism", "; ".join(laws)),
-        (
-            "to compute with it",
-            "xarray.open_datatree(path) opens the file as a release; pymc_dirdp.estimate(release) gives shares with "
-            "their errors, and pymc_dirdp.analyse(release) draws from the posterior given what was published"
-            f"{once}",
-        ),
+        ("to compute with it", f"xarray.open_datatree(path) opens the file as a release; {how}"),
         ("to check it", "pymc_dirdp.verify(release), without the data"),
         ("software", f"{entry['implementation']} {entry['version']}"),
     ]

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 import xarray as xr
 
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.stored.release import Stored
 from pymc_dirdp.stored.untrusted import group_at, shown
@@ -22,13 +24,16 @@ def private_totals(stored: Stored, people: Reading) -> str | None:
         return None
     for name, table in stored.tables.items():
         if table.mechanism.needs_public_totals:
-            return f"The noise of {shown(name)} adds up to 0, which publishes its private number of records."
+            return f"What is published of {shown(name)} adds up to its private number of records."
     return None
 
 
 def wrong_totals(stored: Stored, release: xr.DataTree) -> str | None:
     """Whose noisy counts add up to another number than that of the records; None if none do."""
     sizes = group_at(release, "utility").any_array("n_records").tolist()
+    for (name, table), n_records in zip(stored.tables.items(), sizes, strict=True):
+        if table.mechanism.needs_public_totals and not _is_for(table.mechanism, n_records):
+            return f"The mechanism of {shown(name)} is for another number of records."
     for (name, found, size), n_records in zip(_published(stored), sizes, strict=True):
         if found is None:
             continue
@@ -37,6 +42,14 @@ def wrong_totals(stored: Stored, release: xr.DataTree) -> str | None:
         if min(found) < -_ROUNDING * size:
             return f"The noisy counts of {shown(name)} give a block of rows a negative number of records."
     return None
+
+
+def _is_for(mechanism: TableMechanism, n_records: float) -> bool:
+    """Whether a mechanism that knows a public number of records knows this one."""
+    try:
+        return mechanism.public_records(None if math.isnan(n_records) else int(n_records)) == n_records
+    except ArgumentError:
+        return False
 
 
 def _published(stored: Stored) -> Iterator[tuple[str, list[float] | None, float]]:

@@ -110,9 +110,13 @@ class Output:
 
         Raises
         ------
+        ArgumentError
+            If the mechanism has no product law, so that nothing is concluded from what it puts out.
         ReleaseError
             If the mechanism cannot have put this out.
         """
+        if not self.mechanism.has_product_law:
+            self.mechanism.row_likelihoods(self.published[0])
         try:
             each = [self.mechanism.row_likelihoods(output, steps=self.steps) for output in self.published]
         except ArgumentError as error:

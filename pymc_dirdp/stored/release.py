@@ -209,9 +209,9 @@ def _check_drawn(release: Any, stored: Stored) -> None:
             # the entries of a dim without labels.
             if there not in (dim, f"{dim}_labels") or (others is not None and labels != others):
                 raise table.group.damaged(f"the draw has other dims than the prior, or other labels along {shown(dim)}")
-        if table.mechanism.covers_all_draws:
+        if table.mechanism.publishes is not None:
             # The guarantee is about the noisy counts, and everybody may draw from them as often as they like.
-            noisy = table.group.array("noisy_counts")
+            noisy = table.group.array(table.mechanism.publishes)
             if noisy.shape != table.prior.shape or not np.all(np.isfinite(noisy)):
                 raise table.group.damaged("the noisy counts are not one finite number for each cell")
         elif n_draws != stored.draws:

@@ -19,6 +19,7 @@ from pymc_dirdp.stored.untrusted import Group, shown
 __all__ = ["StoredTable", "mechanism_of_table", "stored_adjacency", "stored_table"]
 
 _MOST_STEPS = 2**53
+_LONGEST_WORD = 50
 
 
 @final
@@ -68,6 +69,9 @@ def stored_table(group: Group) -> StoredTable:
     for fact in mechanism.facts:
         if not fact.given and not math.isclose(_read(group, fact), getattr(mechanism, fact.field), rel_tol=1e-9):
             raise group.damaged(f"{fact.name} does not follow from the other numbers")
+    is_read = "postprocess" in group or not mechanism.has_product_law
+    if is_read and group.text("postprocess") not in mechanism.readings:
+        raise group.damaged(f"{shown(group.text('postprocess'))} is no reading of what it publishes")
     if "steps" in group:
         group.whole("steps", 1, _MOST_STEPS)
     if "most_records" in group:
@@ -93,8 +97,18 @@ def _mechanism(group: Group) -> TableMechanism:
 
 
 def _read(group: Group, fact: Fact) -> Any:
-    readers = {"table": group.array, "scalar": group.scalar, "number": group.number, "text": group.text}
+    if fact.kind == "text":
+        return _word(group, fact.name)
+    readers = {"table": group.array, "scalar": group.scalar, "number": group.number}
     return readers[fact.kind](fact.name)
+
+
+def _word(group: Group, name: str) -> str:
+    """A name that an error may repeat."""
+    word = group.text(name)
+    if len(word) > _LONGEST_WORD or not word.isprintable():
+        raise group.damaged(f"the attribute {name!r} is {shown(word)}")
+    return word
 
 
 def _contribution(group: Group) -> Contribution:

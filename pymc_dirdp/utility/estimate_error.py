@@ -17,10 +17,10 @@ from scipy.special import digamma, gammaln, logsumexp
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.base import Mechanism, Tempered
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.row_likelihood import RowsSeen
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
 
-__all__ = ["EstimateError", "estimate_error"]
+__all__ = ["EstimateError", "estimate_error", "estimates_of"]
 
 # Simulated cells, and tables at least and at most.
 _CELLS, _FEWEST, _MOST = 2_000, 3, 1_000
@@ -61,7 +61,7 @@ def estimate_error(
     Parameters
     ----------
     mechanism : Mechanism
-        That adds noise to counts, or draws from a tempered posterior.
+        That adds noise to counts, or draws from a tempered posterior; of a Hellinger mechanism it is not known.
     prior : array, shape (..., d)
         The model's own prior.
     n_records : int
@@ -92,10 +92,8 @@ def _estimate_error(
 ) -> EstimateError | None:
     rows = _Rows.simulated(np.frombuffer(prior).reshape(-1, shape[-1]), n_records, public=public)
     rng = np.random.default_rng(20261122)
-    noise, drawn = NoisyCounts.of(mechanism), mechanism.tempered
-    if noise is not None:
-        return _error(rows, _estimated(_Noise(noise, rows, rng), rows))
-    return None if drawn is None else _error(rows, _estimated(_Draws(drawn, rows, draws, rng), rows))
+    estimated = estimates_of(mechanism, rows, draws, rng)
+    return None if estimated is None else _error(rows, estimated)
 
 
 @final
@@ -163,13 +161,9 @@ class _Rows:
 class _Noise:
     """What noisy counts say of the counts."""
 
-    def __init__(self, noise: NoisyCounts, rows: _Rows, rng: np.random.Generator) -> None:
-        z = rows.counts + noise.noise_of_rows(len(rows.counts), rng)
-        reach = _REACH * noise.noise_sd + 1
-        # Noise that adds up to 0 in each row tells its total.
-        told = np.array_equal(z.sum(axis=-1), rows.sizes)
-        self.seen = z.sum(axis=-1), 0.0 if told else noise.noise_sd * math.sqrt(z.shape[-1]) + 1
-        self._cells = _Cells.between(z - reach, z + reach, rows, lambda x: noise.log_noise(z - x))
+    def __init__(self, seen: RowsSeen, rows: _Rows) -> None:
+        self.seen = seen.totals, seen.total_sd
+        self._cells = _Cells.between(seen.low, seen.high, rows, seen.log_likelihood)
 
     def cells(self, totals: Array) -> "_Cells":
         return self._cells
@@ -285,6 +279,14 @@ class _Cells:
             step = np.where(usual | bounded, step, 4 * step)
             tilt = np.where(done, tilt, np.where(usual, newton, np.nan_to_num(other)))
         return tilt
+
+
+def estimates_of(mechanism: Mechanism, rows: _Rows, draws: int, rng: np.random.Generator) -> Array | None:
+    """Expected shares of rows, shape (m, d), given simulated releases of a mechanism; None if they are not known."""
+    if mechanism.tempered is not None:
+        return _estimated(_Draws(mechanism.tempered, rows, draws, rng), rows)
+    seen = mechanism.rows_seen(rows.counts, rng)
+    return None if seen is None else _estimated(_Noise(seen, rows), rows)
 
 
 def _estimated(said: _Noise | _Draws, rows: _Rows) -> Array:

@@ -308,7 +308,7 @@ def whole(kind, prior, n_records, number, **options):
         outcome_delta,
         lambda target: kind.for_guarantee(target, prior=prior, n_records=n_records, **options),
         sizes=(n_records,),
-        tight=options.get("accounting") != "proved",
+        tight=options.get("accounting", "exact") == "exact",
     )
 
 
@@ -336,6 +336,7 @@ SUBJECTS = {
     "hellinger": whole(HellingerMechanism, [1.0, 1.0], 5, 0.6, smoothness=0.4),
     "hellinger of three": whole(HellingerMechanism, [1.0, 0.4, 2.0], 3, 0.6, smoothness=0.4),
     "hellinger global": whole(HellingerMechanism, [0.5, 1.0], 4, 0.6, sensitivity="global"),
+    "hellinger pure": whole(HellingerMechanism, [0.5, 1.0], 4, 0.6, smoothness=0.4, accounting="pure"),
     "hellinger proved": whole(HellingerMechanism, [0.5, 1.0], 4, 0.3, smoothness=1.0, accounting="proved"),
     "truncated geometric": whole(TruncatedNoiseMechanism, [1.0, 1.0], 6, 1.5),
     "truncated geometric of three": whole(TruncatedNoiseMechanism, [1.0, 1.0, 1.0], 5, 2.5),

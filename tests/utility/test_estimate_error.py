@@ -9,7 +9,9 @@ from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.totals import RowTotals
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.utility.estimate_error import estimate_error
 
 
@@ -40,6 +42,11 @@ def simulated(mechanism, prior, n_records, tables, rng):
         (lambda prior: GeometricMechanism(prior, 5.0), np.full(12, 0.2), 200),
         (lambda prior: GeometricMechanism(prior, 20.0), np.full(2, 0.1), 100),
         (lambda prior: LaplaceMechanism(prior, 0.5), np.array([1.0, 50.0, 3.0]), 60),
+        (lambda prior: TruncatedNoiseMechanism(prior, 592, 20.0), np.ones(4), 592),
+        (lambda prior: TruncatedNoiseMechanism(prior, 30, 12.0), np.array([0.5, 2.0, 1.0]), 30),
+        (lambda prior: TruncatedNoiseMechanism(prior, 40, 9.0, noise_kind="laplace"), np.array([0.5, 2.0]), 40),
+        (lambda prior: TruncatedNoiseMechanism(prior, 40, 9.0, total="printed"), np.array([0.5, 2.0, 3.0]), 40),
+        (lambda prior: HellingerMechanism(prior, 60, 2.0), np.array([0.5, 2.0]), 60),
         (lambda prior: DirichletMechanism(prior, 0.05), np.ones(4), 592),
         (lambda prior: DirichletMechanism(prior, 2.0), np.full(6, 0.5), 80),
         (lambda prior: DirichletMechanism(prior, 0.1), np.array([0.5, 2.0]), 300),
@@ -107,5 +114,6 @@ def test_it_is_a_number_at_the_ends_of_its_domain(prior, n_records):
 
 def test_without_records_or_a_known_law_there_is_no_number():
     assert estimate_error(GeometricMechanism(np.ones(3), 1.0), np.ones(3), 0) is None
-    hellinger = dirdp.mechanisms.HellingerMechanism(np.ones(2), 10, 1.0)
-    assert estimate_error(hellinger, np.ones(2), 10) is None
+    for d, n in ((3, 10), (2, 2000)):
+        hellinger = dirdp.mechanisms.HellingerMechanism(np.ones(d), n, 1.0)
+        assert estimate_error(hellinger, np.ones(d), n) is None
