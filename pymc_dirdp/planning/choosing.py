@@ -110,7 +110,9 @@ def rank(
     draws : int
         How many draws of the Dirichlet mechanism are released.
     """
-    if not n_records:
+    if n_records == 0:
+        raise ArgumentError("mechanism='auto' compares errors, and without a record there is none. Take 'geometric'.")
+    if n_records is None:
         raise ArgumentError(
             "mechanism='auto' plans for a number of records: pass n_records= (your guess, if the number is private)."
         )

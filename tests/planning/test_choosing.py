@@ -211,6 +211,13 @@ def test_what_cannot_be_planned_is_refused():
     assert math.isnan(float(dirdp.sample(private, hair())["utility"]["n_records"][0]))
 
 
+def test_a_table_without_records_takes_the_mechanism_that_the_error_names():
+    with pytest.raises(ArgumentError, match="Take 'geometric'"):
+        dirdp.plan(TARGET, hair([0, 0, 0, 0]), mechanism="auto")
+    release = dirdp.sample(TARGET, hair([0, 0, 0, 0]), mechanism="geometric")
+    assert dirdp.verify(release)
+
+
 def test_ranking_leaves_out_what_cannot_be_kept():
     choice = rank(None, dirdp.PureDP(epsilon=1), prior=np.ones(3), n_records=50, adjacency="replace-one")
     assert {kind for kind, _ in choice.expected_kl} == {"geometric"}
