@@ -21,7 +21,7 @@ from pymc_dirdp.privacy.hockey_stick import Loss
 from pymc_dirdp.privacy.narrow_loss import LARGE, NarrowLoss
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 
-__all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "ReplaceOnePair"]
+__all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "PublicRowPair", "ReplaceOnePair"]
 
 
 class DominatingPair(PrivacyCurves):
@@ -94,6 +94,55 @@ class ReplaceOnePair(DominatingPair):
             spread=math.sqrt(float(polygamma(1, a + r) + polygamma(1, b))),
             rate=b,
         )
+
+
+@final
+@dataclass(frozen=True)
+class PublicRowPair(DominatingPair):
+    """The worst neighbours in one row of two cells whose number of records is public.
+
+    At no epsilon >= 0 and at no Rényi order are two neighbours further apart, in either order. For epsilon < 0 some
+    are, so that a composition takes the larger curve on both sides (Theory, Theorem 14).
+
+    Parameters
+    ----------
+    low : float
+        The smaller prior parameter, positive.
+    full : float
+        The other prior parameter and `r` times all records that stay where they are; not below `low`.
+    r : float
+        The concentration, times the number of records that move; positive.
+
+    References
+    ----------
+    Theory, sections 2 to 5.
+
+    Examples
+    --------
+    >>> public, any_number = PublicRowPair(8.0, 8.0 + 0.3 * 999, 0.3), ReplaceOnePair(8.0, 8.0, 0.3)
+    >>> public.epsilon(1e-6) / any_number.epsilon(1e-6)
+    0.84...
+    """
+
+    low: float
+    full: float
+    r: float
+
+    @cached_property
+    def _worst(self) -> ReplaceOnePair:
+        return ReplaceOnePair(self.full, self.low, self.r)
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return self._worst._renyi(order)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self._worst._delta(epsilon)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        return self._worst.hockey_sticks(step, points)
 
 
 @final
