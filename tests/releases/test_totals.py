@@ -9,6 +9,7 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.privacy.composition import Composition
 
 PURE = dirdp.PureDP(epsilon=1.0)
 
@@ -180,3 +181,19 @@ def test_curves_without_the_number_are_those_of_any_number():
     # The draw keeps less of a promise for any number of records.
     assert not verification
     assert 1.1 < verification.kept.epsilon < 1.2
+
+
+def test_several_draws_of_an_uneven_table_lose_in_one_direction():
+    with pm.Model() as built:
+        p = pm.Dirichlet("p", a=[0.5, 50.0, 50.0])
+        pm.Multinomial("x", n=50, p=p, observed=[3, 20, 27])
+    with pytest.warns(dirdp.ManyDrawsWarning):
+        release = dirdp.sample(APPROX, built, strategy="temper", draws=30)
+    assert dirdp.verify(release)
+    mechanism = dirdp.plan(APPROX, built, strategy="temper").parts[0].mechanism
+    alone = dataclasses.replace(mechanism, r=float(release["mechanism/p"]["r"]))
+    # With the larger curve 30 times this r would not keep the promise.
+    assert Composition(((alone, 30),)).epsilon(1e-6) > 1.02
+    release["privacy"].attrs["draws"] = 60
+    with pytest.raises(ReleaseError, match="each draw loses"):
+        dirdp.verify(release)
