@@ -112,7 +112,7 @@ def test_nobody_who_changes_between_groups_loses_more(groups):
 
 
 def test_a_change_costs_more_than_a_replacement_and_less_than_two_people():
-    """Two tables with the prior (0.5, 50), tempered to a divergence of 0.500 at order 4 within a group: 0.617 across."""
+    """Two tables with the prior (0.5, 50), tempered to a divergence of 0.500 within a group: 0.617 across."""
     r = calibrate(RenyiDP(order=4, epsilon=0.5), prior=[0.5, 50.0], strategy="temper").r
     both = AddRemovePair(0.5, r)
     across, within = AcrossGroups((both, both)), ReplaceOnePair(0.5, 50.0, r)
