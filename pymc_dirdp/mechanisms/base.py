@@ -196,17 +196,20 @@ class Fact:
         Its name in the release.
     field : str
         The field or property of the mechanism.
-    kind : {"table", "scalar", "number", "text"}
+    kind : {"table", "scalar", "number", "whole", "text"}
         A variable with the axes of the table, a variable without axes, or an attribute.
     given : bool, default True
         Whether the class takes it as an argument; otherwise it follows from the others, and is compared
         when it is read.
+    optional : bool, default False
+        Whether it is left out of a file where it is None.
     """
 
     name: str
     field: str
     kind: str
     given: bool = True
+    optional: bool = False
 
     @property
     def is_variable(self) -> bool:
@@ -251,6 +254,8 @@ class TableMechanism(Mechanism):
     """Its name in `plan(mechanism=...)`."""
     needs_public_totals: ClassVar[bool] = False
     """Whether it publishes numbers of records, so that it is for tables where they are public."""
+    n_records: int | None = None
+    """The public number of records that its curves rest on; None if they hold for any number."""
     facts: ClassVar[tuple[Fact, ...]]
     """What a release says of it, beside `adjacency` and `contribution`."""
     publishes: ClassVar[str | None] = None
@@ -306,7 +311,9 @@ class TableMechanism(Mechanism):
     @override
     def public_records(self, n_records: int | None) -> int | None:
         if adjacency_named(self.adjacency).records_are_public:
-            return super().public_records(n_records)
+            if self.n_records is not None and n_records not in (None, self.n_records):
+                raise ArgumentError("The mechanism is for another number of records. Leave n_records out.")
+            return super().public_records(self.n_records if n_records is None else n_records)
         if n_records is not None:
             raise ArgumentError(
                 f"Under {self.adjacency} the number of records is private. Leave n_records out, and pass your prior of "

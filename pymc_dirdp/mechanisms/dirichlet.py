@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, positive, positive_array, within
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism, Tempered
 from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
@@ -19,7 +19,7 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
-from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair
+from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair, is_binary_row
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, urn_counts
@@ -57,6 +57,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         What one person can add to the table; one person's records may all change together. A whole number means so
         many records at most, anywhere in the table. The attribute is always a
         :class:`~pymc_dirdp.privacy.contribution.Contribution` with one entry for each row axis.
+    n_records : int, optional
+        The public number of records, for a table with one row of two categories under replace-one: that of every data
+        set that could occur. As the two cells cannot both be empty, the curves are smaller (Theory, Theorem 14). By
+        default they hold for any number of records.
 
     Notes
     -----
@@ -78,6 +82,13 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     >>> survey = DirichletMechanism([[1, 1, 1]] * 10, 0.03, contribution=Contribution(1, ("each",)))
     >>> survey.epsilon(1e-6)
     0.757...
+
+    A share of 1000 people, whose number is public:
+
+    >>> DirichletMechanism([8, 8], 0.3).epsilon(1e-6)
+    0.68...
+    >>> DirichletMechanism([8, 8], 0.3, n_records=1000).epsilon(1e-6)
+    0.57...
     >>> mechanism.sample([108, 286, 71, 127]).shape
     (1, 4)
     """
@@ -88,6 +99,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     adjacency: str = "replace-one"
     min_count: float = 0.0
     contribution: Contribution | int = 1
+    n_records: int | None = None
 
     kind: ClassVar[str] = "dirichlet"
     has_strategies: ClassVar[bool] = True
@@ -96,6 +108,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         Fact("alpha", "alpha", "table"),
         Fact("r", "r", "scalar"),
         Fact("min_count", "min_count", "number"),
+        Fact("public_records", "n_records", "whole", optional=True),
     )
 
     def __post_init__(self) -> None:
@@ -108,6 +121,18 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         if self.min_count > MOST_RECORDS:
             raise ArgumentError("Expected min_count to be at most 2**53, as counts are.")
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
+        if self.n_records is not None:
+            self._check_n_records()
+
+    def _check_n_records(self) -> None:
+        object.__setattr__(self, "n_records", integer(0, n_records=self.n_records))
+        if self.n_records > MOST_RECORDS:  # type: ignore[operator]  # it was checked in the line before
+            raise ArgumentError("Expected n_records to be at most 2**53, as counts are.")
+        if not is_binary_row(self.alpha.shape) or not adjacency_named(self.adjacency).records_are_public:
+            raise ArgumentError(
+                "n_records is for one row of two categories under replace-one: elsewhere the curves are the same for "
+                "every number of records. Leave it out."
+            )
 
     @property
     def _is_constant(self) -> bool:
@@ -138,7 +163,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         """The dominating pair of laws, or a composition of such pairs where a person has records in many blocks."""
         if self._is_constant:
             return NoLoss()
-        return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution)
+        return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution, self.n_records)
 
     @override
     def concentration(self, counts: ArrayLike) -> Array:
@@ -152,7 +177,16 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         -------
         concentration : array, shape of `alpha`
         """
-        return self.r * checked_counts(counts, self.alpha.shape, self.min_count) + self.alpha
+        return self.r * self._checked(counts) + self.alpha
+
+    def _checked(self, counts: ArrayLike) -> Array:
+        table = checked_counts(counts, self.alpha.shape, self.min_count)
+        if self.n_records is not None and sum(map(int, table.ravel().tolist())) != self.n_records:
+            raise DataError(
+                "The counts do not add up to n_records, so the guarantee would be false. It must be the number of "
+                "records of every data set that could have occurred."
+            )
+        return table
 
     def sample(
         self,
@@ -191,7 +225,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         ----------
         Theory, section 11, for the exact sampler.
         """
-        table = checked_counts(counts, self.alpha.shape, self.min_count)
+        table = self._checked(counts)
         return self._draws(table, draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
 
     @override
@@ -227,7 +261,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def check(self, counts: ArrayLike) -> None:
-        checked_counts(counts, self.alpha.shape, self.min_count)
+        self._checked(counts)
 
     @override
     def draw(
@@ -297,6 +331,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             moves.append((a, b))
             if not replaced:
                 _fill(base, a, d)
+            elif self.n_records is not None:
+                # All that do not move lie in the cell with the larger prior.
+                records = min(records, self.n_records)
+                base.flat[b] += max(self.n_records - records - base.sum(), 0.0)
             elif a // d != b // d:
                 _fill(base, a, d)
                 _fill(base, b, d)

@@ -1,7 +1,7 @@
 """Logarithms of Gamma ratios and tail probabilities, taken from the side on which they are small.
 
-Each tail takes a number or an array. Beyond `_FAR` nats from the middle a tail is computed as its leading power, whose
-relative error is `exp(-60) = 9e-27`: the argument underflows long before the power does.
+Each tail takes a number or an array. Beyond `_FAR` nats from where its law lies a tail is computed as its leading
+power, whose relative error is `exp(-60) = 9e-27`: the argument underflows long before the power does.
 """
 
 import math
@@ -30,10 +30,10 @@ def logit_beta_upper[Real: (float, Array)](t: Real, a: float, b: float) -> Real:
     return _first_above(
         t,
         # I_x(b, a) -> x**b / (b B(a, b)) as x -> 0, with B(a, b) = Gamma(b) Gamma(a) / Gamma(a + b).
-        (_FAR, lambda t: np.exp(np.minimum(b * (mean_digamma(a, b) - t) - gammaln(b + 1), 0.0))),
+        (_FAR + math.log1p(a), lambda t: np.exp(np.minimum(b * (mean_digamma(a, b) - t) - gammaln(b + 1), 0.0))),
         # 1 - w = expit(-t) is small and exact where 1 - expit(t) is not.
         (0.0, lambda t: betainc(b, a, expit(-t))),
-        (-_FAR, lambda t: betaincc(a, b, expit(t))),
+        (-_FAR - math.log1p(b), lambda t: betaincc(a, b, expit(t))),
         (-math.inf, lambda t: -np.expm1(np.minimum(a * (mean_digamma(b, a) + t) - gammaln(a + 1), 0.0))),
     )
 

@@ -18,7 +18,7 @@ from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, personal_cells
+from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, is_binary_row, personal_cells
 from pymc_dirdp.published.privacy import p1_theorem_1_concentration
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
@@ -41,6 +41,7 @@ def calibrate(
     objective: str = "posterior",
     min_count: float = 0.0,
     contribution: Contribution | int = 1,
+    public_totals: bool = False,
 ) -> DirichletMechanism:
     """The Dirichlet mechanism that keeps `guarantee` and wastes nothing of it.
 
@@ -52,7 +53,7 @@ def calibrate(
         The model's own prior, positive.
     n_records : int, optional
         Number of records in all, which the strategy `"optimal"` plans for: the public N under replace-one, your guess
-        under add-remove. It does not change the guarantee.
+        under add-remove. It changes the guarantee only with `public_totals`.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change.
     strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
@@ -73,6 +74,9 @@ def calibrate(
         The public promise that every cell of every data set that could occur holds at least so many records.
     contribution : Contribution or int, default 1
         What one person can add to the table. A whole number means so many records at most, anywhere in the table.
+    public_totals : bool, default False
+        Whether `n_records` is the public number of records of every data set that could occur. A table with one row of
+        two categories loses less then, under replace-one (Theory, Theorem 14); nothing else changes.
 
     Returns
     -------
@@ -108,6 +112,8 @@ def calibrate(
     _refuse_unattainable(guarantee)
     if strategy == "algorithm-1":
         return _algorithm_1(guarantee, parameters.shape, **shared)
+    if public_totals and adjacency_named(adjacency).records_are_public and is_binary_row(parameters.shape):
+        shared["n_records"] = n_records
     boundary = _Boundary(guarantee, parameters, **shared)
     if strategy == "temper":
         r, s = boundary.largest_r(0.0), 0.0
@@ -179,14 +185,20 @@ class _Boundary:
     """
 
     def __init__(
-        self, guarantee: Guarantee, prior: Array, adjacency: str, min_count: float, contribution: Contribution
+        self,
+        guarantee: Guarantee,
+        prior: Array,
+        adjacency: str,
+        min_count: float,
+        contribution: Contribution,
+        n_records: int | None = None,
     ) -> None:
         self.guarantee = guarantee
         self.adjacency = adjacency
         self.min_count = min_count
         self.spread = False
         # Only the smallest cells of each block matter, and adding s does not change which they are.
-        self.cells = personal_cells(prior, contribution)
+        self.cells = personal_cells(prior, contribution, n_records)
 
     def promising(self, guarantee: Guarantee) -> "_Boundary":
         """The boundary of another guarantee."""

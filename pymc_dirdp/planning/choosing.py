@@ -62,14 +62,14 @@ def of_kind(
     prior, n_records, adjacency, contribution
         As for :func:`pymc_dirdp.calibrate`.
     public_totals : bool
-        Whether the numbers of records are public, so that noise may add up to 0.
+        Whether the numbers of records are public, so that noise may add up to 0, and two categories lose less.
     **strategy
         Its options `strategy`, `objective` and `min_count`, for kinds that have strategies.
     """
     mechanism = by_kind(kind, public_totals=public_totals)
     common: dict[str, Any] = {"prior": prior, "adjacency": adjacency, "contribution": contribution}
     if mechanism.has_strategies:
-        return calibrate(guarantee, n_records=n_records, **common, **strategy)
+        return calibrate(guarantee, n_records=n_records, public_totals=public_totals, **common, **strategy)
     if mechanism.needs_public_totals and not public_totals:
         raise ArgumentError(
             f"mechanism={kind!r} publishes the number of records, which is private here. Use mechanism='geometric'."

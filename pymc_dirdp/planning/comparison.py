@@ -177,9 +177,11 @@ def _candidates(
         "Dirichlet, temper": {"strategy": "temper"},
         "Dirichlet, algorithm-1": {"strategy": "algorithm-1"},
     }
+    public = adjacency_named(adjacency).records_are_public
+    shared: dict[str, Any] = {"n_records": n_records, "adjacency": adjacency, "public_totals": public}
     for name, options in dirichlets.items():
-        yield name, partial(calibrate, guarantee, prior=prior, n_records=n_records, adjacency=adjacency, **options)
-    for kind, noisy in noises(public_totals=adjacency_named(adjacency).records_are_public).items():
+        yield name, partial(calibrate, guarantee, prior=prior, **shared, **options)
+    for kind, noisy in noises(public_totals=public).items():
         for how in POSTPROCESSES:
             name = f"{kind.capitalize()}, {how}"
             yield name, partial(noisy.for_guarantee, guarantee, prior=prior, adjacency=adjacency, postprocess=how)

@@ -14,7 +14,7 @@ from pymc_dirdp.privacy.conversion import best_order, log_delta_at
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
 
-__all__ = ["Composition", "Parallel"]
+__all__ = ["Composition", "DrawsOfOneTable", "Parallel"]
 
 # The grid adds at most this share to the variance of the composed loss, and about half of it to epsilon.
 _WIDENING = 1e-3
@@ -52,7 +52,11 @@ class Composition(PrivacyCurves):
         """The parts; those with equal curves are counted together."""
         times: Counter[Hashable] = Counter()
         representative: dict[Hashable, PrivacyCurves] = {}
-        for mechanism, count in _flat(self.parts):
+        flat = list(_flat(self.parts))
+        if len(flat) > 1 or flat[0][1] > 1:
+            # Several tables may lose in opposite directions.
+            flat = list(_flat((_both_ways(part), count) for part, count in flat))
+        for mechanism, count in flat:
             times[mechanism.curve_key] += count
             representative.setdefault(mechanism.curve_key, mechanism)
         return tuple((representative[curve], count) for curve, count in times.items())
@@ -165,6 +169,10 @@ def _flat(parts: Iterable[tuple[PrivacyCurves, int]]) -> Iterator[tuple[PrivacyC
             yield mechanism, count
 
 
+def _both_ways(part: PrivacyCurves) -> PrivacyCurves:
+    return Composition(part.parts) if isinstance(part, DrawsOfOneTable) else part
+
+
 def _grid_step(spreads: list[tuple[float, int]]) -> float:
     """A step that widens the sum of losses with these standard deviations by no more than `_WIDENING` of its variance.
 
@@ -193,6 +201,72 @@ def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[Loss
     there, back = mechanism.hockey_sticks(step, points)
     forward = discretised(step, there, back)
     return forward, forward if there is back else discretised(step, back, there)
+
+
+@final
+@dataclass(frozen=True)
+class DrawsOfOneTable(PrivacyCurves):
+    """Several draws from one table: all of them see the same two neighbours, in the same order.
+
+    Each direction is composed by itself, and the larger result counts. Where other tables are released beside it,
+    :class:`Composition` takes the larger curve of both directions for each draw, because other tables may lose in the
+    other direction.
+
+    Parameters
+    ----------
+    mechanism : PrivacyCurves
+        The curves of one draw, with a pair of laws that has a :attr:`~PrivacyCurves.one_way`.
+    times : int
+        The number of draws.
+
+    References
+    ----------
+    Theory, section 7.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
+    >>> pair = ReplaceOnePair(10.0, 1.0, 0.02)
+    >>> Composition(((pair, 200),)).epsilon(1e-6) / DrawsOfOneTable(pair, 200).epsilon(1e-6)
+    1.0...
+    """
+
+    mechanism: PrivacyCurves
+    times: int
+
+    @classmethod
+    def together(cls, parts: tuple[tuple[PrivacyCurves, int], ...]) -> PrivacyCurves:
+        """The curves of tables that the same records feed, each with its number of draws."""
+        ((mechanism, times), *others) = parts
+        if others or times == 1 or mechanism.one_way is None:
+            return Composition(parts)
+        return cls(mechanism, times)
+
+    @property
+    def parts(self) -> tuple[tuple[PrivacyCurves, int], ...]:
+        """The draws as :class:`Composition` takes them, each with the larger curve of both directions."""
+        return ((self.mechanism, self.times),)
+
+    @cached_property
+    def _composed(self) -> Composition:
+        return Composition(((self.mechanism.one_way or self.mechanism, self.times),))
+
+    @property
+    def curve_key(self) -> Hashable:
+        """The key of the draws: the curves of one, and their number."""
+        return type(self), self.mechanism.curve_key, self.times
+
+    def _renyi(self, order: float) -> float:
+        return self._composed._renyi(order)
+
+    def _rho(self, omega: float) -> float:
+        return self._composed._rho(omega)
+
+    def _delta(self, epsilon: float) -> float:
+        return self._composed._delta(epsilon)
+
+    def _epsilon(self, delta: float) -> float:
+        return self._composed._epsilon(delta)
 
 
 @final

@@ -69,6 +69,15 @@ class PrivacyCurves(abc.ABC):
         """Whether the deltas come from the Rényi divergences, so that a composition also tries the divergences."""
         return False
 
+    @property
+    def one_way(self) -> "PrivacyCurves | None":
+        """The curves where it is known which of two neighbours comes first, if both orders of them stand for all.
+
+        They are for several draws from one table, which all see the same two neighbours. None if they would be the same
+        curves, or if no such pair of laws is known.
+        """
+        return None
+
     @overload
     def renyi(self, order: float) -> float: ...
     @overload
@@ -137,6 +146,11 @@ class CurvesOf(PrivacyCurves):
     @override
     def from_divergences(self) -> bool:
         return self._curves.from_divergences
+
+    @property
+    @override
+    def one_way(self) -> PrivacyCurves | None:
+        return self._curves.one_way
 
     @override
     def _renyi(self, order: float) -> float:

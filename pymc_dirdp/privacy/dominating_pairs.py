@@ -21,7 +21,7 @@ from pymc_dirdp.privacy.hockey_stick import Loss
 from pymc_dirdp.privacy.narrow_loss import LARGE, NarrowLoss
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 
-__all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "ReplaceOnePair"]
+__all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "OneWayPair", "PublicRowPair", "ReplaceOnePair"]
 
 
 class DominatingPair(PrivacyCurves):
@@ -78,22 +78,125 @@ class ReplaceOnePair(DominatingPair):
         larger = self._loss.deltas(step, points)
         return larger, larger
 
+    @property
+    @override
+    def one_way(self) -> "OneWayPair | None":
+        return None if self.a == self.b else OneWayPair(self)
+
     @cached_property
     def _loss(self) -> Loss | NarrowLoss:
-        """V is the logit of `w`, which is `Beta(a + r, b)` under the first law, with the larger prior as `a`."""
-        b, a = sorted((self.a, self.b))
-        r = self.r
-        if b >= LARGE:
-            return NarrowLoss.of_beta(a, b, r)
-        return Loss(
-            r=r,
-            shift=mean_digamma(a, r) - mean_digamma(b, r) if a != b else 0.0,
-            upper=partial(logit_beta_upper, a=a + r, b=b),
-            other=partial(logit_beta_upper, a=a, b=b + r),
-            centre=math.log((a + r) / b),
-            spread=math.sqrt(float(polygamma(1, a + r) + polygamma(1, b))),
-            rate=b,
-        )
+        return _loss_of_move(max(self.a, self.b), min(self.a, self.b), self.r)
+
+
+def _loss_of_move(a: float, b: float, r: float) -> Loss | NarrowLoss:
+    """V is the logit of `w`, which is `Beta(a + r, b)` under the first law and `Beta(a, b + r)` under the second."""
+    if min(a, b) >= LARGE:
+        return NarrowLoss.of_beta(a, b, r)
+    return Loss(
+        r=r,
+        shift=mean_digamma(a, r) - mean_digamma(b, r) if a != b else 0.0,
+        upper=partial(logit_beta_upper, a=a + r, b=b),
+        other=partial(logit_beta_upper, a=a, b=b + r),
+        centre=math.log((a + r) / b),
+        spread=math.sqrt(float(polygamma(1, a + r) + polygamma(1, b))),
+        rate=b,
+    )
+
+
+@final
+@dataclass(frozen=True)
+class OneWayPair(DominatingPair):
+    """A :class:`ReplaceOnePair` with `a` and `b` in one order: the larger of both curves in one direction only.
+
+    Every two neighbours, in this order or in the other one, are no further apart in any f-divergence. So all draws from
+    a table lose in the same direction (Theory, section 7).
+
+    Parameters
+    ----------
+    both : ReplaceOnePair
+        The pair in both orders.
+
+    References
+    ----------
+    Theory, sections 2 and 7.
+    """
+
+    both: ReplaceOnePair
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return self.both._renyi(order)
+
+    @override
+    def _renyi_back(self, order: float) -> float:
+        low, high = sorted((self.both.a, self.both.b))
+        removing = renyi_remove(order, high, self.both.r)
+        return removing if removing == math.inf else renyi_add(order, low, self.both.r) + removing
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self.both._delta(epsilon)
+
+    @override
+    def _delta_back(self, epsilon: float) -> float:
+        return self._loss_back.delta(epsilon)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        return self.both.hockey_sticks(step, points)[0], self._loss_back.deltas(step, points)
+
+    @cached_property
+    def _loss_back(self) -> Loss | NarrowLoss:
+        return _loss_of_move(min(self.both.a, self.both.b), max(self.both.a, self.both.b), self.both.r)
+
+
+@final
+@dataclass(frozen=True)
+class PublicRowPair(DominatingPair):
+    """The worst neighbours in one row of two cells whose number of records is public.
+
+    At no epsilon >= 0 and at no Rényi order are two neighbours further apart, in either order. For epsilon < 0 some
+    are, so that a composition takes the larger curve on both sides (Theory, Theorem 14).
+
+    Parameters
+    ----------
+    low : float
+        The smaller prior parameter, positive.
+    full : float
+        The other prior parameter and `r` times all records that stay where they are; not below `low`.
+    r : float
+        The concentration, times the number of records that move; positive.
+
+    References
+    ----------
+    Theory, sections 2 to 5.
+
+    Examples
+    --------
+    >>> public, any_number = PublicRowPair(8.0, 8.0 + 0.3 * 999, 0.3), ReplaceOnePair(8.0, 8.0, 0.3)
+    >>> public.epsilon(1e-6) / any_number.epsilon(1e-6)
+    0.84...
+    """
+
+    low: float
+    full: float
+    r: float
+
+    @cached_property
+    def _worst(self) -> ReplaceOnePair:
+        return ReplaceOnePair(self.full, self.low, self.r)
+
+    @override
+    def _renyi(self, order: float) -> float:
+        return self._worst._renyi(order)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        return self._worst._delta(epsilon)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        return self._worst.hockey_sticks(step, points)
 
 
 @final

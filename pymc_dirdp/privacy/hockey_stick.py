@@ -14,6 +14,8 @@ __all__ = ["Loss"]
 
 # Tail differences are trusted while they keep this share of their larger term; below it, the loss is integrated.
 _CANCELLED = 1e-3
+# A tail below this number may have lost digits, because it is, or was multiplied from, a number next to the smallest.
+_FAINT = 1e-290
 # Integrals end at exp(-46) = 1e-20 of their largest value.
 _NEGLIGIBLE = 46.0
 # Up to this epsilon exp(epsilon) times a tail is a double.
@@ -60,8 +62,9 @@ class Loss:
         first = self.upper(t)
         if first == 0:
             return 0.0
-        if epsilon < _LARGEST_EXPONENT:
-            delta = first - math.exp(epsilon) * self.other(t)
+        other = self.other(t)
+        if epsilon < _LARGEST_EXPONENT and other > _FAINT:
+            delta = first - math.exp(epsilon) * other
             if delta > _CANCELLED * first:
                 return min(delta, 1.0)
         return self._integrated(t)
@@ -73,8 +76,9 @@ class Loss:
             t: Array = np.minimum(epsilons / self.r + self.shift, sys.float_info.max)
         first = self.upper(t)
         with np.errstate(over="ignore", invalid="ignore"):
-            deltas: Array = first - np.exp(epsilons) * self.other(t)
-            cancelled = ~(deltas > _CANCELLED * first) | (epsilons >= _LARGEST_EXPONENT)
+            other = self.other(t)
+            deltas: Array = first - np.exp(epsilons) * other
+            cancelled = ~(deltas > _CANCELLED * first) | (epsilons >= _LARGEST_EXPONENT) | ~(other > _FAINT)
         # Beyond exp(709) an empty tail times infinity is NaN.
         deltas[first == 0] = 0.0
         cancelled &= first > 0

@@ -5,7 +5,9 @@ different blocks cannot meet, so blocks compose. Where only one entry of an axis
 largest loss counts (Theory, section 6).
 """
 
+import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -15,10 +17,11 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import within
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
+from pymc_dirdp.privacy.dominating_pairs import PublicRowPair
 from pymc_dirdp.privacy.several_records import cells_needed, records_in_cells
 
-__all__ = ["LEAST_PARAMETER", "MOST_PARAMETER", "PersonalCells", "dominating_pair", "personal_cells"]
+__all__ = ["LEAST_PARAMETER", "MOST_PARAMETER", "PersonalCells", "dominating_pair", "is_binary_row", "personal_cells"]
 
 # Prior parameters and r lie within these bounds.
 LEAST_PARAMETER, MOST_PARAMETER = 1e-100, 1e100
@@ -44,11 +47,14 @@ class PersonalCells:
         The most records of a person in each block.
     n_cells : int
         How many cells each block has.
+    n_records : int, optional
+        The public number of records of the table, if it is one row of two cells.
     """
 
     people: tuple[_Blocks, ...]
     records: int
     n_cells: int
+    n_records: int | None = None
 
     def curves(
         self, r: float, adjacency: str, *, more: float = 0.0, min_count: float = 0.0, spread: bool = True
@@ -83,13 +89,32 @@ class PersonalCells:
             # The sum is rounded in this order, as if `more` were in the prior: a calibration must see the curves of
             # its result.
             raised = tuple(cell + more + least for cell in cells)
+            if self.n_records is not None:
+                return self._public_row(raised[0], raised[1], r, least)
             times[records_in_cells(raised, self.n_cells, r, self.records, adjacency, spread=spread)] += count
         ((first, count), *others) = times.items()
         return first if count == 1 and not others else Composition(tuple(times.items()))
 
+    def _public_row(self, low: float, high: float, r: float, least: float) -> PrivacyCurves:
+        """All records that do not move lie in the cell with the larger prior, but for those that each cell holds."""
+        assert self.n_records is not None
+        if self.n_records == 0:
+            return NoLoss()
+        moving = min(self.records, self.n_records)
+        # Both prior parameters have the promised records in them already.
+        return PublicRowPair(low, high + max(r * (self.n_records - moving) - 2 * least, 0.0), moving * r)
 
-def personal_cells(alpha: Array, contribution: Contribution) -> PersonalCells:
-    """Where one person's records may lie in a table with the prior parameters `alpha`, shape (..., d)."""
+
+def is_binary_row(shape: Sequence[int]) -> bool:
+    """Whether a table of this shape has one row of two cells, so that one of them decides the other."""
+    return shape[-1] == 2 and math.prod(shape) == 2
+
+
+def personal_cells(alpha: Array, contribution: Contribution, n_records: int | None = None) -> PersonalCells:
+    """Where one person's records may lie in a table with the prior parameters `alpha`, shape (..., d).
+
+    `n_records` is the public number of records of a table with one row of two cells.
+    """
     within(LEAST_PARAMETER, MOST_PARAMETER, prior=alpha)
     axes = contribution.fitted(alpha.shape).axes
     own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
@@ -101,7 +126,7 @@ def personal_cells(alpha: Array, contribution: Contribution) -> PersonalCells:
     most = cells_needed((0.0,), contribution.records)
     smallest = np.sort(np.partition(table, min(most, shape[2]) - 1, axis=-1)[..., :most], axis=-1)
     people = dict.fromkeys(_counted(blocks, contribution.records) for blocks in smallest)
-    return PersonalCells(_worst(tuple(people)), contribution.records, shape[2])
+    return PersonalCells(_worst(tuple(people)), contribution.records, shape[2], n_records)
 
 
 def _counted(blocks: Array, records: int) -> _Blocks:
@@ -124,7 +149,12 @@ def _worst(people: tuple[_Blocks, ...]) -> tuple[_Blocks, ...]:
 
 
 def dominating_pair(
-    alpha: Array, r: float, adjacency: str, min_count: float = 0.0, contribution: Contribution | int = 1
+    alpha: Array,
+    r: float,
+    adjacency: str,
+    min_count: float = 0.0,
+    contribution: Contribution | int = 1,
+    n_records: int | None = None,
 ) -> PrivacyCurves:
     """The privacy curves of what one person can change in the release of a Dirichlet table.
 
@@ -140,6 +170,8 @@ def dominating_pair(
         The public promise that every cell of every possible data set holds at least this many records.
     contribution : Contribution or int
         What one person can add to the table.
+    n_records : int, optional
+        The public number of records, under replace-one, of a table with one row of two cells.
 
     Returns
     -------
@@ -150,5 +182,5 @@ def dominating_pair(
     ----------
     Theory, sections 2 and 6.
     """
-    person = personal_cells(alpha, Contribution.of(contribution))
+    person = personal_cells(alpha, Contribution.of(contribution), n_records)
     return person.curves(r, adjacency, min_count=min_count)

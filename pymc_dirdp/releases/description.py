@@ -83,6 +83,8 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
     variables: dict[str, Any] = {"prior": (dims, table.prior)}
     for fact in mechanism.facts:
         value = getattr(mechanism, fact.field)
+        if fact.optional and value is None:
+            continue
         if fact.is_variable:
             variables[fact.name] = (dims if fact.kind == "table" else (), value)
         else:

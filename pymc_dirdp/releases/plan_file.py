@@ -160,7 +160,9 @@ def _table(part: PlannedTable) -> dict[str, Any]:
         "one_person_adds": _plain(asdict(mechanism.contributed)),
         "mechanism": type(mechanism).__name__,
         "parameters": {
-            fact.name: np.asarray(getattr(mechanism, fact.field)).tolist() for fact in _own_facts(type(mechanism))
+            fact.name: np.asarray(getattr(mechanism, fact.field)).tolist()
+            for fact in _own_facts(type(mechanism))
+            if not (fact.optional and getattr(mechanism, fact.field) is None)
         },
         "chosen_from": part.choice and _plain(asdict(part.choice)),
     }
@@ -173,7 +175,11 @@ def _part(facts: dict[str, Any], adjacency: str) -> PlannedTable:
     contribution = Contribution(adds["records"], tuple(adds["axes"])).fitted(table.shape)
     # A mechanism takes a single number if the records may lie anywhere.
     plain = contribution.records if set(contribution.axes) <= {"any"} else contribution
-    given = {fact.field: facts["parameters"][fact.name] for fact in _own_facts(kind)}
+    given = {
+        fact.field: facts["parameters"][fact.name]
+        for fact in _own_facts(kind)
+        if not fact.optional or fact.name in facts["parameters"]
+    }
     shared = {"prior": table.prior} if any(fact.name == "prior" for fact in kind.facts) else {}
     mechanism = kind.from_facts({**shared, **given, "adjacency": adjacency, "contribution": plain})
     if mechanism.shape != table.shape:

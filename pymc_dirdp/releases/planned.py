@@ -214,8 +214,10 @@ def made_again(plan: Plan) -> Plan:
             "The plan would publish a private number of records: what adds up to it is for public ones. Call plan() "
             "again."
         )
-    for part in parts:
-        if part.mechanism.needs_public_totals:
-            # Its curves may depend on the number that it holds.
-            part.mechanism.public_records(part.n_records)
+    rested_on = [part for part in parts if part.mechanism.n_records is not None]
+    if any(part.mechanism.n_records != part.n_records or not plan.reading.sizes_are_public for part in rested_on):
+        raise ArgumentError(
+            "The curves of the plan rest on a number of records that is not the public one of its table. Call plan() "
+            "again."
+        )
     return replace(plan, parts=parts, draws=integer(1, draws=plan.draws), library_version=library_version())

@@ -1,4 +1,4 @@
-"""Whether noisy counts add up to the number of records where their noise adds up to 0."""
+"""Whether the numbers of records that a release rests on, or tells, are public and those of its tables."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.stored.release import Stored
 from pymc_dirdp.stored.untrusted import group_at, shown
 
-__all__ = ["private_totals", "wrong_totals"]
+__all__ = ["other_records", "private_totals", "wrong_totals"]
 
 # Noisy counts that are no whole doubles are rounded by this share of their size.
 _ROUNDING = 2.0**-50
@@ -25,6 +25,16 @@ def private_totals(stored: Stored, people: Reading) -> str | None:
     for name, table in stored.tables.items():
         if table.mechanism.needs_public_totals:
             return f"What is published of {shown(name)} adds up to its private number of records."
+    return None
+
+
+def other_records(stored: Stored, release: xr.DataTree, people: Reading) -> str | None:
+    """Which tables have curves that rest on another number of records than their public one; None if none do."""
+    sizes = group_at(release, "utility").any_array("n_records").tolist()
+    for (name, table), n_records in zip(stored.tables.items(), sizes, strict=True):
+        rests_on = table.mechanism.n_records
+        if rests_on is not None and (rests_on != n_records or not people.sizes_are_public):
+            return f"The curves of {shown(name)} rest on a number of records that is not its public one."
     return None
 
 

@@ -17,7 +17,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import contradiction
 from pymc_dirdp.releases.contents import beyond_a_release
 from pymc_dirdp.releases.library import library_version
-from pymc_dirdp.releases.totals import private_totals, wrong_totals
+from pymc_dirdp.releases.totals import other_records, private_totals, wrong_totals
 from pymc_dirdp.releases.wording import assumed, stored_reading
 from pymc_dirdp.stored.curves import disagreements
 from pymc_dirdp.stored.release import CURVES, Stored, read
@@ -121,8 +121,8 @@ def verify(release: xr.DataTree) -> Verification:
     """Whether the guarantee that a release states follows from its own numbers. It needs no data and no model.
 
     Every curve is computed again from `r`, `alpha`, the prior, the noise, what one person contributes, `min_count`, the
-    adjacency, the groups of tables and the number of draws. The stated guarantee is decided on them without tolerance,
-    and all else that the file says of its privacy is compared with them.
+    public number of records, the adjacency, the groups of tables and the number of draws. The stated guarantee is
+    decided on them without tolerance, and all else that the file says of its privacy is compared with them.
 
     Parameters
     ----------
@@ -189,8 +189,10 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
         ),
         _check(
             "totals",
-            private_totals(stored, people) or (wrong_totals(stored, release) if drawn else None),
-            "No number of records is published that is private, and noisy counts add up to what they should.",
+            private_totals(stored, people)
+            or other_records(stored, release, people)
+            or (wrong_totals(stored, release) if drawn else None),
+            "No number of records is published that is private, and all that rests on one agrees with it.",
         ),
         _check("contents", _additions(stored, release), "It holds what a release holds, and nothing else."),
     ]
@@ -309,6 +311,9 @@ def _believed(stored: Stored, release: xr.DataTree) -> Iterator[str]:
     yield f"Each person holds {_count(stored.contribution, 'record')} of a table at most."
     if len(stored.groups) > 1:
         yield "Different people feed the groups of tables."
+    for name, table in stored.tables.items():
+        if table.mechanism.n_records is not None:
+            yield f"Every data set that could occur has {table.mechanism.n_records} records in {shown(name)}."
     if stored.min_count > 0:
         yield f"Every cell of every data set that could occur holds at least {up(stored.min_count):g} records."
     others = [str(name) for name in release["posterior"].to_dataset().data_vars if name not in stored.tables]

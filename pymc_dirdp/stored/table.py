@@ -89,7 +89,11 @@ def _mechanism(group: Group) -> TableMechanism:
     contribution = _contribution(group)
     # A mechanism takes a single number if the records may lie anywhere.
     plain = contribution.records if set(contribution.axes) <= {"any"} else contribution
-    given = {fact.field: _read(group, fact) for fact in kind.facts if fact.given}
+    given = {
+        fact.field: _read(group, fact)
+        for fact in kind.facts
+        if fact.given and (fact.name in group or not fact.optional)
+    }
     try:
         return kind.from_facts({**given, "adjacency": stored_adjacency(group), "contribution": plain})
     except (ArgumentError, ArithmeticError) as error:
@@ -97,9 +101,13 @@ def _mechanism(group: Group) -> TableMechanism:
 
 
 def _read(group: Group, fact: Fact) -> Any:
-    if fact.kind == "text":
-        return _word(group, fact.name)
-    readers = {"table": group.array, "scalar": group.scalar, "number": group.number}
+    readers = {
+        "table": group.array,
+        "scalar": group.scalar,
+        "number": group.number,
+        "whole": lambda name: group.whole(name, 0, MOST_RECORDS),
+        "text": lambda name: _word(group, name),
+    }
     return readers[fact.kind](fact.name)
 
 

@@ -1,4 +1,4 @@
-"""How far a Dirichlet draw is from given frequencies: moments and tails, exact or tight."""
+"""How far a Dirichlet draw is from given frequencies: moments, tails and quantiles."""
 
 import math
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.numerics.roots import last_safe, log_excess
+from pymc_dirdp.utility.divergence_tail import divergence_tail
 
 __all__ = ["DrawError", "expected_kl"]
 
@@ -47,6 +48,8 @@ class DrawError:
     >>> error.mean
     0.0096...
     >>> error.tail(0.05)
+    0.00547...
+    >>> error.chernoff(0.05)
     0.0764...
     """
 
@@ -110,7 +113,17 @@ class DrawError:
         return float(value)
 
     def tail(self, eta: float) -> float:
-        """Bound of `P[KL(p || y) > eta]`: the least `exp(-t eta) E exp(t KL)` over t, Chernoff's.
+        """The probability `P[KL(p || y) > eta]`, exact up to rounding.
+
+        Parameters
+        ----------
+        eta : float
+            In nats, positive.
+        """
+        return divergence_tail(self.p, self.u, positive(eta=eta))
+
+    def chernoff(self, eta: float) -> float:
+        """Chernoff's bound of :meth:`tail`: the least `exp(-t eta) E exp(t KL)` over t.
 
         P1 Theorem 2 and its equation 22 relax it (:mod:`pymc_dirdp.published.privacy`).
 
@@ -135,12 +148,10 @@ class DrawError:
         return min(1.0, math.exp(self.log_mgf(t) - t * eta))
 
     def quantile(self, probability: float) -> float:
-        """An eta that `KL(p || y)` exceeds with at most this probability, by :meth:`tail`; within 1e-6 relative."""
+        """The eta that `KL(p || y)` exceeds with this probability, from above; within 1e-6 relative."""
         probability = open_unit_interval(probability=probability)
-        least = max(self.mean, 1e-12)
-        if self.tail(least) <= probability:
-            return least
-        return last_safe(lambda eta: log_excess(self.tail(eta), probability), start=least, factor=0.5, rtol=1e-8)
+        start = max(self.mean, 1e-12)
+        return last_safe(lambda eta: log_excess(self.tail(eta), probability), start=start, factor=0.5, rtol=1e-8)
 
     def largest_error_tail(self, t: float) -> float:
         """Bound of `P[max |y_i - p_i| > t]`: the sum over cells of their exact Beta tails.

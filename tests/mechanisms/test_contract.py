@@ -5,7 +5,7 @@ import math
 import runpy
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -210,6 +210,15 @@ def dirichlet(alpha, r, **options):
     )
 
 
+def public_row(alpha, r, n_records):
+    """One row of two cells, with a public number of records."""
+
+    def calibrated(target):
+        return calibrate(target, prior=alpha, strategy="temper", n_records=n_records, public_totals=True)
+
+    return replace(dirichlet(alpha, r, n_records=n_records), calibrated=calibrated, sizes=(n_records,))
+
+
 def noise(mechanism, renyi, delta):
     kind, prior, adjacency, unit = type(mechanism), mechanism.prior, mechanism.adjacency, mechanism.contribution
     return Subject(
@@ -377,6 +386,7 @@ SUBJECTS = {
     "min_count": dirichlet([0.2, 0.2], 0.5, min_count=1.0),
     "two records": dirichlet([0.6, 1.1], 0.15, contribution=2),
     "posterior": dirichlet([1.0, 1.0], 1.0),
+    "public row": public_row([0.3, 2.0], 0.4, 7),
     "own": binomial((3,), 120),
     "own add-remove": binomial((2, 2), 60, adjacency="add-remove"),
 }

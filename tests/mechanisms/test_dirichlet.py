@@ -1,6 +1,7 @@
 """The mechanism: its law with known power, its curves as a contract, and what it refuses."""
 
 import dataclasses
+import math
 import pickle
 
 import numpy as np
@@ -177,3 +178,41 @@ def test_the_steps_follow_from_the_whole_number_of_records(monkeypatch):
     for counts in ([2**53, 1, 1], [2**53 - 1, 1, 2]):
         mechanism.sample(counts, random_seed=1)
     assert asked == [2**53 + 2] * 2
+
+
+def test_a_public_number_of_records_is_for_one_row_of_two_categories():
+    for alpha, adjacency in (([1.0] * 3, "replace-one"), ([[1.0, 1.0]] * 2, "replace-one"), ([1.0, 1.0], "add-remove")):
+        with pytest.raises(ArgumentError, match="one row of two categories"):
+            DirichletMechanism(alpha, 0.1, adjacency=adjacency, n_records=5)
+    for wrong in (-1, 1.5, math.nan, 2**54):
+        with pytest.raises(ArgumentError, match="n_records"):
+            DirichletMechanism([1, 1], 0.1, n_records=wrong)
+
+
+def test_counts_have_to_add_up_to_the_public_number_of_records():
+    mechanism = DirichletMechanism([1.0, 2.0], 0.1, n_records=7)
+    assert mechanism.sample([3, 4]).shape == (1, 2)
+    with pytest.raises(DataError, match="n_records") as caught:
+        mechanism.sample([3, 5])
+    assert "5" not in str(caught.value)
+    assert mechanism.public_records(None) == 7
+    with pytest.raises(ArgumentError, match="another number"):
+        mechanism.public_records(8)
+    assert [table.sum() for table in mechanism.worst_pair()] == [7, 7]
+    x, y = mechanism.worst_pair()
+    # The pair attains the bound: the records that stay are where the larger prior is.
+    np.testing.assert_array_equal(np.sort([x, y], axis=0), [[0, 6], [1, 7]])
+
+
+def test_without_a_record_nothing_is_lost():
+    mechanism = DirichletMechanism([1.0, 2.0], 0.1, n_records=0)
+    assert mechanism.delta(0.0) == mechanism.renyi(3.0) == mechanism.pure_epsilon == 0.0
+    # With one record there is no other one, and with many the loss is that of a record that appears or disappears.
+    for guarantee in (mechanism.delta, mechanism.renyi):
+        name = guarantee.__name__
+        one = getattr(DirichletMechanism([1.0, 2.0], 0.1, n_records=1), name)(2.0)
+        assert one == getattr(DirichletMechanism([1.0, 2.0], 0.1), name)(2.0)
+        many = getattr(DirichletMechanism([1.0, 2.0], 0.1, n_records=10**7), name)(2.0)
+        alone = getattr(DirichletMechanism([1.0, 2.0], 0.1, adjacency="add-remove"), name)(2.0)
+        assert many == pytest.approx(alone, rel=1e-4)
+        assert many > alone

@@ -124,3 +124,14 @@ def test_a_large_shape_gets_no_smaller_delta_than_the_ideal_law():
 
         exact = lower(shape) - mp.exp(mp.mpf(epsilon)) * lower(shape + step)
     assert mechanism.delta(epsilon) == pytest.approx(float(exact), rel=1e-6)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1e18, 1.0), (1e25, 0.5), (1e40, 3.0), (1e60, 20.0), (1e16, 0.01)])
+def test_a_beta_law_with_one_huge_parameter_is_a_gamma_law(a, b):
+    """The law lies more than 40 nats from the origin, where the leading power of its tail is none yet (60 digits)."""
+    for beyond in (-1.0, 0.5, 2.0, 9.0):
+        t = math.log(a / b) + beyond
+        with mp.workdps(60):
+            truth = float(mp.gammainc(b, 0, mp.mpf(a) * mp.exp(-mp.mpf(t)), regularized=True))
+        assert logit_beta_upper(t, a, b) == pytest.approx(truth, rel=1e-12)
+        assert 1 - logit_beta_upper(-t, b, a) == pytest.approx(truth, abs=1e-15)

@@ -309,3 +309,64 @@ def test_orders_at_the_end_of_the_doubles_are_no_way_round_a_curve(pair):
     """A divergence that was no number vanished in a maximum: (1, 1e300)-tCDP was promised by its divergence at 1."""
     assert pair.renyi(1e300) == math.inf
     assert pair.rho(1e300) == math.inf
+
+
+# Deltas next to the smallest doubles: one of the two tails is below them (60 digits).
+
+
+def faint_move(epsilon, a, b, r):
+    """Hockey stick of `Beta(a + r, b)` from `Beta(a, b + r)`, by the series of the incomplete Beta function."""
+    with mp.workdps(60):
+        a, b, r, epsilon = map(mp.mpf, (a, b, r, epsilon))
+        k = mp.loggamma(a) - mp.loggamma(a + r) + mp.loggamma(b + r) - mp.loggamma(b)
+        x = 1 / (1 + mp.exp((epsilon - k) / r))
+
+        def lower(p, q):
+            start = p * mp.log(x) + q * mp.log1p(-x) - mp.log(p)
+            start += mp.loggamma(p + q) - mp.loggamma(p) - mp.loggamma(q)
+            return mp.exp(start) * mp.hyp2f1(p + q, 1, p + 1, x)
+
+        return float(lower(b, a + r) - mp.exp(epsilon) * lower(b + r, a))
+
+
+def faint_removal(epsilon, a, r):
+    with mp.workdps(60):
+        a, r, epsilon = map(mp.mpf, (a, r, epsilon))
+        g = mp.exp((mp.loggamma(a + r) - mp.loggamma(a) - epsilon) / r)
+        return float(
+            mp.gammainc(a, 0, g, regularized=True) - mp.exp(epsilon) * mp.gammainc(a + r, 0, g, regularized=True)
+        )
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "a", "b", "r"),
+    [
+        (500.0, 1.0, 1.0, 1.0),
+        (590.0, 1.0, 1.0, 1.0),
+        (650.0, 2.0, 2.0, 2.0),
+        (104.0, 5.0, 3.0, 0.5),
+        (112.0, 5.0, 3.0, 0.5),
+        (20.0, 20.0, 10.0, 0.3),
+        (125.0, 0.5, 0.5, 0.1),
+        (133.0, 0.5, 0.5, 0.1),
+    ],
+)
+def test_faint_deltas_keep_their_digits(epsilon, a, b, r):
+    """Found by attack: the second tail had fewer digits or none, and delta was up to six times its size."""
+    pair, truth = ReplaceOnePair(a, b, r), faint_move(epsilon, a, b, r)
+    assert 1e-300 < truth < 1e-210
+    assert pair.delta(epsilon) == pytest.approx(truth, rel=1e-11, abs=0)
+    assert pair.hockey_sticks(epsilon, 2)[0][1] == pytest.approx(truth, rel=1e-11, abs=0)
+
+
+@pytest.mark.parametrize(("epsilon", "a", "r"), [(157.0, 2.0, 0.5), (38.0, 5.0, 0.3), (630.0, 1.0, 1.0)])
+def test_faint_deltas_of_removing_keep_their_digits(epsilon, a, r):
+    truth = faint_removal(epsilon, a, r)
+    assert AddRemovePair(a, r).delta(epsilon) == pytest.approx(truth, rel=1e-11, abs=0)
+
+
+@pytest.mark.parametrize(("a", "b", "r"), [(1e25, 0.5, 0.01), (1e20, 3.0, 1.0), (1e40, 1.0, 0.3)])
+def test_a_parameter_that_is_huge_beside_a_small_one_is_an_infinite_one(a, b, r):
+    """The full cell of a row with a public number of records; what is left is the record that is removed."""
+    for epsilon in (0.1 * r, 2 * r, 5.0):
+        assert ReplaceOnePair(a, b, r).delta(epsilon) == pytest.approx(AddRemovePair(b, r).delta(epsilon), rel=1e-9)

@@ -42,3 +42,26 @@ def test_at_order_one_it_is_the_limit_of_the_orders_above(a, r):
     assert renyi_add(1.0, a, r) == pytest.approx(float(up), rel=1e-10, abs=0)
     assert renyi_remove(1.0, a, r) == pytest.approx(float(down), rel=1e-10, abs=0)
     assert renyi_add(1.0, a, r) == pytest.approx(renyi_add(1 + 1e-9, a, r), rel=1e-7, abs=0)
+
+
+def removing(order, a, r):
+    """Oracle: the closed form with 60 digits, for records that disappear; infinite from the pole on."""
+    with mpmath.workdps(60):
+        order, a, r = map(mpmath.mpf, (order, a, r))
+        if order == 1:
+            return float(mpmath.loggamma(a + r) - mpmath.loggamma(a) - r * mpmath.digamma(a))
+        left = a - (order - 1) * r
+        if left <= 0:
+            return math.inf
+        terms = mpmath.loggamma(left) + (order - 1) * mpmath.loggamma(a + r) - order * mpmath.loggamma(a)
+        return float(terms / (order - 1))
+
+
+@pytest.mark.parametrize(("a", "r"), [(1.6e-6, 5.6e5), (1e-3, 1e3), (0.3, 1e-6), (2.0, 0.7), (1e5, 3e4), (1e-6, 1e-8)])
+def test_next_to_its_pole_a_divergence_keeps_its_digits(a, r):
+    """At a = 1.6e-6, r = 5.6e5 and order 1 it was once 1.9e-5 too small, because `a - (order - 1) r` was rounded."""
+    orders = {1.0, 1 + a / r}
+    for share in (0.5, 1e-3, 1e-9, 1e-13):
+        orders |= {1 + a / r * (1 - share), 1 + a / r * (1 + share), 1 + a / r * share}
+    for order in sorted(orders):
+        assert renyi_remove(order, a, r) == pytest.approx(removing(order, a, r), rel=5e-12)

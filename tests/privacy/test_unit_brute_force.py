@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import digamma, gammaln
+from scipy.special import betaln, digamma, gammaln
 
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition
@@ -289,3 +289,110 @@ def test_the_figures_of_composition_or_one_pair():
     assert pair.renyi(4) == math.inf
     assert 2 * single.renyi(4) < math.inf
     assert pair.delta(1) / Composition(((single, 2),)).delta(1) == pytest.approx(4.14, abs=0.03)
+
+
+# One row of two cells with a public number of records (Theory, Theorem 14). The oracle is an integral of the two
+# densities of a Beta variable's logit, over all numbers of records of the others, in both orders of the neighbours.
+
+
+def log_density(u, a, b):
+    return a * u - (a + b) * np.logaddexp(0, u) - betaln(a, b)
+
+
+def row_delta(epsilon, first, second):
+    """Hockey-stick divergence of two Beta laws with equal sums of parameters, by a double exponential rule."""
+    (a, b), (c, d) = first, second
+    # The likelihood ratio rises or falls with the logit; it is exp(epsilon) here.
+    crossing = (epsilon + betaln(a, b) - betaln(c, d)) / (a - c)
+    s = np.linspace(-4.5, 4.5, 1201)
+    x = np.exp(np.pi / 2 * np.sinh(s))
+    u = crossing + np.sign(a - c) * x
+    with np.errstate(over="ignore"):
+        excess = np.exp(log_density(u, a, b)) - np.exp(epsilon + log_density(u, c, d))
+    return float(np.sum(np.maximum(excess, 0) * x * np.cosh(s)) * np.pi / 2 * (s[1] - s[0]))
+
+
+def row_renyi(order, first, second):
+    (a, b), (c, d) = first, second
+    mixed = order * a + (1 - order) * c, order * b + (1 - order) * d
+    if min(mixed) <= 0:
+        return math.inf
+    return float((betaln(*mixed) - order * betaln(a, b) - (1 - order) * betaln(c, d)) / (order - 1))
+
+
+def row_neighbours(mechanism):
+    """The parameters of all neighbours: some records of one person are in one cell, or in the other."""
+    n_records, least = mechanism.n_records, math.ceil(mechanism.min_count)
+    for moving in range(1, min(mechanism.contribution.records, n_records) + 1):
+        for n in range(least, n_records - moving - least + 1):
+            others = np.array([n, n_records - moving - n])
+            laws = [
+                tuple((mechanism.r * (others + moved) + mechanism.alpha.ravel()).tolist())
+                for moved in ([moving, 0], [0, moving])
+            ]
+            yield from (laws, laws[::-1])
+
+
+ROWS = [
+    DirichletMechanism([1.0, 1.0], 0.3, n_records=60),
+    DirichletMechanism([0.4, 5.0], 0.15, n_records=60),
+    DirichletMechanism([5.0, 0.4], 1.0, n_records=61),
+    DirichletMechanism([20.0, 30.0], 2.0, n_records=17),
+    DirichletMechanism([3.0, 2.0], 10.0, n_records=75),
+    DirichletMechanism([0.7, 0.7], 1.0, n_records=1),
+    DirichletMechanism([0.7, 1.7], 1.0, n_records=2),
+    DirichletMechanism([[0.3, 1.0]], 0.2, n_records=40, contribution=3),
+    DirichletMechanism([2.0, 1.0], 0.4, n_records=2, contribution=5),
+    DirichletMechanism([0.5, 0.6], 0.5, n_records=64, min_count=2),
+    DirichletMechanism([0.5, 0.6], 0.5, n_records=9, min_count=2, contribution=4),
+]
+
+
+@pytest.mark.parametrize("mechanism", ROWS, ids=lambda m: f"{m.in_short}, N {m.n_records}")
+def test_every_pair_of_neighbours_in_a_row_of_public_size(mechanism):
+    neighbours = list(row_neighbours(mechanism))
+    for epsilon in (0.0, 0.01, 0.3, 1.0, 3.0):
+        worst = max(row_delta(epsilon, *laws) for laws in neighbours)
+        # The oracle is right to 1e-9, and the bound is attained.
+        assert mechanism.delta(epsilon) == pytest.approx(worst, rel=2e-9, abs=1e-15)
+    for order in (1.001, 1.5, 2.0, 3.0, 8.0):
+        worst = max(row_renyi(order, *laws) for laws in neighbours)
+        assert mechanism.renyi(order) == pytest.approx(worst, rel=1e-7)
+
+
+def test_one_record_more_in_the_full_cell_would_be_false():
+    """The oracle sees a bound that is too small by one record out of 60."""
+    mechanism = ROWS[0]
+    false = DirichletMechanism([1.0, 1.0], 0.3, n_records=61)
+    worst = max(row_delta(0.3, *laws) for laws in row_neighbours(mechanism))
+    assert false.delta(0.3) < worst * (1 - 1e-5)
+
+
+def test_two_draws_from_a_row_of_public_size():
+    """Neighbours that are less far apart at every epsilon >= 0 are further apart below 0, and draws add up both."""
+    mechanism = DirichletMechanism([0.5, 4.0], 0.8, n_records=5)
+    claim = Composition(((mechanism, 2),))
+
+    for epsilon in (0.0, 0.5, 2.0):
+        worst = 0.0
+        for first, second in row_neighbours(mechanism):
+            (a, b), (c, d) = first, second
+            u = np.linspace(-80, 30, 661)
+            losses = (a - c) * u - betaln(a, b) + betaln(c, d)
+            inner = [row_delta(epsilon - loss, first, second) for loss in losses]
+            worst = max(worst, float(np.sum(np.exp(log_density(u, a, b)) * inner) * (u[1] - u[0])))
+        # The grid adds a little.
+        assert worst * (1 - 1e-6) <= claim.delta(epsilon) <= worst * 1.15
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_hockey_stick_grows_as_the_smaller_parameter_falls(seed):
+    """Theorem 14 at random: real parameters with one sum, and the direction that loses more."""
+    rng = np.random.default_rng(seed)
+    for _ in range(40):
+        total, r, epsilon = 10 ** rng.uniform(-1, 2), 10 ** rng.uniform(-1, 1), rng.choice([0, 3]) * rng.random()
+        small = np.sort(rng.uniform(0.05, 0.5, 6)) * total
+        deltas = [row_delta(epsilon, (total - b + r, b), (total - b, b + r)) for b in small.tolist()]
+        back = [row_delta(epsilon, (total - b, b + r), (total - b + r, b)) for b in small.tolist()]
+        assert np.all(np.diff(deltas) <= 1e-9 * deltas[0])
+        assert np.all(np.array(back) <= np.array(deltas) * (1 + 1e-9) + 1e-15)
