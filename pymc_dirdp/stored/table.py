@@ -1,6 +1,7 @@
 """How one table of a release was made, as plain, checked facts."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -101,7 +102,7 @@ def _mechanism(group: Group) -> TableMechanism:
 
 
 def _read(group: Group, fact: Fact) -> Any:
-    readers = {
+    readers: dict[str, Callable[[str], Any]] = {
         "table": group.array,
         "scalar": group.scalar,
         "number": group.number,
