@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
 __all__ = [
     "MOST_RECORDS",
@@ -39,7 +39,7 @@ def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
     is_scalar = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
     if not is_scalar or isinstance(value, (bool, np.bool_)):
         # The error shows the type and not the value, because somebody may pass data here by mistake.
-        raise ArgumentError(f"Expected {name} {wanted}, got a {type(value).__name__}.")
+        raise ArgumentError(f"Expected {name} {wanted}, got {type_name(value)}.")
     try:
         return name, float(value)  # type: ignore[arg-type]
     except OverflowError:
@@ -99,7 +99,7 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
     choices = list(allowed)
     listed = ", ".join(map(repr, choices))
     if not isinstance(value, str):
-        raise ArgumentError(f"Expected {name} to be one of {listed}, got a {type(value).__name__}.")
+        raise ArgumentError(f"Expected {name} to be one of {listed}, got {type_name(value)}.")
     if value in choices:
         return value
     near = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.4)
@@ -123,7 +123,7 @@ def positive_array(*, fewest: int = 2, **named: ArrayLike) -> Array:
     ((name, value),) = named.items()
     doubles = numbers_or_none(value)
     if doubles is None:
-        raise ArgumentError(f"Expected {name} to be an array of numbers, got a {type(value).__name__}.")
+        raise ArgumentError(f"Expected {name} to be an array of numbers, got {type_name(value)}.")
     array = doubles.copy()
     if array.ndim == 0 or array.shape[-1] < fewest:
         raise ArgumentError(

@@ -13,6 +13,7 @@ __all__ = [
     "SeededReleaseWarning",
     "UnattainableError",
     "UnsupportedModelError",
+    "type_name",
 ]
 
 
@@ -62,3 +63,17 @@ class BudgetError(DirdpError, ValueError):
 
 class LedgerError(DirdpError, OSError):
     """A ledger's file cannot be read or written, or is not the ledger that was asked for."""
+
+
+def type_name(thing: object) -> str:
+    """The type of a thing as an error names it, with its article.
+
+    Examples
+    --------
+    >>> type_name([1]), type_name(1), type_name(None)
+    ('a list', 'an int', 'None')
+    """
+    name = type(thing).__name__
+    if thing is None:
+        return "None"
+    return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"

@@ -9,7 +9,7 @@ from typing import Any, Self, final
 
 from pymc_dirdp.checks import at_least, integer
 from pymc_dirdp.display import visible
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.numerics.rounding import at_least_in_short
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
@@ -171,7 +171,7 @@ def one_line(**named: object) -> str:
     """Accept a text of one line, without characters that a terminal obeys or that hide others."""
     ((name, value),) = named.items()
     if not isinstance(value, str):
-        raise ArgumentError(f"Expected {name} to be a text, got a {type(value).__name__}.")
+        raise ArgumentError(f"Expected {name} to be a text, got {type_name(value)}.")
     if not value.strip():
         raise ArgumentError(f"Expected {name} to be a text, got an empty one.")
     if not value.isprintable():

@@ -16,7 +16,7 @@ from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, unit_at
 from pymc_dirdp.accounting.store import Store
 from pymc_dirdp.accounting.text import COLUMNS, footing, heading, rows
 from pymc_dirdp.display import Tabular
-from pymc_dirdp.errors import ArgumentError, LedgerError
+from pymc_dirdp.errors import ArgumentError, LedgerError, type_name
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -96,7 +96,7 @@ class Ledger(Tabular):
         unit = None if unit is None else one_line(unit=unit)
         header = Header(limit, bool(adaptive), adjacency_named(adjacency).name, unit)
         if not isinstance(path, str | os.PathLike | None):
-            raise ArgumentError(f"Expected path to be a text or a pathlib.Path, got a {type(path).__name__}.")
+            raise ArgumentError(f"Expected path to be a text or a pathlib.Path, got {type_name(path)}.")
         self._store = Store(None if path is None else Path(path), header)
 
     @property

@@ -5,7 +5,7 @@ from pymc_dirdp.accounting.budget import balances, kept_rules, tightest
 from pymc_dirdp.accounting.chain import Position
 from pymc_dirdp.accounting.entries import Header
 from pymc_dirdp.accounting.text import refusal
-from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError
+from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["admitted", "agreed_unit", "balance", "refuse_other", "unit_at"]
@@ -15,7 +15,7 @@ def refuse_other(ledger: object) -> None:
     """Refuse what somebody passes in the place of a ledger, such as its limit or its path."""
     if ledger is not None and not hasattr(ledger, "spend"):
         raise ArgumentError(
-            f"Expected ledger to be a Ledger, got a {type(ledger).__name__}. Make it once, by Ledger(limit) or "
+            f"Expected ledger to be a Ledger, got {type_name(ledger)}. Make it once, by Ledger(limit) or "
             "Ledger(limit, path), where limit is a guarantee."
         )
 

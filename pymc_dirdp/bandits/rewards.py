@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from pymc_dirdp.checks import at_least
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
 __all__ = ["Worth", "checked_labels", "checked_utilities", "listed"]
 
@@ -64,7 +64,7 @@ def _plain(label: Any) -> Any:
 def checked_labels(arms: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """The labels of the arms, which a file can hold and tell apart."""
     if not isinstance(arms, Iterable):
-        raise ArgumentError(f'Expected the names of the arms, such as ["a", "b"], got a {type(arms).__name__}.')
+        raise ArgumentError(f'Expected the names of the arms, such as ["a", "b"], got {type_name(arms)}.')
     labels = (arms,) if isinstance(arms, str) else tuple(arms)
     if not labels:
         raise ArgumentError("Expected at least one arm.")

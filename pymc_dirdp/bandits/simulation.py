@@ -13,7 +13,7 @@ from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.lower_bound import checked_means
 from pymc_dirdp.bandits.thompson import ThompsonSampler
 from pymc_dirdp.checks import integer
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["BanditRuns", "Policy", "simulate_bandit"]
@@ -142,9 +142,7 @@ def simulate_bandit(
         epsilon = policy.mechanism.pure_epsilon
         policy = BatchSimulation(policy)
     if not isinstance(policy, Policy):
-        raise ArgumentError(
-            f"Expected a ThompsonSampler or an object with name and play, got a {type(policy).__name__}."
-        )
+        raise ArgumentError(f"Expected a ThompsonSampler or an object with name and play, got {type_name(policy)}.")
     regret, pulls = policy.play(mu, rounds, runs, generator(random_seed), progressbar=progressbar)
     return BanditRuns(policy.name, mu, rounds, regret, pulls, getattr(policy, "epsilon", epsilon))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from pymc_dirdp.checks import integer, one_of
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
@@ -135,7 +135,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 def _table(name: str, section: object) -> dict[str, Any]:
     if not isinstance(section, dict):
-        raise ArgumentError(f"Expected [{name}] to be a section of its own, got a {type(section).__name__}.")
+        raise ArgumentError(f"Expected [{name}] to be a section of its own, got {type_name(section)}.")
     return section
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
 __all__ = [
     "NOTHING",
@@ -37,7 +37,7 @@ def column_of(frame: Any, name: str) -> Any:
     # A list has rows, and so has an array without names; a column of a data frame looks up its rows.
     if frame is None or isinstance(frame, str | bytes | list | tuple | Iterator) or _is_one_array(frame):
         raise ArgumentError(
-            f"Expected records as columns by name, got a {type(frame).__name__}. Pass a data frame, or a mapping such "
+            f"Expected records as columns by name, got {type_name(frame)}. Pass a data frame, or a mapping such "
             f"as {{{name!r}: [...]}}; pandas.DataFrame(rows) makes one of a list of dicts."
         )
     try:

@@ -22,7 +22,7 @@ from pymc_dirdp.counting.columns import (
     values_of,
     without_dims,
 )
-from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError
+from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError, type_name
 
 __all__ = ["Categories", "Frame", "checked_categories", "count", "encode", "row_counts", "table_shape", "tabulate"]
 
@@ -137,7 +137,7 @@ def row_counts(frame: Frame, name: str) -> Counts:
 def checked_categories(names: Sequence[str], categories: Categories) -> dict[str, list[Any]]:
     """The declared labels of these variables as plain Python values, or an error that says what is wrong with them."""
     if not isinstance(categories, Mapping):
-        raise ArgumentError(f"Expected categories to map names to labels, got a {type(categories).__name__}.")
+        raise ArgumentError(f"Expected categories to map names to labels, got {type_name(categories)}.")
     checked = {}
     for name in names:
         if name not in categories:
@@ -154,7 +154,7 @@ def _warn_of_data(names: Sequence[str], categories: Categories) -> None:
     suspect = [name for name in names if of_data_frame(categories[name])]
     if suspect:
         warnings.warn(
-            f"categories[{suspect[0]!r}] is a {type(categories[suspect[0]]).__name__}"
+            f"categories[{suspect[0]!r}] is {type_name(categories[suspect[0]])}"
             + (f", as are {len(suspect) - 1} more" if len(suspect) > 1 else "")
             + ". Which values are in the data is secret, so categories must be declared without looking at them: "
             "write them as a list.",
@@ -169,10 +169,10 @@ def _checked_labels(name: str, given: Any) -> list[Any]:
         raise ArgumentError(f"{expected}, got one text.")
     if isinstance(given, set | frozenset) or not isinstance(given, Iterable):
         # The user does not decide the order of a set, and it may differ from one process to the next.
-        raise ArgumentError(f"{expected} in order, got a {type(given).__name__}.")
+        raise ArgumentError(f"{expected} in order, got {type_name(given)}.")
     if hasattr(given, "columns") or hasattr(given, "column_names"):
         # A data frame of pandas iterates over its column names, which would be taken for labels.
-        raise ArgumentError(f"{expected}, got a {type(given).__name__}. Write the labels as a list.")
+        raise ArgumentError(f"{expected}, got {type_name(given)}. Write the labels as a list.")
     written = list(without_dims(given))
     labels = [_plain_label(label) for label in written]
     if not labels:
@@ -183,7 +183,7 @@ def _checked_labels(name: str, given: Any) -> list[Any]:
         if not isinstance(label, str | bytes | Number | Enum):
             # Engines change dates and intervals: some count nanoseconds, and others truncate them.
             raise ArgumentError(
-                f"{expected} that are texts or numbers, not lists or dates; one is a {type(as_written).__name__}. "
+                f"{expected} that are texts or numbers, not lists or dates; one is {type_name(as_written)}. "
                 "Write dates and intervals as texts, there and in the records."
             )
     if any("\0" in label if isinstance(label, str) else isinstance(label, bytes) and 0 in label for label in labels):

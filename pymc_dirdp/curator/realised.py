@@ -9,7 +9,7 @@ from scipy.special import xlogy
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import checked_counts, positive, positive_array
 from pymc_dirdp.curator.confidential import Confidential
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.utility.draw_error import DrawError, expected_kl
 from pymc_dirdp.utility.expected_kl import dirichlet_kl
@@ -84,7 +84,7 @@ class RealisedError:
 
     def __init__(self, mechanism: DirichletMechanism, counts: ArrayLike, *, prior: ArrayLike) -> None:
         if getattr(mechanism, "tempered", None) is None:
-            raise ArgumentError(f"Expected a DirichletMechanism, got a {type(mechanism).__name__}.")
+            raise ArgumentError(f"Expected a DirichletMechanism, got {type_name(mechanism)}.")
         x = checked_counts(counts, mechanism.alpha.shape)
         if not x.sum() > 0:
             raise DataError("The data's frequencies are undefined: there is no record.")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.checks import integer, numbers_or_none, positive_array
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.inference.seen import Labels
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
@@ -74,7 +74,7 @@ class MechanismOutput:
     def __post_init__(self) -> None:
         known = Mechanism.of(self.mechanism)
         if known is None:
-            raise ArgumentError(f"Expected a mechanism, got a {type(self.mechanism).__name__}.")
+            raise ArgumentError(f"Expected a mechanism, got {type_name(self.mechanism)}.")
         if not isinstance(self.name, str) or not self.name or "/" in self.name:
             raise ArgumentError("Expected name to be a text without '/'.")
         prior, given = positive_array(prior=self.prior), numbers_or_none(self.values)

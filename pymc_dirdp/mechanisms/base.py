@@ -254,8 +254,6 @@ class TableMechanism(Mechanism):
     """Its name in `plan(mechanism=...)`."""
     needs_public_totals: ClassVar[bool] = False
     """Whether it publishes numbers of records, so that it is for tables where they are public."""
-    n_records: int | None = None
-    """The public number of records that its curves rest on; None if they hold for any number."""
     facts: ClassVar[tuple[Fact, ...]]
     """What a release says of it, beside `adjacency` and `contribution`."""
     publishes: ClassVar[str | None] = None
@@ -269,6 +267,11 @@ class TableMechanism(Mechanism):
     @abc.abstractmethod
     def shape(self) -> tuple[int, ...]:
         """The shape of the table."""
+
+    @property
+    def assumed_records(self) -> int | None:
+        """The public number of records that its curves rest on; None if they hold for any number."""
+        return None
 
     @property
     def contributed(self) -> Contribution:
@@ -311,9 +314,9 @@ class TableMechanism(Mechanism):
     @override
     def public_records(self, n_records: int | None) -> int | None:
         if adjacency_named(self.adjacency).records_are_public:
-            if self.n_records is not None and n_records not in (None, self.n_records):
+            if self.assumed_records is not None and n_records not in (None, self.assumed_records):
                 raise ArgumentError("The mechanism is for another number of records. Leave n_records out.")
-            return super().public_records(self.n_records if n_records is None else n_records)
+            return super().public_records(self.assumed_records if n_records is None else n_records)
         if n_records is not None:
             raise ArgumentError(
                 f"Under {self.adjacency} the number of records is private. Leave n_records out, and pass your prior of "

@@ -146,6 +146,11 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @property
     @override
+    def assumed_records(self) -> int | None:
+        return self.n_records
+
+    @property
+    @override
     def tempered(self) -> Tempered:
         return Tempered(self.alpha, self.r)
 

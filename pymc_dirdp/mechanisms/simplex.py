@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, numbers_or_none, open_unit_interval, positive
-from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_name
 from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
@@ -67,7 +67,7 @@ class SimplexMechanism(DirichletDraws):
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", positive(k=self.k))
         if not isinstance(self.domain, SimplexDomain):
-            raise ArgumentError(f"Expected domain to be a SimplexDomain, got a {type(self.domain).__name__}.")
+            raise ArgumentError(f"Expected domain to be a SimplexDomain, got {type_name(self.domain)}.")
         for parameter in (self.k * self.domain.eta, self.k * self.domain.largest_step):
             if not LEAST_PARAMETER <= parameter <= MOST_PARAMETER:
                 raise ArgumentError("Expected k times eta and k times the largest step between 1e-100 and 1e100.")

@@ -98,6 +98,11 @@ class WholePosterior(ReleasedCounts, TableMechanism):
     def shape(self) -> tuple[int, ...]:
         return tuple(self.prior.shape)
 
+    @property
+    @override
+    def assumed_records(self) -> int:
+        return self.n_records
+
     @abc.abstractmethod
     def _law(self, counts: Integers) -> tuple[Integers, Array]:
         """All that can be released, and with which probability."""

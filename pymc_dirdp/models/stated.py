@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pymc_dirdp.checks import integer
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 
 __all__ = ["Stated", "Unit", "as_code", "check_stated", "stated"]
 
@@ -110,8 +110,8 @@ def _axes(unit: Unit | None) -> tuple[str | int, ...]:
         whole = isinstance(axis, numbers.Integral) and not isinstance(axis, bool) and int(axis) >= 0
         if not isinstance(axis, str) and not whole:
             raise ArgumentError(
-                f"Expected unit to be the name of a dim, the number of an axis from 0 on, or a tuple of these, got a "
-                f"{type(axis).__name__}{' below 0' if isinstance(axis, numbers.Integral) else ''}."
+                f"Expected unit to be the name of a dim, the number of an axis from 0 on, or a tuple of these, got "
+                f"{type_name(axis)}{' below 0' if isinstance(axis, numbers.Integral) else ''}."
             )
     if not given or len(set(given)) < len(given):
         raise ArgumentError("Expected unit to name at least one axis, and each of them once.")

@@ -11,7 +11,7 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from pymc_dirdp.checks import one_of, positive_array
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.graph import Node, evaluate, is_random, parameters, values_read
 from pymc_dirdp.models.likelihoods import (
     Kind,
@@ -201,7 +201,7 @@ def root_model(model: pm.Model | None) -> pm.Model:
         )
     if not isinstance(model, pm.Model | None):
         raise ArgumentError(
-            f"Expected a PyMC model, got a {type(model).__name__}. Pass the model as `model=`, or make the call inside "
+            f"Expected a PyMC model, got {type_name(model)}. Pass the model as `model=`, or make the call inside "
             "`with model:`."
         )
     try:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.checks import positive_array
 from pymc_dirdp.counting.columns import column_of
 from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, encode, row_counts, table_shape, tabulate
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.models.purpose import build_for
 
@@ -166,16 +166,16 @@ def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]])
     # A graph of networkx has nodes and edges; a list of edges has edges only.
     edges = getattr(structure, "edges", structure)
     if _says(structure, "is_directed") is False or not isinstance(edges, Iterable):
-        raise ArgumentError(f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}.")
+        raise ArgumentError(f"{_EXPECTED_STRUCTURE}, got {type_name(structure)}.")
     if _says(structure, "is_multigraph"):
         raise ArgumentError(
-            f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}, which may hold an arrow twice. Pass "
+            f"{_EXPECTED_STRUCTURE}, got {type_name(structure)}, which may hold an arrow twice. Pass "
             "networkx.DiGraph(graph)."
         )
     if _is_view(structure):
         # Views of nodes, edges, and successors are mappings, and none of them maps a variable to its parents.
         raise ArgumentError(
-            f"{_EXPECTED_STRUCTURE}, got a {type(structure).__name__}, a view of a graph. Pass the graph itself."
+            f"{_EXPECTED_STRUCTURE}, got {type_name(structure)}, a view of a graph. Pass the graph itself."
         )
     parents: dict[str, tuple[str, ...]]
     if isinstance(structure, Mapping):
@@ -267,7 +267,7 @@ def _prior(name: str, alpha: Alpha, shape: tuple[int, ...]) -> NDArray[np.float6
     try:
         array = np.asarray(given, dtype=float)
     except (OverflowError, TypeError, ValueError):
-        raise ArgumentError(f"Expected alpha[{name!r}] to be numbers, got a {type(given).__name__}.") from None
+        raise ArgumentError(f"Expected alpha[{name!r}] to be numbers, got {type_name(given)}.") from None
     try:
         table = np.broadcast_to(array, shape)
     except ValueError:

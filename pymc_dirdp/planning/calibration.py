@@ -112,7 +112,13 @@ def calibrate(
     _refuse_unattainable(guarantee)
     if strategy == "algorithm-1":
         return _algorithm_1(guarantee, parameters.shape, **shared)
-    if public_totals and adjacency_named(adjacency).records_are_public and is_binary_row(parameters.shape):
+    # Without a record nothing can be told apart, and there is nothing to calibrate by.
+    if (
+        public_totals
+        and n_records
+        and adjacency_named(adjacency).records_are_public
+        and is_binary_row(parameters.shape)
+    ):
         shared["n_records"] = n_records
     boundary = _Boundary(guarantee, parameters, **shared)
     if strategy == "temper":

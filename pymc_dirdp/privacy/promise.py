@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 
 if TYPE_CHECKING:
     from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -70,7 +70,7 @@ class Guarantee(abc.ABC):
         if not isinstance(value, Guarantee):
             example = "a guarantee such as ApproxDP(epsilon=1, delta=1e-6)"
             wanted = example if name == "guarantee" else f"{name} to be {example}"
-            got = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+            got = f"the class {value.__name__}" if isinstance(value, type) else type_name(value)
             raise ArgumentError(f"Expected {wanted}, got {got}.")
         return value
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition, DrawsOfOneTable
@@ -161,8 +161,7 @@ def to_opendp(mechanism: TableMechanism) -> Any:
     known = TableMechanism.of(mechanism)
     if known is None:
         raise ArgumentError(
-            "Expected a mechanism for a table of counts, such as a DirichletMechanism, got a "
-            f"{type(mechanism).__name__}."
+            f"Expected a mechanism for a table of counts, such as a DirichletMechanism, got {type_name(mechanism)}."
         )
     mechanism.checked_sampler("exact")
     records_are_public = adjacency_named(mechanism.adjacency).records_are_public

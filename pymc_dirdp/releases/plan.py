@@ -8,7 +8,7 @@ from typing import Unpack
 import pymc as pm
 
 from pymc_dirdp.checks import one_of, positive
-from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnattainableError
+from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnattainableError, type_name
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.known import by_kind
 from pymc_dirdp.models.names import check_names
@@ -223,7 +223,7 @@ def _choices(
 
 def _weights(weights: Mapping[str, float] | None, tables: Iterable[str]) -> dict[str, float]:
     if not isinstance(weights, Mapping | None):
-        raise ArgumentError(f"Expected weights to map names of tables to numbers, got a {type(weights).__name__}.")
+        raise ArgumentError(f"Expected weights to map names of tables to numbers, got {type_name(weights)}.")
     given, names = dict(weights or {}), list(tables)
     for name in given:
         one_of(names, **{"table in weights": name})

@@ -214,8 +214,8 @@ def made_again(plan: Plan) -> Plan:
             "The plan would publish a private number of records: what adds up to it is for public ones. Call plan() "
             "again."
         )
-    rested_on = [part for part in parts if part.mechanism.n_records is not None]
-    if any(part.mechanism.n_records != part.n_records or not plan.reading.sizes_are_public for part in rested_on):
+    rested_on = [part for part in parts if part.mechanism.assumed_records is not None]
+    if any(part.mechanism.assumed_records != part.n_records or not plan.reading.sizes_are_public for part in rested_on):
         raise ArgumentError(
             "The curves of the plan rest on a number of records that is not the public one of its table. Call plan() "
             "again."

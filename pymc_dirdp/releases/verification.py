@@ -312,8 +312,8 @@ def _believed(stored: Stored, release: xr.DataTree) -> Iterator[str]:
     if len(stored.groups) > 1:
         yield "Different people feed the groups of tables."
     for name, table in stored.tables.items():
-        if table.mechanism.n_records is not None:
-            yield f"Every data set that could occur has {table.mechanism.n_records} records in {shown(name)}."
+        if table.mechanism.assumed_records is not None:
+            yield f"Every data set that could occur has {table.mechanism.assumed_records} records in {shown(name)}."
     if stored.min_count > 0:
         yield f"Every cell of every data set that could occur holds at least {up(stored.min_count):g} records."
     others = [str(name) for name in release["posterior"].to_dataset().data_vars if name not in stored.tables]

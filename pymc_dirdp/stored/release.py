@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 
 from pymc_dirdp.checks import MOST_RECORDS
-from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
@@ -100,7 +100,7 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     children = getattr(release, "children", None)
     if not isinstance(children, Mapping):
         raise ReleaseError(
-            f"Expected a release from pymc_dirdp.sample, an xarray.DataTree, got a {type(release).__name__}. A file is "
+            f"Expected a release from pymc_dirdp.sample, an xarray.DataTree, got {type_name(release)}. A file is "
             'opened first, by xarray.open_datatree("release.nc").'
         )
     if missing := sorted(set(_GROUPS) - set(children)):

@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.errors import ReleaseError, type_name
 
 __all__ = ["Group", "computable", "group_at", "refuse_confidential", "shown"]
 
@@ -73,7 +73,7 @@ class Group:
         for name, value in self.dataset.attrs.items():
             if not isinstance(name, str) or not isinstance(value, str | numbers.Real):
                 raise self.damaged(
-                    f"the attribute {shown(name)} is a {type(value).__name__}, and every attribute of a release is a "
+                    f"the attribute {shown(name)} is {type_name(value)}, and every attribute of a release is a "
                     "text or a number"
                 )
             if isinstance(value, str) and len(value) > _LONGEST:
@@ -83,14 +83,14 @@ class Group:
         """The attribute of that name, a text."""
         value = self._attribute(name)
         if not isinstance(value, str):
-            raise self.damaged(f"the attribute {name!r} is a {type(value).__name__} and no text")
+            raise self.damaged(f"the attribute {name!r} is {type_name(value)} and no text")
         return value
 
     def number(self, name: str) -> float:
         """The attribute of that name, a number, which may be infinite."""
         value = self._attribute(name)
         if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_):
-            raise self.damaged(f"the attribute {name!r} is a {type(value).__name__} and no number")
+            raise self.damaged(f"the attribute {name!r} is {type_name(value)} and no number")
         try:
             number = float(value)
         except OverflowError:

@@ -260,7 +260,7 @@ def test_a_list_with_one_bad_reward_counts_none():
     ("arms", "options", "message"),
     [
         ([], {}, "at least one arm"),
-        (2, {}, "names of the arms, such as .*, got a int"),
+        (2, {}, "names of the arms, such as .*, got an int"),
         (["a", "a"], {}, "different"),
         ([1.5], {}, "text or a whole number"),
         ([True], {}, "text or a whole number"),

@@ -51,7 +51,7 @@ def test_what_may_be_left_out(written, block):
         ([("contribution = 1", "contribution = true")], "got a bool"),
         ([("contribution = 1", 'contribution = 1\nunit = "person"')], r"Unknown name in \[people\] 'unit'"),
         ([('kind = "ApproxDP"      ', 'kind = "approx"')], r"Unknown kind in \[guarantee\] 'approx'"),
-        ([('kind = "ApproxDP"      ', "kind = 1 ")], r"kind in \[guarantee\] to be one of .* got a int"),
+        ([('kind = "ApproxDP"      ', "kind = 1 ")], r"kind in \[guarantee\] to be one of .* got an int"),
         ([('kind = "ApproxDP"      ', "")], r"\[guarantee\] to have a kind"),
         ([("delta = 1e-6", "")], "to have epsilon and delta"),
         ([("delta = 1e-6", "delta = 1e-6\nrho = 1")], "to have epsilon and delta"),

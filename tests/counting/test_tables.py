@@ -77,7 +77,7 @@ def test_numbers_are_equal_as_in_python_and_texts_are_not():
         (["eye"], {"eye": "blue"}, "one text"),
         (["eye"], {"eye": ["a", "a"]}, "differ"),
         (["eye"], {"eye": {"a", "b"}}, "in order, got a set"),
-        (["eye"], {"eye": 3}, "got a int"),
+        (["eye"], {"eye": 3}, "got an int"),
         (["eye"], {"eye": [["a"], ["b"]]}, "not lists"),
         (["eye"], {"eye": ["a", None]}, "missing value"),
         (["eye"], {"eye": ["a", np.nan]}, "missing value"),

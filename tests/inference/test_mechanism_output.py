@@ -222,7 +222,7 @@ def test_rows_and_a_private_number():
 @pytest.mark.parametrize(
     ("mechanism", "values", "options", "words"),
     [
-        (3, [1, 2, 3], {}, "Expected a mechanism, got a int"),
+        (3, [1, 2, 3], {}, "Expected a mechanism, got an int"),
         (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], {}, "is public. Pass n_records"),
         (GeometricMechanism(PRIOR, 1.0, adjacency="add-remove"), [1, 2, 3], PUBLIC, "private. Leave n_records out"),
         (GeometricMechanism(PRIOR, 1.0), [1, 2, 3.5], PUBLIC, "No exact sampler"),

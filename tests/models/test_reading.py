@@ -224,7 +224,7 @@ def test_lines_are_python():
     [
         ({"unit": 1.5}, "got a float"),
         ({"unit": True}, "got a bool"),
-        ({"unit": -1}, "got a int below 0"),
+        ({"unit": -1}, "got an int below 0"),
         ({"unit": ()}, "at least one axis"),
         ({"unit": (0, 0)}, "each of them once"),
         ({"unit": 0, "contribution": 2}, "Leave one out"),

@@ -88,7 +88,7 @@ def test_structures_can_be_written_in_several_ways(structure):
         ({}, "at least one variable"),
         (["class"], "parent, child"),
         (["ab"], "parent, child"),
-        (None, "got a NoneType"),
+        (None, "got None"),
         ({"class": None}, "list of names"),
         ({"class": [], "p_class": []}, "Rename"),
     ],

@@ -326,7 +326,7 @@ def test_a_path_or_anything_but_a_tree_is_no_release_and_the_way_to_open_a_file_
     dirdp.sample(TARGET, hair_model()).to_netcdf(path)
     for read in (dirdp.report, dirdp.verify, dirdp.analyse, dirdp.estimate, dirdp.statement):
         for given in (path, str(path), hair_model(), None):
-            with pytest.raises(dirdp.ReleaseError, match=r"an xarray\.DataTree, got a .*xarray\.open_datatree\("):
+            with pytest.raises(dirdp.ReleaseError, match=r"an xarray\.DataTree, got .*xarray\.open_datatree\("):
                 read(given)
     with xr.open_datatree(path) as release:
         assert dirdp.verify(release)

@@ -243,11 +243,11 @@ def test_a_plan_for_another_number_of_records_is_refused(kind, tmp_path):
     facts["tables"][0]["parameters"]["records"] = 11
     facts.pop("digest")
     path.write_text(json.dumps({"digest": digest(facts)} | facts))
-    with pytest.raises(ArgumentError, match="n_records=11"):
+    with pytest.raises(ArgumentError, match="rest on a number of records"):
         dirdp.Plan.from_json(path)
     (part,) = plan.parts
     other = dataclasses.replace(part, mechanism=dataclasses.replace(part.mechanism, n_records=11))
-    with pytest.raises(ArgumentError, match="n_records=11"):
+    with pytest.raises(ArgumentError, match="rest on a number of records"):
         dirdp.sample(dataclasses.replace(plan, parts=(other,)), built)
 
 
