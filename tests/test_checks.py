@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.checks import at_least, integer, one_of, open_unit_interval, positive, positive_array
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 
 NUMBERS = [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1)]
 
@@ -24,7 +24,7 @@ def test_numbers_of_any_kind(value):
     "check", [positive, open_unit_interval, lambda **named: at_least(0, **named), lambda **named: integer(0, **named)]
 )
 def test_what_is_no_number_is_named_by_its_type_only(check, value):
-    with pytest.raises(ArgumentError, match=rf"r .*got a {type(value).__name__}"):
+    with pytest.raises(ArgumentError, match=rf"r .*got {type_name(value)}"):
         check(r=value)
 
 

@@ -97,13 +97,14 @@ def test_what_is_no_guarantee_is_refused(ledger):
 
 @pytest.mark.parametrize("other", [TENTH, "budget.db"])
 def test_what_is_no_ledger_is_refused(other):
-    name = type(other).__name__
     uses = (
         lambda: dirdp.sample(TENTH, model(), ledger=other),
         lambda: dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1), ledger=other),
     )
     for use in uses:
-        with pytest.raises(dirdp.ArgumentError, match=rf"ledger to be a Ledger, got a {name}\. Make it once"):
+        with pytest.raises(
+            dirdp.ArgumentError, match=rf"ledger to be a Ledger, got an? {type(other).__name__}\. Make it once"
+        ):
             use()
 
 

@@ -19,7 +19,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.counting.columns import index_of, values_of
 from pymc_dirdp.counting.tables import count
-from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError
+from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError, type_name
 
 YES = ["yes", "no", "unsure"]
 
@@ -282,9 +282,7 @@ def test_what_has_no_columns_by_name(rows):
         lambda: dirdp.naive_bayes(rows, YES, categories={"a": YES, "class": YES}),
         lambda: dirdp.bayesian_network(rows, {"a": []}, categories={"a": YES}),
     ):
-        with pytest.raises(
-            ArgumentError, match=f"columns by name, got a {type(rows).__name__}. Pass a data frame"
-        ) as e:
+        with pytest.raises(ArgumentError, match=f"columns by name, got {type_name(rows)}. Pass a data frame") as e:
             call()
         assert "yes" not in str(e.value)
 
@@ -451,7 +449,7 @@ FROM_DATA = {
 @pytest.mark.parametrize("kind", FROM_DATA)
 def test_categories_of_a_data_frame_warn(kind):
     with pytest.warns(
-        CategoriesFromDataWarning, match=r"categories\['a'\] is a \w+\. .*write them as a list"
+        CategoriesFromDataWarning, match=r"categories\['a'\] is an? \w+\. .*write them as a list"
     ) as caught:
         found = count({"a": ["no"]}, ["a"], categories={"a": FROM_DATA[kind]})
     assert found.sum() == 1
