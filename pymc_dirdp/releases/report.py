@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, override
 
+import numpy as np
 import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
@@ -299,16 +300,18 @@ def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         if settled or not sizes[name] > 0:
             continue
         whole = guarantee if len(stored.tables) == 1 else whole_share(mechanism, guarantee, stored.draws)
-        choice = rank(
-            mechanism,
-            whole,
-            prior=table.prior,
-            n_records=int(sizes[name]),
-            adjacency=mechanism.adjacency,
-            contribution=table.contribution,
-            public_totals=utility.attrs["records"] == "public",
-            draws=stored.draws,
-        )
+        # A file may hold numbers of which nothing can be computed.
+        with np.errstate(all="ignore"):
+            choice = rank(
+                mechanism,
+                whole,
+                prior=table.prior,
+                n_records=int(sizes[name]),
+                adjacency=mechanism.adjacency,
+                contribution=table.contribution,
+                public_totals=utility.attrs["records"] == "public",
+                draws=stored.draws,
+            )
         if choice.margin("dirichlet") > _CLEARLY:
             yield (
                 name,

@@ -169,3 +169,12 @@ def test_tables_of_two_kinds_are_told_apart():
     assert [label for label, _ in sections["Tables"]] == ["2 tables", "few"]
     assert sections["Tables"][0][1].endswith("shape (2,): p from n_p, q from n_q")
     assert sections["Tables"][1][1].endswith("shape (2,), from n_few")
+
+
+@pytest.mark.parametrize("prior", [1e-300, 1e300])
+def test_a_prior_from_a_file_with_which_nothing_can_be_computed_warns_of_nothing(prior):
+    """Found by hostile files: the error of estimates, computed for the advice, warned of an overflow."""
+    release = dirdp.sample(TARGET, survey(500))
+    for table in release["mechanism"].children.values():
+        table["prior"] = table["prior"].copy(data=np.full(table["prior"].shape, prior))
+    assert "Private posterior draw" in str(dirdp.report(release))
