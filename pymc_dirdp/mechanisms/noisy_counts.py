@@ -43,7 +43,7 @@ _AT_ONCE = 20_000
 _FAR = 12.0
 # A released number is at most this, which leaves room for sums of a table.
 _LARGEST = 2.0**1000
-# Wider noise is not planned: no table has as many records.
+# Wider noise is not planned where the number of records is private: no table has as many.
 _WIDEST = MOST_RECORDS / 16
 
 
@@ -151,7 +151,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
             return log_excess(*cls.from_facts(small | {"parameter": parameter}).loss(guarantee))
 
         mechanism = cls.from_facts(facts | {"parameter": cls._least(excess)})
-        if mechanism.noise_sd > _WIDEST:
+        if mechanism.noise_sd > _WIDEST and not cls.needs_public_totals:
             raise UnattainableError(
                 f"Noise that keeps this guarantee has a standard deviation of {mechanism.noise_sd:.2g}, which hides "
                 "any number of records, so nothing would be told. Loosen the guarantee."
