@@ -43,8 +43,6 @@ _AT_ONCE = 20_000
 _FAR = 12.0
 # A released number is at most this, which leaves room for sums of a table.
 _LARGEST = 2.0**1000
-# Wider noise is not planned where the number of records is private: no table has as many.
-_WIDEST = MOST_RECORDS / 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +129,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         Raises
         ------
         UnattainableError
-            If noise of this law keeps no guarantee of this kind, or tells nothing whatever the number of records is.
+            If noise of this law keeps no guarantee of this kind.
         """
         facts: dict[str, Any] = {
             "prior": prior,
@@ -150,13 +148,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         def excess(parameter: float) -> float:
             return log_excess(*cls.from_facts(small | {"parameter": parameter}).loss(guarantee))
 
-        mechanism = cls.from_facts(facts | {"parameter": cls._least(excess)})
-        if mechanism.noise_sd > _WIDEST and not cls.needs_public_totals:
-            raise UnattainableError(
-                f"Noise that keeps this guarantee has a standard deviation of {mechanism.noise_sd:.2g}, which hides "
-                "any number of records, so nothing would be told. Loosen the guarantee."
-            )
-        return mechanism
+        return cls.from_facts(facts | {"parameter": cls._least(excess)})
 
     def _alike(self) -> dict[str, Any]:
         """Prior and contribution of a small table with the same curves: they depend on the number of blocks alone."""

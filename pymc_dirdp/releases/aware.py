@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.checks import MOST_RECORDS
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.inference.drawing import draw_row
 from pymc_dirdp.inference.free_total import FreeTotal
 from pymc_dirdp.inference.posterior import draw_shares
@@ -75,12 +76,27 @@ def draws_of_data(part: PlannedTable, published: Array, draws: int, rng: np.rand
 
 
 def try_law(part: PlannedTable, *, public: bool) -> None:
-    """Raise the error about a table that is too large for exact draws, before any count is read."""
+    """Raise the error about a table that exact draws are not for, before any count is read.
+
+    Raises
+    ------
+    ArgumentError
+        If the table is too large.
+    UnattainableError
+        If the noise is so wide that noisy counts may add up to more records than any table holds.
+    """
     # Any noisy table will do: how much work there is depends on the size of the table and the number of records.
     prior, n_records = part.table.prior, part.n_records or 0
     each, more = divmod(n_records, prior.size)
     planned = (each + (np.arange(prior.size) < more)).astype(np.float64).reshape(prior.shape)
     possible = number_prior(part, planned, public=public)
+    # The noisy total lies so far from the true one, and the true one from that again. No draws of cells are refused for
+    # their total as long as both together stay below the largest.
+    if possible is not None and possible[-1] > MOST_RECORDS // 2:
+        raise UnattainableError(
+            f"{part.mechanism.in_short} in {part.table.name!r} hides any number of records, so the release would tell "
+            "nothing. Loosen the guarantee."
+        )
     _law(part, prior, planned, n_records if possible is None else possible[-1])
 
 

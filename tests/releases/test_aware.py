@@ -7,7 +7,7 @@ from scipy.stats import binom, ks_2samp
 
 import pymc_dirdp as dirdp
 from examples.own_mechanism import BinomialMechanism
-from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning
+from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning, UnattainableError
 from pymc_dirdp.mechanisms.base import Released
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.known import registered
@@ -17,6 +17,7 @@ from pymc_dirdp.releases import aware
 from pymc_dirdp.stored.release import read
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 PRIVATE = {"adjacency": "add-remove", "n_records": 30}
 
 
@@ -215,3 +216,18 @@ def test_intervals_of_the_release_hold_the_truth_as_often_as_they_say_and_those_
         else:
             # A normal deviate beyond 5 has a probability below 1e-6.
             assert np.all(z > 5), (mean, z)
+
+
+@pytest.mark.parametrize(("n_categories", "prior"), [(4, 1.0), (12, 20.0)])
+def test_noise_that_hides_any_number_of_records_is_refused_before_a_charge(n_categories, prior):
+    """Found by random models: draws given such noise, which says nothing, took for ever."""
+    model, ledger = row([15] * n_categories, prior), dirdp.Ledger(TARGET, adjacency="add-remove")
+    options = {"mechanism": "geometric", "adjacency": "add-remove", "n_records": 60}
+    faint = dirdp.ApproxDP(epsilon=0.0, delta=1e-15)
+    with pytest.raises(UnattainableError, match="hides any number of records, so the release would tell nothing"):
+        dirdp.sample(faint, model, ledger=ledger, **options)
+    assert not ledger.entries()
+    # What needs no draw given the noise is released, and so is noise that is a hundred times narrower.
+    assert "p" in dirdp.sample(faint, model, postprocess="clip", ledger=ledger, **options)["posterior"]
+    narrower = dirdp.ApproxDP(epsilon=0.0, delta=1e-13)
+    assert np.isfinite(dirdp.sample(narrower, model, ledger=ledger, **options)["posterior"]["p"]).all()
