@@ -1,0 +1,324 @@
+"""Privacy curves of posterior draws whose intensities stay above a public floor.
+
+Each cell of a table draws `G ~ TG(alpha + r n; floor, ceiling)`, and the intensities, or any function of them such as
+the shares, are released. What a record in one cell changes depends on the cell's counts, and the worst counts are
+nowhere near 0: every curve here is a supremum over all counts. The proofs are in the documentation under "floored".
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final, override
+
+import numpy as np
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import within
+from pymc_dirdp.numerics.roots import least_epsilon
+from pymc_dirdp.numerics.truncated_gamma import log_mass_change
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.composition import Composition, Parallel
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.conversion import ORDERS, best_order, least_log_delta, log_delta_at
+from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
+from pymc_dirdp.privacy.floored_renyi import largest_divergences, largest_slope, largest_variance
+from pymc_dirdp.privacy.floored_search import (
+    LARGEST_STEP,
+    LEAST_DELTA,
+    Found,
+    Shapes,
+    largest_join,
+    largest_leave,
+    largest_move,
+)
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
+
+__all__ = ["ALPHAS", "FLOORS", "STEPS", "FlooredCells", "floored_curves"]
+
+# Up to so many distinct prior parameters every lattice of shapes is searched. With more, all real shapes from the two
+# smallest on are, which costs at most some thousandths of r.
+_MOST_LATTICES = 3
+_TOLERANCE = 0.02
+# Within these bounds, of alpha, r, and the floor, the curves were tried and take little time.
+ALPHAS, STEPS, FLOORS = (1e-6, 1e12), (1e-9, 100.0), (1e-6, 1e8)
+# The rounding of a few operations.
+_UP = 1 + 1e-12
+
+
+@final
+@dataclass(frozen=True)
+class FlooredCells(PrivacyCurves):
+    """What one person can change in a block of cells whose intensities stay above a floor.
+
+    With one record of a person the curves are suprema over all counts: exact for Rényi divergences, and within 2 % for
+    delta. With more records, and for delta with a ceiling, they are upper bounds from divergences.
+
+    Parameters
+    ----------
+    cells : tuple of float
+        The prior parameters of the cells in rising order, positive. Those that occur more than twice are here twice.
+    r : float
+        What one record adds to a shape, positive.
+    floor, ceiling : float
+        All intensities lie between them; `0 < floor < ceiling <= inf`.
+    records : int
+        The most records of a person in the block.
+    adjacency : {"replace-one", "add-remove"}
+
+    Examples
+    --------
+    >>> curves = FlooredCells((0.5, 0.5), 0.65, 8.0)
+    >>> curves.rho(math.inf), curves.epsilon(1e-6)
+    (0.0257..., 0.9...)
+    """
+
+    cells: tuple[float, ...]
+    r: float
+    floor: float
+    ceiling: float = math.inf
+    records: int = 1
+    adjacency: str = "replace-one"
+
+    @property
+    def _moves(self) -> bool:
+        """Whether a record moves from one cell to another; otherwise it appears or disappears."""
+        return adjacency_named(self.adjacency).records_are_public
+
+    @property
+    def _one_record(self) -> bool:
+        return self.records == 1
+
+    @property
+    def _from_counts(self) -> bool:
+        """Whether deltas are found by a search over counts."""
+        return self._one_record and math.isinf(self.ceiling) and self.r <= LARGEST_STEP
+
+    @property
+    @override
+    def from_divergences(self) -> bool:
+        return True
+
+    @cached_property
+    def _shapes(self) -> tuple[Shapes, ...]:
+        """The distinct shapes of cells without records."""
+        distinct = tuple(dict.fromkeys(self.cells))
+        if self._has_lattices:
+            return tuple(Shapes(a) for a in distinct)
+        return tuple(dict.fromkeys(Shapes(a, real=True) for a in self.cells[:2]))
+
+    @cached_property
+    def _has_lattices(self) -> bool:
+        """Whether the lattice of every prior parameter is searched by itself."""
+        return len(set(self.cells)) <= _MOST_LATTICES
+
+    @cached_property
+    def _pairs(self) -> tuple[tuple[Shapes, Shapes], ...]:
+        """The cells that gain and lose a record: all ordered pairs of different cells, by their shapes.
+
+        Of more cells than are searched one has a shape not below the smallest, and the other one not below the second.
+        """
+        if self._has_lattices:
+            times = Counter(self.cells)
+            return tuple((a, b) for a in self._shapes for b in self._shapes if a != b or times[a.start] > 1)
+        low, high = (Shapes(a, real=True) for a in self.cells[:2])
+        return tuple(dict.fromkeys([(low, high), (high, low)]))
+
+    @cached_property
+    def _rho_everywhere(self) -> float:
+        """A bound on the divergence over its order, at every order (statement 3 on the page of proofs)."""
+        steps = self.records * self.r
+        bound = steps * steps * largest_variance(self.floor, self.ceiling)[1]
+        return (bound if self._moves else bound / 2) * _UP
+
+    @property
+    @override
+    def pure_epsilon(self) -> float:
+        """With a ceiling the loss is bounded, whatever the number of records is."""
+        if math.isinf(self.ceiling):
+            return math.inf
+        width = self.r * math.log(self.ceiling / self.floor)
+        if self._moves:
+            least = float(log_mass_change(self.cells[0], self.r, self.floor, self.ceiling))
+            # All other records lie in the other cell, without limit.
+            width += self.r * math.log(self.ceiling) - least
+        size = self.r * (1 + abs(math.log(self.floor)) + abs(math.log(self.ceiling)))
+        return self.records * (width + 1e-13 * size)
+
+    def _divergences(self, orders: Array) -> Array:
+        """Rényi divergences at an array of orders."""
+        if not self._one_record:
+            return np.asarray(orders * self._rho_everywhere)
+        law = (self.r, self.floor, self.ceiling)
+        joins = {cell: largest_divergences(orders, cell, *law, joins=True) for cell in self._shapes}
+        leaves = {cell: largest_divergences(orders, cell, *law, joins=False) for cell in self._shapes}
+        if self._moves:
+            return np.asarray(np.max([joins[a] + leaves[b] for a, b in self._pairs], axis=0))
+        return np.asarray(np.max([*joins.values(), *leaves.values()], axis=0))
+
+    @override
+    def _renyi(self, order: float) -> float:
+        if order not in self._known:
+            self._known[order] = min(float(self._divergences(np.array([order]))[0]), self.pure_epsilon)
+        return self._known[order]
+
+    @cached_property
+    def _known(self) -> dict[float, float]:
+        """A cache by order, because all searches for the best order start at the same ones."""
+        return {}
+
+    @override
+    def _rho(self, omega: float) -> float:
+        if math.isinf(omega) or not self._one_record:
+            return self._rho_everywhere
+        return min(largest_slope(self._divergences, omega), self._rho_everywhere)
+
+    @override
+    def _delta(self, epsilon: float) -> float:
+        if not self._from_counts:
+            return self._converted(epsilon)
+        delta = self._searched(epsilon, _TOLERANCE)[0]
+        # The search sees nothing below its least delta. There the divergences at a few orders are precise enough.
+        return delta if delta > 2 * LEAST_DELTA else min(delta, math.exp(least_log_delta(self._at_orders, epsilon)))
+
+    def _searched(self, epsilon: float, tolerance: float) -> tuple[float, float]:
+        """An upper bound of delta, and the largest delta that was seen."""
+        if self._moves:
+            found = [largest_move(self.floor, self.r, self._pairs, epsilon, tolerance=tolerance)]
+        else:
+            found = [
+                search(self.floor, self.r, self._shapes, epsilon, tolerance=tolerance)
+                for search in (largest_join, largest_leave)
+            ]
+        return max(one.bound for one in found), max(one.attained for one in found)
+
+    @property
+    def searches_counts(self) -> bool:
+        """Whether deltas come from a search over counts, which :meth:`worst_counts` can do without a proof."""
+        return self._from_counts
+
+    def worst_counts(self, epsilon: float, near: tuple[float, ...] | None = None) -> Found:
+        """The largest delta that a quick search sees, for real shapes; no bound. Where records move, start at `near`.
+
+        Real shapes have no smaller supremum than the lattice of counts, and it is smooth in r.
+        """
+        real = {cell: Shapes(cell.start, real=True) for cell in self._shapes}
+        if self._moves:
+            pairs = tuple((real[a], real[b]) for a, b in self._pairs)
+            return largest_move(self.floor, self.r, pairs, epsilon, tolerance=math.inf, near=near)
+        found = [
+            search(self.floor, self.r, tuple(real.values()), epsilon, tolerance=math.inf)
+            for search in (largest_join, largest_leave)
+        ]
+        return max(found, key=lambda one: one.attained)
+
+    def _converted(self, epsilon: float) -> float:
+        """The delta that the divergence at the best order implies, or the pure promise."""
+
+        def log_delta(order: float) -> float:
+            return log_delta_at(order, self._renyi(order), epsilon)
+
+        converted = math.exp(log_delta(best_order(log_delta)))
+        if math.isinf(self.pure_epsilon):
+            return converted
+        return min(converted, float(RandomisedResponse(self.pure_epsilon)._delta(epsilon)))
+
+    @override
+    def _epsilon(self, delta: float) -> float:
+        if not self._from_counts:
+            return min(super()._epsilon(delta), self.pure_epsilon)
+        # The search for the worst counts is quick. Only its result needs to be proved.
+        if delta < 10 * LEAST_DELTA:
+            return super()._epsilon(delta)
+        near: tuple[float, ...] | None = None
+
+        def seen(epsilon: float) -> float:
+            nonlocal near
+            found = self.worst_counts(epsilon, near)
+            near = found.shapes if found.attained > 0 else near
+            return found.attained * (1 + _TOLERANCE)
+
+        epsilon = least_epsilon(seen, delta)
+        while self._delta(epsilon) > delta:
+            epsilon *= 1 + 1e-3
+        return float(epsilon)
+
+    @override
+    def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
+        """Bounds from the divergences, because a search over counts would take too long on a whole grid."""
+        larger = np.exp([least_log_delta(self._at_orders, i * step) for i in range(points)])
+        if math.isfinite(self.pure_epsilon):
+            larger = np.minimum(larger, RandomisedResponse(self.pure_epsilon).hockey_sticks(step, points)[0])
+        return larger, larger
+
+    @cached_property
+    def _at_orders(self) -> Array:
+        return np.minimum(self._divergences(ORDERS), self.pure_epsilon)
+
+
+def floored_curves(
+    alpha: Array,
+    r: float,
+    floor: float,
+    ceiling: float = math.inf,
+    adjacency: str = "replace-one",
+    contribution: Contribution | int = 1,
+) -> PrivacyCurves:
+    """The privacy curves of what one person can change in a table of intensities above a floor.
+
+    Parameters
+    ----------
+    alpha : array, shape (..., d)
+        Prior parameters, between 1e-6 and 1e12.
+    r : float
+        What one record adds to a shape, between 1e-9 and 100.
+    floor, ceiling : float
+        `floor < ceiling <= inf`, with a floor between 1e-6 and 1e8.
+    adjacency : {"replace-one", "add-remove"}
+        The neighbouring relation.
+    contribution : Contribution or int
+        What one person can add to the table.
+
+    Returns
+    -------
+    curves : PrivacyCurves
+        :class:`FlooredCells` for one block of cells, and a composition of them where a person has several blocks. Under
+        replace-one a block of a single cell loses nothing.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is outside of these bounds.
+
+    Examples
+    --------
+    >>> floored_curves(np.full((2, 3), 0.5), 0.65, 8.0).rho(math.inf)
+    0.0257...
+    """
+    within(*ALPHAS, alpha=alpha)
+    within(*STEPS, r=r)
+    within(*FLOORS, floor=floor)
+    contribution = Contribution.of(contribution)
+    axes = contribution.fitted(alpha.shape).axes
+    own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
+    rest = [i for i in range(alpha.ndim) if i not in {*own, *each}]
+    shape = tuple(math.prod(alpha.shape[i] for i in some) for some in (own, each, rest))
+    people = dict.fromkeys(
+        _of_person(blocks, r, floor, ceiling, adjacency, contribution.records)
+        for blocks in alpha.transpose([*own, *each, *rest]).reshape(shape)
+    )
+    return next(iter(people)) if len(people) == 1 else Parallel(tuple(people))
+
+
+def _of_person(blocks: Array, r: float, floor: float, ceiling: float, adjacency: str, records: int) -> PrivacyCurves:
+    """The curves of a person with records in each of some blocks, shape (blocks, cells)."""
+    if blocks.shape[1] == 1 and adjacency_named(adjacency).records_are_public:
+        return NoLoss()
+    times: Counter[tuple[float, ...]] = Counter()
+    for block in blocks:
+        distinct, count = np.unique(block, return_counts=True)
+        times[tuple(np.repeat(distinct, np.minimum(count, 2)).tolist())] += 1
+    parts = tuple(
+        (FlooredCells(cells, r, floor, ceiling, records, adjacency), count) for cells, count in sorted(times.items())
+    )
+    return parts[0][0] if len(parts) == 1 and parts[0][1] == 1 else Composition(parts)

@@ -1,0 +1,215 @@
+"""Rényi divergences between neighbouring laws of intensities above a floor, and their suprema over all counts.
+
+Write `Z(a)` for the mass of `TG(a)` and V for the second derivative of `log Z`, the variance of `log G`. Then
+
+    joins(a) = [log Z(a + L r) - L log Z(a + r) + (L - 1) log Z(a)] / (L - 1)
+             = r**2 times the integral of K(s) V(a + r s) over s from 0 to L,
+
+with L the order and K the hat of Theory, section 3. A record that leaves gives the same with `V(a + r - r s)`. V first
+rises and then falls, and so do both in `a`. So each supremum over a lattice stands next to the real maximiser.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.numerics.quadrature import nodes
+from pymc_dirdp.numerics.truncated_gamma import log_mass_change, mean_log, variance_log
+from pymc_dirdp.privacy.floored_search import Shapes
+
+__all__ = ["largest_divergences", "largest_slope", "largest_variance", "renyi_of_record"]
+
+# A closed form is used while its rounding error is below this share of it.
+_TRUSTED = 1e-10
+# Divergences have relative errors below this number, with what a maximiser that is a little off leaves out.
+_MARGIN = 2e-9
+# Where the whole integral sees so little of V's shape, V's largest value serves.
+_FLAT = 1e-9
+# The least order at which the derivative of a divergence by the shape is not lost to rounding.
+_LEAST_ORDER = 1 + 1e-4
+# The logarithm of a maximiser is found this closely. A shape that changes V by half is at least `sqrt(floor)` away.
+_WIDTH = 3e-7
+
+
+@lru_cache(maxsize=64)
+def largest_variance(floor: float, ceiling: float = math.inf) -> tuple[float, float]:
+    """The shape at which the variance of `log G` is largest, and that variance, not below the truth.
+
+    The variance rises and then falls in the shape, so three points of a grid always enclose the maximum.
+    """
+    low, high = -10.0 * (1 + floor), 10.0 * (1 + floor)
+    if math.isfinite(ceiling):
+        high = max(high, 10.0 * (1 + ceiling))
+    while high - low > 1e-7 * (1 + abs(low) + abs(high)):
+        grid = np.linspace(low, high, 33)
+        best = int(np.argmax(variance_log(grid, floor, ceiling)))
+        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 32)])
+    shape = (low + high) / 2
+    return shape, float(variance_log(shape, floor, ceiling)) * (1 + 1e-12)
+
+
+def renyi_of_record(order: float, a: float, r: float, floor: float, ceiling: float = math.inf, *, joins: bool) -> float:
+    """Divergence of `TG(a + r)` from `TG(a)` where a record joins, and of `TG(a)` from `TG(a + r)` where it leaves."""
+    closed, error = _closed(np.array([order]), np.array([a]), r, floor, ceiling, joins=joins)
+    if error[0] <= _TRUSTED * closed[0]:
+        return float(closed[0])
+    return _kernel(order, a, r, floor, ceiling, joins=joins)
+
+
+def _closed(order: Array, a: Array, r: float, floor: float, ceiling: float, *, joins: bool) -> tuple[Array, Array]:
+    """The difference of masses, and how much of it may be rounding; infinitely much at order 1."""
+    above = order - 1
+    far = np.maximum(above * r, 1e-300)
+    from_a = log_mass_change(a, r, floor, ceiling)
+    if joins:
+        rest, end = log_mass_change(a + r, far, floor, ceiling), a + order * r
+        value = rest - above * from_a
+    else:
+        rest, end = log_mass_change(a - far, far, floor, ceiling), a - far
+        value = above * from_a - rest
+    scale = 2 + abs(math.log(floor)) + np.log1p(np.abs(a)) + np.log1p(np.abs(end))
+    rounding = 1e-15 * (far * scale + 4) + 4e-16 * above * (np.abs(from_a) + r * scale)
+    some = np.where(above > 0, above, 1.0)
+    return value / some, np.where(above > 0, rounding / some, np.inf)
+
+
+def _kernel(order: float, a: float, r: float, floor: float, ceiling: float, *, joins: bool) -> float:
+    """The integral against the hat, in which every term is positive."""
+    total = 0.0
+    # From its foot each leg of the hat rises like the distance to it.
+    legs = [(r, 0.0, 1.0)]
+    if order > 1:
+        legs.append(((order - 1) * r, order * r, -1.0))
+    for length, foot, sign in legs:
+        distance, weights = nodes(_panels(length, floor, ceiling))
+        moved = foot + sign * distance
+        x = a + moved if joins else a + r - moved
+        share = 1.0 if sign > 0 else 1 / (order - 1)
+        total += share * float(np.sum(distance * weights * variance_log(x, floor, ceiling)))
+    return total
+
+
+def _panels(length: float, floor: float, ceiling: float) -> Array:
+    """Panels as long as the distance of the nearest complex zero of Z.
+
+    The characteristic function of `log G` at y is at least `1 - y**2 V / 2`, so there is none within `sqrt(2 / V)` of
+    the real line.
+    """
+    longest = math.sqrt(2 / largest_variance(floor, ceiling)[1])
+    return np.linspace(0.0, length, max(1, math.ceil(length / longest)) + 1)
+
+
+def largest_divergences(
+    orders: Array, cells: Shapes, r: float, floor: float, ceiling: float = math.inf, *, joins: bool
+) -> Array:
+    """The largest divergences over all counts, where a record joins the cell or leaves it.
+
+    Parameters
+    ----------
+    orders : array, shape (n,)
+        At least 1.
+    cells : Shapes
+        The shapes that the cell may have without the record.
+    r, floor, ceiling : float
+        Positive.
+    joins : bool
+        Whether the record joins the cell; otherwise it leaves it.
+
+    Returns
+    -------
+    divergences : array, shape (n,)
+        In nats, not below the truth.
+    """
+    peak, most = largest_variance(floor, ceiling)
+    shapes = _maximisers(np.maximum(orders, _LEAST_ORDER), cells.start, r, floor, ceiling, peak, joins=joins)
+    if not cells.real:
+        counts = np.floor((shapes - cells.start) / r)[:, None] + np.arange(-1.0, 3.0)
+        candidates = cells.start + r * np.maximum(counts, 0.0)
+    else:
+        candidates = shapes[:, None]
+    repeated = np.repeat(orders, candidates.shape[1])
+    values, errors = _closed(repeated, candidates.ravel(), r, floor, ceiling, joins=joins)
+    for i in np.flatnonzero(~(errors <= _TRUSTED * values)):
+        order, shape = float(repeated[i]), float(candidates.ravel()[i])
+        if (order * r) ** 2 * most <= _FLAT:
+            values[i] = order * r**2 / 2 * _most_around(shape, order * r, peak, floor, ceiling)
+        else:
+            values[i] = _kernel(order, shape, r, floor, ceiling, joins=joins)
+    largest = values.reshape(candidates.shape).max(axis=1) * (1 + _MARGIN)
+    # No divergence is larger than that of the largest variance (statement 3 on the page of proofs).
+    return np.asarray(np.minimum(largest, orders * (r * r) / 2 * most))
+
+
+def _most_around(shape: float, reach: float, peak: float, floor: float, ceiling: float) -> float:
+    """The largest variance of a shape within `reach`."""
+    nearest = min(max(peak, shape - reach), shape + reach)
+    return float(variance_log(nearest, floor, ceiling)) * (1 + 1e-9)
+
+
+def _maximisers(
+    orders: Array, start: float, r: float, floor: float, ceiling: float, peak: float, *, joins: bool
+) -> Array:
+    """The real shapes from `start` on with the largest divergences, where their derivative changes its sign."""
+    far = (orders - 1) * r
+
+    def slope(log_a: Array) -> Array:
+        a = np.exp(log_a)
+        means = mean_log(np.stack([a, a + r, a + orders * r if joins else a - far]), floor, ceiling)
+        rise = (orders - 1) * (means[1] - means[0])
+        return np.asarray(means[2] - means[1] - rise if joins else means[2] - means[0] + rise)
+
+    if joins:
+        low, high = peak - orders * r, np.full(orders.shape, peak)
+    else:
+        low, high = np.full(orders.shape, peak - r), peak + far
+    # The search is on a logarithmic scale, because the largest orders have their maximisers far away.
+    low, high = np.log(np.maximum(low, start)), np.log(np.maximum(high, start))
+    while np.any(high - low > _WIDTH):
+        middle = (low + high) / 2
+        rises = slope(middle) > 0
+        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+    return np.asarray(np.maximum(np.exp((low + high) / 2), start))
+
+
+def largest_slope(divergences: Callable[[Array], Array], omega: float, *, tolerance: float = 1e-4) -> float:
+    """An upper bound on the largest divergence over its order, for orders from 1 to `omega`, within a tolerance.
+
+    The largest value may lie anywhere between the ends. With D the divergence at the order `1 + x`, `x D` is convex and
+    0 at `x = 0`. So between two orders it is below its chord `p + q x`, and the bound is the largest value of
+    `(p + q x) / (x (1 + x))`. Orders are added where this is above what was attained.
+
+    Parameters
+    ----------
+    divergences : callable
+        Upper bounds on the divergences at an array of orders.
+    omega : float
+        Finite, above 1.
+    tolerance : float
+        Relative.
+    """
+    x = np.concatenate([[0.0], (omega - 1) * np.geomspace(min(1e-2, 1 / omega), 1.0, 16)])
+    convex = x * divergences(1 + x)
+    for _ in range(40):
+        attained = float(np.max(convex[1:] / (x[1:] * (1 + x[1:]))))
+        bounds = _below_chords(x, convex)
+        wide = np.flatnonzero((bounds > attained * (1 + tolerance)) & (np.diff(x) > 1e-9 * x[1:]))
+        if not len(wide):
+            break
+        new = np.where(x[wide] > 0, np.sqrt(x[wide] * x[wide + 1]), x[wide + 1] / 16)
+        x, convex = np.insert(x, wide + 1, new), np.insert(convex, wide + 1, new * divergences(1 + new))
+    return float(_below_chords(x, convex).max()) * (1 + 1e-12)
+
+
+def _below_chords(x: Array, convex: Array) -> Array:
+    """The largest value of the chord over `x (1 + x)` between each two neighbours."""
+    low, high = x[:-1], x[1:]
+    q = np.diff(convex) / np.diff(x)
+    p = convex[:-1] - q * low
+    inner = np.where(p < 0, (np.sqrt(np.maximum(p * (p - q), 0.0)) - p) / np.maximum(q, 1e-300), low)
+    at = np.stack([low, np.clip(inner, low, high), high])
+    # The chord of the first two starts at 0, where it is q x.
+    values = np.where(low > 0, (p / np.where(low > 0, at, 1.0) + q) / (1 + at), q)
+    return np.asarray(values.max(axis=0))

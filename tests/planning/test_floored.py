@@ -1,0 +1,100 @@
+"""Calibration of floored draws: the returned concentration keeps the guarantee, and hardly a larger one does."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, UnattainableError, ZeroCDP
+from pymc_dirdp.planning.floored import largest_floored_r
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.floored import floored_curves
+from pymc_dirdp.privacy.floored_renyi import largest_variance
+
+SMALL = np.full((1, 4), 0.02)
+UNEVEN = np.array([[0.5, 30.0, 2.0]])
+# Floor, epsilon, and the largest r for a delta of 1e-6.
+REFERENCES = [(0.1, 1.0, 0.20082), (8.0, 1.0, 0.70286), (32.0, 3.0, 3.31271), (1.0, 0.3, 0.11423)]
+
+
+@pytest.mark.parametrize(("floor", "epsilon", "known"), REFERENCES)
+def test_the_reference_concentrations(floor, epsilon, known):
+    guarantee = ApproxDP(epsilon=epsilon, delta=1e-6)
+    r = largest_floored_r(guarantee, SMALL, floor)
+    assert floored_curves(SMALL, r, floor).satisfies(guarantee)
+    assert r == pytest.approx(known, rel=1.5e-3)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("alpha", [SMALL, UNEVEN])
+@pytest.mark.parametrize(
+    ("guarantee", "slack"),
+    [
+        (ApproxDP(epsilon=0.5, delta=1e-5), 5e-3),
+        (ApproxDP(epsilon=0.0, delta=1e-3), 2e-2),
+        (ApproxDP(epsilon=2.0, delta=1e-9), 5e-3),
+        (RenyiDP(order=5, epsilon=0.1), 1e-4),
+        (RenyiDP(order=1, epsilon=0.1), 1e-4),
+        (ZeroCDP(rho=0.02), 1e-9),
+    ],
+)
+def test_the_guarantee_is_kept_and_nothing_is_left(guarantee, slack, alpha, adjacency):
+    r = largest_floored_r(guarantee, alpha, 8.0, adjacency=adjacency)
+    assert floored_curves(alpha, r, 8.0, adjacency=adjacency).satisfies(guarantee)
+    assert not floored_curves(alpha, r * (1 + slack), 8.0, adjacency=adjacency).satisfies(guarantee)
+
+
+def test_truncated_concentrated_privacy_allows_no_less_than_the_plain_one():
+    truncated, plain = TruncatedCDP(rho=0.02, omega=10), ZeroCDP(rho=0.02)
+    r = largest_floored_r(truncated, UNEVEN, 8.0)
+    assert floored_curves(UNEVEN, r, 8.0).satisfies(truncated)
+    assert r >= largest_floored_r(plain, UNEVEN, 8.0)
+
+
+def test_zero_concentrated_privacy_is_a_closed_form():
+    r = largest_floored_r(ZeroCDP(rho=0.02), SMALL, 8.0)
+    assert r == pytest.approx(math.sqrt(0.02 / 0.06090124), rel=1e-7)
+    assert r * r * largest_variance(8.0)[1] <= 0.02
+
+
+def test_random_guarantees_are_kept():
+    rng = np.random.default_rng(8)
+    for _ in range(4):
+        floor, alpha = 10 ** rng.uniform(-2, 2.5), 10 ** rng.uniform(-2, 1.3, (1, int(rng.integers(2, 5))))
+        guarantee = ApproxDP(epsilon=10 ** rng.uniform(-1.5, 0.7), delta=10 ** rng.uniform(-10, -3))
+        r = largest_floored_r(guarantee, alpha, floor)
+        curves = floored_curves(alpha, r, floor)
+        assert curves.satisfies(guarantee)
+        assert curves.delta(guarantee.epsilon) > 0.8 * guarantee.delta
+
+
+def test_pure_privacy_needs_a_ceiling():
+    guarantee = PureDP(epsilon=1)
+    with pytest.raises(UnattainableError, match="ceiling"):
+        largest_floored_r(guarantee, SMALL, 8.0)
+    r = largest_floored_r(guarantee, SMALL, 8.0, 80.0)
+    curves = floored_curves(SMALL, r, 8.0, 80.0)
+    assert curves.satisfies(guarantee)
+    assert curves.pure_epsilon > 0.999
+
+
+def test_people_with_more_records_get_less():
+    zero = ZeroCDP(rho=0.02)
+    one = largest_floored_r(zero, SMALL, 8.0)
+    assert largest_floored_r(zero, SMALL, 8.0, contribution=3) == pytest.approx(one / 3, rel=1e-9)
+    rows = np.full((4, 3), 0.5)
+    each = largest_floored_r(zero, rows, 8.0, contribution=Contribution(1, ("each",)))
+    assert each == pytest.approx(one / 2, rel=1e-9)
+
+
+def test_a_guarantee_that_is_looser_than_a_search_can_tell():
+    """The search goes up to r = 20."""
+    loose = ApproxDP(epsilon=50, delta=0.1)
+    r = largest_floored_r(loose, SMALL, 8.0)
+    assert r == pytest.approx(20.0)
+    assert floored_curves(SMALL, r, 8.0).satisfies(loose)
+
+
+def test_a_single_cell_has_nothing_to_calibrate():
+    with pytest.raises(UnattainableError, match="take r = 1"):
+        largest_floored_r(ZeroCDP(rho=0.02), np.ones((1, 1)), 8.0)
