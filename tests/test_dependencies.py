@@ -14,11 +14,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 ENGINES = {"h5netcdf", "h5py"}
 EXTRAS = {
     "dp_accounting": "dp-accounting",
+    "flint": "exact",
     "matplotlib": "plots",
     "opendp": "opendp",
     "pyarrow": "parquet",
     "randomgen": "fast",
 }
+# Packages whose name is not that of their module.
+PACKAGES = {"flint": "python_flint"}
 
 
 def imported():
@@ -50,7 +53,7 @@ def test_what_is_imported_is_declared():
 
 @pytest.mark.parametrize("name", EXTRAS)
 def test_an_extra_holds_its_package(name):
-    assert name in declared(PROJECT["optional-dependencies"][EXTRAS[name]])
+    assert PACKAGES.get(name, name) in declared(PROJECT["optional-dependencies"][EXTRAS[name]])
 
 
 @pytest.mark.parametrize(
