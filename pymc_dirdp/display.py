@@ -175,4 +175,6 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return ""
     return f"{value:.4g}" if isinstance(value, float) else visible(str(value))

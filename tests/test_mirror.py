@@ -29,6 +29,7 @@ WITHOUT_SOURCE = {
     "privacy/test_unit_brute_force.py": "unit.py against all neighbours",
     "releases/test_edited_plans.py": "plans that came from a file and were edited there",
     "releases/test_exact_release.py": "releases with the exact sampler, through the whole room",
+    "releases/test_floored.py": "releases by floored draws, through the whole room",
     "releases/test_one_category.py": "tables of one category, through the whole room",
     "releases/test_unchanged.py": "numbers that a change of code must not change",
     "releases/test_unit_release.py": "releases for people with several records, through the whole room",

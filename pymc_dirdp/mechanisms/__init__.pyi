@@ -1,6 +1,7 @@
 from pymc_dirdp.mechanisms.base import Mechanism as Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism as DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism as DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism as FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism as GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism as GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism as HellingerMechanism

@@ -23,6 +23,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = ["SAMPLERS", "Fact", "Mechanism", "Released", "TableMechanism", "Tempered"]
 
@@ -52,6 +53,8 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     """Whether its exact sampler draws whole numbers by weights that were computed in floating point."""
     has_urn: ClassVar[bool] = False
     """Whether its exact sampler is an urn, which takes `steps` and a thousand times as long as another sampler."""
+    beside: ClassVar[str | None] = None
+    """The name of what is published beside each draw, of which the draw is a function; None if it is the draw alone."""
 
     @classmethod
     def of(cls, thing: object) -> "Self | None":
@@ -78,6 +81,9 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         if one_of(SAMPLERS, sampler=sampler) not in self.samplers:
             raise ArgumentError(self._no_such_sampler(sampler))
         return sampler
+
+    def prepare(self, sampler: str) -> None:
+        """Raise what would keep it from drawing, such as a missing package, before anything is spent."""
 
     def _no_such_sampler(self, sampler: str) -> str:
         return f"{type(self).__name__} has no sampler={sampler!r}. Use sampler={self.samplers[0]!r}."
@@ -168,6 +174,17 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         """
         raise ArgumentError(f"No private posterior of counts comes from a {type(self).__name__}.")
 
+    def draws_of_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """One private draw of the shares for each of many made-up tables, in their shape: for planning.
+
+        Parameters
+        ----------
+        data : array of int, shape ``(simulations, ...)``
+        rng : numpy.random.Generator
+        """
+        draw: Array = dirichlet(self.posterior_parameters(data, rng), 1, rng)[0]
+        return draw
+
 
 @final
 @dataclass(frozen=True)
@@ -227,7 +244,7 @@ class Released:
     values : array, shape ``(draws, *shape)``, or None
         Draws that are themselves the release; None if draws follow from what is published.
     published : dict of str to array
-        Tables that are published beside them, by name.
+        Tables that are published, by name: one that decides the draws, or one beside each of them, `(draws, *shape)`.
     """
 
     values: Array | None
@@ -248,8 +265,6 @@ class TableMechanism(Mechanism):
     adjacency: str
     contribution: Contribution | int
 
-    has_strategies: ClassVar[bool] = False
-    """Whether planning chooses its parameters by a strategy; otherwise `for_guarantee` finds the one that it has."""
     kind: ClassVar[str]
     """Its name in `plan(mechanism=...)`."""
     needs_public_totals: ClassVar[bool] = False

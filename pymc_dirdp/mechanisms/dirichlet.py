@@ -102,7 +102,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     n_records: int | None = None
 
     kind: ClassVar[str] = "dirichlet"
-    has_strategies: ClassVar[bool] = True
     formula: ClassVar[str] = "Dirichlet(r x + alpha), x the counts"
     facts: ClassVar[tuple[Fact, ...]] = (
         Fact("alpha", "alpha", "table"),

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
@@ -29,6 +30,7 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
         LaplaceMechanism,
         TruncatedNoiseMechanism,
         HellingerMechanism,
+        FlooredDirichletMechanism,
     )
 }
 

@@ -157,7 +157,8 @@ def _refuse_unattainable(guarantee: Guarantee) -> None:
     if math.isinf(guarantee.largest_order):
         raise UnattainableError(
             "No Dirichlet mechanism bounds the Rényi divergence at every order: it is infinite from order "
-            f"1 + alpha / r on, so omega must be finite (P2, after Theorem 1). {way_out}"
+            f"1 + alpha / r on, so omega must be finite (P2, after Theorem 1). {way_out} Or take mechanism='floored', "
+            "whose draws keep it."
         )
 
 

@@ -1,6 +1,7 @@
 """Which mechanism has the least error at the same promise? This is decided without data."""
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, final
@@ -10,6 +11,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism, TableMechanism
 from pymc_dirdp.mechanisms.known import by_kind, noises
 from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.floor_choice import calibrate_floored
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.utility.estimate_error import estimate_error
@@ -41,6 +43,25 @@ class Choice:
         return dict(self.expected_kl).get(kind, math.inf) / max(self.expected_kl[0][1], 1e-300)
 
 
+def _floored(
+    guarantee: Guarantee,
+    *,
+    prior: Array,
+    n_records: int | None,
+    adjacency: str,
+    contribution: Contribution | int,
+    **_: Any,
+) -> TableMechanism:
+    """What is calibrated in one way only, and for any number of records."""
+    return calibrate_floored(
+        guarantee, prior=prior, n_records=n_records, adjacency=adjacency, contribution=contribution
+    )
+
+
+# Kinds that this room calibrates for a number of records. All others have one setting for a guarantee, and find it.
+_CALIBRATED: dict[str, Callable[..., TableMechanism]] = {"dirichlet": calibrate, "floored": _floored}
+
+
 def of_kind(
     kind: str,
     guarantee: Guarantee,
@@ -66,10 +87,10 @@ def of_kind(
     **strategy
         Its options `strategy`, `objective` and `min_count`, for kinds that have strategies.
     """
-    mechanism = by_kind(kind, public_totals=public_totals)
     common: dict[str, Any] = {"prior": prior, "adjacency": adjacency, "contribution": contribution}
-    if mechanism.has_strategies:
-        return calibrate(guarantee, n_records=n_records, public_totals=public_totals, **common, **strategy)
+    if kind in _CALIBRATED:
+        return _CALIBRATED[kind](guarantee, n_records=n_records, public_totals=public_totals, **common, **strategy)
+    mechanism = by_kind(kind, public_totals=public_totals)
     if mechanism.needs_public_totals and not public_totals:
         raise ArgumentError(
             f"mechanism={kind!r} publishes the number of records, which is private here. Use mechanism='geometric'."

@@ -21,10 +21,10 @@ from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, frequencies
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.floor_choice import calibrate_floored
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
 __all__ = ["Comparison", "Score", "compare"]
@@ -44,12 +44,13 @@ class Score:
         Which, and how it was calibrated or post-processed.
     parameters : str
         Its public numbers.
-    kl_posterior : float
-        Expected divergence of the private posterior from the posterior, in nats, summed over rows.
+    kl_posterior : float or None
+        Expected divergence of the private posterior from the posterior, in nats, summed over rows; None for the floored
+        draw, of which it is not known.
     kl_draw : float
         Expected divergence of one private posterior draw from the data's frequencies, in nats, averaged over rows.
     kl_estimate : float
-        Expected divergence of the released estimate from the data's frequencies: of the draw of a Dirichlet mechanism,
+        Expected divergence of the released estimate from the data's frequencies: of a draw where that is the release,
         and of the noisy frequencies of the others.
     l_inf, hellinger : float
         Expected largest error of a frequency, and expected Hellinger distance of frequencies, averaged over rows.
@@ -59,7 +60,7 @@ class Score:
 
     mechanism: str
     parameters: str
-    kl_posterior: float
+    kl_posterior: float | None
     kl_draw: float
     kl_estimate: float
     l_inf: float
@@ -181,6 +182,7 @@ def _candidates(
     shared: dict[str, Any] = {"n_records": n_records, "adjacency": adjacency, "public_totals": public}
     for name, options in dirichlets.items():
         yield name, partial(calibrate, guarantee, prior=prior, **shared, **options)
+    yield "Floored draw", partial(calibrate_floored, guarantee, prior=prior, n_records=n_records, adjacency=adjacency)
     for kind, noisy in noises(public_totals=public).items():
         for how in POSTPROCESSES:
             name = f"{kind.capitalize()}, {how}"
@@ -203,22 +205,23 @@ def _hellinger(guarantee: Guarantee, prior: Array, n_records: int, sensitivity: 
 
 
 def _score(name: str, mechanism: Mechanism, prior: Array, data: Integers) -> Score:
-    expected = simulated_kl(mechanism, prior, data)
     p = data / data.sum(axis=-1, keepdims=True)
     kl, l_inf, hellinger = _distances(p, _released(mechanism, prior, data))
+    pure, rest = math.isfinite(mechanism.pure_epsilon), (l_inf, hellinger)
+    if mechanism.beside is not None:
+        # The law of such a draw is not Dirichlet, and no divergence of posteriors is known.
+        return Score(name, mechanism.in_short, None, kl, kl, *rest, pure)
+    expected = simulated_kl(mechanism, prior, data)
     kl_estimate = kl if mechanism.covers_all_draws else expected.estimate
-    pure = math.isfinite(mechanism.pure_epsilon)
-    return Score(name, mechanism.in_short, expected.posterior, expected.estimate, kl_estimate, l_inf, hellinger, pure)
+    return Score(name, mechanism.in_short, expected.posterior, expected.estimate, kl_estimate, *rest, pure)
 
 
 def _released(mechanism: Mechanism, prior: Array, data: Integers) -> Array:
     """A draw where that is the release, else the frequencies of the released counts, for each data set."""
     rng = np.random.default_rng(20261122)
-    private = mechanism.posterior_parameters(data, rng)
     if not mechanism.covers_all_draws:
-        draw: Array = dirichlet(private, 1, rng)[0]
-        return draw
-    return frequencies(private - prior)
+        return mechanism.draws_of_shares(data, rng)
+    return frequencies(mechanism.posterior_parameters(data, rng) - prior)
 
 
 def _distances(p: Array, q: Array) -> tuple[float, float, float]:

@@ -280,7 +280,12 @@ def _expected_kl(prior: ArrayLike, n_records: int, chosen: MechanismOptions) -> 
             mechanism = of_kind(kind, guarantee, prior=parameters, n_records=n_records, **options)
         except UnattainableError:
             return math.inf
-        return float(getattr(a_priori_kl(mechanism, parameters, n_records), chosen.objective))
+        found = float(getattr(a_priori_kl(mechanism, parameters, n_records), chosen.objective))
+        if math.isnan(found):
+            raise ArgumentError(
+                f"Of mechanism={kind!r} the divergence of posteriors is not known. Ask for objective='estimate'."
+            )
+        return found
 
     tried = ("dirichlet", *noises(exact=True)) if chosen.mechanism == "auto" else (chosen.mechanism,)
     return lambda guarantee: min(of(kind, guarantee) for kind in tried)

@@ -28,13 +28,18 @@ class MechanismOptions:
     ----------
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. Under replace-one the total number of records is public.
-    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "truncated-geometric", "hellinger", ...}
+    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "floored", "truncated-geometric", ...}
         `"dirichlet"` draws from a tempered and smoothed posterior. `"gaussian"` (discrete Gaussian) and `"geometric"`
         (discrete Laplace) add whole noise to the counts and draw from the posterior given the noisy counts, which are
         published too: one release serves any number of draws, and other guarantees than a Dirichlet draw has can be
         kept. Geometric noise adds up to 0 where the number of records is public. `"auto"` takes, for each table, the
         one of these from which :func:`pymc_dirdp.estimate` is expected to err least; `objective` does not decide that,
         and no data do. The default is `"dirichlet"`.
+
+        `"floored"` draws intensities that stay above a public floor and publishes them with their shares. Such a draw
+        is closer to the frequencies than a Dirichlet draw at the same promise, and keeps `ZeroCDP`; its exact sampler
+        takes ``pip install "pymc-dirdp[exact]"``. It has one setting, so `strategy`, `objective` and `min_count` change
+        nothing, and it plans for `n_records`. `"auto"` never takes it: what is estimated from noise is closer.
 
         `"truncated-geometric"` and `"hellinger"` release the counts of a whole posterior, whole numbers between 0 and a
         public number of records, for a table of one row; `"hellinger"` for two or three categories and at most 10,000

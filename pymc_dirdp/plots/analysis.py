@@ -107,7 +107,7 @@ def _read_as_data(release: xr.DataTree, name: str, alpha: Array, aware: Estimate
     if output.mechanism.publishes is not None:
         return put_out / sizes, alpha + put_out
     records = aware.count_means.reshape(alpha.shape).sum(axis=-1, keepdims=True)
-    return put_out, alpha + records * put_out
+    return put_out / sizes, alpha + records * put_out / sizes
 
 
 def _beta(parameters: Array, level: float) -> Array:

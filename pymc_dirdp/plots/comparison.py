@@ -41,7 +41,8 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     >>> ax = plot_comparison(found, column="kl_draw")
     """
     one_of(_LABELS, column=column)
-    scores = sorted(comparison.scores, key=lambda score: getattr(score, column))
+    known = [score for score in comparison.scores if getattr(score, column) is not None]
+    scores = sorted(known, key=lambda score: getattr(score, column))
     ax = axes_or_new(ax, figsize=(7.5, 1.2 + 0.27 * len(scores)))
     values = [getattr(score, column) for score in scores]
     names = []

@@ -59,8 +59,8 @@ def _of_table(table: StoredTable, drawn: Drawn) -> str | None:
     if sampler != "exact":
         return None
     steps = int(group.number("steps")) if "steps" in group else None
-    if mechanism.publishes is not None:
-        called, output = mechanism.publishes.replace("_", " "), group.array(mechanism.publishes)
+    if (name := mechanism.publishes or mechanism.beside) is not None:
+        called, output = name.replace("_", " "), group.array(name)
     else:
         called, output = "draws", drawn.values
         if drawn.family == "beta":

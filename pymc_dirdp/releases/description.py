@@ -57,7 +57,7 @@ def cell_dims(table: "Table") -> list[str]:
 
 def _renamed(dim: str) -> str:
     taken = {fact.name for kind in by_class_name().values() for fact in kind.facts if fact.is_variable}
-    taken |= {kind.publishes for kind in by_class_name().values() if kind.publishes}
+    taken |= {name for kind in by_class_name().values() for name in (kind.publishes, kind.beside) if name}
     return dim_beside(dim, taken)
 
 
@@ -149,7 +149,7 @@ def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float
     if error is not None:
         values["estimate_kl"], values["share_error"] = error.kl, error.share
     # Draws given noisy counts have no closed form, leave every record its weight and have no grid.
-    if drawn is not None:
+    if drawn is not None or mechanism.beside is not None:
         expected = a_priori_kl(mechanism, part.table.prior, n_records)
         values["expected_kl_posterior"], values["expected_kl_estimate"] = expected.posterior, expected.estimate
     # Where all shares are 1 no record has any weight.

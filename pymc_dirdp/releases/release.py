@@ -157,7 +157,7 @@ def sample(
         raise UnattainableError(f"The plan does not keep {chosen.guarantee}, so nothing was drawn. Plan again.")
     readings = _readings(chosen, postprocess)
     for part in chosen.parts:
-        part.mechanism.checked_sampler(sampler)
+        part.mechanism.prepare(part.mechanism.checked_sampler(sampler))
         if part.mechanism.publishes is not None and part.table.name not in readings:
             try_law(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
@@ -247,6 +247,9 @@ def _drawn(
         values = released[name].values
         if values is None:
             values = _given_published(part, released[name].published, chosen, frame, rng)
+        else:
+            for called, each in released[name].published.items():
+                frame[f"/mechanism/{name}"][called] = (["draw", *cell_dims(part.table)], each)
         # A Beta variable is the probability of success, the first of its two categories.
         drawn[name] = values[..., 0] if part.table.family == "beta" else values
         bar.advance()

@@ -296,7 +296,7 @@ def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     for name, table in stored.tables.items():
         mechanism, attrs = table.mechanism, table.group.dataset.attrs
         # What loses nothing cannot lose less.
-        settled = mechanism.tempered is None or "chosen_from" in attrs or mechanism.pure_epsilon == 0
+        settled = mechanism.covers_all_draws or "chosen_from" in attrs or mechanism.pure_epsilon == 0
         if settled or not sizes[name] > 0:
             continue
         whole = guarantee if len(stored.tables) == 1 else whole_share(mechanism, guarantee, stored.draws)
@@ -312,7 +312,8 @@ def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
                 public_totals=utility.attrs["records"] == "public",
                 draws=stored.draws,
             )
-        if choice.margin("dirichlet") > _CLEARLY:
+        known = "dirichlet" in dict(choice.expected_kl)
+        if known and choice.margin("dirichlet") > _CLEARLY:
             yield (
                 name,
                 f"estimates from {choice.best} noise on the counts would have a {choice.margin('dirichlet'):.2g} "

@@ -92,6 +92,8 @@ class Output:
         """The noisy counts, or the draws that are the release, with the names and labels of the axes."""
         if self.mechanism.publishes is not None:
             return [(self.published[0], self.cell_labels)]
+        if self.mechanism.beside is not None:
+            return [(self.published, (("release_draw", None), *self.cell_labels))]
         return [(self.drawn.values, (("release_chain", None), ("release_draw", None), *self.share_labels))]
 
     def damaged(self, problem: str) -> ReleaseError:
@@ -155,12 +157,19 @@ def outputs(stored: Stored, release: Any) -> dict[str, Output]:
             drawn[name],
             mechanism,
             table.prior,
-            published=_drawn(drawn[name]) if mechanism.publishes is None else group.array(mechanism.publishes)[None],
+            published=_published(mechanism, group, drawn[name]),
             steps=int(group.number("steps")) if "steps" in group else None,
             n_records=int(sizes[name]) if public else None,
             least=math.ceil(mechanism.min_count or 0),
         )
     return found
+
+
+def _published(mechanism: TableMechanism, group: Group, drawn: Drawn) -> Array:
+    """All outputs of a table: one noisy table, or what is beside each draw, or the draws."""
+    if mechanism.publishes is not None:
+        return group.array(mechanism.publishes)[None]
+    return _drawn(drawn) if mechanism.beside is None else group.array(mechanism.beside)
 
 
 def _drawn(drawn: Drawn) -> Array:

@@ -19,7 +19,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
-from pymc_dirdp.stored.draws import drawn_tables, stored_labels
+from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
 from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential, shown
 
@@ -214,7 +214,22 @@ def _check_drawn(release: Any, stored: Stored) -> None:
             noisy = table.group.array(table.mechanism.publishes)
             if noisy.shape != table.prior.shape or not np.all(np.isfinite(noisy)):
                 raise table.group.damaged("the noisy counts are not one finite number for each cell")
-        elif n_draws != stored.draws:
+            continue
+        if table.mechanism.beside is not None:
+            _check_beside(table, drawn, table.mechanism.beside)
+        if n_draws != stored.draws:
             raise stored.privacy.damaged(
                 f"'draws' is {stored.draws}, and the table {shown(name)} was drawn {n_draws} times: each draw loses"
             )
+
+
+def _check_beside(table: StoredTable, drawn: Drawn, name: str) -> None:
+    """Refuse draws that are not the shares of what is published beside them."""
+    beside = table.group.array(name)
+    n_draws = drawn.values.shape[0] * drawn.values.shape[1]
+    if beside.shape != (n_draws, *table.prior.shape) or not np.all(np.isfinite(beside) & (beside > 0)):
+        raise table.group.damaged(f"{name!r} is not one positive number for each cell of each draw")
+    of_draws = beside / beside.sum(axis=-1, keepdims=True)
+    shares = drawn.values.reshape(n_draws, *drawn.values.shape[2:])
+    if not np.allclose(shares, of_draws[..., 0] if drawn.family == "beta" else of_draws, rtol=1e-9, atol=0):
+        raise table.group.damaged(f"the draws are not the shares of {name!r}")

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import final
 
 import numpy as np
+from scipy.special import rel_entr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -13,7 +14,7 @@ from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.utility.draw_error import expected_kl
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL, dirichlet_kl_rows
 
-__all__ = ["ExpectedKL", "a_priori_kl", "predicted_data", "simulated_kl"]
+__all__ = ["ExpectedKL", "a_priori_kl", "predicted_data", "simulated_draw_kl", "simulated_kl"]
 
 _FEWEST, _MOST = 100, 5_000
 # Alpha is a sum of two doubles, which is rounded.
@@ -28,7 +29,8 @@ class ExpectedKL:
     Attributes
     ----------
     posterior : float
-        The divergence of the private posterior from the posterior, summed over rows: P2's measure.
+        The divergence of the private posterior from the posterior, summed over rows: P2's measure. NaN where it is not
+        known, as of a floored draw.
     estimate : float
         The divergence of one private posterior draw from the frequencies, averaged over rows: P1's measure. NaN without
         records.
@@ -82,6 +84,19 @@ def simulated_kl(mechanism: Mechanism, prior: Array, data: Integers) -> Expected
     return ExpectedKL(float(posterior.reshape(len(data), -1).sum(axis=1).mean()), estimate)
 
 
+def simulated_draw_kl(mechanism: Mechanism, data: Integers) -> float:
+    """The divergence of one private draw from the frequencies of made-up data sets, averaged over their rows.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    data : array of int, shape (simulations, ..., d)
+        From :func:`predicted_data`, each row with a record at least.
+    """
+    y = mechanism.draws_of_shares(data, np.random.default_rng(20261122))
+    return float(rel_entr(data / data.sum(axis=-1, keepdims=True), y).sum(axis=-1).mean())
+
+
 def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedKL:
     """Both divergences before any data are seen: in closed form for a tempered draw, simulated for others.
 
@@ -96,6 +111,10 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
     if prior.shape[-1] == 1:
         # Every share is 1, before and after.
         return ExpectedKL(0.0, 0.0 if n_records else math.nan)
+    if mechanism.beside is not None:
+        # The law of such a draw is not Dirichlet, and no divergence of posteriors is known.
+        data = _predicted(prior.shape, prior.tobytes(), n_records)
+        return ExpectedKL(math.nan, simulated_draw_kl(mechanism, data) if n_records else math.nan)
     drawn = mechanism.tempered
     # What depends on the prior alone is kept, because a frontier asks for many mechanisms.
     key = prior.shape, prior.tobytes(), n_records

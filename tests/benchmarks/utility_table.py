@@ -1,9 +1,9 @@
 """Expected KL of shares from one release at equal guarantee, a priori: `uv run tests/benchmarks/utility_table.py`.
 
-Rows: kind of data, categories, records, epsilon. Columns: what `dirdp.estimate` says of the shares, for each mechanism
-and for what `auto` takes; a Dirichlet draw that is read as the shares, and geometric noise that is clipped, smoothed
-and read as data; and the posterior means without privacy. It ends with how far `auto` is from the best of the others,
-at most. The errors are simulated with more and other tables than those by which `auto` chooses.
+Rows: kind of data, categories, records, epsilon. Columns: a Dirichlet and a floored draw that are read as the shares,
+and geometric noise that is clipped, smoothed and read as data; what `dirdp.estimate` says of the shares, for each
+mechanism and for what `auto` takes; and the posterior means without privacy. It ends with how far `auto` is from the
+best of the others, at most. The errors are simulated with more and other tables than those by which `auto` chooses.
 """
 
 import math
@@ -21,13 +21,15 @@ RECORDS = (10**2, 10**3, 10**4, 10**5, 10**6)
 CATEGORIES = (2, 10, 100, 1000)
 EPSILONS = (0.1, 1.0, 5.0)
 PRIORS = {"flat": 1.0, "sparse": 0.1}
-COLUMNS = ("Dirichlet draw", "geometric clipped", "Dirichlet", "gaussian", "geometric", "auto", "posterior")
+READ = ("Dirichlet draw", "floored draw", "geometric clipped")
+ESTIMATED = ("Dirichlet", "floored", "gaussian", "geometric")
+COLUMNS = (*READ, *ESTIMATED, "auto", "posterior")
 # Simulated cells and tables: four times as many as to choose.
 CELLS, TABLES = 8_000, 4_000
 
 
-def read_as_shares(prior, n, dirichlet, geometric):
-    """Expected KL from the shares of a draw, of clipped and smoothed noise, and of the means of the posterior."""
+def read_as_shares(prior, n, dirichlet, floored, geometric):
+    """Expected KL from the shares of two draws, of clipped and smoothed noise, and of the means of the posterior."""
     rng = np.random.default_rng(3)
     tables = max(10, CELLS // len(prior))
     x = rng.multinomial(n, rng.dirichlet(prior, tables)).astype(float)
@@ -36,7 +38,12 @@ def read_as_shares(prior, n, dirichlet, geometric):
     of_shares = (mean * (digamma(parameters + 1) - digamma(size + 1))).sum(axis=1)
     u = dirichlet.posterior_parameters(x, rng)
     v = geometric.posterior_parameters(x, rng)
-    logs = (digamma(u) - digamma(u.sum(axis=1, keepdims=True)), np.log(v / v.sum(axis=1, keepdims=True)), np.log(mean))
+    logs = (
+        digamma(u) - digamma(u.sum(axis=1, keepdims=True)),
+        np.log(floored.draws_of_shares(x, rng)),
+        np.log(v / v.sum(axis=1, keepdims=True)),
+        np.log(mean),
+    )
     return [float((of_shares - (mean * log).sum(axis=1)).mean()) for log in logs]
 
 
@@ -45,7 +52,8 @@ def row(kind, d, n, epsilon):
     dirichlet = dirdp.calibrate(target, prior=prior, n_records=n)
     choice = rank(dirichlet, target, prior=prior, n_records=n, adjacency="replace-one", public_totals=True)
     exact = noises(exact=True, public_totals=True)
-    mechanisms = {"Dirichlet": dirichlet} | {
+    floored = dirdp.calibrate_floored(target, prior=prior, n_records=n)
+    mechanisms = {"Dirichlet": dirichlet, "floored": floored} | {
         name: noise.for_guarantee(target, prior=prior) for name, noise in exact.items()
     }
     chosen_with = module._CELLS, module._MOST
@@ -57,20 +65,20 @@ def row(kind, d, n, epsilon):
         module._CELLS, module._MOST = chosen_with
         module._estimate_error.cache_clear()
     scores["auto"] = scores["Dirichlet" if choice.best == "dirichlet" else choice.best]
-    others = read_as_shares(prior, n, dirichlet, mechanisms["geometric"])
-    return scores | dict(zip(("Dirichlet draw", "geometric clipped", "posterior"), others, strict=True))
+    others = read_as_shares(prior, n, dirichlet, floored, mechanisms["geometric"])
+    return scores | dict(zip((*READ, "posterior"), others, strict=True))
 
 
 def main():
     print("| data | d | N | epsilon | " + " | ".join(COLUMNS) + " |")
     print("|---|---|---|---|" + "---|" * len(COLUMNS))
-    worst, best = 0.0, dict.fromkeys(COLUMNS[2:5], 0)
+    worst, best = 0.0, dict.fromkeys(ESTIMATED, 0)
     for kind in PRIORS:
         for d in CATEGORIES:
             for n in RECORDS:
                 for epsilon in EPSILONS:
                     scores = row(kind, d, n, epsilon)
-                    worst = max(worst, scores["auto"] / min(scores[name] for name in COLUMNS[2:5]) - 1)
+                    worst = max(worst, scores["auto"] / min(scores[name] for name in ESTIMATED) - 1)
                     best[min(best, key=scores.__getitem__)] += 1
                     cells = " | ".join(f"{scores[name]:.3g}" for name in COLUMNS)
                     print(f"| {kind} | {d} | 1e{round(math.log10(n))} | {epsilon:g} | {cells} |", flush=True)

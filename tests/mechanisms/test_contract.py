@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import betainc, betaincc, betaln, expit, gammaln
+from scipy.special import betainc, betaincc, betaln, expit, gammaincc, gammaln, logsumexp
 from scipy.stats import binom, laplace, norm
 
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
@@ -27,6 +28,7 @@ from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.floored import largest_floored_r
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
@@ -180,6 +182,70 @@ def whole_delta(mechanism, epsilon, x, y):
     return math.fsum(law * np.maximum(-np.expm1(np.minimum(epsilon - losses, 700)), 0))
 
 
+def floored_renyi(mechanism, order, x, y):
+    """By quadrature over the logarithm of each intensity that changes."""
+    return sum(part.renyi(order) for part in floored_parts(mechanism, x, y))
+
+
+def floored_parts(mechanism, x, y):
+    """The loss of a cell is linear in the logarithm z of its intensity."""
+    for cell in zip(*np.nonzero(x != y), strict=True):
+        yield floored_part(*(mechanism.alpha[cell] + mechanism.r * counts[cell] for counts in (x, y)), mechanism)
+
+
+@dataclass(frozen=True)
+class FlooredPart(Part):
+    renyi: Callable
+
+
+def floored_part(u, v, mechanism):
+    floor, ceiling = mechanism.floor, mechanism.ceiling or math.inf
+
+    def mass(a):
+        return gammaincc(a, floor) - gammaincc(a, ceiling)
+
+    def log_density(a, z):
+        return a * z - np.exp(z) - gammaln(a) - np.log(mass(a))
+
+    k, c = u - v, float(log_density(u, 0.0) - log_density(v, 0.0))
+
+    def delta(epsilon):
+        g = np.clip(np.exp(np.minimum((epsilon - c) / k, 700)), floor, ceiling)
+        above = [(gammaincc(a, g) - gammaincc(a, ceiling)) / mass(a) for a in (u, v)]
+        p, q = above if k > 0 else (1 - tail for tail in above)
+        return p - np.exp(epsilon) * q
+
+    breaks = np.linspace(math.log(floor), math.log(min(ceiling, 300.0)), 361)
+
+    def renyi(order):
+        nodes, weights = np.polynomial.legendre.leggauss(6)
+        half = np.diff(breaks)[:, None] / 2
+        z, weights = breaks[:-1, None] + half * (1 + nodes), half * weights
+        logs = order * log_density(u, z) + (1 - order) * log_density(v, z)
+        return float(logsumexp(logs, b=weights)) / (order - 1)
+
+    return FlooredPart(lambda z: np.exp(log_density(u, z)), lambda z: c + k * z, delta, breaks, renyi)
+
+
+def floored(alpha, r, floor, **options):
+    """Small data sets are far from the worst ones, which hold intensities a little above the floor."""
+    mechanism = FlooredDirichletMechanism(alpha, r, floor, **options)
+
+    def calibrated(target):
+        found = largest_floored_r(target, mechanism.alpha, floor, **options)
+        return replace(mechanism, r=found)
+
+    return Subject(
+        mechanism,
+        mechanism.shape,
+        floored_renyi,
+        lambda m, epsilon, x, y: delta_of([*floored_parts(m, x, y)], epsilon),
+        calibrated,
+        tight=False,
+        slack=0.025,
+    )
+
+
 @dataclass(frozen=True)
 class Subject:
     """A mechanism, how to make one that keeps a guarantee, and oracles for its outputs at two data sets."""
@@ -192,6 +258,8 @@ class Subject:
     least: int = 0
     sizes: tuple[int, ...] = (1, 2, 3)
     tight: bool = True
+    slack: float = 0.0
+    """Relative accuracy of the curves, which err towards more loss."""
 
     @property
     def adjacency(self):
@@ -387,12 +455,21 @@ SUBJECTS = {
     "two records": dirichlet([0.6, 1.1], 0.15, contribution=2),
     "posterior": dirichlet([1.0, 1.0], 1.0),
     "public row": public_row([0.3, 2.0], 0.4, 7),
+    "floored": floored([0.5, 0.5, 2.0], 0.7, 1.5),
+    "floored rows": floored([[0.1, 0.4], [0.1, 1.0]], 1.2, 0.4),
+    "floored add-remove": floored([0.3, 1.0], 0.9, 0.5, adjacency="add-remove"),
+    "floored below a ceiling": floored([0.5, 1.0], 0.4, 1.0, ceiling=12.0),
     "own": binomial((3,), 120),
     "own add-remove": binomial((2, 2), 60, adjacency="add-remove"),
 }
 
 
-@pytest.fixture(params=SUBJECTS)
+# Their curves are searched for, or found from many divergences, and take longer.
+SLOWER = {"floored rows", "floored below a ceiling"}
+MARKS = {name: [pytest.mark.thorough] * (name in SLOWER) for name in SUBJECTS}
+
+
+@pytest.fixture(params=[pytest.param(name, marks=marks) for name, marks in MARKS.items()])
 def subject(request):
     return SUBJECTS[request.param]
 
@@ -473,23 +550,25 @@ def test_no_neighbours_are_further_apart_than_the_curve(subject, epsilon):
     assert reached > 0.3 * bound or not subject.tight
 
 
-def test_curves_are_monotone(mechanism):
+def test_curves_are_monotone(subject):
+    mechanism, slack = subject.mechanism, 1e-11 + subject.slack
     divergences = mechanism.renyi(ORDERS)
     assert np.all(np.diff(divergences[np.isfinite(divergences)]) >= -1e-11 * divergences[0])
     rhos = mechanism.rho(ORDERS[1:])
-    assert np.all(np.diff(rhos[np.isfinite(rhos)]) >= -1e-11 * rhos[0])
+    assert np.all(np.diff(rhos[np.isfinite(rhos)]) >= -slack * rhos[0])
     deltas = mechanism.delta(EPSILONS)
-    assert np.all(np.diff(deltas) <= 0)
+    assert np.all(np.diff(deltas) <= subject.slack * deltas[1:])
     assert np.all((deltas >= 0) & (deltas <= 1))
     epsilons = mechanism.epsilon(np.geomspace(1e-12, 0.5, 15))
     assert np.all(np.diff(epsilons) <= 0)
 
 
-def test_epsilon_is_the_inverse_of_delta_from_above(mechanism):
+def test_epsilon_is_the_inverse_of_delta_from_above(subject):
+    mechanism = subject.mechanism
     for delta in (1e-2, 1e-5, 1e-9):
         epsilon = mechanism.epsilon(delta)
         assert mechanism.delta(epsilon) <= delta
-        assert epsilon == 0 or mechanism.delta(epsilon * (1 - 1e-7)) > delta
+        assert epsilon == 0 or mechanism.delta(epsilon * (1 - 1e-7 - subject.slack)) > delta
 
 
 def test_rho_bounds_every_divergence_below_omega(mechanism):
@@ -527,9 +606,15 @@ def test_satisfies_is_the_comparison_with_the_curve(mechanism):
 
 
 @pytest.mark.thorough
-def test_hockey_sticks_are_the_curve_and_compose(mechanism):
+def test_hockey_sticks_are_the_curve_and_compose(subject):
+    mechanism = subject.mechanism
     there, back = mechanism.hockey_sticks(0.1, 40)
-    np.testing.assert_allclose(np.maximum(there, back), mechanism.delta(0.1 * np.arange(40)), rtol=1e-9, atol=1e-300)
+    larger, curve = np.maximum(there, back), mechanism.delta(0.1 * np.arange(40))
+    if subject.slack:
+        # A search over counts is too slow for a whole grid, which the divergences bound.
+        assert np.all(larger >= curve * (1 - subject.slack))
+    else:
+        np.testing.assert_allclose(larger, curve, rtol=1e-9, atol=1e-300)
     twice = Composition(((mechanism, 2),))
     assert mechanism.epsilon(1e-6) < twice.epsilon(1e-6)
     assert twice.renyi(1.5) == 2 * mechanism.renyi(1.5)
@@ -556,7 +641,7 @@ def test_calibration_is_safe_and_tight(subject, target):
     assert mechanism.adjacency == subject.adjacency
     assert mechanism.satisfies(target)
     # A number of coins is whole, and even.
-    tight = 0.5 if isinstance(mechanism, OWN) else 1e-5
+    tight = 0.5 if isinstance(mechanism, OWN) else 1e-5 + subject.slack
     assert allowed * (1 - tight) < loss <= allowed
 
 

@@ -237,7 +237,6 @@ class Halved(dirdp.mechanisms.DirichletMechanism):
     """A mechanism of one's own that is no noise: it draws at a rate that is found without a strategy."""
 
     kind = "halved"
-    has_strategies = False
 
     @classmethod
     def for_guarantee(cls, guarantee, *, prior, adjacency="replace-one", contribution=1):

@@ -1,0 +1,120 @@
+"""Calibration of the floored mechanism: the floor at which a draw is closest to the frequencies, and the largest r."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pymc_dirdp.checks import integer, positive_array
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
+from pymc_dirdp.planning.floored import largest_floored_r
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.floored import STEPS
+from pymc_dirdp.privacy.floored_renyi import largest_variance
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.utility.simulated import predicted_data, simulated_draw_kl
+
+__all__ = ["calibrate_floored"]
+
+# What every cell holds without a record. It costs nothing, and the smallest that was tried gave the least error.
+_ALPHA = 0.02
+# The floors that are tried, half an octave apart, and the one at which the search starts.
+_FLOORS, _FIRST = 2.0 ** np.arange(-5, 7.5, 0.5), 4.0
+# The floor is chosen so many times, each time by what was found at the last one; and made-up cells in each trial.
+_ROUNDS, _CELLS = 2, 20_000
+
+
+def calibrate_floored(
+    guarantee: Guarantee,
+    *,
+    prior: ArrayLike,
+    n_records: int | None = None,
+    adjacency: str = "replace-one",
+    contribution: Contribution | int = 1,
+) -> FlooredDirichletMechanism:
+    """The floored mechanism that keeps `guarantee`, with the floor at which draws are closest to the frequencies.
+
+    The floors are compared by the expected Kullback-Leibler divergence of a draw from the frequencies, on data sets
+    that the prior predicts. No data is used.
+
+    Parameters
+    ----------
+    guarantee : RenyiDP, TruncatedCDP, ZeroCDP or ApproxDP
+        The target. `PureDP` takes a ceiling, which nobody needs to publish a draw: noise is 8 to 120 times closer.
+    prior : array_like, shape (..., d)
+        The model's own prior, positive.
+    n_records : int
+        Number of records in all: the public one, or your guess. The guarantee does not depend on it.
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one person can change.
+    contribution : Contribution or int, default 1
+        What one person can add to the table.
+
+    Returns
+    -------
+    mechanism : FlooredDirichletMechanism
+        `mechanism.satisfies(guarantee)` is True.
+
+    Raises
+    ------
+    UnattainableError
+        If the guarantee is `PureDP`, or so tight or so loose that no `r` within its bounds keeps it.
+    ArgumentError
+        If an argument is outside its domain, or `n_records` is missing.
+
+    References
+    ----------
+    The proof page of :class:`~pymc_dirdp.mechanisms.FlooredDirichletMechanism`.
+
+    Examples
+    --------
+    >>> from pymc_dirdp import ApproxDP
+    >>> mechanism = calibrate_floored(ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1, 1], n_records=592)
+    >>> mechanism.satisfies(ApproxDP(epsilon=1, delta=1e-6))
+    True
+    """
+    parameters = positive_array(prior=prior)
+    facts: dict[str, Any] = {
+        "adjacency": adjacency_named(adjacency).name,
+        "contribution": Contribution.of(contribution).fitted(parameters.shape),
+    }
+    if n_records is None:
+        raise ArgumentError(
+            "mechanism='floored' plans for a number of records: pass n_records= (your guess, if the number is private)."
+        )
+    n_rows = math.prod(parameters.shape[:-1])
+    if integer(0, n_records=n_records) < n_rows:
+        raise ArgumentError("mechanism='floored' compares draws with frequencies, so each row needs a record.")
+    if Guarantee.checked(guarantee=guarantee).is_pure:
+        raise UnattainableError(
+            "No floored draw keeps pure differential privacy without a ceiling. Ask for ApproxDP, RenyiDP, ZeroCDP or "
+            "TruncatedCDP; or use mechanism='geometric', which is much closer to the data."
+        )
+    alpha = np.full(parameters.shape, _ALPHA)
+    data = predicted_data(parameters, n_records, n_cells=_CELLS)
+
+    def kept(floor: float) -> FlooredDirichletMechanism:
+        r = largest_floored_r(guarantee, alpha, floor, **facts)
+        if not STEPS[0] <= r <= STEPS[1]:
+            raise UnattainableError(
+                f"For this guarantee a record would count {r:.2g}, and floored draws are computed for {STEPS[0]:g} to "
+                f"{STEPS[1]:g}. State another guarantee, or use mechanism='geometric'."
+            )
+        return FlooredDirichletMechanism(alpha, r, floor, **facts)
+
+    def error(floor: float, loss: float) -> float:
+        # The largest divergence of order 1 for a small r hardly depends on the floor where a promise is kept.
+        r = min(math.sqrt(loss / largest_variance(floor)[1]), STEPS[1])
+        return simulated_draw_kl(FlooredDirichletMechanism(alpha, r, floor, **facts), data)
+
+    mechanism = kept(_FIRST)
+    for _ in range(_ROUNDS):
+        loss = mechanism.r**2 * largest_variance(mechanism.floor)[1]
+        floor = min(_FLOORS.tolist(), key=lambda tried: error(tried, loss))
+        if floor == mechanism.floor:
+            break
+        mechanism = kept(floor)
+    return mechanism

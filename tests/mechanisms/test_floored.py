@@ -1,0 +1,177 @@
+"""The floored Dirichlet mechanism: its law, what is concluded from it, and what it refuses."""
+
+import itertools
+import math
+import sys
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import gammaincc, logsumexp
+from scipy.stats import kstest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism, shares
+from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
+from pymc_dirdp.privacy.contribution import Contribution
+
+COUNTS = np.array([3, 0, 9])
+
+
+def floored(alpha=(0.5, 0.5, 2.0), r=0.7, floor=3.0, **options):
+    return FlooredDirichletMechanism(alpha, r, floor, **options)
+
+
+@pytest.mark.parametrize("sampler", ["exact", "fast"])
+def test_intensities_have_the_law_of_gammas_above_the_floor(sampler):
+    mechanism = floored()
+    drawn = mechanism.release(COUNTS, draws=3000, sampler=sampler, random_seed=1)
+    assert drawn.shape == (3000, 3)
+    for a, g in zip(mechanism.alpha + 0.7 * COUNTS, drawn.T, strict=True):
+        assert kstest(g, lambda x, a=a: 1 - gammaincc(a, x) / gammaincc(a, 3.0)).pvalue > 1e-4
+        assert kstest(g, lambda x, a=a: 1 - gammaincc(a + 1, x) / gammaincc(a + 1, 3.0)).pvalue < 1e-3
+
+
+def test_a_draw_is_the_intensities_over_their_sum():
+    mechanism = floored()
+    together = mechanism.release(COUNTS, draws=4, random_seed=2)
+    np.testing.assert_array_equal(mechanism.sample(COUNTS, draws=4, random_seed=2), shares(together))
+    released = mechanism.draw(COUNTS, 4, sampler="exact", random_seed=2)
+    np.testing.assert_array_equal(released.values, shares(together))
+    np.testing.assert_array_equal(released.published["intensities"], together)
+
+
+@pytest.mark.parametrize("options", [{}, {"ceiling": 9.0}], ids=["floor", "ceiling"])
+def test_the_likelihood_is_a_density(options):
+    mechanism = floored(**options)
+    for cell, count in ((0, 0), (1, 3), (2, 20)):
+
+        def density(g, cell=cell, count=count):
+            output, counts = np.full(3, g), np.full(3, count)
+            return float(np.exp(mechanism.cell_log_likelihood(output, counts)[cell]))
+
+        total = quad(density, 3.0, options.get("ceiling", 120.0), limit=200, epsabs=1e-12)[0]
+        assert total == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("floor", [1e-3, 3.0, 800.0, 1e4])
+def test_the_normaliser_is_that_of_forty_digits(floor):
+    """Far below the floor SciPy's incomplete Gamma function is 0, and another way is taken."""
+    mechanism = floored(alpha=[0.02, 0.02], r=1.0, floor=floor)
+    with mpmath.workdps(40):
+        for count in (0, 1, 100, 2000, 10**6):
+            mass = float(mpmath.log(mpmath.gammainc(mpmath.mpf(0.02) + count, mpmath.mpf(floor))))
+            g = floor * 1.5
+            expected = (0.02 + count - 1) * math.log(g) - g - mass
+            found = mechanism.cell_log_likelihood(np.full(2, g), np.full(2, count))[0]
+            assert found == pytest.approx(expected, rel=1e-12, abs=1e-11 * max(abs(mass), 1))
+
+
+@pytest.mark.parametrize("n_records", [7, None])
+def test_the_posterior_given_the_intensities_is_that_of_brute_force(n_records):
+    prior, adjacency = np.array([0.6, 1.0, 2.0]), "replace-one" if n_records else "add-remove"
+    mechanism = floored(adjacency=adjacency)
+    output = mechanism.release([1, 4, 2], random_seed=3)[0]
+    most = n_records or 40
+    tables = np.array([x for x in itertools.product(range(most + 1), repeat=3) if n_records in (None, sum(x))])
+    tables = tables[tables.sum(axis=1) <= most]
+    logs = _log_gamma_ratio(tables.astype(float), prior).sum(axis=1) + mechanism.log_likelihood(output, tables)
+    if n_records is None:
+        # Each total from 0 to 40 is as likely as another, and given it each table as the prior of the shares says.
+        sizes = tables.sum(axis=1).astype(float)
+        logs -= _log_gamma_ratio(sizes, np.full(sizes.shape, prior.sum()))
+    mass = np.exp(logs - logsumexp(logs))
+    seen = dirdp.MechanismOutput(mechanism, output, prior=prior, n_records=n_records)
+    numbers = {} if n_records else {"n_prior": {"p": 40}}
+    found = dirdp.estimate(seen, **numbers).frame()
+    np.testing.assert_allclose(found["count"], mass @ tables, rtol=1e-7)
+
+
+def test_intensities_tell_more_than_their_shares():
+    """Under add-remove the sum of the intensities says how many records there are."""
+    mechanism = floored(alpha=[0.02] * 4, r=0.9, floor=4.0, adjacency="add-remove")
+    output = mechanism.release([50, 100, 20, 30], random_seed=4)[0]
+    seen = dirdp.MechanismOutput(mechanism, output, prior=np.ones(4))
+    counts = dirdp.estimate(seen, n_prior={"p": 2000}).frame()["count"].sum()
+    assert 150 < counts < 250
+
+
+def test_what_no_sampler_puts_out_is_refused():
+    mechanism = floored(ceiling=20.0)
+    output = mechanism.release(COUNTS, random_seed=5)[0]
+    assert mechanism.is_on_grid(output, None)
+    for wrong in (output / 10, output * 10, np.append(output[:2], 2.99)):
+        assert not mechanism.is_on_grid(wrong, None)
+        with pytest.raises(ArgumentError, match="between the floor and the ceiling"):
+            mechanism.row_likelihoods(wrong)
+    assert not mechanism.is_on_grid(output * (1 + 1e-12), None)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"floor": 0.0}, "floor"),
+        ({"floor": 1e-4}, "floor"),
+        ({"r": -1.0}, "r"),
+        ({"alpha": [0.0, 1.0]}, "alpha"),
+        ({"alpha": [1e-9, 1.0]}, "alpha"),
+        ({"ceiling": 3.0}, "ceiling"),
+        ({"ceiling": math.nan}, "ceiling"),
+        ({"adjacency": "swap"}, "adjacency"),
+    ],
+    ids=str,
+)
+def test_numbers_outside_their_domain_are_refused(facts, message):
+    with pytest.raises(ArgumentError, match=message):
+        floored(**facts)
+
+
+def test_the_exact_sampler_asks_for_its_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flint", None)
+    with pytest.raises(ImportError, match=r"pip install .pymc-dirdp\[exact\]"):
+        floored().release(COUNTS)
+    assert floored().release(COUNTS, sampler="fast").shape == (1, 3)
+
+
+def test_errors_do_not_show_counts():
+    with pytest.raises(dirdp.errors.DataError) as caught:
+        floored().release([12345, -1, 2])
+    assert "12345" not in str(caught.value)
+
+
+def test_calibration_for_itself_names_the_function_that_does_it():
+    with pytest.raises(ArgumentError, match="calibrate_floored"):
+        FlooredDirichletMechanism.for_guarantee(dirdp.ZeroCDP(rho=0.1), prior=[1, 1])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_an_audit_agrees_with_the_claim_and_refutes_half_of_it(adjacency):
+    mechanism = floored(alpha=[0.02] * 3, r=1.5, floor=2.0, adjacency=adjacency)
+    right, wrong = (dirdp.ApproxDP(epsilon=k * mechanism.epsilon(1e-2), delta=1e-2) for k in (1, 0.5))
+    for sampler, n in (("fast", 100_000), ("exact", 20_000)):
+        assert dirdp.audit(mechanism, claim=right, sampler=sampler, n=n, random_seed=1).verdict == "consistent"
+        assert dirdp.audit(mechanism, claim=wrong, sampler=sampler, n=n, random_seed=1).verdict == "refuted"
+
+
+@pytest.mark.thorough
+def test_last_bits_tell_nothing():
+    mechanism = floored(alpha=[0.02] * 3, r=1.5, floor=2.0)
+    found = dirdp.audit(mechanism, delta=1e-2, sampler="exact", last_bits=True, n=20_000, random_seed=1)
+    assert found.bounds[0].lower < mechanism.epsilon(1e-2)
+
+
+def test_blocks_of_a_survey_lose_more_than_one():
+    one = floored(alpha=np.full((3, 2), 0.5))
+    survey = floored(alpha=np.full((3, 2), 0.5), contribution=Contribution(1, ("each",)))
+    assert survey.rho(math.inf) == pytest.approx(3 * one.rho(math.inf), rel=1e-9)
+    assert survey.epsilon(1e-6) > one.epsilon(1e-6)
+
+
+def test_pure_privacy_takes_a_ceiling():
+    assert floored().pure_epsilon == math.inf
+    assert 0 < floored(ceiling=30.0).pure_epsilon < math.inf
+    with pytest.raises(UnattainableError, match="without a ceiling"):
+        dirdp.calibrate_floored(dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100)

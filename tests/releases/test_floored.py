@@ -1,0 +1,186 @@
+"""Releases by floored draws: plan, file, report, inference, and what an editor of a file might try."""
+
+import sys
+from functools import lru_cache
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, ReleaseError
+
+pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+COUNTS = np.array([108, 286, 71, 127])
+
+
+def hair():
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        p = pm.Dirichlet("p", a=np.ones(4), dims="hair")
+        pm.Multinomial("students", n=592, p=p, observed=COUNTS)
+    return model
+
+
+def share():
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1)
+        pm.Binomial("x", n=592, p=p, observed=286)
+    return model
+
+
+def rows():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones((2, 3)))
+        pm.Categorical("x", p=p[np.repeat([0, 1], 200)], observed=np.resize([0, 0, 1, 2], 400))
+    return model
+
+
+@lru_cache(maxsize=1)
+def released():
+    """One release for all tests that do not change it."""
+    return dirdp.sample(TARGET, hair(), mechanism="floored")
+
+
+@pytest.mark.parametrize("engine", ["netcdf", "zarr"])
+def test_a_release_survives_a_file(engine, tmp_path):
+    release = released()
+    path = tmp_path / "release"
+    if engine == "netcdf":
+        release.to_netcdf(path, engine="h5netcdf")
+        found = xr.open_datatree(path, engine="h5netcdf")
+    else:
+        release.to_zarr(path, consolidated=False)
+        found = xr.open_datatree(path, engine="zarr", consolidated=False)
+    assert dirdp.verify(found).follows
+    assert str(dirdp.report(found)) == str(dirdp.report(release))
+    assert found["mechanism/p"]["intensities"].dims == ("draw", "hair")
+    g = found["mechanism/p"]["intensities"].values
+    np.testing.assert_allclose(found["posterior"]["p"].values[0], g / g.sum(axis=-1, keepdims=True), rtol=1e-12)
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("build", "draws"),
+    [
+        (share, 1),
+        *(
+            pytest.param(*case, marks=pytest.mark.thorough)
+            for case in [(hair, 1), (hair, 3), (share, 3), (rows, 1), (rows, 3)]
+        ),
+    ],
+)
+def test_everybody_concludes_from_a_release(build, draws):
+    ledger = dirdp.Ledger(TARGET)
+    release = dirdp.sample(TARGET, build(), mechanism="floored", draws=draws, ledger=ledger)
+    assert dirdp.verify(release).follows
+    assert len(ledger.entries()) == 1
+    analysed = dirdp.analyse(release, draws=500, random_seed=1, progressbar=False)
+    estimated = dirdp.estimate(release, progressbar=False).frame()
+    assert np.isfinite(estimated.select_dtypes("number").to_numpy()).all()
+    mean = analysed["posterior"]["p"].mean(("chain", "draw")).values
+    truth = {hair: COUNTS / 592, share: 286 / 592, rows: np.array([[0.5, 0.25, 0.25]] * 2)}[build]
+    assert np.abs(mean - truth).max() < 0.15
+    assert "FlooredDirichletMechanism" in str(dirdp.report(release))
+    assert "analyse" in str(dirdp.statement(release))
+
+
+@pytest.mark.thorough
+def test_a_private_number_of_records_is_estimated():
+    options = {"mechanism": "floored", "adjacency": "add-remove", "n_records": 600}
+    release = dirdp.sample(TARGET, hair(), **options)
+    assert dirdp.verify(release).follows
+    counts = dirdp.estimate(release, n_prior={"p": 1200}, progressbar=False).frame()["count"].sum()
+    assert 300 < counts < 900
+
+
+@pytest.mark.thorough
+def test_zero_concentrated_privacy_is_kept_by_a_draw():
+    target = dirdp.ZeroCDP(rho=0.05)
+    with pytest.raises(dirdp.errors.UnattainableError, match="mechanism='floored'"):
+        dirdp.sample(target, hair())
+    release = dirdp.sample(target, hair(), mechanism="floored")
+    assert dirdp.verify(release).follows
+
+
+def test_a_plan_survives_a_file(tmp_path):
+    plan = dirdp.plan(TARGET, hair(), mechanism="floored")
+    plan.to_json(tmp_path / "plan.json")
+    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    assert again.digest == plan.digest
+    assert again.parts[0].mechanism == plan.parts[0].mechanism
+    assert dirdp.verify(dirdp.sample(again, hair())).follows
+
+
+def changed(release, **variables):
+    tree = release.copy()
+    group = tree["mechanism/p"].to_dataset().assign(variables)
+    return xr.DataTree.from_dict(
+        {"/mechanism/p": group, **{n.path: n.to_dataset() for n in tree.subtree if n.path != "/mechanism/p"}}
+    )
+
+
+def is_trusted(tree):
+    try:
+        return dirdp.verify(tree).follows
+    except ReleaseError:
+        return False
+
+
+def test_an_edited_release_is_refused():
+    release = released()
+    held = release["mechanism/p"]["intensities"]
+    for wrong in (held * 1.7, held * np.nan, -held, held.isel(draw=0)):
+        assert not is_trusted(changed(release, intensities=wrong))
+    shifted = changed(release, intensities=held * np.array([1 + 1e-4, 1, 1, 1]))
+    with pytest.raises(ReleaseError, match="not the shares"):
+        dirdp.verify(shifted)
+    for floor in (float(held.min()) * 1.01, 1e-9, np.inf):
+        assert not is_trusted(changed(release, floor=((), floor)))
+
+
+def test_a_weaker_floor_does_not_keep_the_promise():
+    release = released()
+    found = dirdp.verify(changed(release, r=((), float(release["mechanism/p"]["r"]) * 1.5)))
+    assert not found.follows
+    assert "does not follow" in found.headline
+
+
+def test_missing_intensities_are_refused():
+    release = released()
+    group = release["mechanism/p"].to_dataset().drop_vars("intensities")
+    tree = xr.DataTree.from_dict(
+        {"/mechanism/p": group, **{n.path: n.to_dataset() for n in release.subtree if n.path != "/mechanism/p"}}
+    )
+    with pytest.raises(ReleaseError, match="intensities"):
+        dirdp.analyse(tree)
+
+
+def test_a_missing_package_is_named_before_anything_is_spent(monkeypatch):
+    """Found by an attack: the ledger was charged, and there was no release."""
+    plan, ledger = dirdp.plan(TARGET, hair(), mechanism="floored"), dirdp.Ledger(TARGET)
+    monkeypatch.setitem(sys.modules, "flint", None)
+    with pytest.raises(ImportError, match="pymc-dirdp"):
+        dirdp.sample(plan, hair(), ledger=ledger)
+    assert not ledger.entries()
+
+
+def test_readers_need_no_further_package(monkeypatch):
+    release = released()
+    monkeypatch.setitem(sys.modules, "flint", None)
+    assert dirdp.verify(release).follows
+    assert np.isfinite(dirdp.estimate(release, progressbar=False).frame()["count"]).all()
+
+
+def test_postprocess_is_about_noise():
+    with pytest.raises(ArgumentError, match="noise"):
+        dirdp.sample(TARGET, hair(), mechanism="floored", postprocess="clip")
+
+
+def test_a_diagnosis_leaves_out_what_is_about_dirichlet_draws():
+    model = hair()
+    release = dirdp.sample(TARGET, model, mechanism="floored")
+    diagnosis = dirdp.diagnose(release, model, nuts=False)
+    assert "realised" not in diagnosis.children
+    assert "confidential" in str(dirdp.report(diagnosis)).lower()
