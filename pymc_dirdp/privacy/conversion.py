@@ -10,10 +10,22 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
-__all__ = ["ORDERS", "best_order", "convert", "converted_deltas", "epsilon_at", "least_log_delta", "log_delta_at"]
+__all__ = [
+    "LOOKED_AT_FIRST",
+    "ORDERS",
+    "best_order",
+    "convert",
+    "converted_deltas",
+    "epsilon_at",
+    "least_log_delta",
+    "log_delta_at",
+]
 
 # The search covers orders from 1 + exp(-30) to 1 + exp(30), beyond which no curve is of use.
 _LOG_EXCESS = 30.0
+# The orders that every search for the best one looks at first: a curve may compute them together.
+_LOOKS = 61
+LOOKED_AT_FIRST = tuple(1 + math.exp(x) for x in np.linspace(-_LOG_EXCESS, _LOG_EXCESS, _LOOKS).tolist())
 # A whole curve of deltas is taken from the divergences at these orders; the bound of each order is valid.
 ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
 
@@ -48,7 +60,7 @@ def best_order(bound: Callable[[float], float], *, largest: float = math.inf) ->
     from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
     top = min(_LOG_EXCESS, math.log(largest - 1))
-    grid = np.linspace(-_LOG_EXCESS, top, 61)
+    grid = np.linspace(-_LOG_EXCESS, top, _LOOKS)
 
     def at(log_excess: float) -> float:
         return bound(1 + math.exp(log_excess))

@@ -20,7 +20,7 @@ from pymc_dirdp.numerics.truncated_gamma import log_mass_change
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.conversion import ORDERS, best_order, least_log_delta, log_delta_at
+from pymc_dirdp.privacy.conversion import LOOKED_AT_FIRST, ORDERS, best_order, least_log_delta, log_delta_at
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.floored_renyi import largest_divergences, largest_slope, largest_variance
 from pymc_dirdp.privacy.floored_search import (
@@ -159,7 +159,10 @@ class FlooredCells(PrivacyCurves):
     @override
     def _renyi(self, order: float) -> float:
         if order not in self._known:
-            self._known[order] = min(float(self._divergences(np.array([order]))[0]), self.pure_epsilon)
+            # Many orders together take as long as a few.
+            orders = LOOKED_AT_FIRST if order in LOOKED_AT_FIRST else (order,)
+            values = np.minimum(self._divergences(np.array(orders)), self.pure_epsilon)
+            self._known.update(zip(orders, values.tolist(), strict=True))
         return self._known[order]
 
     @cached_property

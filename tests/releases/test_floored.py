@@ -51,8 +51,8 @@ def test_a_release_survives_a_file(engine, tmp_path):
         release.to_netcdf(path, engine="h5netcdf")
         found = xr.open_datatree(path, engine="h5netcdf")
     else:
-        release.to_zarr(path, consolidated=False)
-        found = xr.open_datatree(path, engine="zarr", consolidated=False)
+        release.to_zarr(path, zarr_format=2)
+        found = xr.open_datatree(path, engine="zarr")
     assert dirdp.verify(found).follows
     assert str(dirdp.report(found)) == str(dirdp.report(release))
     assert found["mechanism/p"]["intensities"].dims == ("draw", "hair")
