@@ -10,7 +10,6 @@ import json
 import math
 import signal
 import sys
-import sys
 import warnings
 
 import numpy as np
