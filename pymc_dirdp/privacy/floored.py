@@ -243,7 +243,8 @@ class FlooredCells(PrivacyCurves):
 
         epsilon = least_epsilon(seen, delta)
         while self._delta(epsilon) > delta:
-            epsilon *= 1 + 1e-3
+            # The root may be 0, which no factor moves. The loss has about the scale that is added.
+            epsilon += 1e-3 * (epsilon + math.sqrt(self._rho_everywhere))
         return float(epsilon)
 
     @override

@@ -267,3 +267,13 @@ def test_curves_at_the_ends_of_what_is_allowed(alpha, r, floor, adjacency):
 def test_numbers_beyond_the_bounds_are_refused(alpha, r, floor):
     with pytest.raises(ArgumentError, match="between"):
         floored_curves(np.full((1, 3), alpha), r, floor)
+
+
+def test_a_delta_that_only_the_search_reaches_at_0_has_an_epsilon():
+    """The bound may exceed what the search sees at epsilon 0, where a factor moves nothing."""
+    curves = FlooredCells((0.02, 0.02), 0.02, 8.0)
+    delta = curves._searched(0.0, math.inf)[1] * 1.0201
+    bound = curves._delta(0.0)
+    epsilon = curves.epsilon(min(delta, bound * (1 - 1e-9)))
+    assert 0 < epsilon < 0.1
+    assert curves.delta(epsilon) <= delta
