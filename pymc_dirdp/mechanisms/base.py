@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.facts import Fact
+from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.row_likelihood import ReadsOutputs, RowLikelihood
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
@@ -25,7 +27,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = ["SAMPLERS", "Fact", "Mechanism", "Released", "TableMechanism", "Tempered"]
+__all__ = ["SAMPLERS", "Mechanism", "TableMechanism", "Tempered"]
 
 SAMPLERS = ("exact", "fast")
 
@@ -53,6 +55,8 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     """Whether its exact sampler draws whole numbers by weights that were computed in floating point."""
     has_urn: ClassVar[bool] = False
     """Whether its exact sampler is an urn, which takes `steps` and a thousand times as long as another sampler."""
+    calibrated_by: ClassVar[str] = ""
+    """The function that calibrates it, where `for_guarantee` does not."""
     beside: ClassVar[str | None] = None
     """The name of what is published beside each draw, of which the draw is a function; None if it is the draw alone."""
 
@@ -81,6 +85,10 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         if one_of(SAMPLERS, sampler=sampler) not in self.samplers:
             raise ArgumentError(self._no_such_sampler(sampler))
         return sampler
+
+    def shares_of(self, beside: Array) -> Array:
+        """The draws of the shares, as a function of what is published beside them; the last axis adds up to 1."""
+        raise ArgumentError(f"A {type(self).__name__} publishes nothing beside its draws.")
 
     def prepare(self, sampler: str) -> None:
         """Raise what would keep it from drawing, such as a missing package, before anything is spent."""
@@ -200,55 +208,6 @@ class Tempered:
 
     alpha: Array
     r: float
-
-
-@final
-@dataclass(frozen=True)
-class Fact:
-    """A public number or word of a mechanism, as the group of a table in a release holds it.
-
-    Attributes
-    ----------
-    name : str
-        Its name in the release.
-    field : str
-        The field or property of the mechanism.
-    kind : {"table", "scalar", "number", "whole", "text"}
-        A variable with the axes of the table, a variable without axes, or an attribute.
-    given : bool, default True
-        Whether the class takes it as an argument; otherwise it follows from the others, and is compared
-        when it is read.
-    optional : bool, default False
-        Whether it is left out of a file where it is None.
-    """
-
-    name: str
-    field: str
-    kind: str
-    given: bool = True
-    optional: bool = False
-
-    @property
-    def is_variable(self) -> bool:
-        """Whether it is a variable of the group, and not an attribute."""
-        return self.kind in ("table", "scalar")
-
-
-@final
-@dataclass(frozen=True)
-class Released:
-    """What one call of :meth:`TableMechanism.draw` publishes.
-
-    Attributes
-    ----------
-    values : array, shape ``(draws, *shape)``, or None
-        Draws that are themselves the release; None if draws follow from what is published.
-    published : dict of str to array
-        Tables that are published, by name: one that decides the draws, or one beside each of them, `(draws, *shape)`.
-    """
-
-    values: Array | None
-    published: dict[str, Array]
 
 
 class TableMechanism(Mechanism):
@@ -412,7 +371,7 @@ class TableMechanism(Mechanism):
         contribution: Contribution | int = 1,
     ) -> Self:
         """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself."""
-        raise ArgumentError(f"{cls.__name__} is calibrated by a strategy: use calibrate().")
+        raise ArgumentError(f"{cls.__name__} is calibrated for a number of records: use {cls.calibrated_by}.")
 
     @classmethod
     def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:

@@ -12,21 +12,22 @@ from scipy.special import gammaincc, gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import Fact, Released, TableMechanism
+from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
+from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.numerics.truncated_gamma import log_mass
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, floored_curves
-from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.floored import cells_of, exact_floored, flint, intensities
 from pymc_dirdp.sampling.floored_fast import fast_floored
 
-__all__ = ["FlooredDirichletMechanism", "shares"]
+__all__ = ["FlooredDirichletMechanism"]
 
 # Between these the curves, the law and the grid can be computed.
 _RANGE = 1e-3, 1e4
@@ -34,11 +35,6 @@ _RANGE = 1e-3, 1e4
 _POINTS, _REACH = 64, 12.0
 # A probability that SciPy computes with all digits, and what a cell of the grid adds to an intensity at most.
 _RARE, _LAST_CELL = 1e-200, 1 + 2.0**-36
-
-
-def shares(intensities: Array) -> Array:
-    """The draw of the shares: intensities over their sums along the last axis."""
-    return intensities / intensities.sum(axis=-1, keepdims=True)
 
 
 @final
@@ -49,8 +45,9 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     The draw of the shares is `G_i / sum(G)`. Without a floor it would be a draw from `Dirichlet(r * counts + alpha)`,
     whose worst loss comes from shares near 0. The floor takes these away, so that at the same guarantee `r` is larger
     and the draw is 1.7 to 3 times closer to the frequencies, and it keeps zero-concentrated differential privacy, which
-    no draw without a floor does. The loss depends on the shares alone, so the intensities cost nothing more; and from
-    the intensities more is concluded, because their law is a product over cells.
+    no Dirichlet draw without a floor does. The curves are those of the intensities. In one row under replace-one the
+    loss depends on the shares alone, so that the intensities cost nothing more there; and from them more is concluded,
+    because their law is a product over cells.
 
     Parameters
     ----------
@@ -98,6 +95,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     contribution: Contribution | int = 1
 
     kind: ClassVar[str] = "floored"
+    calibrated_by: ClassVar[str] = "dirdp.calibrate_floored()"
     beside: ClassVar[str | None] = "intensities"
     formula: ClassVar[str] = (
         "shares of intensities Gamma(r x + alpha) given that they are above {floor:.4g}, x the counts"
@@ -133,6 +131,10 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     def in_short(self) -> str:
         ceiling = "" if self.ceiling is None else f", ceiling {self.ceiling:.4g}"
         return f"r {self.r:.4g}, floor {self.floor:.4g}{ceiling}"
+
+    @override
+    def shares_of(self, beside: Array) -> Array:
+        return beside / beside.sum(axis=-1, keepdims=True)
 
     @override
     def prepare(self, sampler: str) -> None:
@@ -198,14 +200,14 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         y : array, shape ``(draws, *alpha.shape)``
             Positive; the last axis sums to 1 up to rounding.
         """
-        return shares(self.release(counts, draws=draws, sampler=sampler, random_seed=random_seed))
+        return self.shares_of(self.release(counts, draws=draws, sampler=sampler, random_seed=random_seed))
 
     @override
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
     ) -> Released:
         released = self.release(counts, draws=draws, sampler=sampler, random_seed=random_seed)
-        return Released(shares(released), {str(self.beside): released})
+        return Released(self.shares_of(released), {str(self.beside): released})
 
     @override
     def releases(
@@ -215,7 +217,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
 
     @override
     def draws_of_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        return shares(self._simulated(np.broadcast_to(self.alpha, data.shape), data, rng))
+        return self.shares_of(self._simulated(np.broadcast_to(self.alpha, data.shape), data, rng))
 
     def _simulated(self, alpha: Array, counts: NDArray[Any], rng: np.random.Generator) -> Array:
         cells = fast_floored(alpha, self.r, self.floor, counts, ceiling=self._top, draws=1, rng=rng)
@@ -301,15 +303,3 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
                 base.flat[cell] = max(round((intensity - self.alpha.flat[cell]) / self.r), 0)
             moves.append((a, b))
         return moved(base, moves, self.contributed.records, self.adjacency)
-
-    @classmethod
-    @override
-    def for_guarantee(
-        cls,
-        guarantee: Guarantee,
-        *,
-        prior: ArrayLike,
-        adjacency: str = "replace-one",
-        contribution: Contribution | int = 1,
-    ) -> Self:
-        raise ArgumentError(f"{cls.__name__} is calibrated for a number of records: use dirdp.calibrate_floored().")

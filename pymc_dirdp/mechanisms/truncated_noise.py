@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import Fact
+from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.truncated_cell import TruncatedCell
 from pymc_dirdp.mechanisms.whole_noise import geometric_noise, used_scale

@@ -43,7 +43,7 @@ def calibrate_floored(
     Parameters
     ----------
     guarantee : RenyiDP, TruncatedCDP, ZeroCDP or ApproxDP
-        The target. `PureDP` takes a ceiling, which nobody needs to publish a draw: noise is 8 to 120 times closer.
+        The target. `PureDP` takes a ceiling, and is not calibrated for: noise is much closer to the data there.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int

@@ -229,7 +229,7 @@ def _check_beside(table: StoredTable, drawn: Drawn, name: str) -> None:
     n_draws = drawn.values.shape[0] * drawn.values.shape[1]
     if beside.shape != (n_draws, *table.prior.shape) or not np.all(np.isfinite(beside) & (beside > 0)):
         raise table.group.damaged(f"{name!r} is not one positive number for each cell of each draw")
-    of_draws = beside / beside.sum(axis=-1, keepdims=True)
+    of_draws = table.mechanism.shares_of(beside)
     shares = drawn.values.reshape(n_draws, *drawn.values.shape[2:])
     if not np.allclose(shares, of_draws[..., 0] if drawn.family == "beta" else of_draws, rtol=1e-9, atol=0):
         raise table.group.damaged(f"the draws are not the shares of {name!r}")

@@ -10,9 +10,10 @@ from scipy.integrate import quad
 from scipy.stats import chi2, kstest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.base import Fact, Mechanism
+from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism

@@ -13,7 +13,7 @@ from scipy.stats import kstest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism, shares
+from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
 from pymc_dirdp.privacy.contribution import Contribution
 
@@ -37,9 +37,9 @@ def test_intensities_have_the_law_of_gammas_above_the_floor(sampler):
 def test_a_draw_is_the_intensities_over_their_sum():
     mechanism = floored()
     together = mechanism.release(COUNTS, draws=4, random_seed=2)
-    np.testing.assert_array_equal(mechanism.sample(COUNTS, draws=4, random_seed=2), shares(together))
+    np.testing.assert_array_equal(mechanism.sample(COUNTS, draws=4, random_seed=2), mechanism.shares_of(together))
     released = mechanism.draw(COUNTS, 4, sampler="exact", random_seed=2)
-    np.testing.assert_array_equal(released.values, shares(together))
+    np.testing.assert_array_equal(released.values, mechanism.shares_of(together))
     np.testing.assert_array_equal(released.published["intensities"], together)
 
 
