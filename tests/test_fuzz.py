@@ -25,8 +25,6 @@ from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
 
 SECONDS = 20
-# A prior that counts as many records as these is heavy, see "Time" in docs/limits.md.
-HEAVY = 100
 
 # Without shrinking, which would take minutes where an example takes a second.
 quick = settings(
@@ -481,17 +479,8 @@ def silent(error, spec):
         error = error.__cause__ or error.__context__
 
 
-def sampling(spec):
-    """The options of a release. Draws given noise take minutes where a heavy prior contradicts a private number."""
-    options = spec["options"]
-    heavy = any(np.sum(table["prior"]) > HEAVY for table in spec["tables"])
-    if heavy and options["adjacency"] == "add-remove" and options["mechanism"] != "dirichlet":
-        return options | {"postprocess": "clip"}
-    return options
-
-
 def check_model(spec):
-    model, target, options = built(spec), spec["target"], sampling(spec)
+    model, target, options = built(spec), spec["target"], spec["options"]
     with within(SECONDS), warnings.catch_warnings():
         # A seed only so that a failure can be seen again.
         warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)

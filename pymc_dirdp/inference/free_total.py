@@ -1,5 +1,6 @@
 """A row whose total is private, and every total as likely as another: cells that are independent given one number."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,7 @@ from scipy.special import loggamma
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.number_draws import NumberDraws
 from pymc_dirdp.inference.number_laws import NumberLaws
+from pymc_dirdp.inference.panels import Panels
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
 
@@ -27,6 +29,11 @@ _PRECISE, _ROUGH = 1e-11, 1e-3
 _FLAT = 1e-10
 # Between these rates nothing is overlooked before the rule is laid.
 _COARSE = 0.5
+# Rates with less probability do not matter, nor do totals so many standard deviations away.
+_NEGLIGIBLE, _FAR = 1e-9, 12.0
+# Where more nodes than these are needed, the density is interpolated on panels, of which the widest are this wide.
+_MANY_NODES = 100
+_WIDEST = 1.0
 # Numbers of a law that are kept whole for draws that are few.
 _NARROW = 2048
 _MANY = 10_000
@@ -99,20 +106,22 @@ class FreeTotal:
         # The density rises up to the first of these rates, and falls from the last one on.
         coarse = np.arange(np.log(excess / (self.law.total + excess + 1)), np.log(2 + np.log1p(excess)), _COARSE)
         # Rates that lie far apart need rules of their own.
-        rough = np.array([_log_density(self.law.cells(), u, excess, _ROUGH) for u in coarse])
-        middle = self._peak(float(coarse[np.argmax(rough)]), excess)
+        rough = np.array([self._log_density(self.law.cells(), u, _ROUGH) for u in coarse.tolist()])
+        middle = self._peak(float(coarse[np.argmax(rough)]))
         near = coarse[rough > rough.max() - _LEFT_OUT]
-        found = {0: _log_density(self._cells, middle, excess, _PRECISE)}
+        log_density = self._at_nodes(step, float(near[-1] - near[0]))
+        found = {0: log_density(middle)}
         for sign, end in ((-1, min(near[0], middle)), (1, max(near[-1], middle))):
-            k = sign
+            k, largest = sign, max(found.values())
             while True:
                 u = middle + k * step
-                found[k] = _log_density(self._cells, u, excess, _PRECISE)
+                found[k] = log_density(u)
+                largest = max(largest, found[k])
                 if sign < 0 and u <= lowest:
                     # What is left follows a geometric series.
                     found[k] -= np.log(-np.expm1(-excess * step))
                     break
-                if sign * (u - end) > 0 and found[k] < max(found.values()) - _LEFT_OUT:
+                if sign * (u - end) > 0 and found[k] < largest - _LEFT_OUT:
                     break
                 k += sign
         order = np.array(sorted(found))
@@ -120,11 +129,38 @@ class FreeTotal:
         masses = np.exp(logs - logs.max())
         return np.exp(middle + order * step), masses / masses.sum()
 
-    def _peak(self, u: float, excess: float) -> float:
+    @cached_property
+    def is_cut_off(self) -> bool:
+        """Whether totals above the largest one, were they possible, would have any probability to speak of."""
+        rates, masses = self.nodes
+        self._cells.settle(-float(rates[masses > _NEGLIGIBLE][0]), tolerance=_PRECISE, short=False)
+        total = self._cells.means.sum() + _FAR * np.sqrt(self._cells.variances.sum())
+        return bool(total > self.law.total or (self._cells.highs >= self.law.most).any())
+
+    def _log_density(self, cells: NumberLaws, u: float, tolerance: float) -> float:
+        """Logarithm of the density of `u = log s` given the output, up to a constant."""
+        s, excess = np.exp(u), float(self.law.alpha.sum()) - 1
+        cells.settle(-s, tolerance=tolerance, short=False)
+        return float(u - s + (excess - 1) * np.log(-np.expm1(-s)) + cells.log_totals.sum())
+
+    def _at_nodes(self, step: float, width: float) -> Callable[[float], float]:
+        """The same at nodes that follow one another. Where they are many, few sums are taken."""
+        if width < _MANY_NODES * step:
+            return lambda u: self._log_density(self._cells, u, _PRECISE)
+
+        def on_panel(points: Array) -> Array:
+            # Rules that were right far away only cost time here.
+            cells = self.law.cells()
+            return np.array([self._log_density(cells, u, _PRECISE) for u in points.tolist()])
+
+        return Panels(on_panel, width=_WIDEST, least_width=16 * step)
+
+    def _peak(self, u: float) -> float:
         """Where the density is largest, near a place where it is large: the rule is laid around it."""
+        excess = float(self.law.alpha.sum()) - 1
         for _ in range(60):
             s = np.exp(u)
-            self._cells.settle(-s, tolerance=_PRECISE)
+            self._cells.settle(-s, tolerance=_PRECISE, short=False)
             mean, variance = self._cells.means.sum(), self._cells.variances.sum()
             slope = 1 + (excess - 1) * s / np.expm1(s) - s * (mean + 1)
             bend = max(excess * s / np.expm1(s) + s * mean - s**2 * variance, 0.1)
@@ -171,10 +207,3 @@ class FreeTotal:
         logs = -_log_gamma_ratio(ends, concentration)
         accepted: NDArray[np.bool_] = possible & (np.log1p(-rng.random(len(totals))) <= logs[:-1] - logs[-1])
         return accepted
-
-
-def _log_density(cells: NumberLaws, u: float, excess: float, tolerance: float) -> float:
-    """Logarithm of the density of `u = log s` given the output, up to a constant."""
-    s = np.exp(u)
-    cells.settle(-s, tolerance=tolerance)
-    return float(u - s + (excess - 1) * np.log(-np.expm1(-s)) + cells.log_totals.sum())

@@ -105,11 +105,14 @@ class NumberLaws:
         """The logarithms of the weights before the tilt."""
         return self._log_weight(x, law)
 
-    def settle(self, tilt: float, tolerance: float = 1e-14, cut: float = CUT) -> None:
-        """Refine the rules for this tilt, until every sum is known to about `tolerance` of itself."""
+    def settle(self, tilt: float, tolerance: float = 1e-14, cut: float = CUT, *, short: bool = True) -> None:
+        """Refine the rules for this tilt, until every sum is known to about `tolerance` of itself.
+
+        Blocks end up no longer than a standard deviation if `short`: for characteristic functions, and for draws.
+        """
         self.tilt, self.cut = tilt, cut
         self._settled = np.abs(self._right_at - tilt) * self._length <= _STEADY
-        self._refine(tolerance)
+        self._refine(tolerance, short)
         self._gather()
 
     def shorten(self, limit: Callable[[Integers, Integers], Array]) -> None:
@@ -140,14 +143,14 @@ class NumberLaws:
     def rough_moments(self, tilt: float) -> tuple[float, float]:
         """Mean and variance of the sum of all numbers at a tilt, to about a thousandth."""
         self.tilt, self.cut = tilt, _ROUGH_CUT
-        self._refine(_ROUGH)
+        self._refine(_ROUGH, short=False)
         values, _, peak = self._tilted()
         level = np.where(np.isneginf(peak), 0.0, peak)
         mean, variance = self._moments(self._rule * np.exp(values - level[self._law]))
         return float(mean.sum()), float(variance.sum())
 
-    def _refine(self, tolerance: float) -> None:
-        while (split := self._unsettled(fine=tolerance < _ROUGH)).any():
+    def _refine(self, tolerance: float, short: bool) -> None:
+        while (split := self._unsettled(short)).any():
             self._halve(split, tolerance)
 
     def _tilted(self) -> tuple[Array, Array, Array]:
@@ -158,7 +161,7 @@ class NumberLaws:
         np.maximum.at(peak, self._law, top)
         return values, top, peak
 
-    def _unsettled(self, fine: bool) -> NDArray[np.bool_]:
+    def _unsettled(self, short: bool) -> NDArray[np.bool_]:
         values, top, peak = self._tilted()
         nowhere = np.isneginf(peak)
         level = np.where(nowhere, 0.0, peak)[self._law]
@@ -169,8 +172,7 @@ class NumberLaws:
         steps = np.abs(np.diff(np.maximum(values, -1e300), axis=0)).max(axis=0)
         hidden = (top >= before) & (top >= after) & (steps > 3) & ~np.isneginf(top)
         wanted = hidden | (high & ~self._settled) | nowhere[self._law]
-        if fine:
-            # Characteristic functions need blocks no longer than a standard deviation.
+        if short:
             mass = self._rule * np.exp(values - level)
             _, variance = self._moments(mass)
             wanted |= high & (self._length > np.sqrt(variance)[self._law])

@@ -25,6 +25,8 @@ __all__ = ["draws_given", "draws_of_data", "number_prior", "try_law"]
 
 # Counts that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
+# So much larger numbers of records are tried where the posterior reaches beyond those looked at.
+_WIDER = 16
 
 
 def number_prior(part: PlannedTable, published: Array, *, public: bool) -> range | None:
@@ -50,7 +52,7 @@ def draws_given(
     """
     prior = part.table.prior
     if n_prior is not None:
-        counts, _ = FreeTotal(_law(part, prior, published, n_prior[-1]), n_prior[0]).draw(draws, rng)
+        counts, _ = _free_total(part, published, n_prior).draw(draws, rng)
         return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
     counts = np.empty((draws, prior.size // prior.shape[-1], prior.shape[-1]), dtype=np.int64)
     for rows, total in _known_totals(part, published):
@@ -59,6 +61,23 @@ def draws_given(
         drawn, _ = draw_row(law, draws, rng)
         counts[:, rows] = drawn.reshape(draws, len(rows), -1)
     return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
+
+
+def _free_total(part: PlannedTable, published: Array, n_prior: range) -> FreeTotal:
+    """All cells of a table whose number of records is private.
+
+    The numbers that are taken for possible hold nearly all of the posterior, unless the prior contradicts the noisy
+    counts. Then nearly all draws of cells would be refused for their total, so none is: numbers beyond are possible,
+    too. If the prior counts less than one record, it contradicts nothing, and draws must be refused in proportion.
+    """
+    prior, most = part.table.prior, n_prior[-1]
+    law = _law(part, prior, published, most)
+    if prior.sum() <= 1 or not law.smooth:
+        return FreeTotal(law, n_prior[0])
+    while (row := FreeTotal(law)).is_cut_off and most < MOST_RECORDS:
+        most = min(_WIDER * (most + 1), MOST_RECORDS)
+        law = law.at(most)
+    return row
 
 
 def draws_of_data(part: PlannedTable, published: Array, draws: int, rng: np.random.Generator, *, how: str) -> Array:

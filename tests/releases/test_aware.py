@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.special import gammaln, logsumexp
 from scipy.stats import binom, ks_2samp
 
 import pymc_dirdp as dirdp
@@ -187,6 +188,34 @@ def test_a_table_that_is_too_large_is_refused_before_anything_is_spent():
     with registered(Rough), pytest.raises(ArgumentError, match=r"'p'.*smooth_noise"):
         dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), row([10**7, 10**7]), mechanism=Rough.kind, ledger=ledger)
     assert not ledger.entries()
+
+
+def contradicted(monkeypatch, draws):
+    """A prior of 2001 records, and noisy counts of 40,005 with little noise that contradict it."""
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=[2000.0, 1.0])
+        pm.Multinomial("x", n=40_005, p=p, observed=[5, 40_000])
+    publishing(monkeypatch, [5, 40_000])
+    return geometric(model, draws, adjacency="add-remove", n_records=40_005)
+
+
+def test_a_prior_that_contradicts_a_private_number_is_drawn_with_all_the_same(monkeypatch):
+    """Found by random models: all totals that noise made possible were refused, after the charge and without an end."""
+    release = contradicted(monkeypatch, 2000)
+    # Every table with any probability, each total as likely as another.
+    first, second = np.arange(9000.0)[:, None], np.arange(39_700.0, 40_300.0)
+    logs = gammaln(first + 2000) - gammaln(first + 1) - np.abs(first - 5) / 2 - np.abs(second - 40_000) / 2
+    total = first + second
+    logs = logs + gammaln(total + 1) - gammaln(total + 2001)
+    masses = np.exp(logs - logsumexp(logs))
+    share = (first + 2000) / (total + 2001)
+    mean = (masses * share).sum()
+    variance = (masses * (share**2 + share * (1 - share) / (total + 2002))).sum() - mean**2
+    # Most of it lies beyond the numbers that are possible with this noise.
+    assert (masses * (total > release["mechanism/p"].attrs["most_records"])).sum() > 0.99
+    drawn = release["posterior"]["p"].values[0, :, 0]
+    assert drawn.mean() == pytest.approx(mean, abs=5 * np.sqrt(variance / 2000))
+    assert drawn.var() == pytest.approx(variance, rel=0.2)
 
 
 @pytest.mark.thorough
