@@ -168,11 +168,30 @@ def worst_cells(alpha, r, min_count):
     return [mpf(float(cell)) + mpf(r) * mpf(min_count) for cell in two]
 
 
+def ends(alpha, r, min_count, contribution, n_records):
+    """The two cells of a row whose number of records is public, if one of them holds all that do not change."""
+    moving = min(contribution, n_records)
+    rest = max(mpf(r) * (n_records - moving - 2 * mpf(min_count)), mpf(0))
+    one, other = worst_cells(alpha, r, min_count)
+    return [((one, other + rest), mpf(r) * moving), ((one + rest, other), mpf(r) * moving)] if moving else []
+
+
 def refute(target, groups, *, adjacency, min_count, contribution):
-    """Fails where the formulas refute the promise. `groups` hold (alpha, r, times) of Dirichlet tables."""
+    """Fails where the formulas refute the promise. `groups` hold (alpha, r, times, public number) of Dirichlet tables.
+
+    A public number of records is not None where it limits what a person can change.
+    """
     with mp.workdps(40):
         for group in groups:
-            pairs = [(worst_cells(alpha, r, min_count), mpf(r) * contribution, times) for alpha, r, times in group]
+            tables = [
+                (
+                    [(worst_cells(alpha, r, min_count), mpf(r) * contribution)]
+                    if n_records is None
+                    else ends(alpha, r, min_count, contribution, n_records),
+                    times,
+                )
+                for alpha, r, times, n_records in group
+            ]
             match target:
                 case dirdp.RenyiDP(order=order, epsilon=epsilon):
                     bounds = [(order, mpf(epsilon))]
@@ -181,13 +200,17 @@ def refute(target, groups, *, adjacency, min_count, contribution):
                     bounds = [(order, mpf(rho) * order) for order in orders]
                 case dirdp.ApproxDP(epsilon=epsilon, delta=delta):
                     # No table alone may lose more than all of them together.
-                    for cells, r, _ in pairs:
-                        assert delta_oracle(epsilon, cells, r, adjacency) <= delta * ROUNDING
+                    for changes, _ in tables:
+                        for cells, step in changes:
+                            assert delta_oracle(epsilon, cells, step, adjacency) <= delta * ROUNDING
                     continue
                 case _:
                     raise AssertionError(f"no Dirichlet draw keeps {target}")
             for order, bound in bounds:
-                lost = sum(times * renyi_oracle(order, cells, r, adjacency) for cells, r, times in pairs)
+                lost = sum(
+                    times * max((renyi_oracle(order, *change, adjacency) for change in changes), default=mpf(0))
+                    for changes, times in tables
+                )
                 assert lost <= bound * ROUNDING
 
 
@@ -261,7 +284,7 @@ def check_dirichlet(case):
         except dirdp.DirdpError:
             return False
         assert mechanism.satisfies(target)
-        refute(target, [[(mechanism.alpha, mechanism.r, 1)]], **public)
+        refute(target, [[(mechanism.alpha, mechanism.r, 1, mechanism.n_records)]], **public)
         finite_curves(mechanism)
         for options in ({"steps": 100}, {"sampler": "fast"}):
             proper_rows(mechanism.sample(np.full(len(case["prior"]), 2_000), random_seed=1, **options))
@@ -511,7 +534,12 @@ def _refute_release(release, spec):
         return
     groups = [
         [
-            (dirichlet[name]["alpha"].values, float(dirichlet[name]["r"]), options["draws"])
+            (
+                dirichlet[name]["alpha"].values,
+                float(dirichlet[name]["r"]),
+                options["draws"],
+                dirichlet[name].attrs.get("public_records"),
+            )
             for name in names
             if name in dirichlet
         ]

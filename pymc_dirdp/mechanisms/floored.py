@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincc, gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import checked_counts, integer, positive, positive_array, within
+from pymc_dirdp.checks import at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.facts import Fact
@@ -42,12 +42,13 @@ _RARE, _LAST_CELL = 1e-200, 1 + 2.0**-36
 class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     """Release intensities `G_i`, which are `Gamma(r * counts_i + alpha_i)` given that they lie above a public floor.
 
-    The draw of the shares is `G_i / sum(G)`. Without a floor it would be a draw from `Dirichlet(r * counts + alpha)`,
-    whose worst loss comes from shares near 0. The floor takes these away, so that at the same guarantee `r` is larger
-    and the draw is 1.7 to 3 times closer to the frequencies, and it keeps zero-concentrated differential privacy, which
-    no Dirichlet draw without a floor does. The curves are those of the intensities. In one row under replace-one the
-    loss depends on the shares alone, so that the intensities cost nothing more there; and from them more is concluded,
-    because their law is a product over cells.
+    The draw of the shares is `G_i / sum(G)`, or `(G_i - c) / sum(G - c)` with a public c below the floor, which makes
+    up for what the floor adds to cells that are nearly empty. Without a floor it would be a draw from
+    `Dirichlet(r * counts + alpha)`, whose worst loss comes from shares near 0. The floor takes these away, so that at
+    the same guarantee `r` is larger and the draw is 1.7 to 3 times closer to the frequencies, and it keeps
+    zero-concentrated differential privacy, which no Dirichlet draw without a floor does. The curves are those of the
+    intensities. In one row under replace-one the loss depends on the shares alone, so that the intensities cost nothing
+    more there; and from them more is concluded, because their law is a product over cells.
 
     Parameters
     ----------
@@ -61,6 +62,9 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     ceiling : float, optional
         What no intensity is above, if there is such a bound. With a ceiling the mechanism keeps pure differential
         privacy.
+    shift : float, default 0
+        The c of the shares, as a part of the floor, from 0 to less than 1. The shares are computed from the published
+        intensities, so the curves do not depend on it.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change, see :mod:`pymc_dirdp.privacy.adjacency`.
     contribution : Contribution or int, default 1
@@ -91,6 +95,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     floor: float
     _: KW_ONLY
     ceiling: float | None = None
+    shift: float = 0.0
     adjacency: str = "replace-one"
     contribution: Contribution | int = 1
 
@@ -98,13 +103,14 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     calibrated_by: ClassVar[str] = "dirdp.calibrate_floored()"
     beside: ClassVar[str | None] = "intensities"
     formula: ClassVar[str] = (
-        "shares of intensities Gamma(r x + alpha) given that they are above {floor:.4g}, x the counts"
+        "shares of G - {shift:.4g} t, with intensities G from Gamma(r x + alpha) above t = {floor:.4g}, x the counts"
     )
     facts: ClassVar[tuple[Fact, ...]] = (
         Fact("alpha", "alpha", "table"),
         Fact("r", "r", "scalar"),
         Fact("floor", "floor", "scalar"),
         Fact("ceiling", "ceiling", "number", optional=True),
+        Fact("shift", "shift", "number"),
     )
 
     def __post_init__(self) -> None:
@@ -118,6 +124,9 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
             object.__setattr__(self, "ceiling", positive(ceiling=self._top))
             if self.ceiling <= self.floor:
                 raise ArgumentError("Expected ceiling to be above floor. Leave it out unless you need pure privacy.")
+        object.__setattr__(self, "shift", at_least(0, shift=self.shift))
+        if self.shift >= 1:
+            raise ArgumentError("Expected shift to be below 1. At 1 a cell at the floor would have no share.")
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
 
@@ -130,11 +139,18 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     @override
     def in_short(self) -> str:
         ceiling = "" if self.ceiling is None else f", ceiling {self.ceiling:.4g}"
-        return f"r {self.r:.4g}, floor {self.floor:.4g}{ceiling}"
+        shift = f", shift {self.shift:.4g}" if self.shift else ""
+        return f"r {self.r:.4g}, floor {self.floor:.4g}{ceiling}{shift}"
+
+    @property
+    def taken_off(self) -> float:
+        """What is taken off each intensity before their shares are formed."""
+        return self.shift * self.floor
 
     @override
     def shares_of(self, beside: Array) -> Array:
-        return beside / beside.sum(axis=-1, keepdims=True)
+        above = beside - self.taken_off
+        return np.asarray(above / above.sum(axis=-1, keepdims=True))
 
     @override
     def prepare(self, sampler: str) -> None:
@@ -217,7 +233,11 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
 
     @override
     def draws_of_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        return self.shares_of(self._simulated(np.broadcast_to(self.alpha, data.shape), data, rng))
+        return self.shares_of(self.simulated(data, rng))
+
+    def simulated(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """Intensities of made-up data sets of shape `(..., *alpha.shape)`, drawn in floating point."""
+        return self._simulated(np.broadcast_to(self.alpha, data.shape), data, rng)
 
     def _simulated(self, alpha: Array, counts: NDArray[Any], rng: np.random.Generator) -> Array:
         cells = fast_floored(alpha, self.r, self.floor, counts, ceiling=self._top, draws=1, rng=rng)

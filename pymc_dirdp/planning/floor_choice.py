@@ -1,6 +1,9 @@
-"""Calibration of the floored mechanism: the floor at which a draw is closest to the frequencies, and the largest r."""
+"""Calibration of the floored mechanism: the floor and shift of the draws closest to the frequencies; the largest r."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,16 +18,19 @@ from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.floored import STEPS
 from pymc_dirdp.privacy.floored_renyi import largest_variance
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.utility.simulated import predicted_data, simulated_draw_kl
+from pymc_dirdp.utility.simulated import draw_kl, predicted_data
 
 __all__ = ["calibrate_floored"]
 
 # What every cell holds without a record. It costs nothing, and the smallest that was tried gave the least error.
 _ALPHA = 0.02
 # The floors that are tried, half an octave apart, and the one at which the search starts.
-_FLOORS, _FIRST = 2.0 ** np.arange(-5, 7.5, 0.5), 4.0
+_FLOORS, _FIRST = tuple((2.0 ** np.arange(-5, 7.5, 0.5)).tolist()), 4.0
+# What is taken off intensities before shares are formed, in units of the floor.
+_SHIFTS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)
 # The floor is chosen so many times, each time by what was found at the last one; and made-up cells in each trial.
 _ROUNDS, _CELLS = 2, 20_000
+_SEED = 20261122
 
 
 def calibrate_floored(
@@ -35,9 +41,9 @@ def calibrate_floored(
     adjacency: str = "replace-one",
     contribution: Contribution | int = 1,
 ) -> FlooredDirichletMechanism:
-    """The floored mechanism that keeps `guarantee`, with the floor at which draws are closest to the frequencies.
+    """The floored mechanism that keeps `guarantee`, with the floor and shift that bring draws closest to frequencies.
 
-    The floors are compared by the expected Kullback-Leibler divergence of a draw from the frequencies, on data sets
+    They are compared by the expected Kullback-Leibler divergence of a draw from the frequencies, on data sets
     that the prior predicts. No data is used.
 
     Parameters
@@ -105,16 +111,26 @@ def calibrate_floored(
             )
         return FlooredDirichletMechanism(alpha, r, floor, **facts)
 
-    def error(floor: float, loss: float) -> float:
+    def trial(loss: float, floor: float) -> tuple[float, float, float]:
+        """The least error at a floor, and with which floor and shift."""
         # The largest divergence of order 1 for a small r hardly depends on the floor where a promise is kept.
         r = min(math.sqrt(loss / largest_variance(floor)[1]), STEPS[1])
-        return simulated_draw_kl(FlooredDirichletMechanism(alpha, r, floor, **facts), data)
+        tried = FlooredDirichletMechanism(alpha, r, floor, **facts)
+        intensities = tried.simulated(data, np.random.default_rng(_SEED))
+        return min((draw_kl(replace(tried, shift=c).shares_of(intensities), data), floor, c) for c in _SHIFTS)
 
     mechanism = kept(_FIRST)
     for _ in range(_ROUNDS):
         loss = mechanism.r**2 * largest_variance(mechanism.floor)[1]
-        floor = min(_FLOORS.tolist(), key=lambda tried: error(tried, loss))
-        if floor == mechanism.floor:
-            break
-        mechanism = kept(floor)
+        _, floor, shift = _least(partial(trial, loss))
+        mechanism = replace(mechanism if floor == mechanism.floor else kept(floor), shift=shift)
     return mechanism
+
+
+def _least(trial: Callable[[float], tuple[float, float, float]]) -> tuple[float, float, float]:
+    """The least of all floors' trials, if they fall and then rise: of every fourth one, and then of closer ones."""
+    found = {i: trial(_FLOORS[i]) for i in range(0, len(_FLOORS), 4)}
+    for step in (2, 1):
+        best = min(found, key=found.__getitem__)
+        found |= {i: trial(_FLOORS[i]) for i in (best - step, best + step) if 0 <= i < len(_FLOORS)}
+    return min(found.values())

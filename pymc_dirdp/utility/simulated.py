@@ -14,7 +14,7 @@ from pymc_dirdp.sampling.fast import dirichlet
 from pymc_dirdp.utility.draw_error import expected_kl
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL, dirichlet_kl_rows
 
-__all__ = ["ExpectedKL", "a_priori_kl", "predicted_data", "simulated_draw_kl", "simulated_kl"]
+__all__ = ["ExpectedKL", "a_priori_kl", "draw_kl", "predicted_data", "simulated_draw_kl", "simulated_kl"]
 
 _FEWEST, _MOST = 100, 5_000
 # Alpha is a sum of two doubles, which is rounded.
@@ -93,8 +93,12 @@ def simulated_draw_kl(mechanism: Mechanism, data: Integers) -> float:
     data : array of int, shape (simulations, ..., d)
         From :func:`predicted_data`, each row with a record at least.
     """
-    y = mechanism.draws_of_shares(data, np.random.default_rng(20261122))
-    return float(rel_entr(data / data.sum(axis=-1, keepdims=True), y).sum(axis=-1).mean())
+    return draw_kl(mechanism.draws_of_shares(data, np.random.default_rng(20261122)), data)
+
+
+def draw_kl(shares: Array, data: Integers) -> float:
+    """The divergence of draws from the frequencies of the data sets they were made of, averaged over their rows."""
+    return float(rel_entr(data / data.sum(axis=-1, keepdims=True), shares).sum(axis=-1).mean())
 
 
 def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedKL:

@@ -6,10 +6,11 @@ import sys
 
 import mpmath
 import numpy as np
+import pymc as pm
 import pytest
 from scipy.integrate import quad
 from scipy.special import gammaincc, logsumexp
-from scipy.stats import kstest
+from scipy.stats import ks_2samp, kstest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
@@ -41,6 +42,40 @@ def test_a_draw_is_the_intensities_over_their_sum():
     released = mechanism.draw(COUNTS, 4, sampler="exact", random_seed=2)
     np.testing.assert_array_equal(released.values, mechanism.shares_of(together))
     np.testing.assert_array_equal(released.published["intensities"], together)
+
+
+def test_a_shift_takes_a_part_of_the_floor_off_every_intensity():
+    mechanism = floored(shift=0.75)
+    g = mechanism.release(COUNTS, draws=4, random_seed=2)
+    np.testing.assert_array_equal(g, floored().release(COUNTS, draws=4, random_seed=2))
+    shares = mechanism.sample(COUNTS, draws=4, random_seed=2)
+    np.testing.assert_allclose(shares, (g - 2.25) / (g - 2.25).sum(axis=1, keepdims=True), rtol=1e-14)
+    assert (shares > 0).all()
+    # It costs nothing, and what is concluded does not depend on it.
+    assert mechanism.delta(1.0) == floored().delta(1.0)
+    np.testing.assert_array_equal(
+        mechanism.cell_log_likelihood(g[0], COUNTS), floored().cell_log_likelihood(g[0], COUNTS)
+    )
+    # An intensity next to the floor leaves a positive share, whatever the shift.
+    assert floored(shift=1 - 1e-12).shares_of(np.array([np.nextafter(3.0, 4), 5, 5]))[0] > 0
+
+
+@pytest.mark.thorough
+def test_sampling_the_stated_truncated_model_gives_the_law_that_is_drawn_from():
+    """NUTS knows the model as it is written down and nothing of the sampler."""
+    mechanism = floored()
+    with pm.Model():
+        shape = mechanism.alpha + mechanism.r * COUNTS
+        pm.Truncated("g", pm.Gamma.dist(alpha=shape, beta=1.0, shape=3), lower=mechanism.floor)
+        found = pm.sample(draws=4000, tune=1000, chains=1, cores=1, random_seed=3, progressbar=False)
+    sampled = found["posterior"]["g"].values[0, ::4]
+    drawn = mechanism.release(COUNTS, draws=1000, random_seed=4)
+    other = floored(r=0.9).release(COUNTS, draws=1000, random_seed=4)
+    for cell in range(3):
+        assert ks_2samp(sampled[:, cell], drawn[:, cell]).pvalue > 1e-3
+    assert ks_2samp(sampled[:, 2], other[:, 2]).pvalue < 1e-3
+    own, sampled_shares = mechanism.shares_of(drawn), mechanism.shares_of(sampled)
+    assert ks_2samp(own[:, 0], sampled_shares[:, 0]).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("options", [{}, {"ceiling": 9.0}], ids=["floor", "ceiling"])
@@ -119,6 +154,9 @@ def test_what_no_sampler_puts_out_is_refused():
         ({"alpha": [1e-9, 1.0]}, "alpha"),
         ({"ceiling": 3.0}, "ceiling"),
         ({"ceiling": math.nan}, "ceiling"),
+        ({"shift": 1.0}, "shift"),
+        ({"shift": -0.1}, "shift"),
+        ({"shift": math.nan}, "shift"),
         ({"adjacency": "swap"}, "adjacency"),
     ],
     ids=str,
