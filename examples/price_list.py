@@ -11,8 +11,11 @@ PRIOR = np.ones(5)
 target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
 grid = [dirdp.ApproxDP(epsilon=epsilon, delta=1e-6) for epsilon in (0.1, 0.3, 1, 3)]
-kinds = ("dirichlet", "gaussian", "laplace", "geometric", "auto")
-print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds, objective="estimate"))
+kinds = ("dirichlet", "floored", "gaussian", "geometric", "auto")
+print("What one draw is off by, if it is read as the answer:")
+print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds[:2], objective="estimate"))
+print("\nWhat `dirdp.estimate` is off by, whatever was released:")
+print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds, of="estimate"))
 
 wanted = 0.01
 print(
@@ -21,7 +24,8 @@ print(
 )
 print(
     f"At {target}: {dirdp.least_records(wanted, target, prior=PRIOR, objective='estimate')} people, "
-    f"or {dirdp.least_records(wanted, target, prior=PRIOR, objective='estimate', mechanism='auto')} with the best noise"
+    f"or {dirdp.least_records(wanted, target, prior=PRIOR, of='estimate', mechanism='auto')} with the best noise and "
+    "an estimate"
 )
 
 mechanism = dirdp.calibrate(target, prior=PRIOR, n_records=2000, objective="estimate")

@@ -43,7 +43,7 @@ def plot_frontier(frontier: Frontier, *, ax: Axes | None = None) -> Axes:
         xscale="log",
         yscale="log",
         xlabel=f"{first.budget_name} of {type(first).__name__}",
-        ylabel=f"expected KL, {frontier.objective} (nats)",
-        title=f"{frontier.n_records} records",
+        ylabel="expected KL (nats)",
+        title=f"KL of {frontier.measure}, {frontier.n_records} records",
     )
     return legend(ax)

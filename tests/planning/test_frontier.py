@@ -83,6 +83,47 @@ def test_the_least_guarantee_reaches_the_target_and_a_tighter_one_does_not(like,
     assert expected_error(tighter, **options) > kl
 
 
+def test_the_error_of_an_estimate_is_what_a_plan_looks_at():
+    guarantee = LIKE[0]
+    errors = {
+        kind: expected_error(guarantee, **TABLE, mechanism=kind, of="estimate") for kind in ("dirichlet", "geometric")
+    }
+    mechanism = dirdp.mechanisms.ZeroSumGeometricMechanism.for_guarantee(guarantee, prior=np.ones(4))
+    # Another simulation, table by table, with the engine of `estimate`.
+    rng, divergences = np.random.default_rng(3), []
+    for _ in range(60):
+        shares = rng.dirichlet(np.ones(4))
+        noisy = mechanism.release(rng.multinomial(592, shares), random_seed=rng, sampler="fast")
+        found = dirdp.estimate(dirdp.MechanismOutput(mechanism, noisy, prior=np.ones(4), n_records=592))
+        divergences.append(float(np.sum(xlogy(shares, shares / found.frame()["share"].to_numpy()))))
+    sd = np.std(divergences) / np.sqrt(60)
+    assert errors["geometric"] == pytest.approx(np.mean(divergences), abs=4 * sd)
+    assert errors["geometric"] < 0.5 * expected_error(guarantee, **TABLE, mechanism="dirichlet", objective="estimate")
+    assert expected_error(guarantee, **TABLE, mechanism="auto", of="estimate") == min(errors.values())
+    with pytest.raises(ArgumentError, match="Unknown of"):
+        expected_error(guarantee, **TABLE, of="data")
+    hellinger = {"prior": np.ones(2), "n_records": 30, "mechanism": "hellinger", "of": "estimate"}
+    with pytest.raises(ArgumentError, match="of='draw'"):
+        expected_error(dirdp.PureDP(epsilon=1), **hellinger)
+    hellinger["of"] = "draw"
+    assert expected_error(dirdp.PureDP(epsilon=1), **hellinger) > 0
+
+
+@pytest.mark.thorough
+def test_targets_for_an_estimate():
+    like, options = LIKE[0], {"prior": np.ones(4), "mechanism": "geometric", "of": "estimate"}
+    found = least_guarantee(0.004, like, n_records=592, **options)
+    assert expected_error(found, n_records=592, **options) <= 0.004
+    tighter = dirdp.ApproxDP(epsilon=0.9 * found.epsilon, delta=found.delta)
+    assert expected_error(tighter, n_records=592, **options) > 0.004
+    records = least_records(0.004, like, **options)
+    assert expected_error(like, n_records=records, **options) <= 0.004
+    assert expected_error(like, n_records=round(0.9 * records), **options) > 0.004
+    frontier = privacy_utility([like], prior=np.ones(4), n_records=592, mechanisms=["geometric", "auto"], of="estimate")
+    assert frontier.expected_kl["geometric"] == frontier.expected_kl["auto"]
+    assert "the estimate from the shares" in str(frontier)
+
+
 def test_targets_that_nothing_reaches_are_refused():
     with pytest.raises(UnattainableError, match="out of reach"):
         least_guarantee(1e-9, LIKE[0], **TABLE, mechanism="laplace", objective="estimate")
@@ -113,7 +154,7 @@ def test_the_frontier_falls_and_auto_is_below_all():
     # The continuous baselines are shown, and never chosen.
     assert np.all(table["auto"] == table.drop(columns=["auto", "laplace"]).min(axis=1))
     assert frontier.amounts == (0.1, 0.5, 2, 8)
-    assert str(frontier).startswith("expected KL of the posterior, 592 records")
+    assert str(frontier).startswith("expected KL of the private posterior from the posterior, 592 records")
     assert "<table>" in frontier._repr_html_()
     none = privacy_utility([dirdp.PureDP(epsilon=1)], **TABLE)
     assert none.expected_kl["dirichlet"] == (math.inf,)
