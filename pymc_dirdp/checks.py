@@ -138,7 +138,9 @@ def positive_array(*, fewest: int = 2, **named: ArrayLike) -> Array:
     return array
 
 
-def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float = 0.0) -> Array:
+def checked_counts(
+    counts: ArrayLike, shape: tuple[int, ...], min_count: float = 0.0, n_records: int | None = None
+) -> Array:
     """Counts as floats, or an error that says what is wrong with them and never what they are.
 
     Parameters
@@ -149,6 +151,8 @@ def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float =
         The public shape of the table.
     min_count : float
         The public promise that no cell holds fewer records than this.
+    n_records : int or None
+        The public number of records that a guarantee rests on.
 
     Returns
     -------
@@ -173,5 +177,10 @@ def checked_counts(counts: ArrayLike, shape: tuple[int, ...], min_count: float =
         raise DataError(
             "Some cell holds fewer records than min_count promises, so the guarantee would be false. "
             "Lower min_count; it must hold for every data set that could have occurred."
+        )
+    if n_records is not None and sum(map(int, array.ravel().tolist())) != n_records:
+        raise DataError(
+            "The counts do not add up to n_records, so the guarantee would be false. It must be the number of records "
+            "of every data set that could have occurred."
         )
     return array

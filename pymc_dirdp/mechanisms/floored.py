@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincc, gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import at_least, checked_counts, integer, positive, positive_array, within
+from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.facts import Fact
@@ -22,6 +22,7 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, floored_curves
+from pymc_dirdp.privacy.unit import is_binary_row
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.floored import cells_of, exact_floored, flint, intensities
@@ -69,6 +70,10 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         What one person can change, see :mod:`pymc_dirdp.privacy.adjacency`.
     contribution : Contribution or int, default 1
         What one person can add to the table. The curves of one record are exact; for more they are upper bounds.
+    n_records : int, optional
+        The public number of records, for one row of two categories under replace-one, where a person has one record:
+        that of every data set that could occur. As the two cells cannot both hold few, the curves are smaller. By
+        default they hold for any number of records.
 
     Notes
     -----
@@ -98,6 +103,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     shift: float = 0.0
     adjacency: str = "replace-one"
     contribution: Contribution | int = 1
+    n_records: int | None = None
 
     kind: ClassVar[str] = "floored"
     calibrated_by: ClassVar[str] = "dirdp.calibrate_floored()"
@@ -111,6 +117,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         Fact("floor", "floor", "scalar"),
         Fact("ceiling", "ceiling", "number", optional=True),
         Fact("shift", "shift", "number"),
+        Fact("public_records", "n_records", "whole", optional=True),
     )
 
     def __post_init__(self) -> None:
@@ -129,6 +136,25 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
             raise ArgumentError("Expected shift to be below 1. At 1 a cell at the floor would have no share.")
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
+        if self.n_records is not None:
+            object.__setattr__(self, "n_records", integer(0, n_records=self.n_records))
+            within(0, MOST_RECORDS, n_records=self.n_records)
+            if not self.knows_records(self.alpha.shape, self.adjacency, self.contributed):
+                raise ArgumentError(
+                    "n_records is for one row of two categories under replace-one, with one record of a person: "
+                    "elsewhere the curves are the same for every number of records. Leave it out."
+                )
+
+    @staticmethod
+    def knows_records(shape: tuple[int, ...], adjacency: str, contribution: Contribution) -> bool:
+        """Whether a public number of records makes the curves of such a table smaller."""
+        moves = adjacency_named(adjacency).records_are_public
+        return is_binary_row(shape) and moves and contribution.total(shape) == 1
+
+    @property
+    @override
+    def assumed_records(self) -> int | None:
+        return self.n_records
 
     @property
     @override
@@ -164,10 +190,11 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     @cached_property
     @override
     def _curves(self) -> PrivacyCurves:
-        return floored_curves(self.alpha, self.r, self.floor, self._top, self.adjacency, self.contributed)
+        law = (self.alpha, self.r, self.floor, self._top)
+        return floored_curves(*law, self.adjacency, self.contributed, self.n_records)
 
     def _checked(self, counts: ArrayLike) -> Array:
-        return checked_counts(counts, self.alpha.shape)
+        return checked_counts(counts, self.alpha.shape, n_records=self.n_records)
 
     @override
     def check(self, counts: ArrayLike) -> None:
@@ -321,5 +348,8 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
             a, b = int(cells[0]), int(cells[1])
             for cell, intensity in ((a, near), (b, far)):
                 base.flat[cell] = max(round((intensity - self.alpha.flat[cell]) / self.r), 0)
+            if self.n_records:
+                base.flat[a] = min(base.flat[a], self.n_records - 1)
+                base.flat[b] = self.n_records - 1 - base.flat[a]
             moves.append((a, b))
         return moved(base, moves, self.contributed.records, self.adjacency)

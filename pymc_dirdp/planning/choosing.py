@@ -50,12 +50,12 @@ def _floored(
     n_records: int | None,
     adjacency: str,
     contribution: Contribution | int,
+    public_totals: bool,
     **_: Any,
 ) -> TableMechanism:
-    """What is calibrated in one way only, and for any number of records."""
-    return calibrate_floored(
-        guarantee, prior=prior, n_records=n_records, adjacency=adjacency, contribution=contribution
-    )
+    """What is calibrated in one way only."""
+    known: dict[str, Any] = {"n_records": n_records, "public_totals": public_totals}
+    return calibrate_floored(guarantee, prior=prior, adjacency=adjacency, contribution=contribution, **known)
 
 
 # Kinds that this room calibrates for a number of records. All others have one setting for a guarantee, and find it.

@@ -182,7 +182,7 @@ def _candidates(
     shared: dict[str, Any] = {"n_records": n_records, "adjacency": adjacency, "public_totals": public}
     for name, options in dirichlets.items():
         yield name, partial(calibrate, guarantee, prior=prior, **shared, **options)
-    yield "Floored draw", partial(calibrate_floored, guarantee, prior=prior, n_records=n_records, adjacency=adjacency)
+    yield "Floored draw", partial(calibrate_floored, guarantee, prior=prior, **shared)
     for kind, noisy in noises(public_totals=public).items():
         for how in POSTPROCESSES:
             name = f"{kind.capitalize()}, {how}"

@@ -40,6 +40,7 @@ def calibrate_floored(
     n_records: int | None = None,
     adjacency: str = "replace-one",
     contribution: Contribution | int = 1,
+    public_totals: bool = False,
 ) -> FlooredDirichletMechanism:
     """The floored mechanism that keeps `guarantee`, with the floor and shift that bring draws closest to frequencies.
 
@@ -53,11 +54,14 @@ def calibrate_floored(
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int
-        Number of records in all: the public one, or your guess. The guarantee does not depend on it.
+        Number of records in all: the public one, or your guess. It changes the guarantee only with `public_totals`.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change.
     contribution : Contribution or int, default 1
         What one person can add to the table.
+    public_totals : bool, default False
+        Whether `n_records` is the number of records of every data set that could occur. Under replace-one a row of two
+        categories, to which a person adds one record, then loses less.
 
     Returns
     -------
@@ -87,6 +91,8 @@ def calibrate_floored(
         "adjacency": adjacency_named(adjacency).name,
         "contribution": Contribution.of(contribution).fitted(parameters.shape),
     }
+    if public_totals and FlooredDirichletMechanism.knows_records(parameters.shape, **facts):
+        facts["n_records"] = n_records
     if n_records is None:
         raise ArgumentError(
             "mechanism='floored' plans for a number of records: pass n_records= (your guess, if the number is private)."

@@ -30,6 +30,7 @@ def largest_floored_r(
     ceiling: float = math.inf,
     adjacency: str = "replace-one",
     contribution: Contribution | int = 1,
+    n_records: int | None = None,
 ) -> float:
     """The largest concentration at which a floored draw keeps a guarantee, from below.
 
@@ -45,6 +46,8 @@ def largest_floored_r(
         The neighbouring relation.
     contribution : Contribution or int
         What one person can add to the table.
+    n_records : int, optional
+        The public number of records, as for :func:`~pymc_dirdp.privacy.floored.floored_curves`.
 
     Returns
     -------
@@ -70,7 +73,7 @@ def largest_floored_r(
     """
 
     def curves(r: float) -> PrivacyCurves:
-        return floored_curves(alpha, r, floor, ceiling, adjacency, contribution)
+        return floored_curves(alpha, r, floor, ceiling, adjacency, contribution, n_records)
 
     def excess(r: float) -> float:
         return log_excess(*curves(r).loss(guarantee))

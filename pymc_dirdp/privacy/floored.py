@@ -22,7 +22,12 @@ from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.conversion import LOOKED_AT_FIRST, ORDERS, best_order, least_log_delta, log_delta_at
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
-from pymc_dirdp.privacy.floored_renyi import largest_divergences, largest_slope, largest_variance
+from pymc_dirdp.privacy.floored_renyi import (
+    largest_divergences,
+    largest_slope,
+    largest_sum_of_variances,
+    largest_variance,
+)
 from pymc_dirdp.privacy.floored_search import (
     LARGEST_STEP,
     LEAST_DELTA,
@@ -42,6 +47,7 @@ _MOST_LATTICES = 3
 _TOLERANCE = 0.02
 # Within these bounds, of alpha, r, and the floor, the curves were tried and take little time.
 ALPHAS, STEPS, FLOORS = (1e-6, 1e12), (1e-9, 100.0), (1e-6, 1e8)
+_MOST_OTHERS = 2**36
 # The rounding of a few operations.
 _UP = 1 + 1e-12
 
@@ -65,12 +71,17 @@ class FlooredCells(PrivacyCurves):
     records : int
         The most records of a person in the block.
     adjacency : {"replace-one", "add-remove"}
+    others : int, optional
+        The number of records in two cells without the one that moves, if it is public. Then one cell decides the other,
+        and the curves are smaller. `rho` and Rényi divergences are upper bounds, which are close for many records.
 
     Examples
     --------
     >>> curves = FlooredCells((0.5, 0.5), 0.65, 8.0)
     >>> curves.rho(math.inf), curves.epsilon(1e-6)
     (0.0257..., 0.9...)
+    >>> FlooredCells((0.5, 0.5), 0.65, 8.0, others=99).epsilon(1e-6)
+    0.7...
     """
 
     cells: tuple[float, ...]
@@ -79,6 +90,7 @@ class FlooredCells(PrivacyCurves):
     ceiling: float = math.inf
     records: int = 1
     adjacency: str = "replace-one"
+    others: int | None = None
 
     @property
     def _moves(self) -> bool:
@@ -128,8 +140,12 @@ class FlooredCells(PrivacyCurves):
     def _rho_everywhere(self) -> float:
         """A bound on the divergence over its order, at every order (statement 3 on the page of proofs)."""
         steps = self.records * self.r
-        bound = steps * steps * largest_variance(self.floor, self.ceiling)[1]
-        return (bound if self._moves else bound / 2) * _UP
+        most = largest_variance(self.floor, self.ceiling)[1]
+        variance = 2 * most if self._moves else most
+        if self.others is not None:
+            shapes = sum(self.cells) + self.r * (self.others + 1)
+            variance = min(variance, largest_sum_of_variances(shapes, self.floor, self.ceiling))
+        return steps * steps * variance / 2 * _UP
 
     @property
     @override
@@ -153,7 +169,9 @@ class FlooredCells(PrivacyCurves):
         joins = {cell: largest_divergences(orders, cell, *law, joins=True) for cell in self._shapes}
         leaves = {cell: largest_divergences(orders, cell, *law, joins=False) for cell in self._shapes}
         if self._moves:
-            return np.asarray(np.max([joins[a] + leaves[b] for a, b in self._pairs], axis=0))
+            largest = np.max([joins[a] + leaves[b] for a, b in self._pairs], axis=0)
+            # The bound takes account of a public number of records.
+            return np.asarray(np.minimum(largest, orders * self._rho_everywhere))
         return np.asarray(np.max([*joins.values(), *leaves.values()], axis=0))
 
     @override
@@ -187,7 +205,7 @@ class FlooredCells(PrivacyCurves):
     def _searched(self, epsilon: float, tolerance: float) -> tuple[float, float]:
         """An upper bound of delta, and the largest delta that was seen."""
         if self._moves:
-            found = [largest_move(self.floor, self.r, self._pairs, epsilon, tolerance=tolerance)]
+            found = [largest_move(self.floor, self.r, self._pairs, epsilon, tolerance=tolerance, others=self.others)]
         else:
             found = [
                 search(self.floor, self.r, self._shapes, epsilon, tolerance=tolerance)
@@ -208,7 +226,10 @@ class FlooredCells(PrivacyCurves):
         real = {cell: Shapes(cell.start, real=True) for cell in self._shapes}
         if self._moves:
             pairs = tuple((real[a], real[b]) for a, b in self._pairs)
-            return largest_move(self.floor, self.r, pairs, epsilon, tolerance=math.inf, near=near)
+            law = self.floor, self.r, pairs, epsilon
+            # Real counts of more records are rounded, and nothing depends on so many.
+            others = None if self.others is None else min(self.others, _MOST_OTHERS)
+            return largest_move(*law, tolerance=math.inf, near=near, others=others)
         found = [
             search(self.floor, self.r, tuple(real.values()), epsilon, tolerance=math.inf)
             for search in (largest_join, largest_leave)
@@ -267,6 +288,7 @@ def floored_curves(
     ceiling: float = math.inf,
     adjacency: str = "replace-one",
     contribution: Contribution | int = 1,
+    n_records: int | None = None,
 ) -> PrivacyCurves:
     """The privacy curves of what one person can change in a table of intensities above a floor.
 
@@ -282,6 +304,8 @@ def floored_curves(
         The neighbouring relation.
     contribution : Contribution or int
         What one person can add to the table.
+    n_records : int, optional
+        The public number of records of a row of two cells under replace-one, where a person has one record.
 
     Returns
     -------
@@ -303,6 +327,9 @@ def floored_curves(
     within(*STEPS, r=r)
     within(*FLOORS, floor=floor)
     contribution = Contribution.of(contribution)
+    if n_records is not None:
+        cells = tuple(sorted(alpha.ravel().tolist()))
+        return FlooredCells(cells, r, floor, ceiling, others=n_records - 1) if n_records else NoLoss()
     axes = contribution.fitted(alpha.shape).axes
     own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
     rest = [i for i in range(alpha.ndim) if i not in {*own, *each}]

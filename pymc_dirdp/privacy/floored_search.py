@@ -31,6 +31,8 @@ __all__ = [
 # A floor as low as this is none: `G ** 1` falls below it with a probability of 1e-60.
 _NO_FLOOR = 1e-60
 _LEAST_SHAPE = 0.75
+# Counts with larger shapes are bounded together, where the number of records is public.
+_FAR_SHAPE = 1e6
 _STEPS = 12
 # Log hazards have absolute errors below 1e-12 times their size; lower floors keep this distance from equality.
 _SLACK, _NEAR = 1e-9, 1e-5
@@ -117,6 +119,7 @@ def largest_move(
     *,
     tolerance: float = 0.02,
     near: tuple[float, ...] | None = None,
+    others: int | None = None,
 ) -> Found:
     """The largest divergence where a record moves: for each pair the first cell gains it and the second loses it.
 
@@ -133,6 +136,9 @@ def largest_move(
         for a bound, and the bound is 1: this is quick, and enough to refuse.
     near : tuple of float, optional
         Shapes of a gaining and a losing cell with a large divergence.
+    others : int, optional
+        The number of records in both cells together without the one that moves, if it is public. Without it each cell
+        may hold any number.
     """
 
     def divergence(gaining: Cells, losing: Cells) -> Array:
@@ -140,7 +146,7 @@ def largest_move(
 
     guess = near or (floor + math.sqrt(floor), floor + 4 * math.sqrt(floor))
     reach = 2 * math.sqrt(floor + 1) / (1 if near is None else 16)
-    return _Search(floor, r, pairs, (0.0, r), divergence, guess, reach).run(tolerance)
+    return _Search(floor, r, pairs, (0.0, r), divergence, guess, reach, others).run(tolerance)
 
 
 def largest_join(
@@ -166,8 +172,9 @@ def largest_leave(
 class _Search:
     """Branch and bound over one or two cells.
 
-    A box has a row: for each cell the first and the last count, in units of r, and the way it belongs to. A cell of
-    real shapes has counts that are real numbers.
+    A box has a row: for each axis the first and the last count, in units of r, and the way it belongs to. Each cell is
+    an axis, unless the number of records in both is known: then there is one axis, the count of the first cell. A cell
+    of real shapes has counts that are real numbers.
     """
 
     def __init__(
@@ -179,15 +186,17 @@ class _Search:
         divergence: Callable[..., Array],
         guess: tuple[float, ...],
         reach: float,
+        others: int | None = None,
     ) -> None:
-        self.floor, self.r, self.divergence = floor, r, divergence
+        self.floor, self.r, self.divergence, self.others = floor, r, divergence, others
         # The climb starts at these shapes with steps of this size.
         self.guess, self.reach = guess, reach
         self.start = np.array([[cell.start for cell in way] for way in ways])
         self.real = np.array([[cell.real for cell in way] for way in ways])
         # Hazards are compared at the shapes under the second law: with the record, where it leaves the cell.
         self.matched_at = matched_at
-        self.axes = len(matched_at)
+        self.cells = len(matched_at)
+        self.axes = self.cells if others is None else 1
         beyond = floor + 8 * math.sqrt(floor) + 12
         last = np.ceil(np.maximum(beyond - self.start, 0.0) / r)
         # Beyond 2**50 counts are no longer told apart.
@@ -210,7 +219,7 @@ class _Search:
             done = (bounds <= allowed) | self._points(boxes)
             settled = max(settled, float(bounds[done].max(initial=0.0)))
             way, boxes = self._split(way[~done], boxes[~done])
-        largest = float(self.start.max()) + self.floor + self.r
+        largest = float(self.start.max()) + self.floor + self.r + (0.0 if self.others is None else _FAR_SHAPE)
         margin = 1 + _MARGIN + _MARGIN_PER_SHAPE * largest
         bound = min(max(settled, self.attained, LEAST_DELTA) * margin, 1.0)
         return Found(bound, self.attained, self.shapes)
@@ -220,16 +229,28 @@ class _Search:
         """A factor for the tolerance of a small delta, whose logarithm changes the more with r."""
         return max(1.0, -math.log(max(self.attained, LEAST_DELTA)) / 14)
 
-    def _shape(self, counts: Array, way: Integers, axis: int) -> Array:
-        return np.asarray(self.start[way, axis] + self.r * counts)
+    def _interval(self, boxes: Array, way: Integers, cell: int) -> tuple[Array, Array]:
+        """The least and the largest count of a cell in each box."""
+        if self.others is None:
+            return boxes[:, cell, 0], boxes[:, cell, 1]
+        low, high = boxes[:, 0, 0], boxes[:, 0, 1]
+        if cell == 1:
+            low, high = self.others - high, self.others - low
+        # What holds for all counts from a large one on is nearly as tight, and can be computed for any number.
+        far = np.ceil((_FAR_SHAPE - self.start[way, cell]) / self.r)
+        return np.minimum(low, far), np.where(low > far, np.inf, high)
+
+    def _shapes(self, counts: Array, way: Integers) -> Array:
+        """The shapes of all cells at single counts, shape (n, axes); those of large counts are cut off."""
+        if self.others is not None:
+            counts = np.concatenate([counts, self.others - counts], axis=1)
+            return np.asarray(np.minimum(self.start[way] + self.r * counts, np.maximum(self.start[way], _FAR_SHAPE)))
+        return np.asarray(self.start[way] + self.r * counts)
 
     def _values(self, way: Integers, counts: Array) -> Array:
         """The divergences at single counts, shape (n, axes)."""
-        cells = [
-            Cells.of(self._shape(counts[:, axis], way, axis), np.full(len(way), self.floor), self.r)
-            for axis in range(self.axes)
-        ]
-        return self.divergence(*cells)
+        floors = np.full(len(way), self.floor)
+        return self.divergence(*(Cells.of(shape, floors, self.r) for shape in self._shapes(counts, way).T))
 
     def _see(self, way: Integers, counts: Array) -> int:
         """Evaluate single counts, remember the best, and say which it is, or -1 if an earlier one was better."""
@@ -238,31 +259,39 @@ class _Search:
         if values[best] <= self.attained:
             return -1
         self.attained = float(values[best])
-        self.shapes = tuple(float(self._shape(counts[best, i], way[best], i)) for i in range(self.axes))
+        self.shapes = tuple(self._shapes(counts[best : best + 1], way[best : best + 1])[0].tolist())
         return best
 
     def _climb(self) -> None:
         """Find large divergences: a few counts of every way, then the neighbours of the best with shrinking steps."""
-        n = len(self.start)
-        guess = np.maximum(np.array(self.guess) - self.start, 0.0) / self.r
-        counts = np.concatenate([np.zeros((n, self.axes)), guess])
-        way = np.tile(np.arange(n), 2)
-        whole = ~self.real[way]
+        way, counts = self._starts()
+        whole = ~self.real[way][:, : self.axes]
         counts = np.where(whole, np.round(counts), counts)
         best = self._see(way, counts)
         if best < 0:
             return
         chosen, at = way[best], counts[best]
-        real = self.real[chosen]
+        real = self.real[chosen][: self.axes]
         step = max(1.0, self.reach / self.r)
         grid = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * self.axes)).reshape(self.axes, -1).T
         while step >= 1 or (np.any(real) and step * self.r > 2e-2 * math.sqrt(self.floor)):
             around = np.maximum(at + np.where(real, step, max(1.0, round(step))) * grid, 0.0)
+            around = around if self.others is None else np.minimum(around, self.others)
             best = self._see(np.full(len(around), chosen), around)
             if best < 0:
                 step /= 3
             else:
                 at = around[best]
+
+    def _starts(self) -> tuple[Integers, Array]:
+        """Counts of every way from which the best is climbed to."""
+        every = np.arange(len(self.start))
+        if self.others is None:
+            guess = np.maximum(np.array(self.guess) - self.start, 0.0) / self.r
+            return np.tile(every, 2), np.concatenate([np.zeros_like(guess), guess])
+        # There may be a maximum next to either end.
+        sides = [self._sides(way, 0).ravel() for way in range(len(every))]
+        return np.repeat(every, [len(side) for side in sides]), np.concatenate(sides)[:, None]
 
     def _first(self) -> tuple[Integers, Array]:
         ways, boxes = [], []
@@ -276,9 +305,12 @@ class _Search:
     def _sides(self, way: int, axis: int) -> Array:
         """The first intervals of counts, shape (n, 2); the last one is a tail without an end."""
         last, gap = self.last[way, axis], 0.0 if self.real[way, axis] else 1.0
-        edges = np.linspace(0.0, last, _FIRST_CELLS + 1)
+        edges, end = np.linspace(0.0, last, _FIRST_CELLS + 1), np.inf
+        if self.others is not None:
+            of_other = self.others - np.linspace(0.0, self.last[way, 1], _FIRST_CELLS + 1)
+            edges, end = np.clip(np.concatenate([edges, of_other]), 0.0, self.others), float(self.others)
         edges = np.unique(edges if self.real[way, axis] else np.floor(edges))
-        ends = np.append(edges[1:] - gap, np.inf)
+        ends = np.append(edges[1:] - gap, end)
         return np.stack([edges, ends], axis=1)
 
     def _points(self, boxes: Array) -> NDArray[np.bool_]:
@@ -288,10 +320,10 @@ class _Search:
     def _bounds(self, way: Integers, boxes: Array) -> Array:
         """An upper bound for every box; 1 where a lower floor is out of reach."""
         sides, possible = [], np.ones(len(way), dtype=bool)
-        for axis in range(self.axes):
-            rows = np.stack([self.start[way, axis], boxes[:, axis, 0], boxes[:, axis, 1]], axis=1)
+        for cell in range(self.cells):
+            rows = np.stack([self.start[way, cell], *self._interval(boxes, way, cell)], axis=1)
             distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
-            cells, usable = self._dominating(distinct, self.matched_at[axis])
+            cells, usable = self._dominating(distinct, self.matched_at[cell])
             sides.append((cells, inverse.ravel()))
             possible &= usable[inverse.ravel()]
         bounds = np.ones(len(way))
@@ -304,7 +336,7 @@ class _Search:
             best = points[np.argmax(bounds[points])]
             if bounds[best] > self.attained:
                 self.attained = float(bounds[best])
-                self.shapes = tuple(float(self._shape(boxes[best, i, 0], way[best], i)) for i in range(self.axes))
+                self.shapes = tuple(self._shapes(boxes[best : best + 1, :, 0], way[best : best + 1])[0].tolist())
         return bounds
 
     def _dominating(self, rows: Array, matched_at: float) -> tuple[Cells, NDArray[np.bool_]]:
@@ -323,8 +355,9 @@ class _Search:
         rows = np.arange(len(way))
         low, high = boxes[rows, axis, 0], boxes[rows, axis, 1]
         real = self.real[way, axis]
-        middle = np.where(np.isinf(high), 2 * low + 8, low + (high - low) / 2)
-        middle = np.where(real, middle, np.floor(middle))
+        half = np.where(np.isinf(high), low + 8, (high - low) / 2)
+        # A half is cut to a whole number before it is added: large sums are rounded, perhaps up to `high`.
+        middle = low + np.where(real, half, np.floor(half))
         first, second = boxes.copy(), boxes.copy()
         first[rows, axis, 1] = middle
         second[rows, axis, 0] = np.where(real, middle, middle + 1)

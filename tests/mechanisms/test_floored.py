@@ -13,7 +13,7 @@ from scipy.special import gammaincc, logsumexp
 from scipy.stats import ks_2samp, kstest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
 from pymc_dirdp.privacy.contribution import Contribution
@@ -89,6 +89,22 @@ def test_the_likelihood_is_a_density(options):
 
         total = quad(density, 3.0, options.get("ceiling", 120.0), limit=200, epsabs=1e-12)[0]
         assert total == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_public_number_of_records_is_checked():
+    mechanism = floored([0.02, 0.02], n_records=12)
+    assert mechanism.epsilon(1e-6) < floored([0.02, 0.02]).epsilon(1e-6)
+    assert mechanism.release([3, 9]).shape == (1, 2)
+    with pytest.raises(DataError, match="add up to n_records") as error:
+        mechanism.release([3, 8])
+    assert "11" not in str(error.value)
+    x, y = mechanism.worst_pair()
+    assert x.sum() == y.sum() == 12
+    assert np.abs(x - y).sum() == 2
+    for options in ({"alpha": [1, 1, 1]}, {"adjacency": "add-remove"}, {"contribution": 2}):
+        with pytest.raises(ArgumentError, match="one row of two categories"):
+            floored(**{"alpha": [1.0, 1.0], "n_records": 12} | options)
+    assert floored([1.0, 1.0], n_records=0).epsilon(0.0) == 0
 
 
 @pytest.mark.parametrize("floor", [1e-3, 3.0, 800.0, 1e4])

@@ -76,6 +76,20 @@ def test_other_floors_are_no_better():
             assert simulated_draw_kl(other, data) > 1.1 * least
 
 
+@pytest.mark.parametrize("target", [TARGETS[0], TARGETS[1]], ids=str)
+def test_a_public_number_of_records_lets_a_record_count_more(target):
+    options = {"prior": [1, 1], "n_records": 400}
+    known, unknown = (dirdp.calibrate_floored(target, **options, public_totals=public) for public in (True, False))
+    assert known.satisfies(target)
+    assert (known.n_records, unknown.n_records) == (400, None)
+    assert not replace(known, n_records=None).satisfies(target)
+    data = predicted_data(np.ones(2), 400, n_cells=20_000)
+    assert simulated_draw_kl(known, data) < 0.85 * simulated_draw_kl(unknown, data)
+    # Elsewhere it changes nothing.
+    wide = dirdp.calibrate_floored(target, prior=[1, 1, 1], n_records=400, public_totals=True)
+    assert wide.n_records is None
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("contribution", [3, Contribution(1, ("each",))], ids=["three records", "survey"])
 def test_a_person_with_several_records_is_protected(contribution):

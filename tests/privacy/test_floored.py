@@ -49,6 +49,53 @@ def test_delta_at_the_reference_concentrations(floor, epsilon, r):
     assert 0.8e-6 < bound < 1.03e-6
 
 
+@pytest.mark.parametrize("others", [0, 3, 40, 5000])
+@pytest.mark.parametrize("cells", [(0.5, 0.5), (0.2, 30.0)])
+def test_no_division_of_a_public_number_of_records_exceeds_the_curves(cells, others):
+    r, floor = 0.6, 4.0
+    curves, any_number = FlooredCells(cells, r, floor, others=others), FlooredCells(cells, r, floor)
+    counts = np.arange(others + 1.0) if others < 100 else np.append(np.arange(100.0), others - np.arange(100.0))
+    orders = (1.0, 2.0, 9.0, 60.0)
+    worst = {}
+    for a, b in itertools.permutations(cells):
+        gaining, losing = a + r * counts, b + r * (others - counts)
+        floors = np.full(len(counts), floor)
+        for epsilon in (0.2, 1.5):
+            found = moving(Cells.of(losing, floors, r), Cells.of(gaining, floors, r), epsilon).max()
+            worst[epsilon] = max(worst.get(epsilon, 0.0), float(found))
+        for order in orders:
+            found = max(
+                renyi_of_record(order, x, r, floor, joins=True) + renyi_of_record(order, y, r, floor, joins=False)
+                for x, y in zip(gaining, losing, strict=True)
+            )
+            worst[order, "renyi"] = max(worst.get((order, "renyi"), 0.0), found)
+    for epsilon in (0.2, 1.5):
+        assert worst[epsilon] <= curves.delta(epsilon) <= min(1.05 * worst[epsilon], any_number.delta(epsilon))
+    for order in orders:
+        assert worst[order, "renyi"] <= curves.renyi(order) <= any_number.renyi(order)
+        assert worst[order, "renyi"] <= curves.rho(math.inf) * order
+    # For many records the bound is close at small orders, and far below that for any number of records.
+    if others == 5000:
+        assert curves.renyi(1.0) <= 1.01 * worst[1.0, "renyi"]
+        assert curves.rho(math.inf) < 0.6 * any_number.rho(math.inf)
+
+
+@pytest.mark.parametrize(
+    ("floor", "epsilon", "n_records", "r"),
+    [
+        (3.3, 1.0, 20, 0.547),
+        (3.3, 1.0, 100, 0.692),
+        (3.3, 1.0, 1000, 0.750),
+        (6.0, 3.0, 20, 1.966),
+        (6, 3, 1000, 2.561),
+    ],
+)
+def test_delta_at_the_reference_concentrations_for_public_numbers(floor, epsilon, n_records, r):
+    bound = floored_curves(np.array([0.02, 0.02]), r, floor, n_records=n_records).delta(epsilon)
+    # The references have three digits, and delta goes like a power 20 of r.
+    assert 0.9e-6 < bound < 1.15e-6
+
+
 @pytest.mark.parametrize("cells", [(0.5, 0.5), (0.2, 30.0), (2.0, 2.0, 9.0), (0.3, 1.1, 4.0)])
 def test_no_pair_of_counts_exceeds_the_curves(cells):
     r, floor = 0.6, 4.0

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.numerics.truncated_gamma import variance_log
-from pymc_dirdp.privacy.floored_renyi import largest_divergences, largest_slope, largest_variance, renyi_of_record
+from pymc_dirdp.privacy.floored_renyi import (
+    largest_divergences,
+    largest_slope,
+    largest_sum_of_variances,
+    largest_variance,
+    renyi_of_record,
+)
 from pymc_dirdp.privacy.floored_search import Shapes
 
 
@@ -160,3 +166,15 @@ def test_real_shapes_have_the_divergence_of_the_best_lattice():
     assert np.all(np.max(lattices, axis=0) <= every * (1 + 1e-8))
     np.testing.assert_allclose(np.max(lattices, axis=0), every, rtol=1e-4)
     assert math.isfinite(every.sum())
+
+
+@pytest.mark.parametrize("floor", [0.05, 1.0, 8.0, 200.0])
+@pytest.mark.parametrize("shapes", [0.04, 3.0, 30.0, 400.0, 1e7])
+def test_the_largest_sum_of_two_variances_is_that_of_a_fine_grid(floor, shapes):
+    peak, most = largest_variance(floor)
+    around = peak + (1 + floor) * np.linspace(-30, 30, 20_001)
+    x = np.concatenate([around, shapes / 2 + np.linspace(-1, 1, 2001) * (1 + floor)])
+    seen = float((variance_log(x, floor) + variance_log(shapes - x, floor)).max())
+    found = largest_sum_of_variances(shapes, floor)
+    assert seen * (1 - 1e-12) <= found <= seen * (1 + 1e-3)
+    assert found <= 2 * most

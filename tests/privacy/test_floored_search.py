@@ -212,3 +212,30 @@ def test_extreme_settings_end_with_a_bound(r, floor, epsilon, alpha):
     assert found.attained <= found.bound
     at_zero = Cells.of(np.array([alpha]), np.array([floor]), r)
     assert moving(at_zero, at_zero, epsilon)[0] <= found.bound
+
+
+def every_division(r, floor, epsilon, a, b, others):
+    """The divergences of all divisions of a public number of records."""
+    n = np.arange(others + 1.0)
+    floors = np.full(n.shape, floor)
+    losing, gaining = (Cells.of(shapes, floors, r) for shapes in (b + r * (others - n), a + r * n))
+    return float(moving(losing, gaining, epsilon).max())
+
+
+@pytest.mark.parametrize("others", [0, 1, 7, 60, 900, 20_000])
+@pytest.mark.parametrize(("r", "floor", "epsilon", "a", "b"), SETTINGS)
+def test_a_public_number_of_records_leaves_one_count_free(r, floor, epsilon, a, b, others):
+    found = largest_move(floor, r, ((Shapes(a), Shapes(b)),), epsilon, others=others)
+    truth = every_division(r, floor, epsilon, a, b, others)
+    assert found.bound >= truth
+    assert found.bound <= 1.05 * truth + 1e-39
+    assert found.attained == pytest.approx(truth, rel=1e-6, abs=1e-39)
+    # No fewer divisions are possible if the number is not known.
+    assert truth <= largest_move(floor, r, ((Shapes(a), Shapes(b)),), epsilon).bound
+
+
+def test_whole_numbers_next_to_the_largest_are_told_apart():
+    """A half of an interval was rounded up to its end, and the search did not end."""
+    pairs = ((Shapes(0.02), Shapes(0.02)),)
+    many, more = (largest_move(4.0, 0.5, pairs, 0.5, others=n).bound for n in (10**9, 2**53 - 1))
+    assert more == pytest.approx(many, rel=1e-3)

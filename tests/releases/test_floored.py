@@ -185,3 +185,16 @@ def test_a_diagnosis_leaves_out_what_is_about_dirichlet_draws():
     diagnosis = dirdp.diagnose(release, model, nuts=False)
     assert "realised" not in diagnosis.children
     assert "confidential" in str(dirdp.report(diagnosis)).lower()
+
+
+def test_a_row_of_two_categories_rests_on_its_public_number(tmp_path):
+    plan = dirdp.plan(TARGET, share(), mechanism="floored")
+    assert plan.mechanisms["p"].n_records == 592
+    plan.to_json(tmp_path / "plan.json")
+    again = dirdp.Plan.from_json(tmp_path / "plan.json", share())
+    release = dirdp.sample(again)
+    assert release["mechanism/p"].attrs["public_records"] == 592
+    assert dirdp.verify(release)
+    assert "592" in str(dirdp.verify(release))
+    release["mechanism/p"].attrs["public_records"] = 100_000
+    assert not dirdp.verify(release)
