@@ -13,7 +13,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 __all__ = ["LeastOf"]
 
 # The order at which the two bounds of rho meet is halved so often between 1 and the largest one.
-_HALVINGS, _LARGEST = 60, 1e15
+_HALVINGS, _LARGEST = 24, 1e15
 
 
 @final
@@ -85,7 +85,10 @@ class LeastOf(PrivacyCurves):
 
     @override
     def _rho(self, omega: float) -> float:
-        low, high = 0.0, math.log(min(omega, _LARGEST))
+        least = self.draw._renyi(1.0)
+        # They meet before the order at which the pure loss over the order is the least divergence of the draw.
+        ends = (omega, _LARGEST, self.pure_epsilon / least if least > 0 else _LARGEST)
+        low, high = 0.0, math.log(max(min(ends), 1.0))
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             below = self.draw._rho(math.exp(middle)) * math.exp(middle) <= self.pure_epsilon

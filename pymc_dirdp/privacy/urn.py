@@ -14,59 +14,22 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
-from pymc_dirdp.numerics.tails import mean_digamma
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
-from pymc_dirdp.privacy.urn_pair import MOST_STEPS, UrnPair
+from pymc_dirdp.privacy.urn_pair import MOST_STEPS, UrnPair, largest_urn_loss
 
-__all__ = ["UrnCells", "largest_urn_loss", "urn_cells", "urn_curves"]
+__all__ = ["UrnCells", "urn_cells", "urn_curves"]
 
-# Up to so many steps their losses are added one by one.
-_ADDED = 10_000
-# Rounding errors: of r, of a prior parameter and of a sum of positive terms; and of a mean of digamma.
-_UP, _ROUNDING = 1 + 4e-15, 4e-15
+# Rounding errors of a sum and of a product.
+_UP = 1 + 4e-15
 
 # What decides the loss of a block of rows: the smallest prior parameters of rows that a record may leave, with the sums
 # of rows that it may come into; or the parameters of a single row in rising order, the third being the sum of the rest.
 type _Rows = tuple[tuple[float, float], ...]
 type _Row = tuple[float, float, float]
-
-
-def largest_urn_loss(a: float, r: float, steps: int) -> float:
-    """The loss of an urn all of whose steps hit one cell, where the cell's parameter may be `a + r` or `a`.
-
-    It is `L(a + r + m) - L(a + r) - L(a + m) + L(a)` with `L = log Gamma` and m the number of steps, that is the sum of
-    `log(1 + r / (a + j))` over the steps `j = 0, ..., m - 1`. It rises with `r` and m and falls with `a`.
-
-    Parameters
-    ----------
-    a : float
-        The parameter of the cell without the record, positive.
-    r : float
-        What the record adds to it, positive.
-    steps : int
-        At least 1.
-
-    Returns
-    -------
-    loss : float
-        In nats, rounded up.
-
-    Examples
-    --------
-    One step that hits a cell of parameter 1, or 2 with the record, is twice as likely with it:
-
-    >>> round(largest_urn_loss(1.0, 1.0, 1) / math.log(2), 6)
-    1.0
-    """
-    if steps <= _ADDED:
-        return math.fsum(np.log1p(r / (a + np.arange(steps, dtype=np.float64))).tolist()) * _UP
-    last, first = mean_digamma(a + steps, r), mean_digamma(a, r)
-    # Where `a` is far larger than the number of steps, the difference is rounded more than the bound is loose.
-    return min(r * (last - first + _ROUNDING * (abs(last) + abs(first))), steps * math.log1p(r / a)) * _UP
 
 
 def urn_curves(

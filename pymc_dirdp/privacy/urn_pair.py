@@ -10,17 +10,56 @@ from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.second_order import expm1_less
+from pymc_dirdp.numerics.tails import mean_digamma
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.tcdp import rho_from_above
 
-__all__ = ["MOST_STEPS", "UrnPair"]
+__all__ = ["MOST_STEPS", "UrnPair", "largest_urn_loss"]
 
 # All counts of two cells are listed: so many steps at most, and so many where some steps may hit other cells.
-MOST_STEPS, _MOST_MIXED = 16_384, 256
+MOST_STEPS, _MOST_MIXED = 16_384, 64
+# Up to so many steps their losses are added one by one.
+_ADDED = 1_000
+# Relative rounding errors: of a parameter, of r and of a sum of positive terms; and of a mean of digamma.
+_RAISED, _ROUNDING = 1 + 4e-15, 4e-15
 # A double rounds by this share of a number; a curve is raised by more than its sums are rounded.
 _EPS, _UP = 2.3e-16, 1 + 1e-12
 # Exponentials of larger numbers are left as logarithms.
 _LARGE = 30.0
+
+
+def largest_urn_loss(a: float, r: float, steps: int) -> float:
+    """The loss of an urn all of whose steps hit one cell, where the cell's parameter may be `a + r` or `a`.
+
+    It is `L(a + r + m) - L(a + r) - L(a + m) + L(a)` with `L = log Gamma` and m the number of steps, that is the sum of
+    `log(1 + r / (a + j))` over the steps `j = 0, ..., m - 1`. It rises with `r` and m and falls with `a`.
+
+    Parameters
+    ----------
+    a : float
+        The parameter of the cell without the record, positive.
+    r : float
+        What the record adds to it, positive.
+    steps : int
+        At least 1.
+
+    Returns
+    -------
+    loss : float
+        In nats, rounded up.
+
+    Examples
+    --------
+    One step that hits a cell of parameter 1, or 2 with the record, is twice as likely with it:
+
+    >>> round(largest_urn_loss(1.0, 1.0, 1) / math.log(2), 6)
+    1.0
+    """
+    if steps <= _ADDED:
+        return math.fsum(np.log1p(r / (a + np.arange(steps, dtype=np.float64))).tolist()) * _RAISED
+    last, first = mean_digamma(a + steps, r), mean_digamma(a, r)
+    # Where `a` is far larger than the number of steps, the difference is rounded more than the bound is loose.
+    return min(r * (last - first + _ROUNDING * (abs(last) + abs(first))), steps * math.log1p(r / a)) * _RAISED
 
 
 @final
@@ -29,7 +68,7 @@ class UrnPair(PrivacyCurves):
     """Counts of an urn with parameters `(high + r, low, rest)` from one with `(high, low + r, rest)`, and back.
 
     No two neighbours in one row of any size are further apart, and a table of one record attains it. The curves are
-    exact up to their rounding, which is upwards, for `rest = 0` and for up to 256 steps. For more steps `rest` is taken
+    exact up to their rounding, which is upwards, for `rest = 0` and for up to 64 steps. For more steps `rest` is taken
     for 0, which can only raise the curves.
 
     Parameters
@@ -87,20 +126,15 @@ class UrnPair(PrivacyCurves):
         logs, losses, error = self._outcomes
         return (logs + error, losses), (logs - losses + error + self._slack, -losses)
 
-    @cached_property
-    def _largest(self) -> float:
-        """The loss of an urn all of whose steps hit the cell with the smaller parameter."""
-        return math.fsum(np.log1p(self.r / (self.low + np.arange(self.steps))).tolist())
-
     @property
     def _slack(self) -> float:
         """By so much rounding may have moved a loss."""
-        return _EPS * (self.steps + 4) * self._largest
+        return _EPS * (self.steps + 4) * self.pure_epsilon
 
-    @property
+    @cached_property
     @override
     def pure_epsilon(self) -> float:
-        return self._largest * (1 + 20 * _EPS)
+        return largest_urn_loss(self.low, self.r, self.steps)
 
     @override
     def _delta(self, epsilon: float) -> float:

@@ -14,8 +14,8 @@ from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.unit import dominating_pair
-from pymc_dirdp.privacy.urn import largest_urn_loss, urn_curves
-from pymc_dirdp.privacy.urn_pair import UrnPair
+from pymc_dirdp.privacy.urn import urn_curves
+from pymc_dirdp.privacy.urn_pair import UrnPair, largest_urn_loss
 from tests.privacy.test_urn_pair import assert_within, rising, urn_law
 
 FLAT, UNEVEN = ((1.0, 1.0), (1.0, 1.0)), ((0.25, 2.0), (1.0, 0.5))
@@ -193,7 +193,7 @@ def test_the_worst_rows_are_two_different_ones():
 
 @pytest.mark.parametrize("a", [1e-100, 1e-3, 0.5, 1.0, 40.0, 1e6, 1e12])
 @pytest.mark.parametrize("r", [1e-4, 0.3, 10.0])
-@pytest.mark.parametrize("steps", [1, 10_000, 10_001, 10_000_000])
+@pytest.mark.parametrize("steps", [1, 1_000, 1_001, 10_000_000])
 def test_the_largest_loss_of_one_cell_is_rounded_up(a, r, steps):
     with mpmath.workdps(60):
         x, more = mpmath.mpf(a), mpmath.mpf(r)

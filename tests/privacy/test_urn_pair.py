@@ -104,7 +104,7 @@ def test_a_wrong_pair_of_cells_is_found():
         assert_within(wrong, *(urn_law(u, 4) for u in moved(alpha, r, (0, 0, 0), 2, 1)))
 
 
-@pytest.mark.parametrize("steps", [1, 30, 256, 5_000])
+@pytest.mark.parametrize("steps", [1, 30, 64, 5_000])
 def test_the_draw_of_which_the_urn_is_made_loses_more(steps):
     draw, two = ReplaceOnePair(2.9, 1.9, 0.2), UrnPair(1.9, 2.9, 0.0, 0.2, steps)
     for urn in (two, UrnPair(1.9, 2.9, 5.0, 0.2, steps)):
