@@ -20,6 +20,8 @@ __all__ = ["calibrate_urn", "needs_urn"]
 
 # Numbers of steps that are tried: powers of 2. The last takes some 0.02 s for each row.
 _FEWEST, _MOST, _MOST_IN_ALL = 2**2, 2**20, 2**26
+# The curve of an urn takes long, so its boundary is found to this relative error.
+_RTOL = 1e-5
 
 
 def needs_urn(guarantee: Guarantee) -> bool:
@@ -87,11 +89,14 @@ def calibrate_urn(
     size = float(prior.sum() + n_records) / n_rows
     steps = _downhill(tried, min(max(2 ** round(math.log2(size)), _FEWEST), most), most)
     _, boundary, r, s = known[steps]
-    if not guarantee.is_pure and strategy != "inflate":
+    if not guarantee.is_pure:
         # The search took what follows from the pure loss. The curve of the urn itself leaves room for more.
         boundary.exact = True
-        r = boundary.largest_r(s, near=r, rtol=1e-5)
-        r = min(r, 1.0) if cap_r else r
+        if strategy == "inflate":
+            s = boundary.least_s(1.0, near=max(s, 1e-6), rtol=_RTOL)
+        else:
+            r = boundary.largest_r(s, near=r, rtol=_RTOL)
+            r = min(r, 1.0) if cap_r else r
     return DirichletMechanism(prior + s, r, urn_steps=steps, **shared)
 
 
