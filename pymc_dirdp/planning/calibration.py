@@ -76,7 +76,8 @@ def calibrate(
     Returns
     -------
     mechanism : DirichletMechanism
-        `mechanism.satisfies(guarantee)` is True. Where there is a boundary, `r` is within 1e-9 relative of it.
+        `mechanism.satisfies(guarantee)` is True. Where there is a boundary, `r` is within 1e-9 relative of it,
+        or within 1e-4 for `ZeroCDP`.
 
     Raises
     ------
