@@ -52,7 +52,7 @@ def test_the_frontier_shows_every_loss():
     for name, losses in frontier.expected_kl.items():
         np.testing.assert_allclose(line(ax, name).get_xydata(), np.column_stack([frontier.amounts, losses]))
     pure = dirdp.privacy_utility([dirdp.PureDP(epsilon=1)], prior=np.ones(3), n_records=100)
-    assert line(dirdp.plots.plot_frontier(pure), "dirichlet").get_xydata().size == 0
+    assert line(dirdp.plots.plot_frontier(pure), "gaussian").get_xydata().size == 0
 
 
 def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
