@@ -121,7 +121,7 @@ def test_a_private_number_of_records(alone, declare, run):
     # Noisy counts need no prior of the number, and a draw does.
     assert run("analyse", "r.nc")[0] == 0
     assert run("analyse", "r.nc", "--n-prior", "2000")[0] == 0
-    declare(('"geometric"', '"gaussian"'))
+    declare(('"geometric"', '"dirichlet"'))
     assert run("release", "survey.toml", "survey.csv", "--out", "drawn.nc")[0] == 0
     code, _, error = run("analyse", "drawn.nc")
     assert code == 2
