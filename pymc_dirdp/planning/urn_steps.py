@@ -113,7 +113,7 @@ class _UrnBoundary(Boundary):
         **shared: Any,
     ) -> None:
         super().__init__(guarantee, prior, contribution=contribution, **shared)
-        self.steps, self.spread, self.exact = steps, True, False
+        self.steps, self.exact = steps, False
         self.urns = urn_cells(prior, contribution)
 
     @override
@@ -122,7 +122,9 @@ class _UrnBoundary(Boundary):
         pure = urn.pure_epsilon
         if self.guarantee.is_pure:
             return log_excess(pure, self.guarantee.allowed)
-        draw, rho = self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count), self.guarantee.allowed
+        # Several records of a person are taken to lie in one cell until the end, which is quick.
+        draw = self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=self.exact)
+        rho = self.guarantee.allowed
         if self.exact:
             return log_excess(LeastOf(draw, urn).rho(math.inf), rho)
         # From this order on, the pure loss over the order is small enough; up to it the draw has to be.

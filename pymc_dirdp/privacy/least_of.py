@@ -81,7 +81,9 @@ class LeastOf(PrivacyCurves):
 
     @override
     def _epsilon(self, delta: float) -> float:
-        return min(self.draw._epsilon(delta), self.urn._epsilon(delta))
+        epsilon = self.urn._epsilon(delta)
+        # A curve may be slow, and one value of it says which of the two is smaller.
+        return epsilon if self.draw._delta(epsilon) > delta else min(epsilon, self.draw._epsilon(delta))
 
     @override
     def _rho(self, omega: float) -> float:
