@@ -97,6 +97,19 @@ def test_no_neighbours_of_up_to_three_records_are_further_apart(alpha, r, steps)
                     assert_within(pair, *(urn_law(u, steps) for u in moved(alpha, r, counts, a, b)))
 
 
+@pytest.mark.parametrize(("alpha", "r", "steps"), CASES)
+def test_no_record_that_disappears_loses_more(alpha, r, steps):
+    """With one record of a person at most, a data set may also have none."""
+    low, high, *rest = sorted(alpha)
+    pair, d = UrnPair(low, high, sum(rest), r, steps), len(alpha)
+    for counts in [*product(range(3), repeat=d), *(tuple(50 * (i == full) for i in range(d)) for full in range(d))]:
+        for cell in range(d):
+            with_it, _ = moved(alpha, r, counts, cell, cell)
+            without = [Fraction(a) + Fraction(r) * c for a, c in zip(alpha, counts, strict=True)]
+            if sum(counts) <= 2 or sum(counts) == 50:
+                assert_within(pair, urn_law(with_it, steps), urn_law(without, steps))
+
+
 def test_a_wrong_pair_of_cells_is_found():
     alpha, r = (3.0, 0.5, 1.0), 0.5
     wrong = UrnPair(0.5, 3.0, 1.0, r, 4)
