@@ -33,6 +33,7 @@ WITHOUT_SOURCE = {
     "releases/test_one_category.py": "tables of one category, through the whole room",
     "releases/test_unchanged.py": "numbers that a change of code must not change",
     "releases/test_unit_release.py": "releases for people with several records, through the whole room",
+    "releases/test_urn_release.py": "releases by urns, and the pure epsilon of exact draws, through the whole room",
     "releases/test_whole_posteriors.py": "truncated noise and the Hellinger mechanisms, through the whole room",
     "releases/test_wide_tables.py": "two data sets from the frame to the release",
     "stored/test_hostile_files.py": "releases in which any one thing is wrong, through the whole room",

@@ -46,7 +46,7 @@ class EveryRound:
     Raises
     ------
     UnattainableError
-        If no draw keeps so little of the guarantee; a draw has no pure privacy at all.
+        If no draw keeps so little of the guarantee, or it is pure or zero-concentrated.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class EveryRound:
     """
 
     name = "a private draw in every round"
-    # A Dirichlet draw has no pure privacy.
+    # A draw with the default number of steps has no promise of pure privacy.
     epsilon = np.inf
     rewards = 1
 

@@ -204,10 +204,26 @@ class Tempered:
     alpha : array, shape (..., d)
     r : float
         How much one record counts.
+    steps : int, optional
+        The output is the counts of an urn of so many steps, if their number is decided.
     """
 
     alpha: Array
     r: float
+    steps: int | None = None
+
+    def matched(self, n_records: float) -> "Tempered":
+        """A Dirichlet law with the means and variances of the shares of the urn, for so many records in all.
+
+        With `u0` the sum of a row's parameters, `m` steps multiply the variance by `1 + u0 / m`, as does a factor of
+        `(m - 1) / (u0 + m)` on all parameters. Rows have an equal share of the records here.
+        """
+        if self.steps is None:
+            return self
+        totals = self.alpha.sum(axis=-1)
+        row = float(np.mean(totals)) + self.r * n_records / totals.size
+        factor = max(self.steps - 1, 0.5) / (row + self.steps)
+        return Tempered(factor * self.alpha, factor * self.r)
 
 
 class TableMechanism(Mechanism):
@@ -344,6 +360,10 @@ class TableMechanism(Mechanism):
     def steps(self, sampler: str, n_records: int | None) -> int | None:
         """Public number of steps of the urn that draws; None without one."""
         return None
+
+    def as_drawn(self, steps: int | None) -> "TableMechanism":
+        """The same mechanism with the curves of what an urn of so many steps puts out, if it draws from one."""
+        return self
 
     def read_as_data(self, output: Array, how: str) -> Array:
         """Nonnegative counts that a paper would take for the data: `how` is one of `readings`."""

@@ -17,14 +17,18 @@ from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.urn_laws import urn_laws
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
+from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair, is_binary_row
+from pymc_dirdp.privacy.urn import urn_curves
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed
-from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, urn_counts
+from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, positive_frequencies, urn_counts
 
 __all__ = ["DirichletMechanism"]
 
@@ -63,6 +67,11 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         The public number of records, for a table with one row of two categories under replace-one: that of every data
         set that could occur. As the two cells cannot both be empty, the curves are smaller (Theory, Theorem 14). By
         default they hold for any number of records.
+    urn_steps : int, optional
+        The public number of steps of the exact sampler in each row, which is then the only sampler. The curves are
+        those of the counts that it puts out. They keep pure differential privacy, which the continuous draw does not;
+        they are suprema where :func:`pymc_dirdp.privacy.urn.urn_curves` says so, and upper bounds elsewhere. By default
+        the curves are those of the continuous draw, which hold for every sampler and number of steps.
 
     Notes
     -----
@@ -91,6 +100,11 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     0.68...
     >>> DirichletMechanism([8, 8], 0.3, n_records=1000).epsilon(1e-6)
     0.57...
+
+    A draw whose grid is coarse, so that no output tells more than a factor of `exp(0.8)`:
+
+    >>> DirichletMechanism([1, 1, 1, 1], 0.1, urn_steps=1000).pure_epsilon
+    0.74...
     >>> mechanism.sample([108, 286, 71, 127]).shape
     (1, 4)
     """
@@ -102,6 +116,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     min_count: float = 0.0
     contribution: Contribution | int = 1
     n_records: int | None = None
+    urn_steps: int | None = None
 
     kind: ClassVar[str] = "dirichlet"
     calibrated_by: ClassVar[str] = "dirdp.calibrate()"
@@ -111,6 +126,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         Fact("r", "r", "scalar"),
         Fact("min_count", "min_count", "number"),
         Fact("public_records", "n_records", "whole", optional=True),
+        Fact("urn_steps", "urn_steps", "whole", optional=True),
     )
 
     def __post_init__(self) -> None:
@@ -125,6 +141,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
         if self.n_records is not None:
             self._check_n_records()
+        if self.urn_steps is not None:
+            object.__setattr__(self, "urn_steps", integer(1, urn_steps=self.urn_steps))
 
     def _check_n_records(self) -> None:
         object.__setattr__(self, "n_records", integer(0, n_records=self.n_records))
@@ -154,7 +172,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @property
     @override
     def tempered(self) -> Tempered:
-        return Tempered(self.alpha, self.r)
+        return Tempered(self.alpha, self.r, self.urn_steps)
 
     @property
     @override
@@ -162,7 +180,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         if self._is_constant:
             return "one category, so every share is 1 and nothing is spent"
         least, most = float(self.alpha.min()), float(self.alpha.max())
-        return f"r {self.r:.4g}, alpha {least:.4g}" + ("" if least == most else f" to {most:.4g}")
+        steps = "" if self.urn_steps is None else f", {self.urn_steps} steps of an urn"
+        return f"r {self.r:.4g}, alpha {least:.4g}" + ("" if least == most else f" to {most:.4g}") + steps
 
     @cached_property
     @override
@@ -170,7 +189,27 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         """The dominating pair of laws, or a composition of such pairs where a person has records in many blocks."""
         if self._is_constant:
             return NoLoss()
-        return dominating_pair(self.alpha, self.r, self.adjacency, self.min_count, self.contribution, self.n_records)
+        assumed = self.min_count, self.contribution
+        draw = dominating_pair(self.alpha, self.r, self.adjacency, *assumed, self.n_records)
+        if self.urn_steps is None:
+            return draw
+        least, adds = assumed
+        return LeastOf(
+            draw, urn_curves(self.alpha, self.r, self.urn_steps, self.adjacency, min_count=least, contribution=adds)
+        )
+
+    @override
+    def as_drawn(self, steps: int | None) -> "DirichletMechanism":
+        return self if steps is None else replace(self, urn_steps=steps)
+
+    @override
+    def checked_sampler(self, sampler: str | None) -> str:
+        if super().checked_sampler(sampler) == "fast" and self.urn_steps is not None:
+            raise ArgumentError(
+                "The promise is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', or "
+                "ask for ApproxDP, RenyiDP or TruncatedCDP with a finite omega."
+            )
+        return sampler or self.samplers[0]
 
     @override
     def concentration(self, counts: ArrayLike) -> Array:
@@ -221,7 +260,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             None takes the bits of the operating system, for `"fast"` as the key of a generator. Anything else is for
             tests: the draw can be computed again.
         steps : int, optional
-            Public number of steps of the urn, for `"exact"`; by default that of :meth:`default_steps`.
+            Public number of steps of the urn, for `"exact"`; by default that of :meth:`default_steps`. Where the
+            mechanism has `urn_steps` it can only be this number.
 
         Returns
         -------
@@ -239,6 +279,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
         if self._is_constant:
             return np.ones((draws, *self.alpha.shape))
+        if self.urn_steps not in (None, steps or self.urn_steps):
+            raise ArgumentError("The curves are those of another number of steps. Leave steps out.")
         if steps is None:
             public = adjacency_named(self.adjacency).records_are_public
             # Whole numbers: a sum of doubles would be rounded, and how may depend on where the records lie.
@@ -256,7 +298,14 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         ----------
         n_records : int or None
             The public number of records; None, where it is private, takes a million steps.
+
+        Returns
+        -------
+        steps : int
+            `urn_steps`, if the mechanism has it.
         """
+        if self.urn_steps is not None:
+            return self.urn_steps
         least = fewest_steps(int(self.alpha.shape[-1]))
         wanted = max(least, _UNKNOWN_STEPS) if n_records is None else default_steps(self.alpha, self.r, n_records)
         n_rows = int(self.alpha.size) // int(self.alpha.shape[-1])
@@ -281,7 +330,16 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     def releases(
         self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
+        if self.urn_steps is not None:
+            sampler = "exact"
         return self.sample(counts, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
+
+    @override
+    def draws_of_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        draw = super().draws_of_shares(data, rng)
+        if self.urn_steps is None:
+            return draw
+        return positive_frequencies(rng.multinomial(self.urn_steps, draw), self.urn_steps)
 
     @override
     def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
@@ -290,11 +348,13 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
 
     @override
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        return self._cell_terms(self.r * np.asarray(counts, dtype=np.float64) + self.alpha, output, steps)
+        u = self.r * np.asarray(counts, dtype=np.float64) + self.alpha
+        return self._cell_terms(u, output, steps or self.urn_steps)
 
     @override
     def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
-        return self._row_terms(self.r * np.asarray(totals, dtype=np.float64) + self.alpha.sum(axis=-1), steps)
+        u = self.r * np.asarray(totals, dtype=np.float64) + self.alpha.sum(axis=-1)
+        return self._row_terms(u, steps or self.urn_steps)
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
@@ -302,7 +362,19 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         if self._is_constant:
             return [RowLikelihood(_nothing, np.zeros_like, smooth=True)] * (output.size // d)
         rows = zip(self.alpha.reshape(-1, d), output.reshape(-1, d), strict=True)
-        return [self._row_likelihood(alpha, self.r, y, steps) for alpha, y in rows]
+        return [self._row_likelihood(alpha, self.r, y, steps or self.urn_steps) for alpha, y in rows]
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        if self.urn_steps is None:
+            return super().log_likelihood_ratio(outputs, x, y, floor=floor)
+        return self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
+
+    @override
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        if self.urn_steps is None:
+            return super().output_laws(x, y, cells)
+        return urn_laws(self.concentration(x), self.concentration(y), self.urn_steps)
 
     @override
     def stronger(self, factor: float) -> tuple[str, "DirichletMechanism"]:
@@ -311,7 +383,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @override
     def is_on_grid(self, output: Array, steps: int | None) -> bool:
         # A release without the number of its steps does not say which grid it is on.
-        if steps is None:
+        if steps is None or self.urn_steps not in (None, steps):
             return False
         try:
             urn_counts(output, steps)

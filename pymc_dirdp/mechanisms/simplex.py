@@ -84,7 +84,7 @@ class SimplexMechanism(DirichletDraws):
         """
         if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order):
             raise UnattainableError(
-                f"No Dirichlet draw keeps {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP or "
+                f"No continuous Dirichlet draw keeps {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP or "
                 "TruncatedCDP."
             )
 

@@ -70,7 +70,7 @@ def allocate[M: Mechanism](
 
     Parameters
     ----------
-    guarantee : RenyiDP, TruncatedCDP or ApproxDP
+    guarantee : Guarantee
         What all tables and draws together have to keep.
     calibrate : callable
         The mechanism of a table, by its name, for a guarantee of its own.

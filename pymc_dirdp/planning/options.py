@@ -29,12 +29,12 @@ class MechanismOptions:
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. Under replace-one the total number of records is public.
     mechanism : {"dirichlet", "gaussian", "geometric", "auto", "floored", "truncated-geometric", ...}
-        `"dirichlet"` draws from a tempered and smoothed posterior. `"gaussian"` (discrete Gaussian) and `"geometric"`
-        (discrete Laplace) add whole noise to the counts and draw from the posterior given the noisy counts, which are
-        published too: one release serves any number of draws, and other guarantees than a Dirichlet draw has can be
-        kept. Geometric noise adds up to 0 where the number of records is public. `"auto"` takes, for each table, the
-        one of these from which :func:`pymc_dirdp.estimate` is expected to err least; `objective` does not decide that,
-        and no data do. The default is `"dirichlet"`.
+        `"dirichlet"` draws from a tempered and smoothed posterior; under `PureDP` and `ZeroCDP` on a coarser grid, by
+        the exact sampler alone. `"gaussian"` (discrete Gaussian) and `"geometric"` (discrete Laplace) add whole noise
+        to the counts and draw from the posterior given the noisy counts, which are published too: one release serves
+        any number of draws. Geometric noise adds up to 0 where the number of records is public. `"auto"` takes, for
+        each table, the one of these from which :func:`pymc_dirdp.estimate` is expected to err least; `objective` does
+        not decide that, and no data do. The default is `"dirichlet"`.
 
         `"floored"` draws intensities that stay above a public floor and publishes them with their shares. Such a draw
         is closer to the frequencies than a Dirichlet draw at the same promise, and keeps `ZeroCDP`; its exact sampler

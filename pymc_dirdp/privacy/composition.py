@@ -256,6 +256,11 @@ class DrawsOfOneTable(PrivacyCurves):
         """The key of the draws: the curves of one, and their number."""
         return type(self), self.mechanism.curve_key, self.times
 
+    @property
+    def pure_epsilon(self) -> float:
+        """That of one draw, for each of them."""
+        return self._composed.pure_epsilon
+
     def _renyi(self, order: float) -> float:
         return self._composed._renyi(order)
 

@@ -81,8 +81,8 @@ class TruncatedCDP(Guarantee):
     rho : float
         The slope of the bound in nats, positive.
     omega : float
-        The order at which the promise ends, above 1. `inf` is accepted and means `ZeroCDP(rho=rho)`; no Dirichlet
-        mechanism reaches it.
+        The order at which the promise ends, above 1. `inf` is accepted and means `ZeroCDP(rho=rho)`; no
+        continuous Dirichlet draw reaches it.
 
     References
     ----------

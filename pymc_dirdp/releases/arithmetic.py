@@ -3,6 +3,7 @@
 import numpy as np
 import xarray as xr
 
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import SAMPLERS, Mechanism
 from pymc_dirdp.sampling.entropy import SOURCES
 from pymc_dirdp.stored.draws import Drawn, drawn_tables
@@ -50,8 +51,10 @@ def _of_table(table: StoredTable, drawn: Drawn) -> str | None:
         return f"its words about arithmetic are not those of the sampler {sampler!r}"
     if group.text("randomness") not in (*SOURCES[sampler], "seed"):
         return f"its words about randomness are not those of the sampler {sampler!r}"
-    if sampler not in mechanism.samplers:
-        return f"{type(mechanism).__name__} has no exact sampler"
+    try:
+        mechanism.checked_sampler(sampler)
+    except ArgumentError:
+        return f"the mechanism has no sampler {sampler!r}"
     if mechanism.publishes is not None and "most_records" in group:
         possible = mechanism.possible_records(group.array(mechanism.publishes))
         if [group.number("least_records"), group.number("most_records")] != [possible[0], possible[-1]]:

@@ -1,6 +1,7 @@
 """The groups `mechanism`, `privacy` and `utility` of a release. They follow from its plan: public numbers only."""
 
 import json
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
+from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.releases.arithmetic import arithmetic
@@ -39,7 +41,7 @@ def described(
 ) -> dict[str, xr.Dataset]:
     """The groups of a release that follow from its plan, by path."""
     groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler, random_seed) for part in chosen.parts}
-    return groups | {"/privacy": _privacy(chosen, composition), "/utility": _utility(chosen, sampler)}
+    return groups | {"/privacy": _privacy(chosen, composition, sampler), "/utility": _utility(chosen, sampler)}
 
 
 def labels(table: "Table") -> dict[str, list[Any]]:
@@ -98,8 +100,12 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
     return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)
 
 
-def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
+def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
     relation = adjacency_named(chosen.adjacency)
+    drawn = {
+        part.table.name: part.mechanism.as_drawn(part.mechanism.steps(sampler, part.n_records)) for part in chosen.parts
+    }
+    pure = composed(drawn, chosen.groups, chosen.draws).pure_epsilon
     return xr.Dataset(
         {
             "renyi_divergence": ("order", curves.renyi(_ORDERS)),
@@ -122,6 +128,7 @@ def _privacy(chosen: Plan, curves: PrivacyCurves) -> xr.Dataset:
             "contribution": chosen.contribution,
             "groups": json.dumps(chosen.groups),
             "draws": chosen.draws,
+            **({"pure_epsilon": pure} if math.isfinite(pure) else {}),
         },
     )
 

@@ -45,7 +45,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
 
     Parameters
     ----------
-    guarantee : RenyiDP, TruncatedCDP or ApproxDP
+    guarantee : Guarantee
         The guarantee of the whole release.
     model : pymc.Model, optional
         The model on the context stack by default. It holds Dirichlet or Beta priors with conjugate likelihoods.

@@ -52,7 +52,7 @@ class Plan:
 
     Attributes
     ----------
-    guarantee : RenyiDP, TruncatedCDP or ApproxDP
+    guarantee : Guarantee
         The guarantee of the whole release, all tables and draws together.
     parts : tuple of PlannedTable
         The tables that are released, in the model's order.

@@ -65,7 +65,7 @@ def sample(
 
     Parameters
     ----------
-    guarantee : RenyiDP, TruncatedCDP, ApproxDP or Plan
+    guarantee : Guarantee or Plan
         The guarantee of the whole release, or a :class:`Plan` for this very model. A plan has decided all options from
         `adjacency` on, so none of them may be given beside it.
     model : pymc.Model, optional

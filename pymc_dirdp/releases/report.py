@@ -111,7 +111,7 @@ def _label(names: list[str]) -> str:
 def _promised(privacy: xr.Dataset, stored: Stored, verification: Verification) -> tuple[tuple[str, Lines], ...]:
     """The promise and its equivalents, or why there is none."""
     if verification.follows:
-        return ("Promise", _promise(privacy, stored)), ("Equivalent", _equivalents(privacy))
+        return ("Promise", _promise(privacy, stored)), ("Equivalent", _equivalents(privacy, stored))
     failed = tuple((check.name, check.sentence) for check in verification.checks if not check.passed)
     return (("No promise", (*failed, ("instead", verification.alternative))),)
 
@@ -142,7 +142,7 @@ def _assumptions(attrs: dict[str, Any], least: float) -> str:
 
 
 def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
-    pure = stored.curves.pure_epsilon
+    pure = stored.pure_epsilon
     epsilon, delta = stored.guarantee.budget, stored.guarantee.stated_delta
     if delta is None:
         at = privacy["epsilon_at"].sel(delta_at=1e-6, method="nearest")
@@ -167,9 +167,13 @@ def _factor(epsilon: float) -> str:
     return f"{up(math.exp(epsilon), 3):.3g}" if short else f"exp({up(epsilon, 4):.4g})"
 
 
-def _equivalents(privacy: xr.Dataset) -> Lines:
+def _equivalents(privacy: xr.Dataset, stored: Stored) -> Lines:
     columns = (privacy[name].values.tolist() for name in ("delta_at", "epsilon_at", "best_order_at"))
-    return tuple(
+    pure: Lines = ()
+    if math.isfinite(stored.pure_epsilon):
+        steps = "; the numbers of steps of the urn bound it" * math.isinf(stored.curves.pure_epsilon)
+        pure = (("delta 0", f"epsilon {up(stored.pure_epsilon, 4):.4g}, for every single output{steps}"),)
+    return pure + tuple(
         (f"delta {up(delta):g}", f"epsilon {up(eps, 4):.4g} (best Rényi order {order:.3g})")
         for delta, eps, order in zip(*columns, strict=True)
     )

@@ -1,5 +1,6 @@
 """Whether the curves that a release holds follow from its numbers."""
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -20,14 +21,18 @@ _FLAT = 1e-2
 
 
 def disagreements(stored: Stored) -> tuple[str, ...]:
-    """The names of the stored curves that are not those of the numbers.
+    """The names of the stored curves, and of the pure epsilon, that are not those of the numbers.
 
     Raises
     ------
     ReleaseError
         If no curve can be computed from the numbers.
     """
-    return tuple(name for name in CURVES if not _agrees(stored, name))
+    wrong = tuple(name for name in CURVES if not _agrees(stored, name))
+    stated = stored.privacy.number("pure_epsilon") if "pure_epsilon" in stored.privacy else math.inf
+    with computable():
+        agrees = math.isclose(stated, stored.pure_epsilon, rel_tol=_ROUNDING)
+    return wrong if agrees else (*wrong, "pure_epsilon")
 
 
 def trusted(release: object) -> Stored:

@@ -85,6 +85,12 @@ class Stored:
         """The privacy curves of all tables and draws together, from the numbers alone."""
         return composed({name: table.mechanism for name, table in self.tables.items()}, self.groups, self.draws)
 
+    @cached_property
+    def pure_epsilon(self) -> float:
+        """The largest loss of what the samplers put out; for an urn it is finite, other than for what it draws from."""
+        drawn = {name: table.mechanism.as_drawn(table.steps) for name, table in self.tables.items()}
+        return composed(drawn, self.groups, self.draws).pure_epsilon
+
 
 def read(release: Any, *, drawn: bool = True) -> Stored:
     """The checked facts of a release from :func:`pymc_dirdp.sample` or from a file.
@@ -130,6 +136,8 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     for name in ("statement", "neighbours", "unit", "protected"):
         privacy.text(name)
     privacy.names("assumptions")
+    if "pure_epsilon" in privacy:
+        privacy.number("pure_epsilon")
     _check_curves(privacy)
     _check_utility(utility, tuple(tables))
     if drawn:

@@ -37,6 +37,13 @@ class StoredTable:
     contribution: Contribution
     prior: Array
 
+    @property
+    def steps(self) -> int | None:
+        """The number of steps of the urn that drew it, according to the file; None without one."""
+        if self.group.text("sampler") != "exact" or "steps" not in self.group:
+            return None
+        return self.group.whole("steps", 1, _MOST_STEPS)
+
 
 def mechanism_of_table(group: Any) -> TableMechanism:
     """The mechanism of one table, from its group of a release: a node of the tree, or its data set."""

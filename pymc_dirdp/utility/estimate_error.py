@@ -174,32 +174,46 @@ class _Noise:
 
 
 class _Draws:
-    """What some draws from `Dirichlet(r * counts + alpha)` say of the counts."""
+    """What some draws from `Dirichlet(r * counts + alpha)`, or the urns that they are of, say of the counts."""
 
     seen = None
 
     def __init__(self, drawn: Tempered, rows: _Rows, draws: int, rng: np.random.Generator) -> None:
-        self._rows, self._r, self._draws = rows, drawn.r, draws
+        self._rows, self._r, self._draws, self._steps = rows, drawn.r, draws, drawn.steps
         self._alpha = drawn.alpha.reshape(-1, rows.prior.shape[-1])[rows.which]
         self._logs, self._mean = np.zeros(rows.counts.shape), np.zeros(rows.counts.shape)
+        self._urns: list[Array] = []
         for _ in range(draws):
             logs = _log_gammas(self._r * rows.counts + self._alpha, rng)
             logs -= logsumexp(logs, axis=-1, keepdims=True)
+            shares = np.exp(logs)
             self._logs += logs
-            self._mean += np.exp(logs) / draws
+            if self._steps is not None:
+                counts = rng.multinomial(self._steps, shares / shares.sum(axis=-1, keepdims=True))
+                self._urns.append(counts.astype(np.float64))
+                shares = self._urns[-1] / self._steps
+            self._mean += shares / draws
 
     def cells(self, totals: Array) -> "_Cells":
-        parameters = self._mean * (self._r * totals + self._alpha.sum(axis=-1))[:, None]
+        size = (self._r * totals + self._alpha.sum(axis=-1))[:, None]
+        parameters = self._mean * size
         middle = (parameters - self._alpha) / self._r
-        reach = _REACH * np.sqrt(np.maximum(parameters, 1) / self._draws) / self._r + 1
+        # The steps of an urn add to the variance of a draw.
+        wider = 1.0 if self._steps is None else 1 + size / self._steps
+        reach = _REACH * np.sqrt(np.maximum(parameters, wider) * wider / self._draws) / self._r + 1
         return _Cells.between(middle - reach, middle + reach, self._rows, self._log_likelihood)
 
     def _log_likelihood(self, x: Array) -> Array:
-        return np.asarray(self._r * x * self._logs - self._draws * gammaln(self._r * x + self._alpha))
+        u = self._r * x + self._alpha
+        if self._steps is None:
+            return np.asarray(self._r * x * self._logs - self._draws * gammaln(u))
+        return np.asarray(sum(gammaln(u + counts) for counts in self._urns) - self._draws * gammaln(u))
 
     def of_total(self, totals: Array) -> Array:
         """The factor of a total in the likelihood, as a logarithm."""
-        return np.asarray(self._draws * gammaln(self._r * totals + self._alpha.sum(axis=-1)))
+        size = self._r * totals + self._alpha.sum(axis=-1)
+        rising = 0.0 if self._steps is None else gammaln(size + self._steps)
+        return np.asarray(self._draws * (gammaln(size) - rising))
 
 
 @final

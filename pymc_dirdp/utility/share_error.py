@@ -39,6 +39,7 @@ def draw_share_error(mechanism: Mechanism, prior: Array, n_records: int) -> floa
     drawn = mechanism.tempered
     if drawn is None or n_records == 0:
         return None
+    drawn = drawn.matched(n_records)
     d = prior.shape[-1]
     a, alpha = prior.reshape(-1, d), drawn.alpha.reshape(-1, d)
     n = _totals(n_records, len(a))[:, None, None]

@@ -127,9 +127,10 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
     # alpha is the prior with the same number added everywhere, or it is flat.
     keep = 1.0 if np.ptp(drawn.alpha - prior) <= _ROUNDING * float(drawn.alpha.max()) else 0.0
     s = float((drawn.alpha - keep * prior).flat[0])
-    expected = _closed_form(*key)
-    estimate = expected.estimate(drawn.r, s, keep=keep) if n_records else math.nan
-    return ExpectedKL(expected.posterior(drawn.r, s, keep=keep), estimate)
+    expected, matched = _closed_form(*key), drawn.matched(n_records)
+    keep, s = (value * matched.r / drawn.r for value in (keep, s))
+    estimate = expected.estimate(matched.r, s, keep=keep) if n_records else math.nan
+    return ExpectedKL(expected.posterior(matched.r, s, keep=keep), estimate)
 
 
 @lru_cache(maxsize=8)

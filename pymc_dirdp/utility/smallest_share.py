@@ -52,6 +52,7 @@ def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: floa
     drawn = mechanism.tempered
     if drawn is None:
         return None
+    drawn = drawn.matched(n_records)
     of_rows = np.broadcast_to(drawn.alpha.sum(axis=-1, keepdims=True), drawn.alpha.shape)
     of_cell, of_row = np.unique(np.stack([drawn.alpha.ravel(), of_rows.ravel()], axis=1), axis=0).T
     rest, weight = of_row - of_cell, drawn.r * n

@@ -302,10 +302,10 @@ def test_declarations_that_no_model_or_plan_takes(alone, declare, run, change):
 
 
 def test_an_unreachable_promise(alone, declare, run):
-    declare(('kind = "ApproxDP"      ', 'kind = "PureDP"'), ("delta = 1e-6", ""), ('"geometric"', '"dirichlet"'))
+    declare(('kind = "ApproxDP"      ', 'kind = "PureDP"'), ("delta = 1e-6", ""), ('"geometric"', '"gaussian"'))
     code, _, error = run("plan", "survey.toml")
     assert code == 4
-    assert "No Dirichlet mechanism keeps pure" in error
+    assert "keeps no pure differential privacy" in error
 
 
 def test_a_structure_that_is_none(alone, declare, run):

@@ -88,9 +88,12 @@ def test_algorithm_1_is_p1s():
         (TruncatedCDP(rho=1, omega=math.inf), "omega must be finite"),
     ],
 )
-def test_what_no_dirichlet_mechanism_keeps_is_refused_with_the_reason(target, reason):
-    with pytest.raises(UnattainableError, match=reason):
-        calibrate(target, prior=[1, 1], n_records=5)
+def test_what_no_continuous_draw_keeps_is_refused_with_the_reason_and_the_way_out(target, reason):
+    for strategy in ("optimal", "temper", "inflate"):
+        with pytest.raises(UnattainableError, match=reason) as refusal:
+            calibrate(target, prior=[1, 1], strategy=strategy)
+    assert "pass n_records=" in str(refusal.value)
+    assert calibrate(target, prior=[1, 1], n_records=5).satisfies(target)
     assert not DirichletMechanism([100, 100], 1e-6).satisfies(target)
 
 

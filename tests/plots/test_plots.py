@@ -52,7 +52,7 @@ def test_the_frontier_shows_every_loss():
     for name, losses in frontier.expected_kl.items():
         np.testing.assert_allclose(line(ax, name).get_xydata(), np.column_stack([frontier.amounts, losses]))
     pure = dirdp.privacy_utility([dirdp.PureDP(epsilon=1)], prior=np.ones(3), n_records=100)
-    assert line(dirdp.plots.plot_frontier(pure), "dirichlet").get_xydata().size == 0
+    assert line(dirdp.plots.plot_frontier(pure), "gaussian").get_xydata().size == 0
 
 
 def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
@@ -71,6 +71,12 @@ def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
     assert np.all(brute[1][:, 1] < exact[:, 1])
     with pytest.raises(ArgumentError, match="pairs"):
         dirdp.plots.plot_privacy(MECHANISM, pairs=pairs)
+    urn = MECHANISM.as_drawn(64)
+    last = line(dirdp.plots.plot_privacy(urn, curve="renyi"), "exact").get_xydata()[-1, 1]
+    assert last <= urn.pure_epsilon
+    # These are the divergences of the continuous draw, which are larger.
+    with pytest.raises(ArgumentError, match="without urn_steps"):
+        dirdp.plots.plot_privacy(urn, curve="renyi", pairs=pairs)
 
 
 def test_privacy_of_a_release_and_of_noise(release):

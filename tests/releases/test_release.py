@@ -310,8 +310,13 @@ def test_a_plan_is_reported_before_any_count_is_read():
     assert before.startswith("Plan of a private posterior draw of p")
     after = str(dirdp.report(dirdp.sample(TARGET, hair_model())))
     assert before.splitlines()[2:11] == after.splitlines()[2:11]
-    promise = before[before.index("Promise") : before.index("Mechanism")]
+    # The sampler is chosen later, and only then is the number of steps known that bounds the loss of an output.
+    promise = before[before.index("Promise") : before.index("  to whom")]
+    equivalent = before[before.index("  delta 0.0001") : before.index("Mechanism")]
     assert promise in after
+    assert equivalent in after
+    assert "delta 0 " in after
+    assert "delta 0 " not in before
     # Readable in a terminal.
     assert max(map(len, before.splitlines())) <= 80
 

@@ -5,7 +5,7 @@ meant, and the changelog has to say it. `python tests/releases/test_unchanged.py
 
 The draws of noise were written again when they became draws from the exact posterior given the noisy counts; their
 noisy counts stayed. Geometric noise, which `auto` may take, adds up to 0 now. Every case got the expected errors of
-estimates. All other numbers are those from before.
+estimates, and the pure epsilon of what was drawn. All other numbers are those from before.
 """
 
 import json

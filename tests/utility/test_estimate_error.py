@@ -1,7 +1,10 @@
 """The expected error of estimates: against exact sums, for known and private totals, and at the ends of its domain."""
 
+import math
+
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import digamma
 
 import pymc_dirdp as dirdp
@@ -117,3 +120,23 @@ def test_without_records_or_a_known_law_there_is_no_number():
     for d, n in ((3, 10), (2, 2000)):
         hellinger = dirdp.mechanisms.HellingerMechanism(np.ones(d), n, 1.0)
         assert estimate_error(hellinger, np.ones(d), n) is None
+
+
+@pytest.mark.parametrize("steps", [3, 20, 400])
+def test_an_urn_of_two_cells_against_all_its_outputs(steps):
+    """The counts of few steps say less of the records than the draw that they are of."""
+    prior, n = np.array([1.0, 2.0]), 30
+    mechanism = DirichletMechanism(prior + 0.5, 0.4, urn_steps=steps)
+    x = np.arange(n + 1)
+    of_counts = stats.betabinom(n, *prior).pmf(x)
+    parameters = mechanism.alpha + mechanism.r * np.stack([x, n - x], axis=-1)
+    c = np.arange(steps + 1)
+    law = np.stack([stats.betabinom(steps, a, b).pmf(c) for a, b in parameters])
+    best = (prior[0] + x) / (prior.sum() + n)
+    joint = of_counts[:, None] * law
+    estimate = best @ joint / joint.sum(axis=0)
+    squared = (joint * (best[:, None] - estimate) ** 2).sum() + of_counts @ (best * (1 - best) / (prior.sum() + n + 1))
+    found = estimate_error(mechanism, prior, n)
+    assert found.share == pytest.approx(math.sqrt(squared), rel=0.05)
+    continuous = estimate_error(DirichletMechanism(mechanism.alpha, mechanism.r), prior, n)
+    assert found.kl > 0.97 * continuous.kl

@@ -1,0 +1,232 @@
+"""The pure loss of an urn against all tables of a few records, with fractions; and the curves that follow from it."""
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import mpmath
+import numpy as np
+import pytest
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.composition import Composition, Parallel
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import NoLoss
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
+from pymc_dirdp.privacy.unit import dominating_pair
+from pymc_dirdp.privacy.urn import urn_curves
+from pymc_dirdp.privacy.urn_pair import UrnPair, largest_urn_loss
+from tests.privacy.test_urn_pair import assert_within, rising, urn_law
+
+FLAT, UNEVEN = ((1.0, 1.0), (1.0, 1.0)), ((0.25, 2.0), (1.0, 0.5))
+TABLES = [FLAT, UNEVEN, ((3.0, 0.5),), ((0.5, 1.0, 2.0),), ((0.5, 8.0), (0.5, 8.0), (1.0, 1.0))]
+
+
+def digits(ratio):
+    """The logarithm of a fraction with 40 digits."""
+    with mpmath.workdps(40):
+        return mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
+
+
+def likelihood(alpha, r, counts, outcome):
+    """The probability of the counts of urns, one for each row, without what is the same for all data sets."""
+    ratio = Fraction(1)
+    for row, x, seen in zip(alpha, counts, outcome, strict=True):
+        u = [Fraction(a) + Fraction(r) * c for a, c in zip(row, x, strict=True)]
+        ratio *= math.prod((rising(a, c) for a, c in zip(u, seen, strict=True)), start=Fraction(1))
+        ratio /= rising(sum(u), sum(seen))
+    return ratio
+
+
+def tables(shape, most):
+    """All tables of this shape with cells of up to `most` records."""
+    rows, d = shape
+    for flat in product(range(most + 1), repeat=rows * d):
+        yield tuple(flat[i * d : (i + 1) * d] for i in range(rows))
+
+
+def changed(table, changes):
+    cells = [list(row) for row in table]
+    for (i, j), more in changes:
+        cells[i][j] += more
+    return cells
+
+
+def true_pure(alpha, r, steps, neighbours):
+    """The largest loss of any outcome over neighbours."""
+    shape = len(alpha), len(alpha[0])
+    # A loss is a sum over rows, so rows are looked at one by one.
+    outcomes = [seen for seen in product(range(steps + 1), repeat=shape[1]) if sum(seen) == steps]
+    largest = Fraction(1)
+    for x, y in neighbours:
+        ratio = Fraction(1)
+        for row, one, other in zip(alpha, x, y, strict=True):
+            if tuple(one) != tuple(other):
+                ratio *= max(
+                    likelihood([row], r, [one], [seen]) / likelihood([row], r, [other], [seen]) for seen in outcomes
+                )
+        largest = max(largest, ratio)
+    return digits(largest)
+
+
+def replacements(alpha, most):
+    cells = list(product(range(len(alpha)), range(len(alpha[0]))))
+    for table in tables((len(alpha), len(alpha[0])), most):
+        for a, b in product(cells, repeat=2):
+            if a != b:
+                yield changed(table, [(a, 1)]), changed(table, [(b, 1)])
+
+
+def additions(alpha, most):
+    cells = list(product(range(len(alpha)), range(len(alpha[0]))))
+    for table in tables((len(alpha), len(alpha[0])), most):
+        for a in cells:
+            more = changed(table, [(a, 1)])
+            yield more, table
+            yield table, more
+
+
+@pytest.mark.parametrize("alpha", TABLES)
+@pytest.mark.parametrize(("r", "steps"), [(0.5, 2), (2.0, 3)])
+def test_no_replacement_loses_more(alpha, r, steps):
+    curves = urn_curves(np.array(alpha), r, steps)
+    most = 1 if len(alpha) > 2 else 2
+    true = true_pure(alpha, r, steps, replacements(alpha, most))
+    assert true <= curves.pure_epsilon
+    if len(alpha) == 1:
+        assert curves.pure_epsilon == pytest.approx(float(true), rel=1e-12)
+
+
+@pytest.mark.parametrize("alpha", TABLES)
+@pytest.mark.parametrize(("r", "steps"), [(0.5, 2), (2.0, 3)])
+def test_no_addition_or_removal_loses_more(alpha, r, steps):
+    curves = urn_curves(np.array(alpha), r, steps, "add-remove")
+    assert true_pure(alpha, r, steps, additions(alpha, 2 if len(alpha) < 3 else 1)) <= curves.pure_epsilon
+
+
+@pytest.mark.parametrize("alpha", [FLAT, UNEVEN])
+def test_the_losses_of_rows_are_approached_as_a_row_fills_up(alpha):
+    """The record leaves the smallest cell of a row with many others, and comes into the other row, which is empty."""
+    r, steps = 0.5, 4
+    replaced, joined = (urn_curves(np.array(alpha), r, steps, how) for how in ("replace-one", "add-remove"))
+    gaps = []
+    for others in (10, 1_000, 100_000):
+        pairs, single = [], []
+        for a, b in product(product(range(2), repeat=2), repeat=2):
+            if a[0] != b[0]:
+                full = changed(((0, 0), (0, 0)), [((a[0], 1 - a[1]), others)])
+                with_a, with_b = changed(full, [(a, 1)]), changed(full, [(b, 1)])
+                pairs += [(with_a, with_b), (with_b, with_a)]
+                single += [(with_a, full), (full, with_a)]
+        moved, removed = true_pure(alpha, r, steps, pairs), true_pure(alpha, r, steps, single)
+        assert moved < replaced.pure_epsilon
+        assert removed < joined.pure_epsilon
+        gaps.append((replaced.pure_epsilon - float(moved), joined.pure_epsilon - float(removed)))
+    assert np.all(np.diff(gaps, axis=0) < 0)
+    assert max(gaps[-1]) < 1e-3
+
+
+def test_a_claim_that_leaves_out_the_row_that_is_joined_is_refuted():
+    """Within a row the loss is smaller than for a change of rows."""
+    within = urn_curves(np.array(FLAT[:1]), 0.5, 3).pure_epsilon
+    assert true_pure(FLAT, 0.5, 3, replacements(FLAT, 2)) > within
+
+
+@pytest.mark.parametrize(("adjacency", "records"), [("replace-one", 2), ("add-remove", 2), ("replace-one", 3)])
+@pytest.mark.parametrize("row", [(1.0, 1.0), (0.125, 0.25), (0.5, 1.0, 2.0)])
+def test_several_records_lose_no_more_than_one_after_the_other(adjacency, records, row):
+    r, steps, d = 0.5, 3, len(row)
+    curves = urn_curves(np.array([row]), r, steps, adjacency, contribution=records)
+    ways = [way for way in product(range(records + 1), repeat=d) if sum(way) <= records]
+    if adjacency == "replace-one":
+        pairs = [([x], [y]) for x in ways for y in ways if sum(x) == sum(y) == records]
+    else:
+        pairs = [pair for x in ways for pair in (([x], [(0,) * d]), ([(0,) * d], [x]))]
+    true = true_pure([row], r, steps, pairs)
+    assert true <= curves.pure_epsilon
+    # All records in one cell lose more than one of them does.
+    assert true > urn_curves(np.array([row]), r, steps, adjacency).pure_epsilon * (1 - 1e-12)
+
+
+def test_all_curves_hold_across_rows():
+    """Both rows of every pair of neighbours, whole laws: curves that follow from the largest loss alone."""
+    alpha, r, steps = UNEVEN, 1.0, 2
+    for adjacency, neighbours in (("replace-one", replacements), ("add-remove", additions)):
+        curves = urn_curves(np.array(alpha), r, steps, adjacency)
+        for x, y in neighbours(alpha, 1):
+            laws = []
+            for table in (x, y):
+                rows = [
+                    urn_law([Fraction(a) + Fraction(r) * c for a, c in zip(row, counts, strict=True)], steps)
+                    for row, counts in zip(alpha, table, strict=True)
+                ]
+                laws.append({(c, e): rows[0][c] * rows[1][e] for c in rows[0] for e in rows[1]})
+            assert_within(curves, *laws)
+
+
+def test_a_promise_on_every_cell_counts_as_a_larger_prior():
+    promised = urn_curves(np.ones((2, 3)), 0.5, 20, min_count=4.0)
+    assert promised.pure_epsilon == pytest.approx(urn_curves(np.full((2, 3), 3.0), 0.5, 20).pure_epsilon, rel=1e-14)
+
+
+def test_blocks_of_a_person_add_up_and_kinds_of_people_do_not():
+    alpha = np.array([[1.0, 1.0], [0.5, 2.0], [1.0, 1.0]])
+    rows = [UrnPair(1.0, 1.0, 0.0, 0.3, 9), UrnPair(0.5, 2.0, 0.0, 0.3, 9)]
+    each = urn_curves(alpha, 0.3, 9, contribution=Contribution(1, ("each",)))
+    assert each == Composition(((rows[1], 1), (rows[0], 2)))
+    own = urn_curves(alpha, 0.3, 9, contribution=Contribution(1, ("own",)))
+    assert own == Parallel((rows[0], rows[1]))
+    assert own.pure_epsilon == rows[1].pure_epsilon < each.pure_epsilon
+
+
+def test_the_worst_rows_are_two_different_ones():
+    """The row with the smallest cell also has the smallest sum, so another one has to be left or joined."""
+    alpha = np.array([[0.5, 0.5], [1.0, 1.5], [0.75, 9.0]])
+    loss = urn_curves(alpha, 0.5, 6).pure_epsilon
+    ways = [
+        largest_urn_loss(float(alpha[i].min()), 0.5, 6) + largest_urn_loss(float(alpha[j].sum()), 0.5, 6)
+        for i, j in product(range(3), repeat=2)
+        if i != j
+    ]
+    assert loss == pytest.approx(max(ways), rel=1e-13)
+
+
+@pytest.mark.parametrize("a", [1e-100, 1e-3, 0.5, 1.0, 40.0, 1e6, 1e12])
+@pytest.mark.parametrize("r", [1e-4, 0.3, 10.0])
+@pytest.mark.parametrize("steps", [1, 1_000, 1_001, 10_000_000])
+def test_the_largest_loss_of_one_cell_is_rounded_up(a, r, steps):
+    with mpmath.workdps(60):
+        x, more = mpmath.mpf(a), mpmath.mpf(r)
+        true = mpmath.loggamma(x + more + steps) - mpmath.loggamma(x + more)
+        true += mpmath.loggamma(x) - mpmath.loggamma(x + steps)
+        found = largest_urn_loss(a, r, steps)
+        assert true <= found
+        # Where the prior outweighs all steps, the bound may be loose; it is tiny there.
+        assert found <= true * (1 + 1e-12) or (a > 1e3 and found <= 1.01 * true)
+
+
+def test_a_public_number_of_records_changes_no_pure_loss():
+    """All other records may lie in the other cell."""
+    alpha, r, steps = ((0.5, 2.0),), 0.5, 3
+    for n in range(1, 6):
+        pairs = [([(i + 1, n - 1 - i)], [(i, n - i)]) for i in range(n)]
+        both = pairs + [(y, x) for x, y in pairs]
+        true = true_pure(alpha, r, steps, both)
+        assert float(true) == pytest.approx(urn_curves(np.array(alpha), r, steps).pure_epsilon, rel=1e-12)
+
+
+def test_more_steps_than_are_listed_keep_what_the_largest_loss_implies():
+    curves = urn_curves(np.ones(2), 0.2, 100_000)
+    assert curves == RandomisedResponse(curves.pure_epsilon)
+    assert curves.pure_epsilon == pytest.approx(largest_urn_loss(1.0, 0.2, 100_000), rel=1e-13)
+    assert dominating_pair(np.ones(2), 0.2, "replace-one").pure_epsilon == math.inf
+
+
+def test_one_category_loses_nothing():
+    assert urn_curves(np.ones((3, 1)), 1.0, 5) == NoLoss()
+
+
+@pytest.mark.parametrize("steps", [0, 1.5, True])
+def test_steps_are_a_whole_number(steps):
+    with pytest.raises(ArgumentError, match="steps"):
+        urn_curves(np.ones(2), 1.0, steps)

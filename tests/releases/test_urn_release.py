@@ -1,0 +1,174 @@
+"""Releases by urns whose number of steps is decided, and the pure epsilon of every exact Dirichlet draw."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
+from pymc_dirdp.privacy.urn import urn_curves
+from pymc_dirdp.releases.interop import as_mechanism
+from pymc_dirdp.stored.release import read
+
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+TARGETS = [dirdp.PureDP(epsilon=1.0), dirdp.ZeroCDP(rho=0.05), dirdp.TruncatedCDP(rho=0.05, omega=math.inf)]
+
+
+def hair(n=592):
+    with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+        p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+        pm.Multinomial("students", n=n, p=p, observed=[108, 286, 71, n - 465])
+    return model
+
+
+def groups():
+    """Shares of three answers in each of two groups, which are data too."""
+    with pm.Model(coords={"group": ["a", "b"], "answer": ["no", "maybe", "yes"]}) as model:
+        p = pm.Dirichlet("p", a=np.ones((2, 3)), dims=("group", "answer"))
+        rows = np.repeat([0, 1], [40, 60])
+        pm.Categorical("x", p=p[rows], observed=(np.arange(100) * 7) % 5 % 3)
+    return model
+
+
+def edited(release, path, **attrs):
+    other = release.copy(deep=True)
+    other[path].attrs |= attrs
+    return other
+
+
+def failed(release):
+    return [check.name for check in dirdp.verify(release).checks if not check.passed]
+
+
+@pytest.fixture(scope="module")
+def urn():
+    return dirdp.sample(TARGETS[0], hair(), mechanism="dirichlet")
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return dirdp.sample(APPROX, hair())
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_the_whole_way(target, tmp_path):
+    plan = dirdp.plan(target, hair(), mechanism="dirichlet")
+    assert plan.composition.satisfies(target)
+    plan.to_json(tmp_path / "plan.json")
+    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    assert again == plan
+    dirdp.sample(again, hair()).to_netcdf(tmp_path / "release.nc")
+    release = xr.open_datatree(tmp_path / "release.nc")
+    assert failed(release) == []
+    mechanism = as_mechanism(release)
+    assert mechanism.satisfies(target)
+    group = release["mechanism/p"].attrs
+    assert group["steps"] == group["urn_steps"] == plan.parts[0].mechanism.urn_steps
+    report = " ".join(str(dirdp.report(release)).split())
+    assert f"{group['urn_steps']} steps of an urn" in report
+    assert str(target) in report
+    np.testing.assert_allclose(dirdp.estimate(release).tables["p"].share_means.sum(), 1)
+    assert dirdp.analyse(release, draws=200)["posterior"]["p"].shape == (1, 200, 4)
+
+
+def test_only_the_exact_sampler_keeps_a_pure_promise():
+    with pytest.raises(ArgumentError, match="sampler='exact'"):
+        dirdp.sample(TARGETS[0], hair(), mechanism="dirichlet", sampler="fast")
+
+
+@pytest.mark.parametrize("options", [{}, {"draws": 3}, {"adjacency": "add-remove", "n_records": 592}])
+def test_an_exact_draw_states_the_pure_epsilon_that_comes_for_free(options):
+    draws = options.get("draws", 1)
+    release = dirdp.sample(dirdp.RenyiDP(order=3, epsilon=0.3), hair(), **options)
+    mechanism, steps = as_mechanism_of_one(release), release["mechanism/p"].attrs["steps"]
+    curves = urn_curves(mechanism.alpha, mechanism.r, steps, mechanism.adjacency)
+    stated = release["privacy"].attrs["pure_epsilon"]
+    assert stated == pytest.approx(draws * curves.pure_epsilon, rel=1e-12)
+    assert stated >= draws * curves.pure_epsilon
+    assert read(release).pure_epsilon == stated
+    assert failed(release) == []
+    text = " ".join(str(dirdp.report(release)).split())
+    assert "delta 0 epsilon" in text
+    assert "for every single output" in text
+    assert "never more than" in text
+
+
+def as_mechanism_of_one(release):
+    return read(release).tables["p"].mechanism
+
+
+def test_the_loss_of_rows_includes_the_row_that_is_joined():
+    release = dirdp.sample(APPROX, groups())
+    mechanism, steps = as_mechanism_of_one(release), release["mechanism/p"].attrs["steps"]
+    one_row = urn_curves(mechanism.alpha[:1], mechanism.r, steps).pure_epsilon
+    assert release["privacy"].attrs["pure_epsilon"] > one_row
+
+
+def test_no_pure_epsilon_is_stated_of_what_has_none():
+    for release in (dirdp.sample(APPROX, hair(), sampler="fast"), dirdp.sample(APPROX, hair(), mechanism="gaussian")):
+        assert "pure_epsilon" not in release["privacy"].attrs
+        assert failed(release) == []
+        assert failed(edited(release, "/privacy", pure_epsilon=3.0)) == ["curves"]
+        assert "delta 0 " not in " ".join(str(dirdp.report(release)).split())
+
+
+@pytest.mark.parametrize("factor", [0.999999, 1.000001, 0.0, -1.0, math.inf])
+def test_a_false_pure_epsilon_is_found(exact, factor):
+    stated = exact["privacy"].attrs["pure_epsilon"]
+    assert failed(edited(exact, "/privacy", pure_epsilon=factor * stated)) == ["curves"]
+
+
+def test_a_pure_epsilon_that_is_left_out_is_missed(exact):
+    other = exact.copy(deep=True)
+    del other["/privacy"].attrs["pure_epsilon"]
+    assert failed(other) == ["curves"]
+
+
+@pytest.mark.parametrize("value", ["1.75", math.nan, [1.0, 2.0]])
+def test_a_pure_epsilon_that_is_no_number_damages_the_file(exact, value):
+    with pytest.raises(ReleaseError, match="pure_epsilon"):
+        dirdp.verify(edited(exact, "/privacy", pure_epsilon=value))
+
+
+def test_steps_that_are_changed_are_found(urn, exact):
+    """Fewer steps would promise more."""
+    steps = urn["mechanism/p"].attrs["urn_steps"]
+    assert {"curves", "sampler"} <= set(failed(edited(urn, "/mechanism/p", urn_steps=steps // 2)))
+    assert "sampler" in failed(edited(urn, "/mechanism/p", steps=steps // 2))
+    assert set(failed(edited(urn, "/mechanism/p", urn_steps=2 * steps))) >= {"guarantee", "sampler"}
+    assert "sampler" in failed(edited(exact, "/mechanism/p", steps=exact["mechanism/p"].attrs["steps"] // 2))
+    assert "curves" in failed(edited(exact, "/mechanism/p", urn_steps=100))
+    without = urn.copy(deep=True)
+    del without["/mechanism/p"].attrs["urn_steps"]
+    assert "guarantee" in failed(without)
+    for wrong in (0, -3, 2.5, "512", 10**30):
+        with pytest.raises(ReleaseError):
+            dirdp.verify(edited(urn, "/mechanism/p", urn_steps=wrong))
+
+
+def test_a_continuous_draw_is_not_said_to_be_of_an_urn(urn):
+    fast = edited(urn, "/mechanism/p", sampler="fast", randomness="operating system")
+    assert "sampler" in failed(fast)
+    moved = urn.copy(deep=True)
+    moved["/posterior"]["p"].values[...] = np.array([0.2, 0.5, 0.1, 0.2])
+    assert "sampler" in failed(moved)
+
+
+@pytest.mark.parametrize("change", [{"urn_steps": 1024}, {"urn_steps": None}, {"r": 0.2}])
+def test_an_edited_plan_of_another_urn_is_refused(change):
+    plan = dirdp.plan(TARGETS[0], hair(), mechanism="dirichlet")
+    (part,) = plan.parts
+    worse = replace(plan, parts=(replace(part, mechanism=replace(part.mechanism, **change)),))
+    with pytest.raises(UnattainableError, match="does not keep"):
+        dirdp.sample(worse, hair())
+
+
+def test_auto_compares_the_urn_with_noise_by_what_is_concluded():
+    choice = dirdp.plan(TARGETS[0], hair(), mechanism="auto").parts[0].choice
+    errors = dict(choice.expected_kl)
+    assert choice.best == "geometric"
+    assert errors["dirichlet"] > errors["geometric"]
