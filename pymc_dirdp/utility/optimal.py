@@ -62,7 +62,8 @@ def optimal_error(guarantee: Guarantee, *, prior: ArrayLike, n_records: int) -> 
     References
     ----------
     Ghosh, Roughgarden and Sundararajan (2012), Universally utility-maximizing privacy mechanisms,
-    https://doi.org/10.1137/09076828X: for `PureDP` geometric noise reaches it.
+    https://doi.org/10.1137/09076828X: for `PureDP` geometric noise is the optimum of every error that grows with the
+    distance of counts. It was that of this divergence, too, wherever both were computed.
 
     Examples
     --------
@@ -74,16 +75,16 @@ def optimal_error(guarantee: Guarantee, *, prior: ArrayLike, n_records: int) -> 
     delta = Guarantee.checked(guarantee=guarantee).stated_delta
     if delta is None:
         raise ArgumentError(
-            "The optimum is computed for PureDP and ApproxDP. Take an (epsilon, delta) that follows from your guarantee, "
-            "and its optimum is a lower bound: dirdp.privacy.convert(guarantee, dirdp.ApproxDP, delta=1e-6)."
+            "The optimum is computed for PureDP and ApproxDP. That of an (epsilon, delta) which follows from your "
+            "guarantee is a lower bound: dirdp.privacy.convert(guarantee, dirdp.ApproxDP, delta=1e-6)."
         )
     if parameters.shape != (2,):
         raise ArgumentError(f"The optimum is computed for a prior of shape (2,), got shape {parameters.shape}.")
     n = integer(1, n_records=n_records)
     if n > _MOST_RECORDS:
         raise ArgumentError(
-            f"The optimum is computed for up to {_MOST_RECORDS} records. For any number of them, what reaches it for "
-            "PureDP is mechanism='geometric', read with dirdp.estimate."
+            f"The optimum is computed for up to {_MOST_RECORDS} records. Take fewer; or mechanism='geometric' with "
+            "dirdp.estimate, which for PureDP reached it wherever it was computed."
         )
     weights, size = _predicted(parameters, n), 1.0
     points = np.linspace(0, math.pi / 2, 2 * n + 3)

@@ -77,6 +77,21 @@ def test_another_programme_agrees(n, prior, epsilon, delta):
     assert found * (1 - 1e-6) <= other <= found + 2e-4
 
 
+@pytest.mark.parametrize(("n", "prior"), [(15, (1, 1)), (20, (0.2, 0.2)), (9, (3, 0.5))])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_geometric_noise_with_the_posterior_mean_reaches_it(n, prior, epsilon):
+    """Outputs below 0 say what 0 says, and those above n what n says."""
+    x, q = np.arange(n + 1), math.exp(-epsilon)
+    law = (1 - q) / (1 + q) * q ** np.abs(x - x[:, None])
+    law[:, [0, -1]] /= 1 - q
+    logs = betaln(x + prior[0], n - x + prior[1]) - betaln(x + 1, n - x + 1)
+    joint = (np.exp(logs) / np.exp(logs).sum())[:, None] * law
+    mass, mean = joint.sum(axis=0), x / n @ joint / joint.sum(axis=0)
+    reached = sum(joint[k] @ (rel_entr(k / n, mean) + rel_entr(1 - k / n, 1 - mean)) for k in x)
+    assert mass.sum() == pytest.approx(1)
+    assert optimal_error(PureDP(epsilon=epsilon), prior=prior, n_records=n) == pytest.approx(reached, rel=2e-5)
+
+
 def test_a_looser_promise_and_more_records_help():
     errors = [optimal_error(PureDP(epsilon=e), prior=[1, 1], n_records=12) for e in (0.05, 0.3, 1, 3, 8)]
     assert errors == sorted(errors, reverse=True)
