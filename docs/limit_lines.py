@@ -97,9 +97,7 @@ class Table:
         laplace = gammaincc(a, floor * (1 + s)) / gammaincc(a, floor) * np.exp(-a * np.log1p(s))
 
         def mean_log(transform):
-            return np.tensordot(
-                np.full(len(s), step), np.exp(-s.reshape(-1, *[1] * (transform.ndim - 1))) - transform, 1
-            )
+            return (np.exp(-s.reshape(len(s), *[1] * (transform.ndim - 1))) - transform).sum(axis=0) * step
 
         of_sum, of_cells = mean_log(laplace.prod(axis=-1)), mean_log(laplace)
         of_shares = (xlogy(self.shares, self.shares) - self.shares * of_cells).sum(axis=-1)
