@@ -17,7 +17,7 @@ ORDERS = 1 + np.geomspace(1, 3000, 120)
 STYLES = {
     "P1's Algorithm 1": {"color": "#8a8a8a", "marker": "v", "linestyle": ":"},
     "Dirichlet draw": {"color": "#c8452d", "marker": "o", "linestyle": "--"},
-    "draw with a floor": {"color": "#e0a526", "marker": "P", "linestyle": "-."},
+    "draw with a floor": {"color": "#7b4fa3", "marker": "P", "linestyle": "-."},
     "posterior draw given zero-sum noise": {"color": "#2a8c82", "marker": "^", "linestyle": (0, (5, 1, 1, 1, 1, 1))},
     "independent noise, estimated": {"color": "#5070b0", "marker": "x", "linestyle": "--"},
     "zero-sum noise, estimated": {"color": "#0b1f4d", "marker": "s", "linestyle": "none", "markerfacecolor": "none"},

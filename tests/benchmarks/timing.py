@@ -112,9 +112,15 @@ if __name__ == "__main__":
         mechanism = dirdp.mechanisms.DirichletMechanism(np.full(4, alpha), 0.1)
         title = f"exact, 4 cells, alpha {alpha:g}, r 0.1, 10,000 steps"
         draws(title, mechanism, 4, 592, sampler="exact", repeats=repeats, steps=10_000)
+    for n in (592, 10**7):
+        mechanism = dirdp.calibrate_floored(TARGET, prior=np.ones(4), n_records=n)
+        draws(f"exact, a floor, 4 cells, {n} records", mechanism, 4, n, sampler="exact", repeats=repeats)
+    mechanism = dirdp.calibrate_floored(TARGET, prior=np.ones(4), n_records=592)
+    draws("fast, a floor, 4 cells, 592 records", mechanism, 4, 592, sampler="fast", repeats=repeats)
     # A loose promise leaves a prior of 0.05 as it is; a tight one adds to it, and no cell is small any more.
     loose = dirdp.RenyiDP(order=1.0, epsilon=100.0)
     few = max(repeats // 5, 10)
     whole("dirdp.sample, 4 cells, prior kept at 0.05", loose, 4, 592, few, strategy="temper")
     whole("dirdp.sample, 4 cells, (1, 1e-6)", TARGET, 4, 592, few)
+    whole("dirdp.sample, a floor, 4 cells, (1, 1e-6)", TARGET, 4, 592, few, mechanism="floored")
     whole("dirdp.sample, 1000 cells, prior kept at 0.05", loose, 1000, 100_000, few, strategy="temper")
