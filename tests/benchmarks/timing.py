@@ -122,5 +122,4 @@ if __name__ == "__main__":
     few = max(repeats // 5, 10)
     whole("dirdp.sample, 4 cells, prior kept at 0.05", loose, 4, 592, few, strategy="temper")
     whole("dirdp.sample, 4 cells, (1, 1e-6)", TARGET, 4, 592, few)
-    whole("dirdp.sample, a floor, 4 cells, (1, 1e-6)", TARGET, 4, 592, few, mechanism="floored")
     whole("dirdp.sample, 1000 cells, prior kept at 0.05", loose, 1000, 100_000, few, strategy="temper")
