@@ -52,11 +52,17 @@ def unrolled(model: pm.Model) -> pm.Model:
         if not set(values_read(first)).isdisjoint(model.basic_RVs):
             starts[chain] = _start(chain, first), _first(states, lags)
     copy = replaced(model, new, values)
+    for chain in chains:
+        # The dim of the states has more labels than there are steps.
+        if dims := copy.named_vars_to_dims.get(str(chain.name)):
+            copy.named_vars_to_dims[str(chain.name)] = (*dims[:-1], None)
     for chain, (start, value) in starts.items():
         start.name = f"{chain.name}_start"
         while start.name in copy.named_vars:
             start.name += "_"
         copy.named_vars[start.name] = start
+        if dims := copy.named_vars_to_dims.get(str(chain.name)):
+            copy.named_vars_to_dims[start.name] = dims[: value.type.ndim]
         copy.observed_RVs.append(start)
         copy.rvs_to_values[start], copy.values_to_rvs[value] = value, start
         copy.rvs_to_transforms[start] = None

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import DataError, UnsupportedModelError
+from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.chains import unrolled
 from pymc_dirdp.models.observations import read_counts
 from pymc_dirdp.models.tables import root_model, tables
@@ -38,9 +38,9 @@ def by_codes(paths=PATHS):
     pm.Categorical("path", p=flat(3, 3)[paths[..., :-1]], observed=paths[..., 1:])
 
 
-def chain_with_a_start(paths=PATHS):
+def chain_with_a_start(paths=PATHS, dims=None):
     start = flat(3, name="start")
-    markov_chain("path", flat(3, 3), categorical(start), paths)
+    markov_chain("path", flat(3, 3), categorical(start), paths, dims=dims)
 
 
 def by_codes_with_a_start(paths=PATHS):
@@ -107,11 +107,28 @@ def test_the_question_is_the_same(first, second):
     assert said[0] == said[1]
 
 
-def test_dims_name_the_people_and_the_steps():
+def test_dims_name_the_people_and_not_the_steps():
     model = built(chain, dims=("person", "time"))
     assert dirdp.plan(TARGET, model, unit="person").parts[0].mechanism.contribution.records == 5
-    with pytest.raises(UnsupportedModelError, match="is a sequence along 'time', which unit='time' names"):
+    with pytest.raises(ArgumentError, match="unit='time' is no dim of any observation"):
         dirdp.plan(TARGET, model, unit="time")
+
+
+@pytest.mark.parametrize("build", [chain, chain_with_a_start])
+def test_the_curator_sees_the_same_model(build):
+    """Labels of states are more than there are steps, and none of them is left over."""
+    model = built(build, dims=("person", "time"))
+    release = dirdp.sample(TARGET, model, unit="person")
+    exact = dirdp.posterior(model, random_seed=1)
+    assert exact["observed_data"]["path"].shape == (30, 5)
+    assert dirdp.diagnose(release, model, nuts=False, draws=100)["non_private"]
+
+
+def test_the_first_states_have_the_dims_of_the_people():
+    model = built(chain_with_a_start, dims=("person", "time"))
+    plan = dirdp.plan(TARGET, model, unit="person")
+    assert [part.mechanism.contribution.records for part in plan.parts] == [1, 5]
+    assert root_model(model).named_vars_to_dims["path_start"] == ("person",)
 
 
 @pytest.mark.parametrize("kind", [int, float])
