@@ -94,7 +94,10 @@ class Table:
         """The shares of intensities above a floor. `E log G` is an integral of `E exp(-s G)` over log s (Frullani)."""
         log_s, step = np.linspace(-45, 8, 4000, retstep=True)
         s, a, floor = np.exp(log_s)[:, None, None], mechanism.alpha + mechanism.r * self.counts, mechanism.floor
-        laplace = gammaincc(a, floor * (1 + s)) / gammaincc(a, floor) * np.exp(-a * np.log1p(s))
+        with np.errstate(divide="ignore"):
+            logs = np.log(gammaincc(a, floor * (1 + s))) - np.log(gammaincc(a, floor)) - a * np.log1p(s)
+        # Shares may be formed of what is left of the intensities after a public part of the floor is taken off.
+        laplace = np.exp(logs + s * getattr(mechanism, "taken_off", 0.0))
 
         def mean_log(transform):
             return (np.exp(-s.reshape(len(s), *[1] * (transform.ndim - 1))) - transform).sum(axis=0) * step
