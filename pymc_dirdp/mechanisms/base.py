@@ -167,6 +167,11 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         """The parameters of a draw that is itself the release; None if draws come from something released before."""
         return None
 
+    @property
+    def has_product_law(self) -> bool:
+        """Whether the likelihood of an output is a product over cells, so that a posterior given it can be drawn."""
+        return True
+
     def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Parameters of the private Dirichlet posterior, one release for each of many made-up tables, in their shape.
 
@@ -267,11 +272,6 @@ class TableMechanism(Mechanism):
     def contributed(self) -> Contribution:
         """What one person adds to the table, with one entry for each of its row axes."""
         return Contribution.of(self.contribution)
-
-    @property
-    def has_product_law(self) -> bool:
-        """Whether the likelihood of an output is a product over cells, so that a posterior given it can be drawn."""
-        return True
 
     @abc.abstractmethod
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:

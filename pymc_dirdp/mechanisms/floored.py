@@ -47,9 +47,9 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     up for what the floor adds to cells that are nearly empty. Without a floor it would be a draw from
     `Dirichlet(r * counts + alpha)`, whose worst loss comes from shares near 0. The floor takes these away, so that at
     the same guarantee `r` is larger and the draw is 1.7 to 3.7 times closer to the frequencies, and it keeps
-    zero-concentrated differential privacy, which no continuous Dirichlet draw without a floor does. The curves are those
-    of the intensities. In one row under replace-one the loss depends on the shares alone, so that the intensities cost nothing
-    more there; and from them more is concluded, because their law is a product over cells.
+    zero-concentrated differential privacy, which no continuous Dirichlet draw without a floor does. The curves are
+    those of the intensities. In one row under replace-one the loss depends on the shares alone, so that the intensities
+    cost nothing more there; and from them more is concluded, because their law is a product over cells.
 
     Parameters
     ----------

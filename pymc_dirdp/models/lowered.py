@@ -18,6 +18,7 @@ from pytensor.xtensor.basic import TensorFromXTensor
 from pytensor.xtensor.type import XTensorType
 
 from pymc_dirdp.models.graph import Node
+from pymc_dirdp.models.replaced import replaced
 
 __all__ = ["lowered"]
 
@@ -35,26 +36,8 @@ def lowered(model: pm.Model) -> pm.Model:
     new = dict(zip([*named, *values], _without_dims([*named, *values]), strict=True))
     # A Deterministic that is another variable as it is needs a name of its own.
     new |= {variable: new[variable].copy() for variable in model.deterministics}
-    copy = pm.Model(name=model.name)
-    for dim, length in model.dim_lengths.items():
-        copy.add_coord(dim, model.coords.get(dim), length=length)
-    for name, variable in model.named_vars.items():
-        new[variable].name = name
-        copy.named_vars[name] = new[variable]
-    copy.named_vars_to_dims.update({name: dims for name, dims in model.named_vars_to_dims.items() if dims})
-    for ours, theirs in (
-        (copy.free_RVs, model.free_RVs),
-        (copy.observed_RVs, model.observed_RVs),
-        (copy.deterministics, model.deterministics),
-        (copy.potentials, model.potentials),
-        (copy.data_vars, model.data_vars),
-    ):
-        ours.extend(new[variable] for variable in theirs)
-    for rv in model.basic_RVs:
-        value = new[model.rvs_to_values[rv]]
-        copy.rvs_to_values[new[rv]] = value
-        copy.values_to_rvs[value] = new[rv]
-        copy.rvs_to_transforms[new[rv]] = _ordinary(model.rvs_to_transforms[rv])
+    copy = replaced(model, new, {rv: new[value] for rv, value in model.rvs_to_values.items()})
+    copy.rvs_to_transforms.update({rv: _ordinary(transform) for rv, transform in copy.rvs_to_transforms.items()})
     return copy
 
 

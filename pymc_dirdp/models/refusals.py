@@ -122,6 +122,10 @@ REFUSALS = MappingProxyType(
             "is observed through {operation}, which is not supported",
             _CONJUGATES + " Take what is observed through another distribution out of this model.",
         ),
+        "chain": Refusal(
+            "is a DiscreteMarkovChain with {what}",
+            "Write {ways}.",
+        ),
         "total size": Refusal("is rescaled by total_size", "Leave total_size out and observe all records."),
         "transformed observations": Refusal("has a transform", "Observe the variable itself, without `transform=`."),
         "computed observations": Refusal(

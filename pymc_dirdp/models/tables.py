@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.checks import one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, type_name
+from pymc_dirdp.models.chains import unrolled
 from pymc_dirdp.models.graph import Node, evaluate, is_random, parameters, values_read
 from pymc_dirdp.models.likelihoods import (
     Kind,
@@ -210,7 +211,7 @@ def root_model(model: pm.Model | None) -> pm.Model:
         raise ArgumentError(
             "Expected a PyMC model, got none. Pass it as `model=`, or make the call inside `with model:`."
         ) from None
-    return lowered(found.root)
+    return unrolled(lowered(found.root))
 
 
 def _refuse_missing_values(model: pm.Model) -> None:

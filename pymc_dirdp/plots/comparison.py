@@ -15,7 +15,10 @@ _LABELS = {
     "l_inf": "expected largest error of a frequency",
     "hellinger": "expected Hellinger distance of frequencies",
 }
-_KINDS = ("Dirichlet", "Gaussian", "Laplace", "Geometric")
+# The marker and the colour of each family. The markers alone tell them apart in a grey print.
+_LOOKS = dict(zip(("Dirichlet", "Gaussian", "Laplace", "Geometric"), zip(MARKERS, COLOURS, strict=True), strict=False))
+_LOOKS["Floored draw"] = ("P", "#7b4fa3")
+_OTHERS = (MARKERS[-1], COLOURS[-1])
 
 
 def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax: Axes | None = None) -> Axes:
@@ -47,11 +50,10 @@ def plot_comparison(comparison: Comparison, *, column: str = "kl_posterior", ax:
     values = [getattr(score, column) for score in scores]
     names = []
     for place, (score, value) in enumerate(zip(scores, values, strict=True)):
-        family = score.mechanism.split(",")[0]
-        kind = _KINDS.index(family) if family in _KINDS else len(_KINDS)
+        marker, colour = _LOOKS.get(score.mechanism.split(",")[0], _OTHERS)
         if math.isfinite(value):
             ax.hlines(place, values[0] / 1.5, value, color="0.85", linewidth=1, zorder=1)
-            ax.plot(value, place, MARKERS[kind], color=COLOURS[kind], markersize=6)
+            ax.plot(value, place, marker, color=colour, markersize=6)
         names.append(score.mechanism if math.isfinite(value) else f"{score.mechanism} (infinite)")
     reference = getattr(comparison.baseline, column)
     if reference > 0:

@@ -18,10 +18,17 @@ type Lines = tuple[tuple[str, str], ...]
 
 
 def typical_errors(stored: Stored, utility: xr.Dataset) -> Lines:
-    """How far a share is typically off, in the estimate and in a draw that is itself the release; what is known."""
+    """How far a share is typically off, in the estimate or the mean, and in a draw that is itself the release."""
     by_table = ", by table" * (len(stored.tables) > 1)
     of_draws = _of_tables(stored, utility, lambda table, n: draw_share_error(table.mechanism, table.prior, round(n)))
-    errors = {"of dirdp.estimate": utility["share_error"].values, "of the draw": of_draws}
+    # Where nothing is concluded from what was put out, the error is that of the posterior which was released.
+    known_law = [table.mechanism.has_product_law for table in stored.tables.values()]
+    of_means: Array = utility["share_error"].values
+    errors: dict[str, Array] = {
+        "of dirdp.estimate": np.where(known_law, of_means, np.nan),
+        "of the mean": np.where(known_law, np.nan, of_means),
+        "of the draw": of_draws,
+    }
     return tuple(
         (label, f"a share is typically off by {in_range(known, 2)}{by_table}")
         for label, values in errors.items()

@@ -61,7 +61,9 @@ def estimate_error(
     Parameters
     ----------
     mechanism : Mechanism
-        That adds noise to counts, or draws from a tempered posterior; of a Hellinger mechanism it is not known.
+        That adds noise to counts, draws from a tempered posterior, or releases a whole posterior. Where the law of the
+        output is no product over cells, as for the Hellinger mechanism with three categories, nothing is estimated; the
+        error is that of the mean of the posterior that is released.
     prior : array, shape (..., d)
         The model's own prior.
     n_records : int
@@ -299,6 +301,10 @@ def estimates_of(mechanism: Mechanism, rows: _Rows, draws: int, rng: np.random.G
     """Expected shares of rows, shape (m, d), given simulated releases of a mechanism; None if they are not known."""
     if mechanism.tempered is not None:
         return _estimated(_Draws(mechanism.tempered, rows, draws, rng), rows)
+    if not mechanism.has_product_law:
+        # Nothing is concluded from such a release but what papers do: its counts are taken for the data.
+        parameters = mechanism.posterior_parameters(rows.counts.astype(np.int64), rng)
+        return np.asarray(parameters / parameters.sum(axis=-1, keepdims=True))
     # What several outputs say together is known for tempered draws alone.
     seen = mechanism.rows_seen(rows.counts, rng) if draws == 1 else None
     return None if seen is None else _estimated(_Noise(seen, rows), rows)

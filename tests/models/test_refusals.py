@@ -12,6 +12,8 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.models.refusals import REFUSALS
 
+from .markov import categorical, markov_chain
+
 TARGET = dirdp.ApproxDP(epsilon=3, delta=1e-3)
 YES = np.array([1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1])
 CODES = np.array([0, 2, 1, 1, 0, 2, 2, 0, 1, 0, 1, 2])
@@ -365,6 +367,42 @@ case(
     lambda: tossed(pm.Beta("b", 1, 1 / pm.modelcontext(None).dim_lengths["person"]), dims="person"),
     lambda: tossed(pm.Beta("b", 1, 1 / 10), dims="person"),
     said=REMOVED,
+)
+
+
+def three_steps():
+    return np.stack([CODES, CODES[::-1], np.roll(CODES, 3)], axis=1)
+
+
+def steps_apart():
+    x, P = three_steps(), simplex(2, 3, 3, name="P")
+    for step in (0, 1):
+        pm.Categorical(f"step {step}", p=P[step][x[:, step]], observed=x[:, step + 1])
+
+
+def steps_together(P, rows):
+    x = three_steps()
+    pm.Categorical("path", p=P[(*rows, x[:, :-1])], observed=x[:, 1:])
+
+
+FIRST = np.full(3, 1 / 3)
+case(
+    "chain",
+    lambda: markov_chain("path", simplex(2, 3, 3, name="P"), categorical(FIRST), three_steps(), time_varying_P=True),
+    steps_apart,
+    said={"unit": 0},
+)
+case(
+    "chain",
+    lambda: markov_chain("path", simplex(N, 3, 3, name="P"), categorical(FIRST), three_steps()),
+    lambda: steps_together(simplex(N, 3, 3, name="P"), (np.repeat(np.arange(N)[:, None], 2, axis=1),)),
+    said={"unit": 0},
+)
+case(
+    "chain",
+    lambda: markov_chain("path", simplex(3, 3, name="P"), categorical(simplex(N, 3)), three_steps()),
+    lambda: (coded(simplex(N, 3)), steps_together(simplex(3, 3, name="P"), ())),
+    said={"unit": 0},
 )
 
 

@@ -102,7 +102,7 @@ def test_the_error_of_an_estimate_is_what_a_plan_looks_at():
     assert expected_error(guarantee, **TABLE, mechanism="auto", of="estimate") == min(errors.values())
     with pytest.raises(ArgumentError, match="Unknown of"):
         expected_error(guarantee, **TABLE, of="data")
-    hellinger = {"prior": np.ones(3), "n_records": 20, "mechanism": "hellinger", "of": "estimate"}
+    hellinger = {"prior": np.ones(2), "n_records": 2000, "mechanism": "hellinger", "of": "estimate"}
     with pytest.raises(ArgumentError, match="of='draw'"):
         expected_error(dirdp.PureDP(epsilon=1), **hellinger)
     hellinger["of"] = "draw"

@@ -177,6 +177,11 @@ def test_three_categories_of_hellinger_publish_what_the_paper_does():
         assert not isinstance(error.value, ReleaseError)
     assert "no posterior given them" in " ".join(str(dirdp.report(release)).split())
     assert "dirdp.analyse" not in str(dirdp.statement(release))
+    # No estimate follows from it, so the error that is stated is not that of one.
+    for said in (str(dirdp.report(release)), str(dirdp.statement(release))):
+        assert "of the mean" in said
+        assert "of dirdp.estimate" not in said
+    assert 0 < release["utility"]["share_error"].item() < 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

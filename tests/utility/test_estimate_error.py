@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import digamma
+from scipy.special import digamma, gammaln
 
-import pymc_dirdp as dirdp
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.totals import RowTotals
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -117,9 +116,30 @@ def test_it_is_a_number_at_the_ends_of_its_domain(prior, n_records):
 
 def test_without_records_or_a_known_law_there_is_no_number():
     assert estimate_error(GeometricMechanism(np.ones(3), 1.0), np.ones(3), 0) is None
-    for d, n in ((3, 10), (2, 2000)):
-        hellinger = dirdp.mechanisms.HellingerMechanism(np.ones(d), n, 1.0)
-        assert estimate_error(hellinger, np.ones(d), n) is None
+    hellinger = HellingerMechanism(np.ones(2), 2000, 1.0)
+    assert estimate_error(hellinger, np.ones(2), 2000) is None
+
+
+@pytest.mark.parametrize(("prior", "n_records", "exponent"), [((1.0, 1.0, 1.0), 9, 1.0), ((0.3, 2.0, 1.0), 6, 6.0)])
+def test_what_no_estimate_comes_from_has_the_error_of_its_posterior_mean(prior, n_records, exponent):
+    """All tables and all releases of them are summed."""
+    prior = np.array(prior)
+    mechanism = HellingerMechanism(prior, n_records, exponent)
+    assert not mechanism.has_product_law
+    tables = mechanism.candidates
+    size = prior.sum()
+    logs = (gammaln(tables + prior) - gammaln(prior) - gammaln(tables + 1)).sum(axis=-1)
+    weights = np.exp(logs + gammaln(n_records + 1) + gammaln(size) - gammaln(n_records + size))
+    assert weights.sum() == pytest.approx(1)
+    kl, squared = 0.0, 0.0
+    for x, weight in zip(tables, weights, strict=True):
+        outcomes, probabilities = mechanism.law(x)
+        for z, probability in zip(outcomes, probabilities, strict=True):
+            found = errors(x + prior, (z + prior) / (n_records + size))
+            kl, squared = kl + weight * probability * found[0], squared + weight * probability * found[1]
+    found = estimate_error(mechanism, prior, n_records)
+    assert found.kl == pytest.approx(kl, rel=0.12)
+    assert found.share**2 == pytest.approx(squared, rel=0.12)
 
 
 @pytest.mark.parametrize("steps", [3, 20, 400])

@@ -1,0 +1,149 @@
+"""Expected errors of mechanisms for a table of two cells and a public size, for the page on the limit.
+
+The error is `KL(x/N || y)` in nats, of what is put out from the frequencies, averaged over data sets that the prior
+predicts. Every number is a sum over all counts and all outputs, or an integral; nothing is simulated.
+"""
+
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.special import betaln, digamma, entr, gammaincc, xlogy
+
+import pymc_dirdp as dirdp
+
+DELTA = 1e-6
+ORDERS = 1 + np.geomspace(1, 3000, 120)
+STYLES = {
+    "P1's Algorithm 1": {"color": "#8a8a8a", "marker": "v", "linestyle": ":"},
+    "Dirichlet draw": {"color": "#c8452d", "marker": "o", "linestyle": "--"},
+    "draw with a floor": {"color": "#7b4fa3", "marker": "P", "linestyle": "-."},
+    "posterior draw given zero-sum noise": {"color": "#2a8c82", "marker": "^", "linestyle": (0, (5, 1, 1, 1, 1, 1))},
+    "independent noise, estimated": {"color": "#5070b0", "marker": "x", "linestyle": "--"},
+    "zero-sum noise, estimated": {"color": "#0b1f4d", "marker": "s", "linestyle": "none", "markerfacecolor": "none"},
+    "optimum of all mechanisms": {"color": "black", "linewidth": 1.6},
+    "posterior draw, not private": {"color": "0.4", "linestyle": ":"},
+}
+
+
+class Table:
+    """One row of two cells."""
+
+    def __init__(self, prior, n_records):
+        self.n_records, self.prior = n_records, np.array(prior, dtype=float)
+        x = np.arange(n_records + 1)
+        self.counts = np.stack([x, n_records - x], axis=-1)
+        self.shares = self.counts / n_records
+        logs = betaln(*(self.counts + self.prior).T) - betaln(*(self.counts + 1).T)
+        self.weights = np.exp(logs) / np.exp(logs).sum()
+
+    def errors(self, epsilon):
+        """The error of each mechanism at (epsilon, delta), by name."""
+        promise = dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
+        known = {"prior": self.prior, "n_records": self.n_records}
+        dirichlet = dirdp.calibrate(promise, **known, objective="estimate", public_totals=True)
+        independent = dirdp.mechanisms.GeometricMechanism.for_guarantee(promise, prior=self.prior)
+        summed = dirdp.mechanisms.ZeroSumGeometricMechanism.for_guarantee(promise, prior=self.prior)
+        # Two cells whose noise is z and -z: both say the same, and the noise costs twice.
+        noisy, first = self.noisy_count(summed.scale / 2), self.noisy_count(independent.scale)
+        pairs = (first[:, :, None] * first[::-1, None, :]).reshape(len(first), -1)
+        errors = (
+            self.algorithm_1(epsilon),
+            self.of_draw(dirichlet.alpha, dirichlet.r),
+            self.of_floored(dirdp.calibrate_floored(promise, **known)),
+            self.of_posterior_draw(noisy),
+            self.of_estimate(pairs),
+            self.of_estimate(noisy),
+            dirdp.utility.optimal_error(promise, **known),
+            self.of_draw(self.prior, 1.0),
+        )
+        return dict(zip(STYLES, errors, strict=True))
+
+    def divergences(self, parameters):
+        """The error of `y ~ Dirichlet(parameters)`: a row for each count, a column for each row of the parameters."""
+        entropy = xlogy(self.shares, self.shares).sum(axis=-1)[:, None]
+        return entropy - self.shares @ digamma(parameters).T + digamma(parameters.sum(axis=-1))
+
+    def of_draw(self, alpha, r):
+        """A draw from `Dirichlet(r x + alpha)`."""
+        return self.weights @ np.diag(self.divergences(r * self.counts + alpha))
+
+    def of_urn(self, mechanism):
+        """The same draw by the exact sampler, which puts out `(2 c + 1) / (2 m + 2)` for c of the m steps of an urn."""
+        steps = mechanism.default_steps(self.n_records)
+        c = np.arange(steps + 1)
+        first, last = (mechanism.r * self.counts + mechanism.alpha).T[:, :, None]
+        law = betaln(first + c, last + steps - c) - betaln(c + 1, steps - c + 1)
+        law = np.exp(law - law.max(axis=-1, keepdims=True))
+        law /= law.sum(axis=-1, keepdims=True)
+        y = np.stack([2 * c + 1, 2 * (steps - c) + 1]) / (2 * steps + 2)
+        return self.weights @ (xlogy(self.shares, self.shares) - self.shares * (law @ np.log(y).T)).sum(axis=-1)
+
+    def algorithm_1(self, epsilon):
+        """The best order: P1 turns an (order, e) into an (e + log(1/delta) / (order - 1), delta)."""
+        found = []
+        for order in ORDERS:
+            budget = epsilon + math.log(DELTA) / (order - 1)
+            if budget > 0:
+                promise = dirdp.RenyiDP(order=order, epsilon=budget)
+                mechanism = dirdp.calibrate(promise, prior=self.prior, strategy="algorithm-1")
+                found.append(self.of_draw(mechanism.alpha, mechanism.r))
+        return min(found)
+
+    def of_floored(self, mechanism):
+        """The shares of intensities above a floor. `E log G` is an integral of `E exp(-s G)` over log s (Frullani)."""
+        log_s, step = np.linspace(-45, 8, 4000, retstep=True)
+        s, a, floor = np.exp(log_s)[:, None, None], mechanism.alpha + mechanism.r * self.counts, mechanism.floor
+        with np.errstate(divide="ignore"):
+            logs = np.log(gammaincc(a, floor * (1 + s))) - np.log(gammaincc(a, floor)) - a * np.log1p(s)
+        # Shares may be formed of what is left of the intensities after a public part of the floor is taken off.
+        laplace = np.exp(logs + s * mechanism.taken_off)
+
+        def mean_log(transform):
+            return (np.exp(-s.reshape(len(s), *[1] * (transform.ndim - 1))) - transform).sum(axis=0) * step
+
+        of_sum, of_cells = mean_log(laplace.prod(axis=-1)), mean_log(laplace)
+        of_shares = (xlogy(self.shares, self.shares) - self.shares * of_cells).sum(axis=-1)
+        return self.weights @ (of_shares + of_sum)
+
+    def noisy_count(self, scale):
+        """The law of a count with geometric noise, where what is below 0 is taken for 0, and what is above N for N.
+
+        Nothing is lost by that: how far an output is outside says nothing of the count.
+        """
+        q, x = math.exp(-1 / scale), np.arange(self.n_records + 1)
+        law = (1 - q) / (1 + q) * q ** np.abs(x - x[:, None])
+        law[:, [0, -1]] /= 1 - q
+        return law
+
+    def of_estimate(self, law):
+        """The expected frequency given an output, from the law of the output for each count."""
+        joint = self.weights[:, None] * law
+        mean = self.shares.T @ joint / joint.sum(axis=0)
+        return joint.sum(axis=0) @ entr(mean).sum(axis=0) - self.weights @ entr(self.shares).sum(axis=-1)
+
+    def of_posterior_draw(self, law):
+        """A draw from the posterior of the shares given an output."""
+        joint = self.weights[:, None] * law
+        return (self.divergences(self.counts + self.prior) * (joint @ (joint / joint.sum(axis=0)).T)).sum()
+
+
+def lines(prior, n_records, epsilons):
+    """For each mechanism its errors at the epsilons."""
+    table = Table(prior, n_records)
+    found = [table.errors(epsilon) for epsilon in epsilons]
+    return {name: [errors[name] for errors in found] for name in STYLES}
+
+
+def picture(tables, epsilons):
+    """A panel for each table: its title and its lines."""
+    figure, axes = plt.subplots(1, len(tables), figsize=(10, 4.6), sharey=True, layout="constrained")
+    for ax, (title, errors) in zip(axes, tables.items(), strict=True):
+        for name, style in STYLES.items():
+            ax.plot(epsilons, errors[name], label=name, markersize=5, **style)
+        ax.set(xscale="log", yscale="log", title=title, xlabel="epsilon, at delta 1e-6", xticks=epsilons)
+        ax.set_xticklabels([f"{epsilon:g}" for epsilon in epsilons])
+        ax.minorticks_off()
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("expected KL from the frequencies (nats)")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
