@@ -1,6 +1,8 @@
 """The same records in many engines, for tests."""
 
+import tempfile
 import warnings
+from pathlib import Path
 
 import duckdb
 import pandas as pd
@@ -55,14 +57,14 @@ def taken(name, table, folder):
 
 @pytest.fixture(params=ENGINES)
 def in_engine(request, tmp_path):
-    """A function that puts a table of Arrow into an engine, once a test."""
-    return lambda table: taken(request.param, table, tmp_path / "records")
+    """A function that puts a table of Arrow into an engine."""
+    return lambda table: taken(request.param, table, Path(tempfile.mkdtemp(dir=tmp_path)))
 
 
 @pytest.fixture(params=[name for name in ENGINES if name != "Dask"])
 def choosing(request, tmp_path):
     """The same for the engines that choose records by unit."""
-    return lambda table: taken(request.param, table, tmp_path / "records")
+    return lambda table: taken(request.param, table, Path(tempfile.mkdtemp(dir=tmp_path)))
 
 
 @pytest.fixture(scope="session")
