@@ -86,15 +86,15 @@ class EngineRecords:
         for name in (*labels, *units):
             if name not in schema:
                 raise ArgumentError(f"The records have no column {name!r}.")
-        frame = _binary(frame, list(labels))
-        columns = [
-            _declared(nw.col(name), schema[name], labels[name] if name in otherwise else None).alias(f"v{i}")
-            for i, name in enumerate(labels)
-        ]
         for unit in units:
             _check_unit(schema[unit], unit)
-            columns.append(nw.col(unit).alias("u"))
-        return cls(frame.select(*columns), labels, otherwise)
+        frame = _asked(lambda: _renamed(frame, {name: f"v{i}" for i, name in enumerate(labels)}, units))
+        declared = {
+            f"v{i}": _declared(nw.col(f"v{i}"), schema[name], labels[name])
+            for i, name in enumerate(labels)
+            if name in otherwise
+        }
+        return cls(frame.with_columns(**declared) if declared else frame, labels, otherwise)
 
     def bounded(self, bound: Bound, key: int) -> "EngineRecords":
         """The records that are kept of each unit.
@@ -188,11 +188,9 @@ def _asked[T](call: Callable[[], T]) -> T:
     )
 
 
-def _declared(column: Any, dtype: Any, labels: Sequence[Any] | None) -> Any:
+def _declared(column: Any, dtype: Any, labels: Sequence[Any]) -> Any:
     """The column with null for other texts and whole numbers than the labels, so that those do not all come back."""
     nw = _narwhals()
-    if labels is None:
-        return column
     known: list[Any]
     if dtype == nw.String:
         known = [label for label in labels if isinstance(label, str)]
@@ -212,28 +210,24 @@ def _check_unit(dtype: Any, unit: str) -> None:
         )
 
 
-def _binary(frame: Any, names: Sequence[str]) -> Any:
-    """The frame with texts that are equal only if all their letters are. Some engines can be told otherwise."""
-    nw, native = _narwhals(), frame.to_native()
-    if str(frame.implementation.value) == "duckdb":
-        quoted = [(name, '"' + name.replace('"', '""') + '"', str(kind)) for name, kind in _types(native)]
-        return nw.from_native(
-            native.project(
-                ", ".join(
-                    f'{at} COLLATE "binary" AS {at}' if kind == "VARCHAR" and name in names else at
-                    for name, at, kind in quoted
-                )
-            )
-        )
-    if str(frame.implementation.value) == "pyspark":
+def _renamed(frame: Any, names: Mapping[str, str], units: Sequence[str]) -> Any:
+    """The variables under other names, and the unit as `u`; texts are equal only if all their letters are.
+
+    Some engines can be told that other texts are equal, too.
+    """
+    nw, native, engine = _narwhals(), frame.to_native(), str(frame.implementation.value)
+    if engine == "duckdb":
+        quoted = {name: '"' + name.replace('"', '""') + '"' for name in (*names, *units)}
+        texts = {name for name, kind in zip(native.columns, native.types, strict=True) if str(kind) == "VARCHAR"}
+        collated = {name: f'{quoted[name]} COLLATE "binary"' if name in texts else quoted[name] for name in names}
+        columns = [f"{collated[name]} AS {new}" for name, new in names.items()]
+        return nw.from_native(native.project(", ".join([*columns, *(f"{quoted[unit]} AS u" for unit in units)])))
+    if engine == "pyspark":
         for field in native.schema.fields:
             if field.name in names and getattr(field.dataType, "collation", None) not in (None, "UTF8_BINARY"):
                 raise ArgumentError(
                     f"The column {field.name!r} has a collation, by which different texts are equal. Cast it to STRING "
                     "COLLATE UTF8_BINARY."
                 )
-    return frame
-
-
-def _types(relation: Any) -> Sequence[tuple[str, Any]]:
-    return list(zip(relation.columns, relation.types, strict=True))
+    columns = [nw.col(name).alias(new) for name, new in names.items()]
+    return frame.select(*columns, *(nw.col(unit).alias("u") for unit in units))

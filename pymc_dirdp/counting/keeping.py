@@ -43,7 +43,9 @@ def _in_duckdb(relation: Any, columns: Sequence[str], bound: Bound, key: int) ->
     """The same by lists, one for each unit: windows over all records need several times the memory."""
     record = f"struct_pack({', '.join(f'{name} := {name}' for name in columns)})"
     # Equal records stand side by side in a sorted list, so numbers in the list do what numbers among equal ones do.
-    hashed = f"hash('{key:x}', u, x, i) // {_HALF} * {_HALF} + i"
+    # DuckDB joins the hashes of several values by an exclusive or, so numbers that differ in the last value alone are
+    # not spread as if at random before they are hashed again.
+    hashed = f"hash(hash('{key:x}', u, x, i)) // {_HALF} * {_HALF} + i"
     first = f"list_sort(list_transform(l, lambda x, i: {hashed}))[:{bound.records}]"
     chosen = f"list_select(l, list_transform({first}, lambda h: (h % {_HALF})::BIGINT))"
     return (
