@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.counting.columns import NOTHING, is_missing, values_of
-from pymc_dirdp.counting.dictionaries import dictionary_of
+from pymc_dirdp.counting.dictionaries import dictionary_of, plain_array
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
 __all__ = ["Bound", "checked_bound", "kept_rows"]
@@ -105,7 +105,7 @@ def _mixed(words: _Words) -> _Words:
 
 def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
     """Each row's unit as a number, and a hash of each unit's value. No hash depends on another unit."""
-    held = dictionary_of(units, bound.unit)
+    held = _sorted_out(units) or dictionary_of(units, bound.unit)
     values = values_of(units, bound.unit) if held is None else held[1]
     used = values if held is None else [None if i < 0 else values[i] for i in np.unique(held[0])]
     kinds = set(map(type, used))
@@ -120,3 +120,12 @@ def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
     numbers = np.array([found.setdefault(value, len(found)) for value in values], dtype=np.int64)
     hashes = np.array([hash((key, value)) & (2**64 - 1) for value in found], dtype=np.uint64)
     return (numbers if held is None else numbers[held[0]]), hashes
+
+
+def _sorted_out(units: Any) -> tuple[Integers, list[Any]] | None:
+    """Plain whole numbers or texts as codes into their different values; None for other columns."""
+    array = plain_array(units)
+    if array is None or array.dtype.kind not in "iuU":
+        return None
+    values, codes = np.unique(array, return_inverse=True)
+    return codes.astype(np.int64), values.tolist()

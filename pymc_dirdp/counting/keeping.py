@@ -40,20 +40,24 @@ def kept(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
 
 
 def _in_duckdb(relation: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
-    """The same by lists, one for each unit: windows over all records need several times the memory."""
-    record = f"struct_pack({', '.join(f'{name} := {name}' for name in columns)})"
+    """The same by lists, one for each unit: windows over all records need several times the memory.
+
+    In the lists a record is the hash of its values, which a look-up turns into the record again at the end.
+    """
+    listed = ", ".join(columns)
+    coded = relation.project(f"u, hash('{key:x}', {listed}) AS c, {listed}")
+    # Each hash is there once, so records that collide are counted as one another, and never twice.
+    records = coded.aggregate("c, " + ", ".join(f"first({name}) AS {name}" for name in columns), "c")
     # Equal records stand side by side in a sorted list, so numbers in the list do what numbers among equal ones do.
     # DuckDB joins the hashes of several values by an exclusive or, so numbers that differ in the last value alone are
     # not spread as if at random before they are hashed again.
     hashed = f"hash(hash('{key:x}', u, x, i)) // {_HALF} * {_HALF} + i"
     first = f"list_sort(list_transform(l, lambda x, i: {hashed}))[:{bound.records}]"
     chosen = f"list_select(l, list_transform({first}, lambda h: (h % {_HALF})::BIGINT))"
-    return (
-        relation.project(f"u, {record} AS c")
-        .aggregate(f"u, list_sort(list({'DISTINCT ' * bound.distinct}c)) AS l", "u")
-        .project(f"unnest({chosen}) AS c")
-        .project(", ".join(f"c.{name} AS {name}" for name in columns))
+    kept = coded.aggregate(f"u, list_sort(list({'DISTINCT ' * bound.distinct}c)) AS l", "u").project(
+        f"unnest({chosen}) AS c"
     )
+    return kept.set_alias("kept").join(records.set_alias("records"), "c").project(listed)
 
 
 def _in_polars(polars: Any, native: Any, columns: Sequence[str], key: int) -> Any:
