@@ -85,6 +85,11 @@ def test_a_part_of_the_counts_is_as_bounded_as_they_are():
     assert summed.parts[0].mechanism == plan.parts[0].mechanism
 
 
+def test_large_counts_are_passed_as_floats():
+    plan = dirdp.plan(GUARANTEE, model_of(n=counted().astype(float)), **ADD_REMOVE)
+    assert plan.parts[0].mechanism.contributed.records == 3
+
+
 def test_two_arrays_that_feed_one_table_add_up():
     with pm.Model() as model:
         p = pm.Dirichlet("p", np.ones(3))
