@@ -90,6 +90,15 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
         marked.is_computed = computed or any(one.is_computed for one in inputs)
         return marked
 
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(found, np.ndarray) or self.bound is None:
+            return found
+        # A number cannot know the unit, and one cell may be what a Binomial observes.
+        cell = Counts.of(np.asarray(found), bound=self.bound)
+        cell.is_computed = self.is_computed
+        return cell
+
     def __reduce__(self) -> Any:
         reduced: Any = super().__reduce__()
         make, args, state = reduced

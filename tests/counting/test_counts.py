@@ -28,6 +28,8 @@ def counted(n=200, *, variables=("x", "y"), **options):
     "change",
     [
         lambda counts: counts[0],
+        lambda counts: counts[1, 1],
+        lambda counts: next(iter(counts[0])),
         lambda counts: counts[:, 1:],
         lambda counts: counts.T,
         lambda counts: counts.reshape(-1),

@@ -85,6 +85,14 @@ def test_a_part_of_the_counts_is_as_bounded_as_they_are():
     assert summed.parts[0].mechanism == plan.parts[0].mechanism
 
 
+def test_one_cell_knows_the_unit():
+    """Found by attack: one cell was a plain number, so a plan for a Binomial of it took each record for a person."""
+    counts = counted(2, ["ward"])
+    with pm.Model() as model:
+        pm.Binomial("k", n=counts.sum(), p=pm.Beta("q", 1, 1), observed=counts[0])
+    assert dirdp.plan(GUARANTEE, model, **ADD_REMOVE).parts[0].mechanism.contributed.records == 2
+
+
 def test_large_counts_are_passed_as_floats():
     plan = dirdp.plan(GUARANTEE, model_of(n=counted().astype(float)), **ADD_REMOVE)
     assert plan.parts[0].mechanism.contributed.records == 3
