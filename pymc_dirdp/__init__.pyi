@@ -13,6 +13,7 @@ from pymc_dirdp.bandits.lower_bound import bandit_lower_bound as bandit_lower_bo
 from pymc_dirdp.bandits.simulation import BanditRuns as BanditRuns
 from pymc_dirdp.bandits.simulation import simulate_bandit as simulate_bandit
 from pymc_dirdp.bandits.thompson import ThompsonSampler as ThompsonSampler
+from pymc_dirdp.counting.counts import Counts as Counts
 from pymc_dirdp.counting.tables import count as count
 from pymc_dirdp.curator.diagnostics import diagnose as diagnose
 from pymc_dirdp.curator.posterior import posterior as posterior

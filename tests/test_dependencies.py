@@ -14,8 +14,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 ENGINES = {"h5netcdf", "h5py"}
 EXTRAS = {
     "dp_accounting": "dp-accounting",
+    "duckdb": "duckdb",
     "flint": "exact",
     "matplotlib": "plots",
+    "narwhals": "frames",
     "opendp": "opendp",
     "pyarrow": "parquet",
     "randomgen": "fast",

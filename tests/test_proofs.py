@@ -66,6 +66,15 @@ def test_pages_are_whole_and_name_what_exists(name):
 
 
 def test_every_page_is_about_something_that_exists():
-    known = set(curves()) | {"LossDistribution", "ComposedLoss", "ProductLaw", "TableLaw", "ClassLaw", "FreeTotal"}
+    known = set(curves()) | {
+        "Bound",
+        "Counts",
+        "LossDistribution",
+        "ComposedLoss",
+        "ProductLaw",
+        "TableLaw",
+        "ClassLaw",
+        "FreeTotal",
+    }
     for page in PAGES.values():
         assert owner(page) <= known

@@ -13,6 +13,7 @@ __all__ = [
     "column_of",
     "exact_below",
     "index_of",
+    "is_missing",
     "of_data_frame",
     "refuse_lazy",
     "scalar",
@@ -156,6 +157,18 @@ def scalar(value: Any) -> Any:
     if isinstance(value, np.generic) and not isinstance(value, str | bytes):
         return value.item()
     return value
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, not-a-number, or the NA of a library."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ArithmeticError):
+        # The NA of pandas, and a signalling NaN, do not say whether they equal themselves.
+        return True
+    except ValueError:
+        # This is an array, which is another mistake.
+        return False
 
 
 def exact_below(column: Any) -> int:

@@ -52,9 +52,11 @@ class Reading:
 
     @property
     def label(self) -> str:
-        """The name of the unit: "record", "person", "hospital, person", "axis 0", "at most 3 records"."""
+        """The name of the unit: "record", "person", "hospital, person", "axis 0", "at most 3 records", "patient"."""
         if self.stated.unit:
             return f"{_axes(self.stated)} | record" if self.others else _axes(self.stated)
+        if self.stated.counted is not None:
+            return self.stated.counted
         return f"at most {self.stated.contribution} records" if self._holds_several else "record"
 
     @property
@@ -65,7 +67,11 @@ class Reading:
             facts = ", ".join([_origin(self.stated), *number, self._holdings])
             rest = " In the other groups, whose people are no such entries: every record." if self.others else ""
             return f"every {_called(self.stated)} ({facts}). Neighbours: {self.neighbours}.{rest}"
-        if self._holds_several:
+        if self.stated.counted is not None:
+            many = f"at most {self.stated.contribution} records" if self._holds_several else "one record"
+            counted = f"{many} of each, chosen at random, in each table"
+            who = f"every {self.stated.counted} (a column of the records; {counted})"
+        elif self._holds_several:
             who = f"every person, who holds at most {self.stated.contribution} records of each table"
         else:
             who = "every record: each observation, and each trial where several are counted, is another person"
@@ -84,6 +90,8 @@ class Reading:
             if public:
                 return f"{many} of one {_called(self.stated)} replaced; how many of them there are is public{kept}"
             return f"{many} of one {_called(self.stated)} appear or disappear; how many of them there are is private"
+        if self.stated.counted is not None:
+            return self._neighbours_counted
         if self._holds_several:
             m = self.stated.contribution
             if public:
@@ -91,6 +99,17 @@ class Reading:
             return f"all records of one person, at most {m} in each table, appear or disappear; the number is private"
         several = " (in each table that it feeds)" if len(self.shapes) > 1 else ""
         return f"{self.relation.statement}{several}"
+
+    @property
+    def _neighbours_counted(self) -> str:
+        """The neighbours where counts know the unit: it may hold any number of records, and a few of them count."""
+        every, most = f"all records of one {self.stated.counted}", f"of which at most {self.stated.contribution}"
+        if self.relation.records_are_public:
+            return f"{every} replaced, {most} in each table count; how many of them there are is public"
+        return (
+            f"{every} appear or disappear, {most} in each table count; how many of them there are is private, and so "
+            "is the number of records"
+        )
 
     @property
     def _holds_several(self) -> bool:

@@ -31,6 +31,9 @@ class Stated:
         Groups of tables or observed variables that are fed by different people.
     public_prior : tuple of str
         The `pm.Data` in priors that anybody may know.
+    counted : str or None
+        The column whose entries are the people, where the counts of at most `contribution` records of each of them are
+        observed; None if the counts say nothing of people.
     """
 
     unit: tuple[str | int, ...] = ()
@@ -39,10 +42,13 @@ class Stated:
     max_records_per_person: int | None = None
     disjoint: tuple[tuple[str, ...], ...] | None = None
     public_prior: tuple[str, ...] = ()
+    counted: str | None = None
 
     @property
     def unit_text(self) -> str:
         """The unit as the user writes it, or what stands in its place."""
+        if self.counted is not None:
+            return f"unit={self.counted!r} of counts"
         if not self.unit:
             return "single records" if self.contribution in (None, 1) else f"contribution={self.contribution}"
         return f"unit={self.unit[0]!r}" if len(self.unit) == 1 else f"unit={self.unit!r}"
@@ -70,6 +76,7 @@ def stated(
     max_records_per_person: int | None,
     disjoint: Iterable[Iterable[str]] | None,
     public_prior: Iterable[str] = (),
+    counted: str | None = None,
 ) -> Stated:
     """The checked statements, or an ArgumentError if they contradict one another."""
     axes = _axes(unit)
@@ -84,6 +91,7 @@ def stated(
         max_records_per_person,
         _groups(disjoint),
         _names(public_prior, "public_prior", "pm.Data"),
+        counted,
     )
     check_stated(said)
     return said
@@ -91,6 +99,8 @@ def stated(
 
 def check_stated(said: Stated) -> None:
     """Refuse statements that contradict one another."""
+    if said.counted is not None and (not isinstance(said.counted, str) or said.contribution is None or said.unit):
+        raise ArgumentError("Expected counted to be the name of a column, with contribution and without unit.")
     if said.unit and said.contribution is not None:
         raise ArgumentError(
             f"{said.unit_text} and contribution={said.contribution} both say what one person can change. Leave one out."

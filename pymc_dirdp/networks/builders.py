@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,13 @@ import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive_array
+from pymc_dirdp.counting.bounding import checked_bound
+from pymc_dirdp.counting.categories import Categories, checked_categories
+from pymc_dirdp.counting.codes import Frame
 from pymc_dirdp.counting.columns import column_of
-from pymc_dirdp.counting.tables import Categories, Frame, checked_categories, encode, row_counts, table_shape, tabulate
-from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.counting.counts import Counts
+from pymc_dirdp.counting.families import count_families, table_shape
+from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.models.purpose import build_for
 
@@ -25,17 +30,25 @@ _EXPECTED_STRUCTURE = (
 
 
 def naive_bayes(
-    X: Frame, y: ArrayLike, *, categories: Categories, target: str | None = None, alpha: Alpha = 1.0
+    X: Frame | str | PathLike[str],
+    y: ArrayLike | str,
+    *,
+    categories: Categories,
+    target: str | None = None,
+    alpha: Alpha = 1.0,
+    unit: str | None = None,
+    contribution: int | None = None,
 ) -> pm.Model:
     """A naive Bayes classifier: the class, and each feature given the class.
 
     Parameters
     ----------
-    X : data frame or mapping of str to one-dimensional array
-        The features.
-    y : array_like, shape (n,)
-        The class of each record. Records of `X` and `y` are matched by position, and refused if both have indexes, of
-        pandas or xarray, that differ.
+    X : data frame, mapping of str to one-dimensional array, table of an engine, or path
+        The features, as :func:`pymc_dirdp.count` takes records.
+    y : array_like, shape (n,), or str
+        The class of each record, or the name of its column in `X`. Records of `X` and `y` are matched by position, and
+        refused if both have indexes, of pandas or xarray, that differ. What an engine holds has no positions, so there
+        it is the name.
     categories : mapping of str to sequence
         All values of the class and of each feature that is used. They are public, so they are not taken from the data.
         A feature with one value is kept, and costs nothing.
@@ -43,6 +56,8 @@ def naive_bayes(
         The name of the class in `categories`; the name of `y` by default, or "class".
     alpha : float or mapping of str to array_like, default 1.0
         Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
+    unit, contribution : optional
+        As in :func:`bayesian_network`.
 
     Returns
     -------
@@ -67,11 +82,9 @@ def naive_bayes(
     >>> [variable.name for variable in model.free_RVs]
     ['p_class', 'p_fur', 'p_eggs']
     """
-    if isinstance(y, str):
-        raise ArgumentError(
-            "Expected y to be the class of each record, got a str. Pass the column, as in frame['spam']."
-        )
-    named = target or getattr(y, "name", None) or "class"
+    named = target or (y if isinstance(y, str) else getattr(y, "name", None)) or "class"
+    if isinstance(y, str) and named != y:
+        raise ArgumentError(f"y={y!r} names the column of the class, and target={target!r} another. Leave target out.")
     if named not in categories:
         raise ArgumentError(
             f"Expected categories[{named!r}] to hold the classes, or target= to say what they are called."
@@ -79,26 +92,31 @@ def naive_bayes(
     features = [name for name in categories if name != named]
     if not features:
         raise ArgumentError("Expected categories to declare at least one feature.")
-    columns = {name: column_of(X, name) for name in features} | {named: y}
+    columns: Any = X
+    if not isinstance(y, str):
+        columns = {name: column_of(X, name) for name in (*features, *([] if unit is None else [unit]))} | {named: y}
+    structure: dict[str, list[str]] = {named: []} | {name: [named] for name in features}
     return bayesian_network(
-        columns, {named: []} | {name: [named] for name in features}, categories=categories, alpha=alpha
+        columns, structure, categories=categories, alpha=alpha, unit=unit, contribution=contribution
     )
 
 
 def bayesian_network(
-    frame: Frame,
+    frame: Frame | str | PathLike[str],
     structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]],
     *,
     categories: Categories,
     alpha: Alpha = 1.0,
     counts: str | None = None,
+    unit: str | None = None,
+    contribution: int | None = None,
 ) -> pm.Model:
     """A discrete Bayesian network: each variable given its parents, with a Dirichlet prior for each configuration.
 
     Parameters
     ----------
-    frame : data frame or mapping of str to one-dimensional array
-        The records.
+    frame : data frame, mapping of str to one-dimensional array, table of an engine, or path
+        The records, as :func:`pymc_dirdp.count` takes them. DuckDB counts all tables in one pass over them.
     structure : mapping of str to iterable of str, or iterable of (parent, child), or directed graph of networkx
         The parents of each variable. It is public: a structure that was learned from the data is not protected. Of a
         graph pass `G` itself, and not a view such as `G.edges`, which leaves out variables without arrows.
@@ -109,6 +127,9 @@ def bayesian_network(
         Prior parameters, by variable: a number, or an array that broadcasts to the variable's table.
     counts : str, optional
         A column that says how many records each row of the frame stands for. By default each row is one record.
+    unit, contribution : str and int, optional
+        The column that says whose record it is, and how many records of each unit are counted at most, the same ones in
+        all tables. :func:`plan` then protects these units.
 
     Returns
     -------
@@ -146,16 +167,16 @@ def bayesian_network(
     shapes = {name: table_shape([*given, name], labels) for name, given in parents.items()}
     priors = {name: _prior(name, alpha, shape) for name, shape in shapes.items()}
     # Everything public is checked by now. Each column is read once, however many tables it is in.
-    columns = encode(frame, list(parents), labels)
-    times = None if counts is None else row_counts(frame, counts)
-    if times is not None and len(times) != len(next(iter(columns.values()))):
-        raise DataError(f"The columns {', '.join([*parents, str(counts)])} are not of one length.")
+    bound = checked_bound(unit, contribution, distinct=False)
+    found = count_families(
+        frame, [(*given, name) for name, given in parents.items()], labels, otherwise={}, bound=bound, times=counts
+    )
     with pm.Model(coords={name: tuple(values) for name, values in labels.items()}) as model:
-        for name, given in parents.items():
+        for (name, given), table in zip(parents.items(), found, strict=True):
             dims = (*given, name)
-            cells = _stored(tabulate([columns[dim] for dim in dims], shapes[name], times))
+            cells = _stored(Counts.of(table, bound=bound))
             p = pm.Dirichlet(f"p_{name}", a=priors[name], dims=dims)
-            pm.Multinomial(f"n_{name}", n=cells.sum(axis=-1), p=p, observed=cells, dims=dims)
+            pm.Multinomial(f"n_{name}", n=np.asarray(cells).sum(axis=-1), p=p, observed=cells, dims=dims)
     # Nobody reads the draw of a network as a posterior: it predicts.
     build_for(model, objective="estimate")
     return model

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.counting.tables import Frame, encode
+from pymc_dirdp.counting.codes import Frame, encode
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.networks.averages import averages
 from pymc_dirdp.networks.drawn import given_release, is_analysis, of_release

@@ -11,6 +11,7 @@ from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnattainableError, type_name
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.known import by_kind
+from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.protected import Reading
@@ -94,7 +95,8 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
     check_names(tuple(by_name.values()))
     relation = adjacency_named(wanted.adjacency)
-    reading = read(tuple(by_name.values()), model, wanted.stated, relation)
+    stated = with_counted(wanted.stated, tuple(by_name.values()), model, relation)
+    reading = read(tuple(by_name.values()), model, stated, relation)
     sizes = _sizes(reading, model, by_name, wanted.n_records)
     allocated = _allocation(guarantee, by_name, sizes, reading, wanted)
     several = {name: table for name, table in by_name.items() if table.n_categories > 1}

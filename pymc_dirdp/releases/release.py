@@ -23,6 +23,7 @@ from pymc_dirdp.errors import (
     UnattainableError,
     UnsupportedModelError,
 )
+from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import read_counts, total_records
@@ -353,6 +354,7 @@ def _of_model(chosen: Plan, model: pm.Model) -> Plan:
     same = (
         list(map(_with_held_labels, held)) == [_with_held_labels(part.table) for part in chosen.parts]
         # The people are read again, because a model with the same tables may say something else about them.
+        and with_counted(reading.stated, held, model, reading.relation) == reading.stated
         and read(held, model, reading.stated, adjacency_named(chosen.adjacency)) == reading
         # A plan may come from a file, so what its mechanisms protect is compared with what was read.
         and chosen.groups == reading.groups

@@ -179,7 +179,7 @@ def _exception(stored: Stored, log_factor: float) -> str:
 def _secret(stored: Stored) -> str:
     """What the odds are about. Two answers of one person are no neighbours under add-remove, so their odds are not."""
     reading = stored_reading(stored)
-    who = f"one unit ({reading.label})" if reading.stated.unit else "one person"
+    who = f"one unit ({reading.label})" if reading.stated.unit or reading.stated.counted else "one person"
     if reading.relation.records_are_public:
         return f"the records of {who}"
     return f"whether the records of {who} are in the data"

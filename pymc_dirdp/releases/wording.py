@@ -15,7 +15,7 @@ __all__ = ["assumed", "people_of", "stored_reading"]
 # Parallel composition without a loss across groups needs this assumption, which the model cannot show.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
 _FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
-_FACTS = {"unit", "contribution", "public_n", "public_prior", "max_records_per_person", "n_units", "others"}
+_FACTS = {"unit", "contribution", "public_n", "public_prior", "max_records_per_person", "n_units", "others", "counted"}
 
 
 def assumed(reading: Reading) -> tuple[str, ...]:
@@ -39,6 +39,7 @@ def people_of(reading: Reading) -> str:
             "max_records_per_person": said.max_records_per_person,
             "n_units": reading.n_units,
             "others": reading.others,
+            "counted": said.counted,
         }
     )
 
@@ -72,6 +73,7 @@ def _understood(facts: Any) -> tuple[Stated, int | None, bool]:
         public_prior=tuple(facts["public_prior"]),
         max_records_per_person=facts["max_records_per_person"],
         disjoint=None,
+        counted=facts["counted"],
     )
     n_units = facts["n_units"]
     return said, None if n_units is None else integer(0, n_units=n_units), facts["others"]

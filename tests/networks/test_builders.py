@@ -10,8 +10,8 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.counting import families
 from pymc_dirdp.models.observations import read_counts, total_records
-from pymc_dirdp.networks import builders
 from pymc_dirdp.utility.simulated import a_priori_kl
 
 RNG = np.random.default_rng(5)
@@ -120,7 +120,7 @@ def test_a_value_that_was_not_declared_stops_the_model():
 def test_large_counts_are_kept(monkeypatch):
     """PyMC stores integer arrays in 32 bits, which 3e9 records of one value would pass."""
     many = 3_000_000_001
-    monkeypatch.setattr(builders, "tabulate", lambda columns, shape, times: np.full(shape, many, dtype=np.int64))
+    monkeypatch.setattr(families, "tabulate", lambda columns, shape, times: np.full(shape, many, dtype=np.int64))
     model = naive()
     for counts in counts_of(model).values():
         np.testing.assert_array_equal(counts, np.full(counts.shape, float(many)))
@@ -235,9 +235,17 @@ def test_columns_of_another_length():
         dirdp.naive_bayes(FRAME, CLASS[:-1], categories=CATEGORIES)
 
 
-def test_the_name_of_a_column_is_no_class():
-    with pytest.raises(dirdp.ArgumentError, match=r"got a str\. Pass the column, as in frame\['spam'\]"):
-        dirdp.naive_bayes(FRAME, "class", categories=CATEGORIES)
+def test_the_class_may_be_a_column_of_the_features():
+    frame = dict(FRAME) | {"class": CLASS}
+    found = counts_of(dirdp.naive_bayes(frame, "class", categories=CATEGORIES))
+    for name, counts in counts_of(naive()).items():
+        np.testing.assert_array_equal(found[name], counts)
+    with pytest.raises(dirdp.ArgumentError, match=r"categories\['spam'\] to hold the classes"):
+        dirdp.naive_bayes(frame, "spam", categories=CATEGORIES)
+    with pytest.raises(dirdp.ArgumentError, match="no column 'class'"):
+        dirdp.naive_bayes({"size": [], "legs": []}, "class", categories=CATEGORIES)
+    with pytest.raises(dirdp.ArgumentError, match="target='size' another"):
+        dirdp.naive_bayes(frame, "class", categories=CATEGORIES, target="size")
 
 
 def test_the_name_of_the_class():

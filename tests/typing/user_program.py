@@ -12,6 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.counting.counts import Counts
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -146,7 +147,7 @@ def records() -> None:
     """Counting records, and networks of them."""
     frame = {"eye": np.array(["blue", "green"]), "left": np.array([True, False])}
     categories: dict[str, list[Any]] = {"eye": ["blue", "green"], "left": [False, True]}
-    assert_type(dirdp.count(frame, ["eye", "left"], categories=categories), NDArray[np.int64])
+    assert_type(dirdp.count(frame, ["eye", "left"], categories=categories), Counts)
     model = dirdp.naive_bayes({"eye": frame["eye"]}, frame["left"], categories=categories, target="left")
     assert_type(model, pm.Model)
     network = dirdp.bayesian_network(frame, {"eye": [], "left": ["eye"]}, categories=categories)

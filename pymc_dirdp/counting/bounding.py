@@ -1,0 +1,131 @@
+"""At most so many records of each unit: which ones are kept, in memory. **Secret**."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.arrays import Integers
+from pymc_dirdp.checks import MOST_RECORDS, integer
+from pymc_dirdp.counting.columns import NOTHING, is_missing, values_of
+from pymc_dirdp.counting.dictionaries import dictionary_of, plain_array
+from pymc_dirdp.errors import ArgumentError, DataError, type_name
+
+__all__ = ["Bound", "checked_bound", "kept_rows"]
+
+_Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How many records of each unit are counted. It is public.
+
+    Attributes
+    ----------
+    unit : str
+        The column whose entries are the units.
+    records : int
+        How many records of a unit are kept at most.
+    distinct : bool
+        Whether equal records of a unit count once.
+    """
+
+    unit: str
+    records: int
+    distinct: bool = False
+
+    @property
+    def without_unit(self) -> DataError:
+        """The error for records whose unit is missing."""
+        return DataError(
+            f"The column {self.unit!r} of the units holds missing values, so it is unknown whose these records are. "
+            "Drop them."
+        )
+
+
+def checked_bound(unit: str | None, contribution: int | None, *, distinct: bool) -> Bound | None:
+    """The bound that these arguments of `count` ask for."""
+    if unit is None and contribution is None and not distinct:
+        return None
+    if unit is None or contribution is None:
+        raise ArgumentError(
+            "Expected unit and contribution together: unit='patient', contribution=3 counts at most 3 records of each "
+            "patient."
+        )
+    if not isinstance(unit, str):
+        raise ArgumentError(f"Expected unit to be the name of a column, got {type_name(unit)}.")
+    records = integer(1, contribution=contribution)
+    if records > MOST_RECORDS:
+        raise ArgumentError("Expected contribution to be at most 2**53: no table with larger counts can be released.")
+    return Bound(unit, records, bool(distinct))
+
+
+def kept_rows(units: Any, codes: Sequence[Integers], bound: Bound, key: int) -> Integers:
+    """The rows that are kept of these records, as positions in ascending order. The key has 256 bits.
+
+    A hash is that of the key, the unit, the record, and the number of the record among equal ones of the unit. So which
+    records of a unit are kept depends on this unit's records and the key alone, not on their order and not on others.
+    """
+    numbers, hashes = _numbered(units, bound, key)
+    if any(len(column) != len(numbers) for column in codes):
+        raise DataError(f"The column {bound.unit!r} and the variables are not of one length.")
+    words = [np.uint64(key >> 64 * i & (2**64 - 1)) for i in range(4)]
+    record = np.full(len(numbers), words[0])
+    for column in codes:
+        record = _mixed(record ^ column.astype(np.uint64) ^ words[1])
+    order = np.lexsort((record, numbers))
+    among_equal = _place(numbers[order], record[order])
+    if bound.distinct:
+        order, among_equal = order[among_equal == 0], among_equal[among_equal == 0]
+    hashed = _mixed(record[order] ^ _mixed(hashes[numbers[order]] ^ words[2]))
+    hashed = _mixed(hashed ^ among_equal.astype(np.uint64) ^ words[3])
+    by_hash = np.lexsort((hashed, numbers[order]))
+    order = order[by_hash]
+    return np.sort(order[_place(numbers[order]) < bound.records])
+
+
+def _place(*sorted_columns: NDArray[Any]) -> Integers:
+    """The number of each row among those before it that are equal to it, in rows that are sorted."""
+    rows = np.arange(len(sorted_columns[0]))
+    starts = np.zeros(len(rows), dtype=bool)
+    starts[:1] = True
+    for column in sorted_columns:
+        starts[1:] |= column[1:] != column[:-1]
+    return rows - np.maximum.accumulate(np.where(starts, rows, 0))
+
+
+def _mixed(words: _Words) -> _Words:
+    """Words whose bits depend on all bits of the given ones (the finaliser of splitmix64, Steele et al. 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
+    """Each row's unit as a number, and a hash of each unit's value. No hash depends on another unit."""
+    held = _sorted_out(units) or dictionary_of(units, bound.unit)
+    values = values_of(units, bound.unit) if held is None else held[1]
+    used = values if held is None else [None if i < 0 else values[i] for i in np.unique(held[0])]
+    kinds = set(map(type, used))
+    if not (kinds <= {int} or all(issubclass(kind, str) for kind in kinds)):
+        if any(value is NOTHING or is_missing(value) for value in used):
+            raise bound.without_unit
+        raise DataError(
+            f"Expected the column {bound.unit!r} of the units to hold texts or whole numbers, and not both. Cast it: "
+            "another type may hold one person in two ways."
+        )
+    found: dict[Any, int] = {}
+    numbers = np.array([found.setdefault(value, len(found)) for value in values], dtype=np.int64)
+    hashes = np.array([hash((key, value)) & (2**64 - 1) for value in found], dtype=np.uint64)
+    return (numbers if held is None else numbers[held[0]]), hashes
+
+
+def _sorted_out(units: Any) -> tuple[Integers, list[Any]] | None:
+    """Plain whole numbers or texts as codes into their different values; None for other columns."""
+    array = plain_array(units)
+    if array is None or array.dtype.kind not in "iuU":
+        return None
+    values, codes = np.unique(array, return_inverse=True)
+    return codes.astype(np.int64), values.tolist()

@@ -1,0 +1,163 @@
+"""Counts that remember whose records they hold, so that a plan protects these people."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from pymc_dirdp.arrays import Integers
+from pymc_dirdp.counting.bounding import Bound
+from pymc_dirdp.errors import ArgumentError, type_name
+
+__all__ = ["Counts"]
+
+# The variables of a table with their labels, axis by axis.
+Declared = tuple[tuple[str, tuple[Any, ...]], ...]
+
+
+class Counts(np.ndarray[Any, np.dtype[np.int64]]):
+    """A table of counts as :func:`count` returns it: an array that knows what was declared. It is **secret**.
+
+    Pass it as `observed=` itself. PyMC keeps what it knows, so :func:`plan` protects the unit that was counted. A part
+    of it, a sum along its axes, and a copy know the unit too. `np.asarray(counts)`, `pm.Data` and a file do not: say
+    `contribution=` to :func:`plan` there.
+
+    `first + second` adds tables of the same variables, categories and unit. A unit may have records in both, so what
+    it contributes adds up; :meth:`with_other_people` is for tables of different units.
+
+    Attributes
+    ----------
+    bound : Bound or None
+        The unit, and how many of its records were counted at most; None if each record was counted.
+    is_computed : bool
+        Whether the numbers were computed from bounded counts in a way that may have changed what a unit contributes.
+
+    Raises
+    ------
+    ArgumentError
+        If tables are added whose declarations differ, or that are no whole tables.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> days = [{"who": ["ann", "bob"], "left": ["yes", "no"]}, {"who": ["ann"], "left": ["no"]}]
+    >>> first, second = (
+    ...     dirdp.count(day, ["left"], categories={"left": ["yes", "no"]}, unit="who", contribution=1) for day in days
+    ... )
+    >>> both = first + second
+    >>> both.tolist(), both.bound.records
+    ([1, 2], 2)
+    """
+
+    bound: Bound | None
+    is_computed: bool
+    _declared: Declared | None
+
+    @classmethod
+    def of(cls, table: Integers, declared: Declared | None = None, bound: Bound | None = None) -> Self:
+        """Return the counts with what was declared."""
+        counts = table.view(cls)
+        counts._declared, counts.bound = declared, bound
+        return counts
+
+    def __array_finalize__(self, given: Any) -> None:
+        # A part of a table has the bound of the whole. Its variables are not known.
+        self.bound = getattr(given, "bound", None)
+        self.is_computed = getattr(given, "is_computed", False)
+        self._declared = None
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        if out is not None:
+            options["out"] = tuple(_plain(one) for one in out)
+        result = getattr(ufunc, method)(*map(_plain, inputs), **options)
+        is_sum = ufunc is np.add and method == "reduce"
+        if out is not None:
+            for one in out:
+                if isinstance(one, Counts):
+                    one.is_computed, one._declared = True, None
+            return out[0] if len(out) == 1 else out
+        return self._marked(result, [one for one in inputs if isinstance(one, Counts)], computed=not is_sum)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        result = super().__array_function__(function, types, args, kwargs)
+        return result if isinstance(result, Counts) else self._marked(result, [self], computed=True)
+
+    def _marked(self, result: Any, inputs: "list[Counts]", *, computed: bool) -> Any:
+        """What was computed from bounded counts, with their bound. What comes from others is a plain array."""
+        bounded = [one for one in inputs if one.bound is not None]
+        if not bounded or not isinstance(result, np.ndarray):
+            return result
+        marked = Counts.of(result, bound=bounded[0].bound)
+        marked.is_computed = computed or any(one.is_computed for one in inputs)
+        return marked
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(found, np.ndarray) or self.bound is None:
+            return found
+        # A number cannot know the unit, and one cell may be what a Binomial observes.
+        cell = Counts.of(np.asarray(found), bound=self.bound)
+        cell.is_computed = self.is_computed
+        return cell
+
+    def __reduce__(self) -> Any:
+        reduced: Any = super().__reduce__()
+        make, args, state = reduced
+        return make, args, (state, vars(self))
+
+    def __setstate__(self, state: Any) -> None:
+        array, facts = state
+        super().__setstate__(array)
+        vars(self).update(facts)
+
+    def __add__(self, other: Any) -> Any:
+        return self._sum(other, others=False) if isinstance(other, Counts) else super().__add__(other)
+
+    __iadd__ = __add__
+
+    def __radd__(self, other: Any) -> Any:
+        # `sum` starts with 0.
+        return self if type(other) is int and other == 0 else super().__radd__(other)
+
+    def with_other_people(self, other: "Counts") -> Self:
+        """Add counts of other units: nobody has records in both. What a unit contributes stays the same.
+
+        That nobody is in both cannot be seen in counts. It holds, for example, if the records were divided by unit.
+
+        Parameters
+        ----------
+        other : Counts
+            Of the same variables, categories and unit.
+
+        Returns
+        -------
+        Counts
+        """
+        if not isinstance(other, Counts):
+            raise ArgumentError(f"Expected counts as count() returns them, got {type_name(other)}.")
+        return self._sum(other, others=True)
+
+    def _sum(self, other: "Counts", *, others: bool) -> Self:
+        if self._declared is None or other._declared is None or self.is_computed or other.is_computed:
+            raise ArgumentError(
+                "Only whole tables as count() returned them can be added, not parts or copies: which variables those "
+                "have is not known. Add first, or add np.asarray(...) of each and say contribution= to plan()."
+            )
+        if self._declared != other._declared:
+            raise ArgumentError("The tables have different variables or categories. Count all with the same ones.")
+        mine, its = self.bound, other.bound
+        if mine is None or its is None:
+            if mine is not its:
+                raise ArgumentError("One table was counted with unit= and the other without. Count both with it.")
+            bound = None
+        elif (mine.unit, mine.distinct) != (its.unit, its.distinct):
+            raise ArgumentError("The tables were counted for different units, or one with distinct=True. Count again.")
+        elif others:
+            bound = Bound(mine.unit, max(mine.records, its.records), mine.distinct)
+        else:
+            # A unit may be in both, and have a record in the same cell of both.
+            bound = Bound(mine.unit, mine.records + its.records)
+        return type(self).of(np.asarray(self) + np.asarray(other), self._declared, bound)
+
+
+def _plain(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, Counts) else value

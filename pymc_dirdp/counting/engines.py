@@ -1,0 +1,233 @@
+"""Records that an engine holds: they are grouped where they are, and only the table comes back. **Secret**."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pymc_dirdp.arrays import Integers
+from pymc_dirdp.counting.bounding import Bound
+from pymc_dirdp.counting.categories import Categories
+from pymc_dirdp.counting.codes import encode
+from pymc_dirdp.counting.keeping import kept
+from pymc_dirdp.counting.tallies import tabulate
+from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, type_name
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+__all__ = ["EngineRecords", "in_engine"]
+
+# An engine's name for a package whose tables are not computed before they are asked for.
+_LAZY = {
+    "polars": "polars",
+    "duckdb": "duckdb",
+    "_duckdb": "duckdb",
+    "ibis": "ibis",
+    "pyspark": "pyspark",
+    "dask": "dask",
+    "sqlframe": "sqlframe",
+}
+# `grouping` of DuckDB takes no more columns.
+_MOST_GROUPED = 60
+
+# The values of some columns, by name, and how many records have each row of them.
+_Group = tuple[dict[str, Any], Integers]
+
+
+def in_engine(records: Any) -> bool:
+    """Whether these are records of an engine that has not computed them: no columns can be taken from them."""
+    package = type(records).__module__.partition(".")[0]
+    return package in _LAZY and (package != "polars" or type(records).__name__ == "LazyFrame")
+
+
+@dataclass(frozen=True)
+class EngineRecords:
+    """The variables of a table that an engine holds, as the columns `v0`, `v1`, ... and the unit as `u`.
+
+    Attributes
+    ----------
+    frame : narwhals.LazyFrame
+    labels : mapping of str to list
+        The labels of the variables, in the order of the columns.
+    otherwise : mapping of str to int
+        The position of the label for values that are missing or not declared.
+    """
+
+    frame: "nw.LazyFrame[Any]"
+    labels: Categories
+    otherwise: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls, records: Any, labels: Categories, otherwise: Mapping[str, int], bound: Bound | None = None
+    ) -> "EngineRecords":
+        """Read the schema, and no record.
+
+        Raises
+        ------
+        ImportError
+            If Narwhals is not installed.
+        ArgumentError
+            If a column is missing, or Narwhals cannot ask this engine.
+        """
+        nw = _narwhals()
+        try:
+            frame = nw.from_native(records).lazy()
+            schema = frame.collect_schema()
+        except Exception:
+            schema = None
+        if schema is None:
+            raise ArgumentError(f"Narwhals finds no columns in {type_name(records)}. Pass its collected data.")
+        units = [] if bound is None else [bound.unit]
+        for name in (*labels, *units):
+            if name not in schema:
+                raise ArgumentError(f"The records have no column {name!r}.")
+        for unit in units:
+            _check_unit(schema[unit], unit)
+        frame = _asked(lambda: _renamed(frame, {name: f"v{i}" for i, name in enumerate(labels)}, units))
+        declared = {
+            f"v{i}": _declared(nw.col(f"v{i}"), schema[name], labels[name])
+            for i, name in enumerate(labels)
+            if name in otherwise
+        }
+        return cls(frame.with_columns(**declared) if declared else frame, labels, otherwise)
+
+    def bounded(self, bound: Bound, key: int) -> "EngineRecords":
+        """The records that are kept of each unit.
+
+        Raises
+        ------
+        DataError
+            If some record has no unit.
+        ArgumentError
+            If this engine cannot choose records.
+        """
+        nw = _narwhals()
+        missing = _asked(lambda: self.frame.filter(nw.col("u").is_null()).head(1).collect())
+        if len(missing):
+            raise bound.without_unit
+        columns = [f"v{i}" for i in range(len(self.labels))]
+        return replace(self, frame=_asked(lambda: kept(self.frame, columns, bound, key)))
+
+    def tables(self, families: Sequence[Sequence[str]], shapes: Sequence[tuple[int, ...]]) -> list[Integers]:
+        """The counts of each family of variables."""
+        positions = [[list(self.labels).index(name) for name in family] for family in families]
+        # A zero has two signs, and a missing value may be among the others. With more rows, some value is undeclared.
+        most = [math.prod(2 * (length + 1) for length in shape) for shape in shapes]
+        tables = []
+        for (values, times), shape, limit in zip(self._grouped(positions, most), shapes, most, strict=True):
+            columns = encode(values, list(values), self.labels, self.otherwise)
+            if len(times) > limit:
+                raise DataError(
+                    f"The columns {', '.join(values)} hold too many different values to be brought back. Cast them to "
+                    "texts or whole numbers."
+                )
+            tables.append(tabulate(list(columns.values()), shape, times))
+        return tables
+
+    def _grouped(self, families: Sequence[Sequence[int]], most: Sequence[int]) -> list[_Group]:
+        """The different rows of each family of columns, and how many records have each."""
+        used = sorted({i for family in families for i in family})
+        if self._engine == "duckdb" and len(families) > 1 and len(used) <= _MOST_GROUPED:
+            return _asked(lambda: self._in_one_pass(families, used, sum(most)))
+        return [_asked(partial(self._by, family, limit)) for family, limit in zip(families, most, strict=True)]
+
+    @property
+    def _engine(self) -> str:
+        return str(self.frame.implementation.value)
+
+    def _by(self, family: Sequence[int], most: int) -> _Group:
+        nw = _narwhals()
+        groups = self.frame.group_by(*(f"v{i}" for i in family)).agg(nw.len().alias("n"))
+        return self._named(family, groups.head(most + 1).collect())
+
+    def _in_one_pass(self, families: Sequence[Sequence[int]], used: Sequence[int], most: int) -> list[_Group]:
+        """All families by one query of DuckDB."""
+        nw = _narwhals()
+        listed = ", ".join(f"v{i}" for i in used)
+        sets = ", ".join("(" + ", ".join(f"v{i}" for i in family) + ")" for family in families)
+        facts = f"{listed}, count(*) AS n, grouping({listed})::BIGINT AS g"
+        found = self.frame.to_native().aggregate(facts, f"GROUPING SETS ({sets})").limit(most + len(families))
+        answer = nw.from_native(found).collect()
+        # A bit is 0 where the column is grouped by. The first column has the highest bit.
+        marks = [sum(2 ** (len(used) - 1 - used.index(i)) for i in used if i not in family) for family in families]
+        return [
+            self._named(family, answer.filter(nw.col("g") == mark))
+            for family, mark in zip(families, marks, strict=True)
+        ]
+
+    def _named(self, family: Sequence[int], found: Any) -> _Group:
+        names = list(self.labels)
+        return {names[i]: found[f"v{i}"].to_native() for i in family}, found["n"].to_numpy().astype(np.int64)
+
+
+def _narwhals() -> Any:
+    """The module, or an ImportError with the line that installs it."""
+    try:
+        import narwhals as nw
+    except ImportError:
+        raise ImportError("Records of an engine need Narwhals: pip install 'pymc-dirdp[frames]'") from None
+    return nw
+
+
+def _asked[T](call: Callable[[], T]) -> T:
+    """What an engine answers. Its own errors may hold values of records."""
+    try:
+        return call()
+    except (DirdpError, ImportError):
+        raise
+    except Exception as error:
+        problem = type(error).__name__
+    raise DataError(
+        f"The engine of these records failed with {problem}, whose message may hold data. Group the records by these "
+        "columns in the engine itself to see it."
+    )
+
+
+def _declared(column: Any, dtype: Any, labels: Sequence[Any]) -> Any:
+    """The column with null for other texts and whole numbers than the labels, so that those do not all come back."""
+    nw = _narwhals()
+    known: list[Any]
+    if dtype == nw.String:
+        known = [label for label in labels if isinstance(label, str)]
+    elif dtype.is_integer():
+        known = [int(label) for label in labels if not isinstance(label, str | bytes) and label == int(label)]
+    else:
+        return column
+    return nw.when(column.is_in(known)).then(column)
+
+
+def _check_unit(dtype: Any, unit: str) -> None:
+    nw = _narwhals()
+    if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum)):
+        raise ArgumentError(
+            f"Expected the column {unit!r} of the units to hold texts or whole numbers. Cast it: another type may hold "
+            "one person in two ways."
+        )
+
+
+def _renamed(frame: Any, names: Mapping[str, str], units: Sequence[str]) -> Any:
+    """The variables under other names, and the unit as `u`; texts are equal only if all their letters are.
+
+    Some engines can be told that other texts are equal, too.
+    """
+    nw, native, engine = _narwhals(), frame.to_native(), str(frame.implementation.value)
+    if engine == "duckdb":
+        quoted = {name: '"' + name.replace('"', '""') + '"' for name in (*names, *units)}
+        texts = {name for name, kind in zip(native.columns, native.types, strict=True) if str(kind) == "VARCHAR"}
+        collated = {name: f'{quoted[name]} COLLATE "binary"' if name in texts else quoted[name] for name in names}
+        columns = [f"{collated[name]} AS {new}" for name, new in names.items()]
+        return nw.from_native(native.project(", ".join([*columns, *(f"{quoted[unit]} AS u" for unit in units)])))
+    if engine == "pyspark":
+        for field in native.schema.fields:
+            if field.name in names and getattr(field.dataType, "collation", None) not in (None, "UTF8_BINARY"):
+                raise ArgumentError(
+                    f"The column {field.name!r} has a collation, by which different texts are equal. Cast it to STRING "
+                    "COLLATE UTF8_BINARY."
+                )
+    columns = [nw.col(name).alias(new) for name, new in names.items()]
+    return frame.select(*columns, *(nw.col(unit).alias("u") for unit in units))

@@ -1,0 +1,165 @@
+"""Counts that know whose they are: what keeps the knowledge, what loses it, and what adds up."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from pymc_dirdp.counting.bounding import Bound
+from pymc_dirdp.counting.counts import Counts
+from pymc_dirdp.counting.tables import count
+from pymc_dirdp.errors import ArgumentError
+
+CATEGORIES = {"x": ["a", "b", "c"], "y": [0, 1]}
+RNG = np.random.default_rng(8)
+
+
+def records(n=200):
+    return {"who": RNG.integers(0, 40, n), "x": RNG.choice(CATEGORIES["x"], n), "y": RNG.integers(0, 2, n)}
+
+
+def counted(n=200, *, variables=("x", "y"), **options):
+    options = {"categories": CATEGORIES, "unit": "who", "contribution": 3} | options
+    return count(records(n), list(variables), **options)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda counts: counts[0],
+        lambda counts: counts[1, 1],
+        lambda counts: next(iter(counts[0])),
+        lambda counts: counts[:, 1:],
+        lambda counts: counts.T,
+        lambda counts: counts.reshape(-1),
+        lambda counts: counts.sum(axis=0),
+        lambda counts: np.sum(counts, axis=1, keepdims=True),
+        lambda counts: counts.astype(np.int32),
+        lambda counts: counts.copy(),
+        copy.copy,
+        copy.deepcopy,
+        lambda counts: pickle.loads(pickle.dumps(counts)),
+    ],
+)
+def test_parts_and_copies_know_the_unit(change):
+    counts = counted()
+    changed = change(counts)
+    assert changed.bound == Bound("who", 3)
+    assert not changed.is_computed
+    np.testing.assert_array_equal(changed, change(np.asarray(counts)))
+    # Records that were all counted need no bound.
+    assert getattr(change(counted(unit=None, contribution=None)), "bound", None) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda counts: 2 * counts,
+        lambda counts: counts - 1,
+        lambda counts: counts / counts.sum(),
+        lambda counts: np.cumsum(counts, axis=0),
+        lambda counts: np.maximum(counts, 3),
+        lambda counts: np.add(counts, counts),
+        lambda counts: np.add(counts, 1, out=counts),
+        lambda counts: np.concatenate([counts, counts]),
+        lambda counts: np.stack([np.asarray(counts), counts]),
+        lambda counts: (2 * counts)[0].sum(axis=0, keepdims=True),
+        lambda counts: pickle.loads(pickle.dumps(2 * counts)),
+    ],
+)
+def test_what_is_computed_says_so(change):
+    counts = counted()
+    changed, plain = change(counts.copy()), change(np.array(counts))
+    assert isinstance(changed, Counts)
+    assert changed.is_computed
+    assert changed.bound == counts.bound
+    np.testing.assert_array_equal(changed, plain)
+
+
+def test_numbers_that_are_no_arrays_stay_numbers():
+    counts = counted()
+    assert type(counts.sum()) is np.int64
+    assert np.array_equal(counts, np.asarray(counts))
+    assert type(counts + np.ones((3, 2))) is Counts
+    assert type(counted(unit=None, contribution=None) + 1) is np.ndarray
+
+
+def test_in_place_the_numbers_are_computed():
+    counts = counted()
+    counts *= 2
+    assert counts.is_computed
+    with pytest.raises(ArgumentError, match="Only whole tables"):
+        counts + counted()
+
+
+def test_days_add_up():
+    first, second = counted(), counted()
+    both = first + second
+    np.testing.assert_array_equal(both, np.asarray(first) + np.asarray(second))
+    assert both.bound == Bound("who", 6)
+    assert sum([first, second, counted()]).bound == Bound("who", 9)
+    total = first
+    total += second
+    assert total.bound == Bound("who", 6)
+    assert first.bound == Bound("who", 3)
+    free = counted(unit=None, contribution=None)
+    assert (free + free).bound is None
+
+
+def test_a_unit_that_is_in_both_adds_to_both():
+    """The same person in two shards, with one record of each, is two records of a person."""
+    shard = {"who": ["p"] * 5, "x": ["a"] * 5}
+    one, other = (count(shard, ["x"], categories=CATEGORIES, unit="who", contribution=1) for _ in range(2))
+    both = one + other
+    assert both.tolist() == [2, 0, 0]
+    assert both.bound.records == 2
+
+
+def test_people_who_are_in_one_part_only_keep_their_bound():
+    """Oracle: the records of both parts at once."""
+    given = {"who": np.arange(90) % 30, "x": np.array(list("abc"))[np.arange(90) % 3]}
+    parts = [{name: column[given["who"] % 2 == k] for name, column in given.items()} for k in range(2)]
+    options = {"categories": CATEGORIES, "unit": "who", "contribution": 2}
+    one, other = (count(part, ["x"], **options) for part in parts)
+    both = one.with_other_people(other)
+    assert both.bound == Bound("who", 2)
+    np.testing.assert_array_equal(both, count(given, ["x"], **options))
+    larger = counted(contribution=5, variables=["x"]).with_other_people(other)
+    assert larger.bound == Bound("who", 5)
+    with pytest.raises(ArgumentError, match="counts as count"):
+        one.with_other_people(np.zeros(3))
+
+
+def test_a_unit_that_counts_once_in_a_cell_may_count_twice_in_a_sum():
+    one = counted(distinct=True)
+    assert one.bound == Bound("who", 3, distinct=True)
+    assert (one + one).bound == Bound("who", 6)
+    assert one.with_other_people(one).bound == Bound("who", 3, distinct=True)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (lambda: counted(variables=["y", "x"]), "different variables or categories"),
+        (lambda: counted(variables=["x"]), "different variables or categories"),
+        (lambda: counted(categories=CATEGORIES | {"x": ["c", "b", "a"]}), "different variables or categories"),
+        (lambda: counted(unit=None, contribution=None), "other without"),
+        (lambda: counted(unit="y"), "different units"),
+        (lambda: counted(distinct=True), "distinct=True"),
+        (lambda: counted()[:], "Only whole tables"),
+        (lambda: counted().copy(), "Only whole tables"),
+        (lambda: 2 * counted(), "Only whole tables"),
+    ],
+)
+def test_tables_that_do_not_add_up(other, message):
+    with pytest.raises(ArgumentError, match=message):
+        counted() + other()
+    with pytest.raises(ArgumentError, match=message):
+        counted().with_other_people(other())
+
+
+def test_the_key_is_nowhere():
+    counts = counted()
+    assert set(vars(counts)) == {"bound", "is_computed", "_declared"}
+    assert vars(counts.bound) == {"unit": "who", "records": 3, "distinct": False}

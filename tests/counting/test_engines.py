@@ -1,0 +1,279 @@
+"""Every engine gives the same table, or all refuse the records."""
+
+import subprocess
+import sys
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.counting.tables import count
+from pymc_dirdp.errors import ArgumentError, DataError
+
+pytestmark = pytest.mark.filterwarnings("ignore:Dask support is moving:FutureWarning")
+
+BIG = 2**53
+# Arrow arrays, the labels, and the counts; None where everybody has to refuse the records.
+HOSTILE = {
+    "texts": (pa.array(["b", "a", "b", "b"]), ["a", "b", "c"], [1, 3, 0]),
+    "null": (pa.array(["b", None, "b", "b"]), ["a", "b"], None),
+    "only nulls": (pa.array([None] * 4, pa.string()), ["a", "b"], None),
+    "unseen": (pa.array(["b", "a", "x", "b"]), ["a", "b"], None),
+    "another case": (pa.array(["b", "A", "b", "b"]), ["a", "b"], None),
+    "a space": (pa.array(["b", "a ", "b", "b"]), ["a", "b"], None),
+    "NUL": (pa.array(["b", "a\0", "b", "b"]), ["a", "b"], None),
+    "composed letter": (pa.array(["b", "e\u0301", "b", "b"]), ["\u00e9", "b"], None),
+    "other letters": (pa.array(["b", "é", "字", "b"]), ["é", "b", "字"], [1, 2, 1]),
+    "empty text": (pa.array(["b", "", "b", "b"]), ["", "b"], [1, 3]),
+    "text null": (pa.array(["b", "null", "None", "nan"]), ["b", "null", "None", "nan"], [1, 1, 1, 1]),
+    "dictionary": (pa.array(["b", "a", "b", "b"]).dictionary_encode(), ["a", "b"], [1, 3]),
+    "null in a dictionary": (pa.array(["b", None, "b", "b"]).dictionary_encode(), ["a", "b"], None),
+    "numbers": (pa.array([1, 0, 1, 7]), [0, 1, 7, 8], [1, 2, 1, 0]),
+    "small numbers": (pa.array([1, 0, 1, 255], pa.uint8()), [-1, 0, 1, 255, 256], [0, 1, 2, 1, 0]),
+    "numbers with a null": (pa.array([1, None, 1, 1]), [0, 1], None),
+    "texts for numbers": (pa.array(["1", "0", "1", "1"]), [0, 1], None),
+    "numbers for texts": (pa.array([1, 0, 1, 1]), ["0", "1"], None),
+    "both for texts": (pa.array(["1", "0", "1", "1"]), [0, 1, "0", "1"], [0, 0, 1, 3]),
+    "booleans for 0 and 1": (pa.array([True, False, True, True]), [0, 1], [1, 3]),
+    "0 and 1 for booleans": (pa.array([1, 0, 1, 1]), [False, True], [1, 3]),
+    "2 for booleans": (pa.array([1, 0, 2, 1]), [False, True], None),
+    "booleans with a null": (pa.array([True, None, True, True]), [False, True], None),
+    "texts for booleans": (pa.array(["True", "False", "True", "True"]), [False, True], None),
+    "whole doubles": (pa.array([1.0, 0.0, 1.0, 1.0]), [0, 1], [1, 3]),
+    "both zeros": (pa.array([1.0, -0.0, 0.0, 1.0]), [0, 1], [2, 2]),
+    "not a number": (pa.array([1.0, float("nan"), 0.0, 1.0]), [0, 1], None),
+    "infinity": (pa.array([1.0, float("inf"), 0.0, 1.0]), [0, 1], None),
+    "halves": (pa.array([0.5, 0.25, 0.5, 0.5]), [0.25, 0.5], [1, 3]),
+    "short doubles": (pa.array([0.5, 0.1, 0.5, 0.5], pa.float32()), [0.1, 0.5], None),
+    "large numbers": (pa.array([BIG + 1, BIG, 0, 0]), [0, BIG, BIG + 1], [2, 1, 1]),
+    "rounded numbers": (pa.array([1.0 * BIG, 0.0, 0.0, 0.0]), [0, BIG, BIG + 1], None),
+    "decimals": (pa.array([Decimal("0.10"), Decimal("0.20")] * 2), [Decimal("0.1"), Decimal("0.2")], [2, 2]),
+    "dates": (pa.array([1, 2, 1, 1], pa.date32()), [1, 2], None),
+    "timestamps": (pa.array([1, 2, 1, 1], pa.timestamp("us")), [1, 2], None),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_records_are_counted_alike_or_refused_by_all(case, in_engine):
+    column, labels, expected = HOSTILE[case]
+    records = in_engine(pa.table({"x": column, "n": [1, 1, 2, 2]}))
+    # A column may have a name that the library uses itself.
+    categories = {"x": labels, "n": [2, 1]}
+    if expected is None:
+        with pytest.raises(DataError, match="'x' holds missing values or values that") as caught:
+            count(records, ["n", "x"], categories=categories)
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
+    else:
+        found = count(records, ["n", "x"], categories=categories)
+        assert found.sum(axis=0).tolist() == expected
+        assert found.sum(axis=1).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_declared_category_takes_what_would_be_refused(case, in_engine):
+    """Oracle: the records of the mapping, value by value."""
+    column, labels, expected = HOSTILE[case]
+    kinds = {type(label) for label in labels}
+    other = "other" if str in kinds else -7
+    records = in_engine(pa.table({"x": column}))
+    found = count(records, ["x"], categories={"x": [*labels, other]}, otherwise={"x": other}).tolist()
+    if expected is not None:
+        assert found == [*expected, 0]
+        return
+    values = column.to_pylist()
+    plain = [sum(value == label for value in values) for label in labels]
+    # What may have been rounded is no label.
+    plain = [3, 0, 0] if case == "rounded numbers" else plain
+    assert found == [*plain, len(values) - sum(plain)]
+
+
+def test_many_records(in_engine):
+    """Oracle: NumPy's histogram of the codes."""
+    rng = np.random.default_rng(5)
+    codes = rng.integers(0, 4, (3, 20_000))
+    labels = {"a": ["x", "y", "z", "é"], "b": [3, 1, 2, 0], "c": [0.5, 1.5, 2.5, -1.0]}
+    table = pa.table({name: np.array(labels[name])[code] for name, code in zip(labels, codes, strict=True)})
+    expected, _ = np.histogramdd(codes.T, bins=[np.arange(5) - 0.5] * 3)
+    records = in_engine(table)
+    np.testing.assert_array_equal(count(records, ["a", "b", "c"], categories=labels), expected)
+    np.testing.assert_array_equal(count(records, ["c", "a"], categories=labels), expected.sum(axis=1).T)
+
+
+def test_no_records(in_engine):
+    table = pa.table({"x": pa.array([], pa.string())})
+    assert count(in_engine(table), ["x"], categories={"x": ["a", "b"]}).tolist() == [0, 0]
+
+
+def test_a_network_has_the_tables_of_its_records(in_engine):
+    """Oracle: the tables of the same records in memory."""
+    rng = np.random.default_rng(6)
+    table = pa.table({name: np.array(["f", "g", "h"])[rng.integers(0, 3, 500)] for name in "abcd"})
+    categories = {name: ["f", "g", "h"] for name in "abcd"}
+    structure = {"a": [], "b": ["a"], "c": ["a", "b"], "d": []}
+    records = in_engine(table)
+    for build in (
+        lambda given: dirdp.bayesian_network(given, structure, categories=categories),
+        lambda given: dirdp.naive_bayes(given, "d", categories=categories),
+    ):
+        model, plain = build(records), build(table.to_pydict())
+        for variable in plain.observed_RVs:
+            one, other = (each.rvs_to_values[each[variable.name]].eval() for each in (model, plain))
+            np.testing.assert_array_equal(one, other)
+    with pytest.raises(DataError, match="'b' holds missing"):
+        dirdp.bayesian_network(records, structure, categories=categories | {"b": ["f", "g"]})
+
+
+def test_a_column_that_is_not_there(in_engine):
+    records = in_engine(pa.table({"x": ["a"]}))
+    with pytest.raises(ArgumentError, match="no column 'y'"):
+        count(records, ["y"], categories={"y": ["a", "b"]})
+
+
+@pytest.mark.parametrize("setting", ["NOCASE", "NOACCENT"])
+def test_a_collation_does_not_make_other_texts_equal(setting):
+    """Found by attack: DuckDB groups 'Blue' with 'blue' if the connection or the column says so."""
+    connection = duckdb.connect()
+    connection.execute(f"SET default_collation='{setting}'")
+    connection.execute("CREATE TABLE t (x VARCHAR)")
+    connection.execute("INSERT INTO t VALUES ('é'), ('e'), ('E'), ('é')")
+    labels = {"x": ["é", "e", "E"]}
+    assert count(connection.table("t"), ["x"], categories=labels).tolist() == [2, 1, 1]
+    with pytest.raises(DataError):
+        count(connection.table("t"), ["x"], categories={"x": ["é", "e"]})
+    with pytest.raises(DataError):
+        count(connection.table("t"), ["x"], categories={"x": ["é", "E"]})
+
+
+def test_names_that_sql_would_read():
+    name = 'x"; DROP TABLE t; --'
+    table = pa.table({name: ["a", "b", "a"], "select": [1, 2, 1]})
+    labels = {name: ["a", "b"], "select": [1, 2]}
+    for records in (table, duckdb.connect().from_arrow(table), pl.from_arrow(table).lazy()):
+        assert count(records, [name, "select"], categories=labels).tolist() == [[2, 0], [0, 1]]
+
+
+def test_values_of_an_error_of_the_engine_stay_in_it():
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE t (x VARCHAR)")
+    connection.execute("INSERT INTO t VALUES ('secret')")
+    records = connection.sql("SELECT x::INTEGER AS x FROM t")
+    with pytest.raises(DataError, match="ConversionException, whose message may hold data") as caught:
+        count(records, ["x"], categories={"x": [0, 1]})
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", ["texts", "numbers", "doubles"])
+def test_a_column_of_names_does_not_come_back(kind, monkeypatch):
+    """With more different rows than declared cells, a few are enough to refuse the records."""
+    values = {"texts": [str(i) for i in range(5000)], "numbers": range(5000), "doubles": [i / 7 for i in range(5000)]}
+    records = duckdb.connect().from_arrow(pa.table({"x": list(values[kind])}))
+    labels = {"texts": ["1", "2"], "numbers": [1, 2], "doubles": [0.5, 1.5]}[kind]
+    with pytest.raises(DataError, match="'x' holds"):
+        count(records, ["x"], categories={"x": labels})
+    other = "no" if kind == "texts" else -1
+    declared = {"categories": {"x": [*labels, other]}, "otherwise": {"x": other}}
+    if kind == "doubles":
+        with pytest.raises(DataError, match="too many different values"):
+            count(records, ["x"], **declared)
+    else:
+        assert count(records, ["x"], **declared).tolist() == [1, 1, 4998]
+
+
+def test_more_variables_than_duckdb_groups_at_once():
+    names = [f"x{i}" for i in range(70)]
+    table = pa.table({name: ["a", "b", "a"] for name in names})
+    categories = dict.fromkeys(names, ("a", "b"))
+    model = dirdp.naive_bayes(duckdb.connect().from_arrow(table), "x0", categories=categories)
+    assert len(model.observed_RVs) == 70
+    for variable in model.observed_RVs[1:]:
+        assert model.rvs_to_values[variable].eval().tolist() == [[2, 0], [0, 1]]
+
+
+def test_rows_of_an_engine_are_records():
+    records = duckdb.connect().from_arrow(pa.table({"x": ["a", "b"], "n": [3, 4]}))
+    with pytest.raises(ArgumentError, match=r"one record\. Leave counts= out"):
+        dirdp.bayesian_network(records, {"x": []}, categories={"x": ["a", "b"]}, counts="n")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ([{"x": pa.array([1, 0])}, {"x": pa.array(["1", "0"])}], "in one type"),
+        ([{"x": pa.array([1, 0], pa.int32())}, {"x": pa.array([1, 0], pa.int64())}], "in one type"),
+        ([{"x": pa.array([1, 0])}, {"y": pa.array([1, 0])}], "in one type"),
+        ([{"y": pa.array([1, 0])}, {"y": pa.array([1, 0])}], "no column 'x'"),
+        ([], "no Parquet file"),
+    ],
+)
+def test_files_whose_columns_would_be_converted(files, message, tmp_path):
+    """DuckDB converts the texts of a second file to the numbers of the first."""
+    for i, columns in enumerate(files):
+        pq.write_table(pa.table(columns), tmp_path / f"{i}.parquet")
+    with pytest.raises(ArgumentError, match=message):
+        count(tmp_path, ["x"], categories={"x": [0, 1]})
+
+
+def test_names_of_folders_are_no_columns(tmp_path):
+    (tmp_path / "x=1").mkdir()
+    pq.write_table(pa.table({"y": ["a"]}), tmp_path / "x=1" / "part.parquet")
+    with pytest.raises(ArgumentError, match="no column 'x'"):
+        count(tmp_path, ["x"], categories={"x": [0, 1]})
+    assert count(str(tmp_path / "x=1" / "part.parquet"), ["y"], categories={"y": ["a", "b"]}).tolist() == [1, 0]
+
+
+def test_a_path_that_is_no_data(tmp_path):
+    with pytest.raises(ArgumentError, match="no Parquet file at"):
+        count(tmp_path / "none.parquet", ["x"], categories={"x": [0, 1]})
+    (tmp_path / "broken.parquet").write_bytes(b"secret")
+    with pytest.raises(DataError, match="no Parquet file, or a damaged one") as caught:
+        count(tmp_path / "broken.parquet", ["x"], categories={"x": [0, 1]})
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("module", "records", "line"),
+    [("narwhals", pl.LazyFrame({"x": [0]}), "frames"), ("duckdb", "records.parquet", "duckdb")],
+)
+def test_a_missing_extra_says_how_to_install_it(module, records, line, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"pip install 'pymc-dirdp\[{line}\]'"):
+        count(records, ["x"], categories={"x": [0, 1]})
+
+
+def test_columns_in_memory_need_no_extra():
+    code = (
+        "import sys\nsys.modules |= dict.fromkeys(['narwhals', 'duckdb', 'polars', 'pyarrow'])\n"
+        "import pandas as pd\nfrom pymc_dirdp.counting.tables import count\n"
+        "for given in ({'a': ['x', 'y']}, pd.DataFrame({'a': ['x', 'y']})):\n"
+        "    counts = count(given, ['a'], categories={'a': ['x', 'y']}, unit='a', contribution=1)\n"
+        "    assert counts.tolist() == [1, 1]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_spark_counts_alike_or_refuses(spark):
+    """One session: each of its queries takes about a second."""
+    for case, (column, labels, expected) in HOSTILE.items():
+        if pa.types.is_dictionary(column.type) or column.type in (pa.uint8(), pa.decimal128(2, 2)):
+            continue  # Spark has no such columns.
+        records = spark.createDataFrame(pa.table({"x": column}))
+        if expected is None:
+            with pytest.raises(DataError, match="'x' holds missing values or values that"):
+                count(records, ["x"], categories={"x": labels})
+        else:
+            assert count(records, ["x"], categories={"x": labels}).tolist() == expected, case
+
+
+@pytest.mark.slow
+def test_spark_is_asked_about_its_collations(spark):
+    records = spark.sql("SELECT x COLLATE UTF8_LCASE AS x FROM VALUES ('a'), ('A') AS t(x)")
+    with pytest.raises(ArgumentError, match="has a collation"):
+        count(records, ["x"], categories={"x": ["a", "A"]})

@@ -1,0 +1,183 @@
+"""What counts know of people reaches the plan, the report and the file."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.stored.release import read as read_release
+
+GUARANTEE = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+RNG = np.random.default_rng(9)
+RECORDS = {
+    "patient": [f"p{i}" for i in RNG.integers(0, 300, 2000)],
+    "ward": RNG.choice(["north", "south"], 2000),
+    "ill": RNG.choice(["yes", "no", "unsure"], 2000),
+}
+CATEGORIES = {"ward": ["north", "south"], "ill": ["yes", "no", "unsure"]}
+ADD_REMOVE = {"adjacency": "add-remove", "n_records": 800}
+
+
+def counted(contribution=3, variables=("ill",), **options):
+    options = {"unit": "patient", "contribution": contribution} | options
+    return dirdp.count(RECORDS, list(variables), categories=CATEGORIES, **options)
+
+
+def model_of(**observed):
+    with pm.Model() as model:
+        for name, counts in observed.items():
+            p = pm.Dirichlet(f"p_{name}", np.ones(counts.shape))
+            pm.Multinomial(name, n=np.asarray(counts).sum(axis=-1), p=p, observed=counts)
+    return model
+
+
+def test_the_plan_protects_the_unit_that_was_counted():
+    plan = dirdp.plan(GUARANTEE, model_of(n=counted()), **ADD_REMOVE)
+    assert plan.parts[0].mechanism.contributed.records == 3
+    assert "every patient (a column of the records; at most 3 records of each, chosen at random" in plan.protected
+    assert "how many of them there are is private, and so is the number of records" in plan.protected
+    by_hand = dirdp.plan(GUARANTEE, model_of(n=np.asarray(counted())), contribution=3, **ADD_REMOVE)
+    assert plan.parts[0].mechanism == by_hand.parts[0].mechanism
+    assert "patient" not in by_hand.protected
+
+
+def test_the_number_of_records_is_private_unless_it_is_the_number_of_units():
+    with pytest.raises(dirdp.ArgumentError, match=r"3 records of each 'patient'.*adjacency=\"add-remove\""):
+        dirdp.plan(GUARANTEE, model_of(n=counted()))
+    single = counted(1)
+    assert single.sum() == len(set(RECORDS["patient"]))
+    plan = dirdp.plan(GUARANTEE, model_of(n=single))
+    assert plan.parts[0].n_records == len(set(RECORDS["patient"]))
+    assert "how many of them there are is public" in plan.protected
+    with pytest.raises(dirdp.ArgumentError, match="2 records of each 'patient'"):
+        dirdp.plan(GUARANTEE, model_of(n=single + counted(1)))
+
+
+@pytest.mark.parametrize(
+    ("observed", "planning", "message"),
+    [
+        (lambda: {"n": counted()}, ADD_REMOVE | {"contribution": 2}, "contribution=2 is less than the 3"),
+        (lambda: {"n": counted()}, ADD_REMOVE | {"unit": 0}, "both say who is protected"),
+        (lambda: {"n": 2 * counted()}, ADD_REMOVE, "computed from counts of at most 3"),
+        (lambda: {"n": np.stack([counted(), counted()])}, ADD_REMOVE, "computed from counts of at most 3"),
+        (lambda: {"n": counted(), "m": counted(unit="ward")}, ADD_REMOVE, "of each 'ward'"),
+        (lambda: {"n": counted(), "m": np.array([4, 5])}, ADD_REMOVE, "unknown how many of them 'm' holds"),
+    ],
+)
+def test_contradictions(observed, planning, message):
+    with pytest.raises(dirdp.ArgumentError, match=message):
+        dirdp.plan(GUARANTEE, model_of(**observed()), **planning)
+
+
+def test_another_table_needs_a_word():
+    model = model_of(n=counted(), m=np.array([4, 5]))
+    plan = dirdp.plan(GUARANTEE, model, contribution=4, **ADD_REMOVE)
+    assert {part.mechanism.contributed.records for part in plan.parts} == {4}
+
+
+def test_a_part_of_the_counts_is_as_bounded_as_they_are():
+    table = counted(variables=("ward", "ill"))
+    plan = dirdp.plan(GUARANTEE, model_of(n=table[0]), **ADD_REMOVE)
+    assert plan.parts[0].mechanism.contributed.records == 3
+    summed = dirdp.plan(GUARANTEE, model_of(n=table.sum(axis=0)), **ADD_REMOVE)
+    assert summed.parts[0].mechanism == plan.parts[0].mechanism
+
+
+def test_one_cell_knows_the_unit():
+    """Found by attack: one cell was a plain number, so a plan for a Binomial of it took each record for a person."""
+    counts = counted(2, ["ward"])
+    with pm.Model() as model:
+        pm.Binomial("k", n=counts.sum(), p=pm.Beta("q", 1, 1), observed=counts[0])
+    assert dirdp.plan(GUARANTEE, model, **ADD_REMOVE).parts[0].mechanism.contributed.records == 2
+
+
+def test_large_counts_are_passed_as_floats():
+    plan = dirdp.plan(GUARANTEE, model_of(n=counted().astype(float)), **ADD_REMOVE)
+    assert plan.parts[0].mechanism.contributed.records == 3
+
+
+def test_two_arrays_that_feed_one_table_add_up():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones(3))
+        for name in ("monday", "tuesday"):
+            counts = counted(2)
+            pm.Multinomial(name, n=counts.sum(), p=p, observed=counts)
+    plan = dirdp.plan(GUARANTEE, model, **ADD_REMOVE)
+    assert plan.parts[0].mechanism.contributed == Contribution(4, ())
+
+
+def test_the_knowledge_survives_copies_of_the_model():
+    model = model_of(n=counted())
+    with pm.Model() as free:
+        p = pm.Dirichlet("p_n", np.ones(3))
+        pm.Multinomial("n", n=600, p=p)
+    for other in (model.copy(), pm.observe(free, {"n": counted()})):
+        assert dirdp.plan(GUARANTEE, other, **ADD_REMOVE).parts[0].mechanism.contributed.records == 3
+
+
+def test_a_plan_is_that_of_a_model_with_the_same_people():
+    model, plain = model_of(n=counted()), model_of(n=np.asarray(counted()))
+    plan = dirdp.plan(GUARANTEE, model, **ADD_REMOVE)
+    with pytest.raises(dirdp.UnsupportedModelError, match="whose records they are"):
+        dirdp.sample(plan, plain)
+    other = dirdp.plan(GUARANTEE, plain, contribution=3, **ADD_REMOVE)
+    with pytest.raises(dirdp.UnsupportedModelError, match="whose records they are"):
+        dirdp.sample(other, model)
+    four = dirdp.plan(GUARANTEE, model_of(n=counted(4)), **ADD_REMOVE)
+    assert dirdp.sample(four, model).posterior.sizes["draw"] == 1  # What is protected is more than it has to be.
+    with pytest.raises(dirdp.ArgumentError, match="less than the 4"):
+        dirdp.sample(plan, model_of(n=counted(4)))
+
+
+def test_report_file_and_verification_say_it(tmp_path):
+    plan = dirdp.plan(GUARANTEE, model_of(n=counted()), **ADD_REMOVE)
+    plan.to_json(tmp_path / "plan.json")
+    release = dirdp.sample(dirdp.Plan.from_json(tmp_path / "plan.json"), model_of(n=counted()))
+    release.to_netcdf(tmp_path / "release.nc")
+    with xr.open_datatree(tmp_path / "release.nc") as held:
+        assert dirdp.verify(held)
+        assert "every patient" in str(dirdp.report(held))
+        assert "the records of one unit (patient) are in the data" in str(dirdp.statement(held))
+        assert read_release(held).adjacency == "add-remove"
+    people = release["privacy"].attrs["people"]
+    for wrong in ("7", '["patient"]'):
+        release["privacy"].attrs["people"] = people.replace('"counted": "patient"', f'"counted": {wrong}')
+        with pytest.raises(dirdp.ReleaseError, match="who is one person"):
+            dirdp.verify(release)
+    release["privacy"].attrs["people"] = people.replace('"counted": "patient"', '"counted": "ward"')
+    assert not dirdp.verify(release)
+
+
+def test_a_network_is_planned_for_its_units():
+    structure = {"ward": [], "ill": ["ward"]}
+    model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES, unit="patient", contribution=2)
+    plan = dirdp.plan(GUARANTEE, model, **ADD_REMOVE)
+    assert [part.mechanism.contributed.records for part in plan.parts] == [2, 2]
+    assert "every patient" in plan.protected
+    with pytest.raises(dirdp.ArgumentError, match="add-remove"):
+        dirdp.plan(GUARANTEE, model)
+    counts = [model.rvs_to_values[variable].eval() for variable in model.observed_RVs]
+    np.testing.assert_array_equal(counts[0], counts[1].sum(axis=1))
+    held = np.unique(RECORDS["patient"], return_counts=True)[1]
+    assert counts[0].sum() == np.minimum(held, 2).sum()
+    bayes = dirdp.naive_bayes(RECORDS, "ill", categories=CATEGORIES, unit="patient", contribution=1)
+    assert dirdp.plan(GUARANTEE, bayes).parts[0].n_records == len(held)
+    apart = dirdp.naive_bayes(
+        {name: RECORDS[name] for name in ("patient", "ward")},
+        RECORDS["ill"],
+        categories={"ward": CATEGORIES["ward"], "class": CATEGORIES["ill"]},
+        unit="patient",
+        contribution=1,
+    )
+    assert dirdp.plan(GUARANTEE, apart).parts[0].n_records == len(held)
+    with pytest.raises(dirdp.ArgumentError, match="Leave counts= out"):
+        dirdp.bayesian_network(
+            RECORDS | {"k": [1] * 2000},
+            structure,
+            categories=CATEGORIES,
+            counts="k",
+            unit="patient",
+            contribution=2,
+        )
