@@ -94,7 +94,11 @@ def largest_floored_r(
     cells = curves(min(start, LARGEST_STEP))
     if isinstance(cells, FlooredCells) and cells.searches_counts and guarantee.stated_delta:
         return _by_search(guarantee, lambda r: replace(cells, r=r), cells.r)
-    if math.isinf(guarantee.largest_order) and not guarantee.is_pure:
+    concentrated = math.isinf(guarantee.largest_order) and not guarantee.is_pure
+    if concentrated and n_records is not None and excess(STEPS[1]) <= 0:
+        return STEPS[1]
+    # With a public number of records the largest variances depend on r, too.
+    if concentrated and n_records is None:
         r = min(math.sqrt(guarantee.budget / slope), STEPS[1])
         while excess(r) > 0:
             r *= 1 - 1e-12

@@ -59,7 +59,10 @@ def stored_reading(release: Stored) -> Reading:
         raise release.privacy.damaged("the attribute 'people' does not say who is one person") from None
     relation = adjacency_named(release.adjacency)
     shapes = tuple((name, table.prior.shape) for name, table in release.tables.items())
-    adds = tuple((name, release.tables[name].contribution.fitted(shape)) for name, shape in shapes)
+    try:
+        adds = tuple((name, release.tables[name].contribution.fitted(shape)) for name, shape in shapes)
+    except ArgumentError:
+        raise release.privacy.damaged("what one person adds to a table does not fit its shape") from None
     return Reading(said, relation, shapes, adds, release.groups, n_units, others)
 
 

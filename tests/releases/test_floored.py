@@ -189,10 +189,10 @@ def test_a_diagnosis_leaves_out_what_is_about_dirichlet_draws():
 
 def test_a_row_of_two_categories_rests_on_its_public_number(tmp_path):
     plan = dirdp.plan(TARGET, share(), mechanism="floored")
-    assert plan.mechanisms["p"].n_records == 592
+    assert plan.parts[0].mechanism.n_records == 592
     plan.to_json(tmp_path / "plan.json")
-    again = dirdp.Plan.from_json(tmp_path / "plan.json", share())
-    release = dirdp.sample(again)
+    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    release = dirdp.sample(again, model=share())
     assert release["mechanism/p"].attrs["public_records"] == 592
     assert dirdp.verify(release)
     assert "592" in str(dirdp.verify(release))

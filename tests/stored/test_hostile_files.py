@@ -150,6 +150,18 @@ def test_one_thing_is_missing_or_strange(releases, kind, data):
     check(mutated(releases[kind].copy(deep=True), data), KINDS[kind][0])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prior_that_has_lost_an_axis(releases, kind):
+    """What one person adds to a table has an entry for each row axis."""
+    release = releases[kind].copy(deep=True)
+    node = release["mechanism/p_legs"]
+    dataset = node.to_dataset()
+    dim = dataset["prior"].dims[-1]
+    lost = dataset.drop_vars([name for name in dataset.variables if dataset[name].dims])
+    node.dataset = lost.assign(prior=((dim,), np.ones(dataset.sizes[dim])))
+    check(release, KINDS[kind][0])
+
+
 @pytest.mark.thorough
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(data=st.data())
