@@ -12,6 +12,8 @@ __all__ = ["Counts"]
 
 # The variables of a table with their labels, axis by axis.
 Declared = tuple[tuple[str, tuple[Any, ...]], ...]
+# Functions of NumPy whose result is a table of the same records, in new memory.
+_KEEP = (np.sum, np.copy)
 
 
 class Counts(np.ndarray[Any, np.dtype[np.int64]]):
@@ -62,7 +64,9 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
     def __array_finalize__(self, given: Any) -> None:
         # A part of a table has the bound of the whole. Its variables are not known.
         self.bound = getattr(given, "bound", None)
-        self.is_computed = getattr(given, "is_computed", False)
+        # What is no part of the same memory may hold a cell twice, or cells that were mixed: `take`, `repeat`, `dot`.
+        is_part = self.base is not None and self.size <= np.size(given) and self.dtype == given.dtype
+        self.is_computed = self.bound is not None and (given.is_computed or not is_part)
         self._declared = None
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
@@ -79,7 +83,14 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         result = super().__array_function__(function, types, args, kwargs)
-        return result if isinstance(result, Counts) else self._marked(result, [self], computed=True)
+        if isinstance(result, Counts):
+            result.is_computed |= self._is_mixed(result) and function not in _KEEP
+            return result
+        return self._marked(result, [self], computed=True)
+
+    def _is_mixed(self, result: np.ndarray[Any, Any]) -> bool:
+        """Whether a result is no part of this memory, so that it may hold a cell twice, or in another place."""
+        return self.bound is not None and not np.may_share_memory(np.asarray(result), np.asarray(self))
 
     def _marked(self, result: Any, inputs: "list[Counts]", *, computed: bool) -> Any:
         """What was computed from bounded counts, with their bound. What comes from others is a plain array."""
@@ -93,11 +104,38 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
         if isinstance(found, np.ndarray) or self.bound is None:
+            if isinstance(found, Counts):
+                found.is_computed |= self._is_mixed(found)
             return found
         # A number cannot know the unit, and one cell may be what a Binomial observes.
         cell = Counts.of(np.asarray(found), bound=self.bound)
         cell.is_computed = self.is_computed
         return cell
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        self.is_computed, self._declared = self.bound is not None, None
+
+    def copy(self, order: Any = "C") -> Self:
+        """A copy, which knows the unit."""
+        copied: Self = self._same(super().copy(order))
+        return copied
+
+    def astype(self, *args: Any, **options: Any) -> Any:
+        """The counts as another type of number, which know the unit."""
+        return self._same(super().astype(*args, **options))
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self.copy()
+
+    def _same(self, copied: Any) -> Any:
+        """A copy of all numbers."""
+        if isinstance(copied, Counts):
+            copied.is_computed = self.is_computed
+        return copied
 
     def __reduce__(self) -> Any:
         reduced: Any = super().__reduce__()

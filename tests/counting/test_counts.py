@@ -62,6 +62,16 @@ def test_parts_and_copies_know_the_unit(change):
         lambda counts: np.maximum(counts, 3),
         lambda counts: np.add(counts, counts),
         lambda counts: np.add(counts, 1, out=counts),
+        # A unit's record may count twice in these, or lie in another cell.
+        lambda counts: counts[[0, 0]],
+        lambda counts: counts[0][[1, 1]],
+        lambda counts: counts.reshape(-1)[[[0, 1], [0, 1]]],
+        lambda counts: counts.take([0, 0], axis=0),
+        lambda counts: counts.repeat(2, axis=0),
+        lambda counts: np.tile(counts, 2),
+        lambda counts: np.insert(counts, 0, counts[0], axis=0),
+        lambda counts: np.sort(counts, axis=0),
+        lambda counts: counts.dot(np.ones((counts.shape[1], 2), dtype=int)),
         lambda counts: np.concatenate([counts, counts]),
         lambda counts: np.stack([np.asarray(counts), counts]),
         lambda counts: (2 * counts)[0].sum(axis=0, keepdims=True),
@@ -91,6 +101,9 @@ def test_in_place_the_numbers_are_computed():
     assert counts.is_computed
     with pytest.raises(ArgumentError, match="Only whole tables"):
         counts + counted()
+    counts = counted()
+    counts[0] = counts[1]
+    assert counts.is_computed
 
 
 def test_days_add_up():
