@@ -7,8 +7,7 @@ this room asks which mechanism it has.
 import abc
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final, override
+from typing import Any, ClassVar, Self, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +18,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.row_likelihood import ReadsOutputs, RowLikelihood
+from pymc_dirdp.mechanisms.tempered import Tempered
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -27,7 +27,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.fast import dirichlet
 
-__all__ = ["SAMPLERS", "Mechanism", "TableMechanism", "Tempered"]
+__all__ = ["SAMPLERS", "Mechanism", "TableMechanism"]
 
 SAMPLERS = ("exact", "fast")
 
@@ -197,38 +197,6 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         """
         draw: Array = dirichlet(self.posterior_parameters(data, rng), 1, rng)[0]
         return draw
-
-
-@final
-@dataclass(frozen=True)
-class Tempered:
-    """A mechanism whose output is itself a draw from `Dirichlet(r * counts + alpha)`.
-
-    Attributes
-    ----------
-    alpha : array, shape (..., d)
-    r : float
-        How much one record counts.
-    steps : int, optional
-        The output is the counts of an urn of so many steps, if their number is decided.
-    """
-
-    alpha: Array
-    r: float
-    steps: int | None = None
-
-    def matched(self, n_records: float) -> "Tempered":
-        """A Dirichlet law with the means and variances of the shares of the urn, for so many records in all.
-
-        With `u0` the sum of a row's parameters, `m` steps multiply the variance by `1 + u0 / m`, as does a factor of
-        `(m - 1) / (u0 + m)` on all parameters. Rows have an equal share of the records here.
-        """
-        if self.steps is None:
-            return self
-        totals = self.alpha.sum(axis=-1)
-        row = float(np.mean(totals)) + self.r * n_records / totals.size
-        factor = max(self.steps - 1, 0.5) / (row + self.steps)
-        return Tempered(factor * self.alpha, factor * self.r)
 
 
 class TableMechanism(Mechanism):

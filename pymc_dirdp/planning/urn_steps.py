@@ -6,8 +6,8 @@ from typing import Any, override
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.mechanisms.base import Tempered
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.tempered import Tempered
 from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.planning.boundary import Boundary, optimal
 from pymc_dirdp.privacy.contribution import Contribution
