@@ -95,9 +95,17 @@ def _source(observed: Observation, observations: Sequence[Observation], model: p
         # category the observations are the numbers of trials, which are looked at themselves.
         if other.name == observed.name or other.table.n_categories == 1:
             continue
+        # Where a category is empty, all others are the numbers of trials, which are looked at themselves.
+        if observed.kind.core and other.kind.core and _same_trials(source, other, model):
+            continue
         if any(_holds(other, array, model) for array in graph):
             return other.name
     return None
+
+
+def _same_trials(source: Node, other: Observation, model: pm.Model) -> bool:
+    """Whether an array is the numbers of trials of another variable, whose complete counts add up to them."""
+    return _is_array(source) and any(same_numbers(source, counts.sum(axis=-1)) for counts in _counts(other, model))
 
 
 def _is_own_total(trials: Node, observed: Observation) -> bool:

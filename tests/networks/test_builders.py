@@ -266,6 +266,16 @@ def test_many_tables_are_built():
     assert len(model.free_RVs) == 65
 
 
+def test_a_label_that_nobody_has():
+    """The counts of all other labels are then the numbers of trials of each child of the same parent."""
+    labels = ["x", "y", "none"]
+    records = {"top": ["x", "y", "x"], "middle": ["x", "y", "y"], "one": ["x", "y", "x"], "two": ["y", "y", "x"]}
+    structure = {"top": [], "middle": ["top"], "one": ["middle"], "two": ["middle"]}
+    model = dirdp.bayesian_network(records, structure, categories=dict.fromkeys(records, labels))
+    plan = dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
+    assert [part.n_records for part in plan.parts] == [3, 3, 3, 3]
+
+
 def test_rows_that_stand_for_many_records():
     """The same model as that of the records themselves."""
     cells = {"a": ["x", "y", "x"], "b": ["u", "u", "v"], "n": [3, 1, 2]}
