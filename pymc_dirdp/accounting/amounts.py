@@ -68,6 +68,14 @@ class Totals:
                 promises[cost["epsilon"], cost["delta"]] += 1
         return Totals(releases, sums, promises)
 
+    def without(self, cost: Cost) -> "Totals":
+        """The totals of these releases except one of them, which has this cost."""
+        sums = {name: EXACT.subtract(total, as_decimal(cost[name])) for name, total in self.sums.items()}
+        promises = Counter(self.promises)
+        if promises and {"epsilon", "delta"} <= set(cost):
+            promises[cost["epsilon"], cost["delta"]] -= 1
+        return Totals(self.releases - 1, sums, +promises)
+
     def sum(self, name: str) -> Decimal | None:
         """The sum of one number; None if some release does not have it."""
         return self.sums.get(name, None if self.releases else Decimal(0))

@@ -7,8 +7,8 @@ An open ledger remembers the last entry that it has seen, so it reads only what 
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from pymc_dirdp.accounting.amounts import Totals
@@ -24,13 +24,14 @@ NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeEr
 @final
 @dataclass(frozen=True)
 class Position:
-    """How far a ledger was read, and what the entries up to there cost together."""
+    """How far a ledger was read, what the entries up to there cost together, and which reservations are open."""
 
     number: int  # The number of the last entry, 0 if there is none.
     hash: str  # The hash of the last entry, or of the header.
     totals: Totals = field(default_factory=Totals)
     first: Entry | None = None  # It decides how the others are added up and whom they are about.
     last: Entry | None = None
+    reservations: Mapping[int, Entry] = field(default_factory=dict)  # Those that no release has used, by number.
 
     @property
     def head(self) -> str:
@@ -44,9 +45,18 @@ class Position:
 
     def after(self, entry: Entry, *, adaptive: bool) -> "Position":
         """The position after one more entry."""
-        totals = self.totals.plus([entry.cost], adaptive=adaptive)
+        before = self.giving_back(entry.uses)
+        totals = before.totals.plus([entry.cost], adaptive=adaptive)
+        still = {**before.reservations, entry.number: entry} if entry.reserved else before.reservations
         after = chained(self.hash, *entry.row(), _text(totals))
-        return Position(entry.number, after, totals, self.first or entry, entry)
+        return Position(entry.number, after, totals, self.first or entry, entry, still)
+
+    def giving_back(self, number: int | None) -> "Position":
+        """The same without the cost of an open reservation, or a KeyError if there is none with this number."""
+        if number is None:
+            return self
+        still = dict(self.reservations)
+        return replace(self, totals=self.totals.without(still.pop(number).cost), reservations=still)
 
 
 def _text(totals: Totals) -> str:
@@ -77,7 +87,9 @@ class Transaction:
         """Write one more entry and read it back, because a trigger may have changed it or something else."""
         after = self.position.after(entry, adaptive=self._header.adaptive)
         changes = self._connection.total_changes
-        self._connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*entry.row(), after.hash))
+        self._connection.execute(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*entry.row(), after.hash)
+        )
         self._connection.execute(
             "UPDATE ledger SET number = ?, hash = ?, totals = ?", (after.number, after.hash, after.sums)
         )

@@ -95,7 +95,7 @@ class Terms:
 @final
 @dataclass(frozen=True)
 class Entry:
-    """One release that was recorded.
+    """One release that was recorded, or a reservation for one.
 
     Attributes
     ----------
@@ -113,6 +113,10 @@ class Entry:
         Whom the promise is about, and what it assumes.
     composition_rule : str or None
         How its cost was added to the others; None where the tightest rule is chosen again each time.
+    reserved : bool
+        Whether nothing was released yet, and the cost is kept for a release that will be.
+    uses : int or None
+        The number of the reservation whose cost this release gave back when its own was added.
     """
 
     number: int
@@ -122,11 +126,14 @@ class Entry:
     cost: Mapping[str, float]
     terms: Terms
     composition_rule: str | None
+    reserved: bool = False
+    uses: int | None = None
 
-    def row(self) -> tuple[int, str, str, str, str, str, str | None]:
+    def row(self) -> tuple[int, str, str, str, str, str, str | None, int, int | None]:
         """The entry as a file holds it."""
         guarantee, cost, terms = written(self.guarantee), json.dumps(dict(self.cost)), json.dumps(asdict(self.terms))
-        return self.number, self.recorded, self.what, guarantee, cost, terms, self.composition_rule
+        facts = self.number, self.recorded, self.what, guarantee, cost, terms, self.composition_rule
+        return *facts, int(self.reserved), self.uses
 
     @classmethod
     def from_row(cls, row: tuple[Any, ...]) -> Self:
@@ -137,7 +144,7 @@ class Entry:
         ValueError
             If the row is no entry. Other errors of wrong types and of numbers out of range are raised as they come.
         """
-        number, recorded, what, guarantee, cost, terms, composition_rule = row
+        number, recorded, what, guarantee, cost, terms, composition_rule, reserved, uses = row
         costs = {str(name): float(value) for name, value in json.loads(cost).items()}
         facts = json.loads(terms)
         optional = (composition_rule, facts["unit"], facts["digest"])
@@ -147,8 +154,11 @@ class Entry:
             raise ValueError("A cost is no number.")
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("A text is no text.")
+        if reserved and uses is not None:
+            raise ValueError("A reservation uses no other.")
         facts["groups"] = tuple(tuple(str(name) for name in group) for group in facts["groups"])
-        return cls(number, recorded, what, understood(guarantee), costs, Terms(**facts), composition_rule)
+        kept = Terms(**facts)
+        return cls(number, recorded, what, understood(guarantee), costs, kept, composition_rule, bool(reserved), uses)
 
 
 def written(guarantee: Guarantee) -> str:

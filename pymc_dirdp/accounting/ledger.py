@@ -4,7 +4,7 @@ import math
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final, override
@@ -12,9 +12,10 @@ from typing import Any, final, override
 from pymc_dirdp.accounting.amounts import Amount
 from pymc_dirdp.accounting.budget import cost_of, kept_rules
 from pymc_dirdp.accounting.entries import Entry, Header, Terms, one_line
-from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, unit_at
+from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, unit_at, without_reservation
 from pymc_dirdp.accounting.store import Store
-from pymc_dirdp.accounting.text import COLUMNS, footing, heading, rows
+from pymc_dirdp.accounting.text import COLUMNS, footing, heading, rows, unused
+from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.errors import ArgumentError, LedgerError, type_name
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -22,6 +23,20 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["Entry", "Ledger", "Terms"]
+
+
+@final
+@dataclass(frozen=True)
+class _Asked:
+    """A release or a reservation that somebody wants to record."""
+
+    what: str
+    guarantee: Guarantee
+    mechanism: PrivacyCurves | None
+    adjacency: str | None
+    terms: Terms
+    reserved: bool = False
+    uses: int | None = None
 
 
 @final
@@ -137,7 +152,7 @@ class Ledger(Tabular):
             return now.position.head
 
     def entries(self) -> tuple[Entry, ...]:
-        """All releases that were recorded, in order."""
+        """All releases and reservations that were recorded, in order."""
         return self._store.verified()[1]
 
     def verify(self, head: str | None = None) -> str:
@@ -180,7 +195,7 @@ class Ledger(Tabular):
 
     @property
     def spent(self) -> dict[str, float]:
-        """What has been spent, by the names of what is added up."""
+        """What has been spent or is reserved, by the names of what is added up."""
         return {amount.label: float(amount.spent) for amount in self._balance()[1]}
 
     @property
@@ -200,6 +215,7 @@ class Ledger(Tabular):
         min_count: float | None = None,
         groups: Iterable[Iterable[str]] | None = None,
         digest: str | None = None,
+        reservation: int | None = None,
     ) -> Entry:
         """Record a release, before it is drawn.
 
@@ -223,6 +239,9 @@ class Ledger(Tabular):
             The tables of each group, where no unit feeds two groups.
         digest : str, optional
             A fingerprint of the plan.
+        reservation : int, optional
+            The number of a reservation that :meth:`reserve` made. Its cost is given back when that of the release is
+            added, in one step, and it cannot be used again.
 
         Returns
         -------
@@ -237,15 +256,82 @@ class Ledger(Tabular):
             If the file cannot be written, or is not what was written to it. Release nothing then.
         ArgumentError
             If the promise says nothing about what the limit adds up, the mechanism does not keep it, it is about
-            another unit, or a text has characters that cannot be seen.
+            another unit, there is no such reservation, or a text has characters that cannot be seen.
 
         Notes
         -----
         All releases together keep the limit if the assumptions of each of them hold: those of `contribution`,
         `min_count` and `groups`. The ledger's text lists them.
         """
-        what = one_line(what=what)
         terms = Terms.checked(unit=unit, contribution=contribution, min_count=min_count, groups=groups, digest=digest)
+        uses = None if reservation is None else integer(1, reservation=reservation)
+        asked = _Asked(one_line(what=what), guarantee, mechanism, adjacency, terms, uses=uses)
+        (entry,) = self._recorded(asked, times=1)
+        return entry
+
+    def reserve(
+        self,
+        guarantee: Guarantee,
+        *,
+        what: str,
+        times: int = 1,
+        mechanism: PrivacyCurves | None = None,
+        adjacency: str | None = None,
+        unit: str | None = None,
+    ) -> tuple[Entry, ...]:
+        """Keep a part of the limit for releases that will come.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            What each of them will promise.
+        what : str
+            A short public text that says what will be released, in one line.
+        times : int, default 1
+            How many releases; each has a reservation of its own.
+        mechanism : PrivacyCurves, optional
+            The curves that each of them will have, such as `plan.composition`: they cost less than the promise.
+        adjacency, unit : str, optional
+            As in :meth:`spend`; the unit is needed where the reservation is the first entry of a ledger without one.
+
+        Returns
+        -------
+        reservations : tuple of Entry
+            Pass the number of one to :meth:`spend`, or to `sample(..., ledger=ledger, reservation=number)`.
+
+        Raises
+        ------
+        BudgetError
+            If they do not fit together. Nothing was reserved.
+        LedgerError, ArgumentError
+            The same errors as those of :meth:`spend`.
+
+        Notes
+        -----
+        A reservation counts as spent until a release uses it. Then the limit holds what the release costs in its place,
+        so what the release leaves of it can be spent again. A release that costs more than was reserved is admitted if
+        the rest of the limit is enough for it. A reservation that is never used is not given back; another release may
+        use it.
+
+        Examples
+        --------
+        >>> from pymc_dirdp import PureDP
+        >>> ledger = Ledger(PureDP(epsilon=1))
+        >>> kept = ledger.reserve(PureDP(epsilon=0.2), what="hair, each quarter", times=4, unit="record")
+        >>> [entry.number for entry in kept], ledger.left
+        ([1, 2, 3, 4], {'epsilon': 0.2})
+        >>> ledger.spend(PureDP(epsilon=0.2), what="hair, first quarter", reservation=1).number
+        5
+        >>> ledger.left
+        {'epsilon': 0.2}
+        """
+        terms = Terms.checked(unit=unit, contribution=None, min_count=None, groups=None, digest=None)
+        asked = _Asked(one_line(what=what), guarantee, mechanism, adjacency, terms, reserved=True)
+        return self._recorded(asked, times=integer(1, times=times))
+
+    def _recorded(self, asked: "_Asked", *, times: int) -> tuple[Entry, ...]:
+        """The entries of some equal releases or reservations, which are durable once this returns."""
+        guarantee, mechanism, adjacency = asked.guarantee, asked.mechanism, asked.adjacency
         if adjacency not in (None, self.adjacency):
             raise ArgumentError(
                 f"The release is for adjacency={adjacency!r} and the ledger for {self.adjacency!r}; their guarantees "
@@ -257,14 +343,23 @@ class Ledger(Tabular):
         cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
         if not all(value >= 0 and math.isfinite(value) for value in cost.values()):
             raise ArgumentError("The mechanism has a loss that is no number, or is below 0, so it cannot be recorded.")
+        entries = []
         with self._store.transaction(writing=True) as now:
             place, header = self._store.place, self._store.header
-            terms = replace(terms, unit=agreed_unit(place, header, now.position, unit))
-            composition_rule = admitted(place, header, now.position, cost, guarantee)
-            recorded = datetime.now(UTC).isoformat(timespec="seconds")
-            entry = Entry(now.position.number + 1, recorded, what, guarantee, cost, terms, composition_rule)
-            now.append(entry)
-        return entry
+            terms = replace(asked.terms, unit=agreed_unit(place, header, now.position, asked.terms.unit))
+            if asked.reserved and terms.unit is None and now.position.first is None:
+                raise ArgumentError(
+                    "Say whom the releases will protect, because the first entry of a ledger decides it: "
+                    'ledger.reserve(..., unit="record"), or the name of the people, such as unit="person".'
+                )
+            for _ in range(times):
+                before = without_reservation(place, now.position, asked.uses)
+                rule = admitted(place, header, before, cost, guarantee)
+                recorded = datetime.now(UTC).isoformat(timespec="seconds")
+                facts = (now.position.number + 1, recorded, asked.what, guarantee, cost, terms, rule)
+                entries.append(Entry(*facts, reserved=asked.reserved, uses=asked.uses))
+                now.append(entries[-1])
+        return tuple(entries)
 
     def _balance(self) -> tuple[str | None, tuple[Amount, ...]]:
         """The rule that is fixed, or the tightest, and what all entries cost by it."""
@@ -285,7 +380,7 @@ class Ledger(Tabular):
     def _told(self) -> tuple[list[str], list[dict[str, Any]], list[str]]:
         header, entries = self._store.header, self.entries()
         header = replace(header, unit=entries[0].terms.unit if entries else header.unit)
-        return heading(header, entries), rows(entries), footing(*self._balance())
+        return heading(header, entries), rows(entries), [*footing(*self._balance()), *unused(entries)]
 
     def __getstate__(self) -> dict[str, Any]:
         if self.path is None:

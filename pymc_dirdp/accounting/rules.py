@@ -8,11 +8,13 @@ from pymc_dirdp.accounting.text import refusal
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["admitted", "agreed_unit", "balance", "refuse_other", "unit_at"]
+__all__ = ["admitted", "agreed_unit", "balance", "refuse_other", "unit_at", "without_reservation"]
 
 
-def refuse_other(ledger: object) -> None:
-    """Refuse what somebody passes in the place of a ledger, such as its limit or its path."""
+def refuse_other(ledger: object, *, reservation: object = None) -> None:
+    """Refuse what somebody passes in the place of a ledger, such as its limit or its path, or a reservation of none."""
+    if reservation is not None and ledger is None:
+        raise ArgumentError("reservation is the number of an entry of a ledger. Pass ledger= too, or leave it out.")
     if ledger is not None and not hasattr(ledger, "spend"):
         raise ArgumentError(
             f"Expected ledger to be a Ledger, got {type_name(ledger)}. Make it once, by Ledger(limit) or "
@@ -39,6 +41,17 @@ def agreed_unit(place: str, header: Header, position: Position, unit: str | None
     raise ArgumentError(
         f"{place} adds promises about unit={fixed!r}; keep one ledger for each unit. The release is about "
         f"unit={wanted!r}."
+    )
+
+
+def without_reservation(place: str, position: Position, number: int | None) -> Position:
+    """What a ledger holds once a reservation is given back, or an error that says which ones are open."""
+    if number is None or number in position.reservations:
+        return position.giving_back(number)
+    still = ", ".join(map(str, position.reservations)) or "none"
+    raise ArgumentError(
+        f"Entry {number} of {place[0].lower()}{place[1:]} is no reservation that can be used. Open: {still}. Make one "
+        "by ledger.reserve(...), or leave reservation out."
     )
 
 

@@ -18,7 +18,7 @@ from pymc_dirdp.errors import LedgerError
 
 __all__ = ["Store"]
 
-_VERSION = 2
+_VERSION = 3
 # How long to wait for other processes that are writing, in seconds.
 _PATIENCE = 60.0
 _SCHEMA = {
@@ -26,7 +26,8 @@ _SCHEMA = {
     " adaptive INTEGER NOT NULL, adjacency TEXT NOT NULL, unit TEXT,"
     " number INTEGER NOT NULL, hash TEXT NOT NULL, totals TEXT NOT NULL)",
     "entries": "CREATE TABLE entries (number INTEGER PRIMARY KEY, recorded TEXT NOT NULL, what TEXT NOT NULL,"
-    " guarantee TEXT NOT NULL, cost TEXT NOT NULL, terms TEXT NOT NULL, composition_rule TEXT, hash TEXT NOT NULL)",
+    " guarantee TEXT NOT NULL, cost TEXT NOT NULL, terms TEXT NOT NULL, composition_rule TEXT,"
+    " reserved INTEGER NOT NULL, uses INTEGER, hash TEXT NOT NULL)",
 }
 # Only one thread uses SQLite at a time: the threads of a ledger in memory share its connection, and SQLite must not be
 # in use while the process is copied.

@@ -7,7 +7,7 @@ from pymc_dirdp.accounting.amounts import Amount
 from pymc_dirdp.accounting.entries import Entry, Header
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["COLUMNS", "footing", "heading", "refusal", "rows"]
+__all__ = ["COLUMNS", "footing", "heading", "refusal", "rows", "unused"]
 
 COLUMNS = ("number", "recorded", "what", "guarantee")
 
@@ -26,7 +26,24 @@ def heading(header: Header, entries: Sequence[Entry]) -> list[str]:
 
 def rows(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """The entries as rows of a table."""
-    return [{column: getattr(entry, column) for column in COLUMNS} for entry in entries]
+    used = {entry.uses for entry in entries}
+    return [
+        {column: getattr(entry, column) for column in COLUMNS} | {"what": _what(entry, used=entry.number in used)}
+        for entry in entries
+    ]
+
+
+def _what(entry: Entry, *, used: bool) -> str:
+    if entry.reserved:
+        return f"{entry.what} ({'reservation that was used' if used else 'reserved'})"
+    return entry.what if entry.uses is None else f"{entry.what} (as reserved in entry {entry.uses})"
+
+
+def unused(entries: Sequence[Entry]) -> list[str]:
+    """Which reservations are open, if there are any."""
+    used = {entry.uses for entry in entries}
+    still = [entry.number for entry in entries if entry.reserved and entry.number not in used]
+    return [f"of it reserved: {_ranges(still)}"] if still else []
 
 
 def footing(rule: str | None, amounts: Sequence[Amount]) -> list[str]:

@@ -35,7 +35,9 @@ def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool)
     return report_of(chosen)
 
 
-def release(declaration: Path, data: Path, out: Path, *, plan_file: Path | None, force: bool) -> "Report":
+def release(
+    declaration: Path, data: Path, out: Path, *, plan_file: Path | None, force: bool, reservation: int | None = None
+) -> "Report":
     """The report of a release, which is drawn and written. Whatever can fail without the data comes first."""
     facts = declared(declaration)
     budget = _ledger(facts, new=False)
@@ -44,7 +46,7 @@ def release(declaration: Path, data: Path, out: Path, *, plan_file: Path | None,
         model = _model(facts, data)
         from pymc_dirdp.releases.release import sample
 
-        drawn = sample(given or _plan(facts, model), model, ledger=budget)
+        drawn = sample(given or _plan(facts, model), model, ledger=budget, reservation=reservation)
         drawn.to_netcdf(aside, engine=_ENGINE)
     return report_of(drawn)
 

@@ -112,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     release.add_argument("data", type=Path, help="a CSV or Parquet file")
     release.add_argument("--out", type=Path, required=True, help="write the release to this netCDF file")
     release.add_argument("--plan", type=Path, dest="plan_file", help="a plan that the command plan wrote")
+    release.add_argument("--reservation", type=int, metavar="NUMBER", help="a reservation of the ledger that is used")
     _add_force(release)
 
     report = add("report", "what a release or a plan promises and how accurate it is")

@@ -49,7 +49,7 @@ def plot_ledger(ledger: Ledger, *, ax: Axes | None = None) -> Axes:
     labelled_rows(ax, names)
     ax.set_xlim(0, 1)
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
-    many, unit = len(ledger.entries()), ledger.unit
+    many, unit = sum(not entry.reserved for entry in ledger.entries()), ledger.unit
     about = "" if unit is None else f", unit {visible(unit)}"
     # A dollar in the name of a unit is no formula.
     ax.set_title(f"{ledger.limit}: {many} release{'s' * (many != 1)}{about}", parse_math=False)

@@ -59,6 +59,7 @@ def sample(
     postprocess: str | None = None,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
+    reservation: int | None = None,
     progressbar: bool = True,
     **planning: Unpack[Planning],
 ) -> xr.DataTree:
@@ -93,6 +94,8 @@ def sample(
     ledger : Ledger, optional
         The ledger that records the release before any observation is counted. If it does not fit into what is left,
         nothing is drawn. Errors that depend on the data come after the charge, because they tell something about them.
+    reservation : int, optional
+        The number of a reservation of the ledger, which this release uses, see :meth:`pymc_dirdp.Ledger.reserve`.
     progressbar : bool, default True
         Whether to count the tables in a bar while they are drawn, if that takes over a second.
     **planning
@@ -147,7 +150,7 @@ def sample(
         raise ArgumentError("Expected a PyMC model, got a Plan. The plan comes first, then the model.")
     model = root_model(model)
     refuse_unknown("sample", planning)
-    refuse_other(ledger)
+    refuse_other(ledger, reservation=reservation)
     if isinstance(guarantee, Plan):
         _refuse_second_planning(guarantee, planning)
         chosen = _of_model(made_again(guarantee), model)
@@ -184,6 +187,7 @@ def sample(
             groups=chosen.groups if len(chosen.groups) > 1 else None,
             # The digest that the plan's own file has, also if another version of this library wrote it.
             digest=guarantee.digest if isinstance(guarantee, Plan) else chosen.digest,
+            reservation=reservation,
         )
     counts = _read(chosen, model, charged=ledger is not None)
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:

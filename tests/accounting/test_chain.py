@@ -24,7 +24,7 @@ from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 LIMIT = ApproxDP(epsilon=1.0, delta=1e-6)
 TENTH = ApproxDP(epsilon=0.1, delta=1e-7)
 # All columns of an entry but its number.
-COLUMNS = "recorded, what, guarantee, cost, terms, composition_rule, hash"
+COLUMNS = "recorded, what, guarantee, cost, terms, composition_rule, reserved, uses, hash"
 
 
 @pytest.fixture
@@ -193,6 +193,8 @@ def test_an_older_copy_is_not_taken_for_the_present(ledger, path, tmp_path):
         ('UPDATE entries SET cost = \'{"epsilon": ' + "9" * 400 + ', "delta": 0}\' WHERE number = 2', 2),
         ("UPDATE entries SET composition_rule = 'divergences' WHERE number = 2", 2),
         ("UPDATE entries SET hash = hash || 'a' WHERE number = 2", 2),
+        ("UPDATE entries SET reserved = 1 WHERE number = 2", 2),
+        ("UPDATE entries SET uses = 1 WHERE number = 2", 2),
         ("UPDATE entries SET what = x'ff' WHERE number = 2", 2),
         ("UPDATE entries SET number = 10 - number", 1),
         (
@@ -340,7 +342,7 @@ def rewritten(path, change):
         rows.append((*entry.row(), position.hash))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM entries")
-        connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         connection.execute(
             "UPDATE ledger SET number = ?, hash = ?, totals = ?", (position.number, position.hash, position.sums)
         )
@@ -358,6 +360,30 @@ def test_what_a_rewriter_of_the_whole_file_can_still_do(ledger, path):
     for use in (ledger.verify, lambda: ledger.spend(TENTH, what="hair")):
         with pytest.raises(LedgerError, match="entry 3"):
             use()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reserved": True, "uses": 1},
+        {"uses": 1},
+        {"uses": 2},
+        {"uses": 0},
+        {"uses": "one"},
+        {"reserved": 2},
+    ],
+)
+def test_a_rewriter_cannot_give_back_what_was_released(ledger, path, change):
+    """A row that uses an entry which is no reservation, or itself, cannot be understood."""
+    from dataclasses import replace
+
+    def forged():
+        rewritten(path, lambda entries: [entries[0], replace(entries[1], **change), *entries[2:]])
+        return Ledger(LIMIT, path)
+
+    # Either the totals of such an entry cannot be computed, or the ledger with it cannot be opened.
+    with pytest.raises((LedgerError, KeyError)):
+        forged()
 
 
 @pytest.mark.parametrize("composition_rule", [None, "epsilons", "divergences", 5])
@@ -411,7 +437,7 @@ def test_another_version_is_refused(path):
         )
         connection.execute("INSERT INTO ledger VALUES (1, '{}', 1, 'replace-one', NULL)")
         connection.commit()
-    with pytest.raises(LedgerError, match=r"has version 1 of the format.*reads version 2 only.*begin a new ledger"):
+    with pytest.raises(LedgerError, match=r"has version 1 of the format.*reads version 3 only.*begin a new ledger"):
         Ledger(LIMIT, path)
 
 

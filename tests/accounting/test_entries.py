@@ -149,7 +149,7 @@ def test_texts_of_a_file_are_shown_with_escapes(tmp_path):
     after = ledger._store.start.after(forged, adaptive=True)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DELETE FROM entries")
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*forged.row(), after.hash))
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*forged.row(), after.hash))
         connection.execute("UPDATE ledger SET hash = ?", (after.hash,))
         connection.commit()
     opened = Ledger(LIMIT, path)

@@ -377,3 +377,76 @@ def test_a_mechanism_that_loses_less_than_nothing_is_refused(limit, at):
     with pytest.raises(dirdp.ArgumentError, match="below 0"):
         ledger.spend(limit, what="hair", mechanism=Gaining(at))
     assert ledger.entries() == ()
+
+
+def test_reservations_count_as_spent_until_a_release_uses_them(ledger):
+    kept = ledger.reserve(TENTH, what="hair, each quarter", times=4, unit="record")
+    assert [entry.number for entry in kept] == [1, 2, 3, 4]
+    assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
+    assert ledger.spend(TENTH, what="hair, spring", reservation=1).uses == 1
+    assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
+    # What a release leaves of its reservation can be spent again.
+    ledger.spend(dirdp.PureDP(epsilon=0.05), what="hair, summer", reservation=2)
+    assert ledger.spent == {"epsilon": 0.35, "delta": 3e-7}
+    assert "of it reserved: entries 3 to 4" in str(ledger)
+    assert "hair, spring (as reserved in entry 1)" in str(ledger)
+    with pytest.raises(dirdp.BudgetError):
+        ledger.spend(dirdp.ApproxDP(epsilon=0.66, delta=1e-8), what="eyes")
+    ledger.verify()
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 6])
+def test_a_reservation_is_used_once(ledger, number):
+    """Not a release, one that was used, the release that used it, or none."""
+    ledger.spend(TENTH, what="eyes")
+    ledger.reserve(TENTH, what="hair", times=3)
+    ledger.spend(TENTH, what="hair", reservation=2)
+    with pytest.raises(dirdp.ArgumentError, match=rf"Entry {number} of the ledger .* Open: 3, 4\."):
+        ledger.spend(TENTH, what="hair", reservation=number)
+    assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
+
+
+def test_reservations_fit_together_or_there_is_none(ledger):
+    with pytest.raises(dirdp.BudgetError):
+        ledger.reserve(TENTH, what="hair", times=11, unit="record")
+    assert ledger.entries() == ()
+    ledger.reserve(TENTH, what="hair", times=9, unit="record")
+    # A release may cost more than was kept for it where the rest of the limit is enough, and no more.
+    with pytest.raises(dirdp.BudgetError):
+        ledger.spend(dirdp.ApproxDP(epsilon=0.21, delta=1e-7), what="hair", reservation=9)
+    ledger.spend(dirdp.ApproxDP(epsilon=0.2, delta=1e-7), what="hair", reservation=9)
+    assert ledger.left["epsilon"] == 0
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("limit", [LIMIT, dirdp.ZeroCDP(rho=0.5), dirdp.RenyiDP(order=8, epsilon=2.0)])
+def test_used_reservations_leave_what_the_releases_alone_cost(tmp_path, limit, adaptive):
+    """In any order, and whatever is reserved, the balance is that of a ledger without reservations."""
+    draw = random.Random(7)
+    ledger, plain = (Ledger(limit, tmp_path / name, adaptive=adaptive) for name in ("kept.db", "plain.db"))
+    sizes = [draw.choice([0.001, 0.002, 0.003]) for _ in range(12)]
+    still = [
+        entry.number for entry in ledger.reserve(dirdp.PureDP(epsilon=0.002), what="kept", times=12, unit="record")
+    ]
+    for size in sizes:
+        number = still.pop(draw.randrange(len(still)))
+        ledger.spend(dirdp.PureDP(epsilon=size), what="hair", reservation=number)
+        plain.spend(dirdp.PureDP(epsilon=size), what="hair")
+    if adaptive or limit.adds_up:
+        assert ledger.composition_rule == plain.composition_rule
+    assert ledger.spent == plain.spent
+    assert Ledger(limit, tmp_path / "kept.db", adaptive=adaptive).spent == plain.spent
+
+
+def test_a_sample_uses_a_reservation(ledger):
+    ledger.reserve(TENTH, what="hair, next year", unit="record")
+    dirdp.sample(TENTH, model(), ledger=ledger, reservation=1)
+    assert ledger.spent["epsilon"] == 0.1
+    with pytest.raises(dirdp.ArgumentError, match="Open: none"):
+        dirdp.sample(TENTH, model(), ledger=ledger, reservation=1)
+    with pytest.raises(dirdp.ArgumentError, match='unit="record"'):
+        Ledger(LIMIT).reserve(TENTH, what="hair")
+    with pytest.raises(dirdp.ArgumentError, match="number of an entry of a ledger"):
+        dirdp.sample(TENTH, model(), reservation=1)
+    with pytest.raises(dirdp.ArgumentError, match="adds promises about unit='record'"):
+        ledger.reserve(TENTH, what="hair", unit="person")
