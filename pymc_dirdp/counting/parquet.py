@@ -43,6 +43,8 @@ def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
     names = [glob.escape(os.fspath(file)) for file in files]
     try:
         connection = duckdb.connect()
+        # DuckDB would print a bar also where nobody looks at a terminal.
+        connection.execute("SET enable_progress_bar = false")
         # `schema_element` has a row for each column of each file.
         types = connection.execute(
             "SELECT name, count(DISTINCT (type, type_length, logical_type, converted_type, num_children)), count(*) "
