@@ -23,6 +23,7 @@ from pymc_dirdp.errors import (
     UnattainableError,
     UnsupportedModelError,
 )
+from pymc_dirdp.inference.family_fit import fit_tables
 from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import check_names
@@ -35,6 +36,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior, try_law
 from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
+from pymc_dirdp.releases.measurements import measurements_of_table
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
@@ -160,7 +162,8 @@ def sample(
     readings = _readings(chosen, postprocess)
     for part in chosen.parts:
         part.mechanism.prepare(part.mechanism.checked_sampler(sampler))
-        if part.mechanism.publishes is not None and part.table.name not in readings:
+        aware = part.mechanism.publishes is not None and not part.mechanism.fits_all_tables
+        if aware and part.table.name not in readings:
             try_law(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     frame = described(chosen, composition, sampler=sampler, random_seed=random_seed)
@@ -197,7 +200,7 @@ def sample(
 
 def _readings(chosen: Plan, postprocess: str | None) -> dict[str, str]:
     """The tables of which what is published is read as data, and how; others are drawn given what is published."""
-    noisy = [part for part in chosen.parts if part.mechanism.publishes is not None]
+    noisy = [part for part in chosen.parts if part.mechanism.readings]
     if postprocess is None:
         return {part.table.name: part.mechanism.readings[0] for part in noisy if not part.mechanism.has_product_law}
     if not noisy:
@@ -244,10 +247,16 @@ def _drawn(
     # a generator its state can be computed, and with that what was drawn before.
     rng = generator(random_seed if random_seed is None else source)
     drawn: dict[str, Array] = {}
+    fitted = _fitted(chosen, {name: one.published for name, one in released.items()})
     for part in chosen.parts:
         name = part.table.name
         values = released[name].values
-        if values is None:
+        if name in fitted:
+            for called, axes in part.mechanism.published_axes.items():
+                dims = [cell_dims(part.table)[axis] for axis in axes]
+                frame[f"/mechanism/{name}"][called] = (dims, released[name].published[called])
+            values = fitted[name][None]
+        elif values is None:
             values = _given_published(part, released[name].published, chosen, frame, rng)
         else:
             for called, each in released[name].published.items():
@@ -256,6 +265,19 @@ def _drawn(
         drawn[name] = values[..., 0] if part.table.family == "beta" else values
         bar.advance()
     return drawn
+
+
+def _fitted(chosen: Plan, published: dict[str, dict[str, Array]]) -> dict[str, Array]:
+    """The shares of tables of which margins were published, fitted to all of them together."""
+    parts = [part for part in chosen.parts if part.mechanism.fits_all_tables]
+    if not parts:
+        return {}
+    found = [
+        measurements_of_table(part.table.name, tuple(cell_dims(part.table)), part.mechanism, published[part.table.name])
+        for part in parts
+    ]
+    n_records = parts[0].n_records if chosen.reading.sizes_are_public else None
+    return fit_tables([family for family, _ in found], [each for _, own in found for each in own], n_records)
 
 
 def _given_published(
