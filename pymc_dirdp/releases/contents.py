@@ -12,7 +12,7 @@ from pymc_dirdp.stored.untrusted import Group
 __all__ = ["beyond_a_release"]
 
 _LIBRARY = {"inference_library", "inference_library_version"}
-_MARKS = _LIBRARY | {"guarantee", "adjacency", "plan_digest", "left_out", "reproducible"}
+_MARKS = _LIBRARY | {"guarantee", "adjacency", "plan_digest", "estimate", "left_out", "reproducible"}
 # ArviZ writes these into the group of the draws.
 _ARVIZ = {"created_at", "creation_library", "creation_library_version", "creation_library_language"}
 _WORDS = {"statement", "neighbours", "unit", "people", "protected", "assumptions"}

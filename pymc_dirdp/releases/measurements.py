@@ -7,13 +7,16 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.family_fit import fit_tables
 from pymc_dirdp.inference.margins import Family, Measurement
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.releases.description import cell_dims
+from pymc_dirdp.releases.planned import Plan
 from pymc_dirdp.releases.sources import checked
 from pymc_dirdp.stored.untrusted import group_at
 
-__all__ = ["measurements_of", "measurements_of_table"]
+__all__ = ["measurements_of", "measurements_of_table", "shares_fitted_to"]
 
 
 def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Measurement, ...], int | None]:
@@ -83,3 +86,23 @@ def measurements_of_table(
         if part is not None
     ]
     return Family(name, dims, mechanism.shape), measurements
+
+
+def shares_fitted_to(chosen: Plan, published: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+    """The shares of the tables of which margins were published, fitted to the margins of all of them.
+
+    Parameters
+    ----------
+    chosen : Plan
+    published : mapping of str to mapping of str to array
+        What the mechanism of each table put out.
+    """
+    parts = [part for part in chosen.parts if part.mechanism.fits_all_tables]
+    if not parts:
+        return {}
+    found = [
+        measurements_of_table(part.table.name, tuple(cell_dims(part.table)), part.mechanism, published[part.table.name])
+        for part in parts
+    ]
+    n_records = parts[0].n_records if chosen.reading.sizes_are_public else None
+    return fit_tables([family for family, _ in found], [each for _, own in found for each in own], n_records)

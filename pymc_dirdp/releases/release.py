@@ -23,7 +23,6 @@ from pymc_dirdp.errors import (
     UnattainableError,
     UnsupportedModelError,
 )
-from pymc_dirdp.inference.family_fit import fit_tables
 from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import check_names
@@ -36,7 +35,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior, try_law
 from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
-from pymc_dirdp.releases.measurements import measurements_of_table
+from pymc_dirdp.releases.measurements import shares_fitted_to
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
@@ -247,7 +246,7 @@ def _drawn(
     # a generator its state can be computed, and with that what was drawn before.
     rng = generator(random_seed if random_seed is None else source)
     drawn: dict[str, Array] = {}
-    fitted = _fitted(chosen, {name: one.published for name, one in released.items()})
+    fitted = shares_fitted_to(chosen, {name: one.published for name, one in released.items()})
     for part in chosen.parts:
         name = part.table.name
         values = released[name].values
@@ -265,19 +264,6 @@ def _drawn(
         drawn[name] = values[..., 0] if part.table.family == "beta" else values
         bar.advance()
     return drawn
-
-
-def _fitted(chosen: Plan, published: dict[str, dict[str, Array]]) -> dict[str, Array]:
-    """The shares of tables of which margins were published, fitted to all of them together."""
-    parts = [part for part in chosen.parts if part.mechanism.fits_all_tables]
-    if not parts:
-        return {}
-    found = [
-        measurements_of_table(part.table.name, tuple(cell_dims(part.table)), part.mechanism, published[part.table.name])
-        for part in parts
-    ]
-    n_records = parts[0].n_records if chosen.reading.sizes_are_public else None
-    return fit_tables([family for family, _ in found], [each for _, own in found for each in own], n_records)
 
 
 def _given_published(
@@ -402,6 +388,8 @@ def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict
         "adjacency": chosen.adjacency,
         "plan_digest": chosen.digest,
     }
+    if any(part.mechanism.fits_all_tables for part in chosen.parts):
+        marks["estimate"] = "the shares are fitted to noisy counts of margins, and are no draw"
     if left_out:
         # It is written as JSON, because a name may hold any character.
         marks["left_out"] = json.dumps({one.name: str(one) for one in left_out})
