@@ -325,7 +325,8 @@ def _expected(plan):
 
 def test_two_children_of_one_parent_are_planned_also_where_a_declared_category_is_empty():
     """The counts of all other categories are then the number of trials of the sister table."""
-    records = {"a": ["x", "y", "x", "x"], "b": ["p", "q", "q", "p"], "c": ["s", "t", "s", "t"]}
-    declared = {"a": ["x", "y"], "b": ["p", "q", "empty"], "c": ["s", "t"]}
-    model = dirdp.bayesian_network(records, {"a": [], "b": ["a"], "c": ["a"]}, categories=declared)
-    assert len(dirdp.plan(dirdp.PureDP(epsilon=1), model, mechanism="geometric").parts) == 3
+    records = {"z": list("0110"), "a": list("xyxx"), "b": list("pqqp"), "c": list("stst")}
+    declared = {"z": ["0", "1"], "a": ["x", "y"], "b": ["p", "q", "empty"], "c": ["s", "t"]}
+    structure = {"z": [], "a": ["z"], "b": ["a"], "c": ["a"]}
+    model = dirdp.bayesian_network(records, structure, categories=declared)
+    assert len(dirdp.plan(dirdp.PureDP(epsilon=1), model, mechanism="geometric").parts) == 4
