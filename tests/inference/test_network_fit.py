@@ -46,7 +46,7 @@ def divergence(tables, found):
 
 
 def test_a_margin_of_no_family_tells_something_of_the_tables_between():
-    """b given a is hardly measured; what is measured of a and c, and of b and c, tells it all the same."""
+    """B given a is hardly measured; what is measured of a and c, and of b and c, tells it all the same."""
     apart, together = [], []
     for seed in range(12):
         tables = truth(seed)
