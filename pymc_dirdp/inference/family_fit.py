@@ -95,6 +95,7 @@ class _Table:
         shape = tuple(family.shape[i] for i in self._places)
         self.posterior = FamilyPosterior(Family(family.name, axes, shape), measurements, n_records)
         self._coordinates = self.posterior.start()
+        self.posterior.reweighted(self._coordinates)
 
     def fit(self, scales: Array, close: float) -> None:
         """Move to the mode given the scales of the groups, and take the variance of the sample from there."""

@@ -2,21 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
-from scipy.optimize import minimize
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.inference.modes import inverse_diagonal, minimised
 
 __all__ = ["FamilyPosterior"]
-
-# The steps of conjugate gradients end where the residual has fallen by that factor, or after so many.
-_CLOSE, _MOST_STEPS = 0.05, 300
-# Vectors of signs with which traces are estimated.
-_PROBES, _SEED = 8, 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +54,6 @@ class FamilyPosterior:
                 over = tuple(i for i, axis in zip(self._axes, family.axes, strict=True) if axis not in own.axes)
                 self._margins.append(_Margin(over, np.expand_dims(own.noisy, over), own.variance))
         self._weights = [np.full(margin.noisy.shape, 1 / margin.variance) for margin in self._margins]
-        signs = np.random.default_rng(_SEED).choice([-1.0, 1.0], (_PROBES, *family.shape))
-        self._signs = np.asarray(signs.reshape(_PROBES, -1), dtype=np.float64)
 
     def shares(self, coordinates: Array) -> Array:
         """The shares of all combinations of values."""
@@ -92,7 +85,7 @@ class FamilyPosterior:
         moved = self._n_records * p * (slopes - np.sum(p * slopes))
         return value, (table + scales * self.effects.transposed(moved)).ravel()
 
-    def curvature(self, x: Array, scales: Array, *, gauss_newton: bool = False) -> Callable[[Array], Array]:
+    def curvature(self, x: Array, scales: Array, gauss_newton: bool = False) -> Callable[[Array], Array]:
         """The product of the second derivatives of the objective with a vector, or with each row of a matrix.
 
         Parameters
@@ -147,20 +140,24 @@ class FamilyPosterior:
         """
         of_each = scales[self.effects.groups]
         x = np.divide(start, of_each, out=np.zeros(start.shape), where=of_each > 0)
-        return _minimised(self, x.ravel(), of_each, close).reshape(start.shape) * of_each
+        found = minimised(
+            lambda x: self.objective(x, of_each),
+            lambda x, positive: self.curvature(x, of_each, positive),
+            x.ravel(),
+            close,
+        )
+        return found.reshape(start.shape) * of_each
 
     def known(self, mode: Array, scales: Array) -> Array:
         """How many coordinates of each group the margins tell: the trace of `I - 1/H`, by groups.
 
-        H is the Gauss-Newton curvature at the mode. The trace is estimated with random signs (Hutchinson), which are
-        the same each time.
+        H is the Gauss-Newton curvature at the mode.
         """
         of_each = scales[self.effects.groups]
         x = np.divide(mode, of_each, out=np.zeros(mode.shape), where=of_each > 0)
-        solved = _solved(self.curvature(x.ravel(), of_each, gauss_newton=True), self._signs)
-        traces = self.effects.sums((self._signs * solved).mean(axis=0))
+        variances = inverse_diagonal(self.curvature(x.ravel(), of_each, gauss_newton=True), x.size)
         sizes = self.effects.sums(np.ones(mode.shape))
-        return np.clip(sizes - traces, 0.0, sizes)
+        return np.clip(sizes - self.effects.sums(variances), 0.0, sizes)
 
     def _sum(self, table: Array) -> Array:
         found: Array = table.sum(axis=self._axes, keepdims=True)
@@ -174,43 +171,3 @@ class FamilyPosterior:
             value += 0.5 * float(np.sum(weight * residual**2))
             slopes += weight * residual
         return value, slopes
-
-
-def _minimised(posterior: FamilyPosterior, start: Array, scales: Array, close: float) -> Array:
-    at: dict[bytes, Any] = {}
-
-    def product(x: Array, v: Array) -> Array:
-        # SciPy asks for many products at one point, one after the other.
-        if x.tobytes() not in at:
-            at.clear()
-            at[x.tobytes()] = posterior.curvature(x, scales)
-        return np.asarray(at[x.tobytes()](v))
-
-    found = minimize(
-        lambda x: posterior.objective(x, scales),
-        start,
-        jac=True,
-        hessp=product,
-        method="trust-ncg",
-        options={"gtol": close, "initial_trust_radius": 10.0, "max_trust_radius": 1e4, "maxiter": 10_000},
-    )
-    return np.asarray(found.x)
-
-
-def _solved(product: Callable[[Array], Array], right: Array) -> Array:
-    """Solutions of `H x = b` for each row b of a matrix, by conjugate gradients."""
-    x = np.zeros(right.shape)
-    residual = right.copy()
-    direction = right.copy()
-    squares = first = np.sum(residual**2, axis=-1, keepdims=True)
-    for _ in range(_MOST_STEPS):
-        moved = product(direction)
-        # A row that was zero from the start stays so.
-        step = squares / np.maximum(np.sum(direction * moved, axis=-1, keepdims=True), np.finfo(float).tiny)
-        x += step * direction
-        residual -= step * moved
-        squares, before = np.sum(residual**2, axis=-1, keepdims=True), squares
-        if np.all(squares <= _CLOSE**2 * first):
-            break
-        direction = residual + squares / np.maximum(before, np.finfo(float).tiny) * direction
-    return x
