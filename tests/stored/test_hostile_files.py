@@ -21,6 +21,8 @@ KINDS = {
     "dirichlet": (dirdp.ApproxDP(epsilon=1.0, delta=1e-6), {"draws": 2, "mechanism": "auto"}),
     "exact": (dirdp.RenyiDP(order=3, epsilon=0.5), {"sampler": "exact"}),
     "geometric": (dirdp.PureDP(epsilon=1.0), {"mechanism": "geometric"}),
+    "marginals": (dirdp.ZeroCDP(rho=0.1), {"mechanism": "marginals"}),
+    "zero-sum marginals": (dirdp.PureDP(epsilon=1.0), {"mechanism": "marginals"}),
 }
 
 
@@ -57,6 +59,7 @@ TEXTS += [
     "clip",
     "seed",
 ]
+TEXTS += ["[[0], [0, 1]]", "[[1], [1]]", '[["0"], [1]]', "[[-1]]", "[1e999, 2.5]", "[3.5, 2.5]", "[[0], 1]", "[{}, {}]"]
 OTHERS = [None, [1, 2], ["a"], np.zeros(3), np.array("a"), np.zeros(0), {"a": 1}, b"bytes", 1j, (1,), xr.Dataset()]
 
 
