@@ -126,7 +126,10 @@ class NetworkMargins:
         return list(enumerate(self._steps, start=first))[::-1]
 
     def _seeded(self, of_wanted: Sequence[Array], tables: int) -> list[Array]:
-        slopes = [np.zeros(self._shape(self._axes[i])) for i in range(tables)]
+        # There may be axes of several directions before those of the tables, also of tables that no margin depends on.
+        wanted = zip(self._wanted, of_wanted, strict=True)
+        several = {slope.shape[: slope.ndim - len(self._axes[i])] for i, slope in wanted}
+        slopes = [np.zeros((*max(several, default=()), *self._shape(self._axes[i]))) for i in range(tables)]
         for i, slope in zip(self._wanted, of_wanted, strict=True):
             slopes[i] = slopes[i] + slope
         return slopes
