@@ -218,6 +218,11 @@ def test_one_release_has_the_shapes_of_its_margins_and_one_seed():
     assert all(np.array_equal(found[name], again[name]) for name in found)
     assert mechanism.as_output(found).shape == (11,)
     assert any(not np.array_equal(found[name], noisy) for name, noisy in mechanism.release(counts).items())
+    # Two margins of one shape, and a seed: their noise differs nevertheless.
+    square = MarginalsMechanism(np.ones((9, 9)), ((0,), (1,)), (5.0, 5.0))
+    for seed in (None, 3):
+        one, other = square.release(np.ones((9, 9)), random_seed=seed).values()
+        assert not np.array_equal(one, other)
     totals = [noisy.sum() for noisy in CASES["zero-sum"].release([[3, 1], [2, 9]]).values()]
     assert totals == [15, 15, 15]
 

@@ -212,6 +212,14 @@ def test_pure_privacy_has_noise_that_adds_up_to_the_public_number(network):
     assert "totals" in [check.name for check in dirdp.verify(changed).checks if not check.passed]
 
 
+def test_margins_with_other_axes_than_they_say_are_damaged(release):
+    changed = release.copy(deep=True)
+    dataset = changed["mechanism/p_c"].to_dataset()
+    changed["mechanism/p_c"].dataset = dataset.assign(noisy_counts_0_2=dataset["noisy_counts_0_2"].T)
+    with pytest.raises(dirdp.ReleaseError, match="other dims"):
+        dirdp.verify(changed)
+
+
 def test_a_private_number_of_records(network):
     plan = dirdp.plan(TARGET, network, **MARGINALS, adjacency="add-remove")
     assert all(part.n_records is None for part in plan.parts)
