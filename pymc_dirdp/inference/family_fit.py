@@ -11,13 +11,15 @@ from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.shrinkage import Shrinkage
 from pymc_dirdp.progress import QUIET, Bar
 
-__all__ = ["MOST_ROUNDS", "fit_tables"]
+__all__ = ["MOST_ROUNDS", "fit_tables", "fitted"]
 
 MOST_ROUNDS = 20
 """The scales are learned in so many rounds at most. They settle before; later changes would not change the tables."""
 
 # Lengths of the gradient at which a mode counts as found: while the scales change, and at the end.
 _ROUGH, _CLOSE = 0.1, 1e-3
+# No share is smaller: what is 0 cannot be told from a mistake.
+_LEAST = 1e-200
 
 
 def fit_tables(
@@ -66,7 +68,23 @@ def fit_tables(
            [0.92, 0.08]])
     """
     n = number_of_records(measurements) if n_records is None else float(n_records)
-    tables = {family.name: _Table(family, measurements, n) for family in families}
+    found, _ = fitted([family.sorted for family in families], measurements, n, bar)
+    return {family.name: family.as_given(found[family.name]) for family in families}
+
+
+def fitted(
+    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, bar: Bar
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The shares of :func:`fit_tables` for families whose parents are sorted, and the scales of the effects by groups.
+
+    Examples
+    --------
+    >>> noisy = Measurement(("sex",), np.array([40.0, 61.0]), 2.0)
+    >>> shares, scales = fitted([Family("p_sex", ("sex",), (2,))], [noisy], 101, QUIET)
+    >>> scales["p_sex"].shape
+    (2,)
+    """
+    tables = {family.name: _Table(family, measurements, n_records) for family in families}
     shrinkage = Shrinkage({name: table.posterior.effects.orders for name, table in tables.items()})
     for _ in range(MOST_ROUNDS):
         for name, table in tables.items():
@@ -79,21 +97,15 @@ def fit_tables(
     for name, table in tables.items():
         table.fit(shrinkage.scales[name], _CLOSE)
         bar.advance()
-    return {name: table.conditional() for name, table in tables.items()}
+    return {name: table.conditional() for name, table in tables.items()}, shrinkage.scales
 
 
 @final
 class _Table:
-    """One family, and the coordinates of its table as far as they are found.
-
-    The axes are taken in the order of their names, so that the order of the parents makes no difference.
-    """
+    """One family, and the coordinates of its table as far as they are found."""
 
     def __init__(self, family: Family, measurements: Sequence[Measurement], n_records: float) -> None:
-        self._places = sorted(range(len(family.axes)), key=lambda i: family.axes[i])
-        axes = tuple(family.axes[i] for i in self._places)
-        shape = tuple(family.shape[i] for i in self._places)
-        self.posterior = FamilyPosterior(Family(family.name, axes, shape), measurements, n_records)
+        self.posterior = FamilyPosterior(family, measurements, n_records)
         self._coordinates = self.posterior.start()
         self.posterior.reweighted(self._coordinates)
 
@@ -111,6 +123,7 @@ class _Table:
         return self.posterior.known(self._coordinates, scales)
 
     def conditional(self) -> Array:
-        """The shares of the variable given its parents, with the axes of the family."""
-        joint = self.posterior.shares(self._coordinates).transpose(np.argsort(self._places))
+        """The shares of the variable given its parents."""
+        # Shares that underflow are as good as 0, and a row has to add up to 1.
+        joint = np.maximum(self.posterior.shares(self._coordinates), _LEAST)
         return np.asarray(joint / joint.sum(axis=-1, keepdims=True))

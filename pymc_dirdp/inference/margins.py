@@ -46,6 +46,17 @@ class Family:
         """The name of the variable itself."""
         return self.axes[-1]
 
+    @property
+    def sorted(self) -> "Family":
+        """The same family with the parents in the order of their names."""
+        axes = (*sorted(self.parents), self.variable)
+        return Family(self.name, axes, tuple(self.shape[self.axes.index(axis)] for axis in axes))
+
+    def as_given(self, table: Array) -> Array:
+        """A table of the sorted family, with the parents in the order of this one."""
+        sorted_axes = self.sorted.axes
+        return table.transpose([sorted_axes.index(axis) for axis in self.axes])
+
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.inference.modes import inverse_diagonal, minimised
+from pymc_dirdp.inference.modes import minimised
 from pymc_dirdp.inference.network_margins import NetworkMargins
 
 __all__ = ["NetworkPosterior"]
@@ -133,20 +133,6 @@ class NetworkPosterior:
             close,
         )
         return self._scaled(found, of_each)
-
-    def known(self, mode: Sequence[Array], scales: Sequence[Array]) -> list[Array]:
-        """How many coordinates of each group of each table the margins tell: the trace of `I - 1/H`, by groups.
-
-        H is the Gauss-Newton curvature at the mode.
-        """
-        of_each = self._of_each(scales)
-        x = _divided(mode, of_each)
-        told = self._tables(1 - inverse_diagonal(self.curvature(x, of_each, gauss_newton=True), x.size))
-        return [np.maximum(effects.sums(own), 0.0) for effects, own in zip(self.effects, told, strict=True)]
-
-    def squares(self, mode: Sequence[Array]) -> list[Array]:
-        """The sum of the squared coordinates of each group of each table."""
-        return [effects.sums(own**2) for effects, own in zip(self.effects, mode, strict=True)]
 
     def _of_each(self, scales: Sequence[Array]) -> list[Array]:
         found = [own[effects.groups] for own, effects in zip(scales, self.effects, strict=True)]

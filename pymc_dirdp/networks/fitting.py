@@ -94,7 +94,7 @@ def fit(
     others = drawn.keys() - {family.name for family in found}
     families = [*found, *(Family(name, (_variable(drawn[name]),), (1,)) for name in sorted(others))]
     _refuse_others(families, jointly=consistency == "joint")
-    with Bar((MOST_ROUNDS + 1) * (len(families) + 1), "tables", shown=progressbar) as bar:
+    with Bar((MOST_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
         shares, done = _fitted(families, measurements, n_records, consistency, bar)
     tree = xr.DataTree.from_dict({"/posterior": _posterior(shares, drawn)})
     tree.attrs = {

@@ -38,3 +38,11 @@ def test_the_number_of_records_is_the_best_linear_estimate_from_the_totals():
 
 def test_the_number_of_records_is_never_below_one():
     assert number_of_records([Measurement(("a",), np.array([-50.0, 3.0]), 1.0)]) == 1.0
+
+
+def test_sorted_parents_and_back():
+    family = Family("p_d", ("c", "a", "b", "d"), (2, 3, 4, 5))
+    assert family.sorted.axes == ("a", "b", "c", "d")
+    assert family.sorted.shape == (3, 4, 2, 5)
+    table = np.random.default_rng(0).random(family.shape)
+    np.testing.assert_array_equal(family.as_given(table.transpose(1, 2, 0, 3)), table)

@@ -105,22 +105,3 @@ def test_without_noise_and_without_shrinkage_the_tables_are_those_that_were_meas
     flat = {family.name: np.full(family.shape, 1 / family.shape[-1]) for family in FAMILIES}
     for name, table in exact.tables(exact.mode(exact.coordinates(flat), scales, 1e-4)).items():
         np.testing.assert_allclose(table, TABLES[name], atol=1e-6)
-
-
-def test_what_the_margins_tell_is_the_trace_that_linear_algebra_gives(posterior):
-    scales = [np.array([0.0, *np.full(len(effects.orders) - 1, 0.6)]) for effects in posterior.effects]
-    mode = posterior.mode(posterior.coordinates(TABLES), scales, 1e-6)
-    of_each = []
-    for effects, own in zip(posterior.effects, scales, strict=True):
-        of_each.append(own[effects.groups])
-        of_each[-1][..., 0] = 0.0
-    x = np.concatenate(
-        [np.divide(m, s, out=np.zeros(s.shape), where=s > 0).ravel() for m, s in zip(mode, of_each, strict=True)]
-    )
-    told = 1 - np.diag(np.linalg.inv(posterior.curvature(x, of_each, True)(np.eye(len(x)))))
-    ends = np.cumsum([scale.size for scale in of_each])[:-1]
-    exact = [e.sums(part) for e, part in zip(posterior.effects, np.split(told, ends), strict=True)]
-    known = posterior.known(mode, scales)
-    assert sum(own.sum() for own in known) == pytest.approx(sum(own.sum() for own in exact), rel=0.05)
-    for own, expected in zip(known, exact, strict=True):
-        np.testing.assert_allclose(own, expected, atol=0.4)
