@@ -47,6 +47,8 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
 
     covers_all_draws: ClassVar[bool] = False
     """Whether one release serves any number of draws; otherwise each draw is a release of its own."""
+    fits_all_tables: ClassVar[bool] = False
+    """Whether the shares of all tables are fitted to what is published of all, so that they are no draw."""
     samplers: ClassVar[tuple[str, ...]] = SAMPLERS
     """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
     min_count: float | None = None
@@ -220,7 +222,10 @@ class TableMechanism(Mechanism):
     facts: ClassVar[tuple[Fact, ...]]
     """What a release says of it, beside `adjacency` and `contribution`."""
     publishes: ClassVar[str | None] = None
-    """The name of what is published beside the draws and decides them; None if the draws are the release."""
+    """The name of what is published beside the draws and decides them; None if the draws are the release.
+
+    Where several tables are published, their names start so.
+    """
     readings: ClassVar[tuple[str, ...]] = ()
     """The ways in which papers read what is published as data, as in `sample(postprocess=...)`."""
     formula: ClassVar[str]
@@ -230,6 +235,20 @@ class TableMechanism(Mechanism):
     @abc.abstractmethod
     def shape(self) -> tuple[int, ...]:
         """The shape of the table."""
+
+    @property
+    def published_axes(self) -> dict[str, tuple[int, ...]]:
+        """The tables that are published in place of draws, by name, and which axes of the table each of them keeps."""
+        return {} if self.publishes is None else {self.publishes: tuple(range(len(self.shape)))}
+
+    def as_output(self, published: Mapping[str, Array]) -> Array:
+        """The output, as a likelihood takes it, that tables make up which were published in place of draws."""
+        (output,) = published.values()
+        return output
+
+    def separately(self, output: Array) -> "list[tuple[TableMechanism, Array]]":
+        """The independent mechanisms of which this one is made up, each with its part of an output."""
+        return [(self, output)]
 
     @property
     def assumed_records(self) -> int | None:

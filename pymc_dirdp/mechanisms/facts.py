@@ -17,8 +17,8 @@ class Fact:
         Its name in the release.
     field : str
         The field or property of the mechanism.
-    kind : {"table", "scalar", "number", "whole", "text"}
-        A variable with the axes of the table, a variable without axes, or an attribute.
+    kind : {"table", "scalar", "number", "whole", "text", "list"}
+        A variable with the axes of the table, a variable without axes, or an attribute; a list is written as JSON.
     given : bool, default True
         Whether the class takes it as an argument; otherwise it follows from the others, and is compared
         when it is read.

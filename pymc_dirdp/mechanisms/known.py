@@ -11,6 +11,7 @@ from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
@@ -31,6 +32,8 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
         TruncatedNoiseMechanism,
         HellingerMechanism,
         FlooredDirichletMechanism,
+        MarginalsMechanism,
+        ZeroSumMarginalsMechanism,
     )
 }
 

@@ -156,6 +156,10 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         """Prior and contribution of a small table with the same curves: they depend on the number of blocks alone."""
         return {"prior": np.ones((self._blocks, 2)), "contribution": Contribution(self._records, ("each",))}
 
+    def with_few_cells(self) -> Self:
+        """A mechanism for a small table with the same curves. Those of equal noise are equal, and summed at once."""
+        return dataclasses.replace(self, **self._alike())
+
     @classmethod
     def _least(cls, excess: Callable[[float], float]) -> float:
         """The least parameter at which a promise is kept, that is, `excess` is at most 0."""

@@ -9,14 +9,14 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import integer
+from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.draws import drawn_tables, probabilities, stored_labels
 from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential
 
-__all__ = ["DrawnTable", "analysed", "given_release", "is_analysis", "of_release"]
+__all__ = ["DrawnTable", "analysed", "given_release", "is_analysis", "is_estimate", "of_release", "records_of_estimate"]
 
 Integers = NDArray[np.int64]
 
@@ -60,8 +60,26 @@ def is_analysis(tree: Any) -> bool:
     return "latent_counts" in children and "mechanism" not in children
 
 
+def is_estimate(tree: Any) -> bool:
+    """Whether a tree holds one estimate of the shares, and no draws: of `dirdp.fit`, or a release of margins."""
+    return "estimate" in getattr(tree, "attrs", ())
+
+
+def records_of_estimate(tree: xr.DataTree) -> int:
+    """The number of records that an estimate tells, or an error if it tells none."""
+    if "mechanism" not in tree.children:
+        return Group("/", tree.to_dataset()).whole("n_records", 0, MOST_RECORDS)
+    utility = group_at(tree, "utility")
+    sizes = set(utility.any_array("n_records").tolist()) if utility.text("records") == "public" else set()
+    if len(sizes) != 1 or any(map(math.isnan, sizes)):
+        raise ArgumentError("The number of records is private. Pass n_records=, or take dirdp.fit(release).")
+    return int(sizes.pop())
+
+
 def of_release(release: xr.DataTree) -> dict[str, DrawnTable]:
-    """The draws that a release holds itself."""
+    """The draws that a release holds itself, or the estimate of `dirdp.fit`."""
+    if is_estimate(release) and "mechanism" not in release.children:
+        return _of_estimate(release)
     found = {}
     for name, drawn in drawn_tables(release).items():
         values = drawn.positive.reshape(-1, *drawn.values.shape[2:])
@@ -88,15 +106,21 @@ def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree
 def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> dict[str, DrawnTable]:
     """Draws given a release: those of an analysis, or of one that is made here.
 
+    An estimate counts as one draw.
+
     Parameters
     ----------
     tree : xarray.DataTree
-        A release, or an analysis of one.
+        A release, an analysis of one, or an estimate.
     draws : int or None
         How many; an analysis has its own. By default 4000, or fewer where those would fill much memory.
     random_seed : int, SeedSequence, Generator or None
     """
     refuse_confidential(tree)
+    if is_estimate(tree):
+        if draws is not None:
+            raise ArgumentError("The release holds one estimate of the shares, and no draws. Leave draws out.")
+        return of_release(tree)
     if is_analysis(tree):
         if draws is not None:
             raise ArgumentError("An analysis has its own draws. Leave draws out, or pass the release itself.")
@@ -105,6 +129,19 @@ def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> di
         cells = sum(math.prod(drawn.values.shape[2:]) for drawn in drawn_tables(tree).values())
         draws = min(_DRAWS, max(100, _MOST_SHARES // cells))
     return _of_analysis(analysed(tree, integer(1, draws=draws), random_seed))
+
+
+def _of_estimate(estimate: xr.DataTree) -> dict[str, DrawnTable]:
+    posterior = group_at(estimate, "posterior")
+    betas = Group("/", estimate.to_dataset()).names("beta_tables")
+    found = {}
+    for name in map(str, posterior.dataset.data_vars):
+        values = probabilities(posterior, name, "beta" if name in betas else "dirichlet")
+        shares, labels = values.reshape(-1, *values.shape[2:]), stored_labels(posterior, name)
+        if name in betas:
+            labels, shares = (*labels, (f"{name}_outcome", ["success", "failure"])), _pairs(shares)
+        found[name] = DrawnTable(labels, shares, _NO_COUNTS, is_beta=name in betas)
+    return found
 
 
 def _of_analysis(analysis: xr.DataTree) -> dict[str, DrawnTable]:

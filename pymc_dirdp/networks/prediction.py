@@ -81,7 +81,7 @@ def predict_log_proba(
         tables have the dims of their parents and then their own, all with coords. A Beta `p` has the dims of its
         parents alone; its variable is `p_outcome`, with the labels "success" and "failure". Or what
         :func:`pymc_dirdp.analyse` returned for it: that saves time if you predict more than once, and may use a prior
-        of your own.
+        of your own. Or the estimate of :func:`pymc_dirdp.fit`, which is taken as it is.
     X : data frame or mapping of str to one-dimensional array
         The records, with the other variables that are needed for the target. A column such as `p_outcome` may hold the
         labels, booleans, or 1 for a success and 0 for a failure.
@@ -160,7 +160,7 @@ def log_likelihood(
     Parameters
     ----------
     release : xarray.DataTree
-        The release of a network, or an analysis of it, see :func:`predict_log_proba`.
+        The release of a network, or an analysis or estimate of it, see :func:`predict_log_proba`.
     frame : data frame or mapping of str to one-dimensional array
         Records with all variables of the release.
     draws, random_seed

@@ -1,7 +1,7 @@
 """Synthetic records given a release: post-processing, so the guarantee covers them."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.networks.drawn import DrawnTable, given_release, is_analysis
+from pymc_dirdp.networks.drawn import DrawnTable, given_release, is_analysis, is_estimate, records_of_estimate
+from pymc_dirdp.networks.systematic import systematic
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["synthetic"]
@@ -32,17 +33,19 @@ def synthetic(
 
     For each set, shares are drawn from the posterior given the release, and then records with those shares, each
     variable given its parents. So the differences between sets show what the release leaves open, and one set alone
-    does not. For conclusions, :func:`pymc_dirdp.analyse` and :func:`pymc_dirdp.estimate` say directly, and without the
-    error of a further sample, what the release says; :func:`pymc_dirdp.combine` is for tools that only take data.
+    does not. An estimate has one set of shares, so its sets do not show that either. Its records are drawn by
+    systematic sampling: counts are nearly what is expected of them, which those of independent records are not. For
+    conclusions, :func:`pymc_dirdp.analyse` and :func:`pymc_dirdp.estimate` say directly, and without the error of a
+    further sample, what the release says; :func:`pymc_dirdp.combine` is for tools that only take data.
 
     Parameters
     ----------
     release : xarray.DataTree
         From :func:`pymc_dirdp.sample`, or what :func:`pymc_dirdp.analyse` returned for it, of whose draws the first are
-        taken. Its tables are read as tables of the same records.
+        taken, or the estimate of :func:`pymc_dirdp.fit`. Its tables are read as tables of the same records.
     n_records : int, optional
         Records in each set; by default as many as the data have, which is public under replace-one. If it is private,
-        only an analysis has it, and then it is drawn for each set.
+        only an analysis has it, and then it is drawn for each set, or an estimate.
     n_sets : int, default 1
         How many sets.
     tables : collection of str, optional
@@ -91,15 +94,19 @@ def synthetic(
     n_sets = integer(1, n_sets=n_sets)
     size = None if n_records is None else integer(0, n_records=n_records)
     rng = generator(random_seed)
-    drawn = given_release(release, None if is_analysis(release) else n_sets, rng)
+    is_one = is_estimate(release)
+    drawn = given_release(release, None if is_analysis(release) or is_one else n_sets, rng)
     chosen = _chosen(drawn, tables)
     have = len(next(iter(chosen.values())).shares)
-    if n_sets > have:
+    if n_sets > have and not is_one:
         raise ArgumentError(f"The analysis has {have} draws, one for each set. Ask for as many sets, or analyse again.")
     order = _order(chosen)
     rows = _rows(chosen)
+    if is_one:
+        size = records_of_estimate(release) if size is None else size
     sizes = [_size(chosen, i) if size is None else size for i in range(n_sets)]
-    sets = [_records(order, rows, i, n, rng) for i, n in enumerate(sizes)]
+    drawn_by = systematic if is_one else _drawn
+    sets = [_records(order, rows, 0 if is_one else i, n, rng, drawn_by) for i, n in enumerate(sizes)]
     labels = {dim: found for table in chosen.values() for dim, found in table.labels}
     columns = {
         dim: _labelled(np.concatenate([codes[dim] for codes in sets]), labels[dim]) for dim in (*rows[0], *order)
@@ -146,6 +153,11 @@ def _rows(tables: dict[str, DrawnTable]) -> tuple[tuple[str, ...], Codes | None]
         free = tuple(dim for dim in table.dims if dim not in own)
         if not free or set(free) == set(found[0]):
             continue
+        if not table.counts.size:
+            raise ArgumentError(
+                f"No table holds the shares of {free[0]!r}, so the estimate does not make up records. Choose tables by "
+                "tables=."
+            )
         if found[0]:
             dims = ", ".join(map(repr, dict.fromkeys((*found[0], *free))))
             raise ArgumentError(
@@ -174,8 +186,9 @@ def _records(
     draw: int,
     n: int,
     rng: np.random.Generator,
+    drawn: Callable[[Codes, Array, np.random.Generator], Codes],
 ) -> dict[str, Codes]:
-    """The codes of each variable of `n` records, with the shares of one draw."""
+    """The codes of each variable of `n` records, with the shares of one draw, as `drawn` draws them."""
     codes: dict[str, Codes] = {}
     dims, totals = rows
     if totals is not None:
@@ -186,7 +199,7 @@ def _records(
         shares = table.shares[draw]
         parents = tuple(codes[dim] for dim in table.dims[:-1])
         row = np.ravel_multi_index(parents, shares.shape[:-1]) if parents else np.zeros(n, dtype=np.int64)
-        codes[variable] = _drawn(np.asarray(row), shares.reshape(-1, shares.shape[-1]), rng)
+        codes[variable] = drawn(np.asarray(row), shares.reshape(-1, shares.shape[-1]), rng)
     return codes
 
 

@@ -28,13 +28,18 @@ class MechanismOptions:
     ----------
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change. Under replace-one the total number of records is public.
-    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "floored", "truncated-geometric", ...}
+    mechanism : {"dirichlet", "gaussian", "geometric", "auto", "marginals", "floored", "truncated-geometric", ...}
         `"dirichlet"` draws from a tempered and smoothed posterior; under `PureDP` and `ZeroCDP` on a coarser grid, by
         the exact sampler alone. `"gaussian"` (discrete Gaussian) and `"geometric"` (discrete Laplace) add whole noise
         to the counts and draw from the posterior given the noisy counts, which are published too: one release serves
         any number of draws. Geometric noise adds up to 0 where the number of records is public. `"auto"` takes, for
         each table, the one of these from which :func:`pymc_dirdp.estimate` is expected to err least; `objective` does
         not decide that, and no data do. The default is `"dirichlet"`.
+
+        `"marginals"` is for whole models in which a person adds a record to each of several tables, such as a Bayesian
+        network: it measures margins of all tables once, with whole noise under one guarantee, and fits the shares of
+        all tables to them. The release holds the noisy margins, and one estimate in the place of draws. See `measure`,
+        `noise` and `weights`.
 
         `"floored"` draws intensities that stay above a public floor and publishes them with their shares. Such a draw
         is closer to the frequencies than a Dirichlet draw at the same promise, and keeps `ZeroCDP`; its exact sampler

@@ -56,14 +56,16 @@ def _of_table(table: StoredTable, drawn: Drawn) -> str | None:
     except ArgumentError:
         return f"the mechanism has no sampler {sampler!r}"
     if mechanism.publishes is not None and "most_records" in group:
-        possible = mechanism.possible_records(group.array(mechanism.publishes))
+        possible = mechanism.possible_records(table.output)
         if [group.number("least_records"), group.number("most_records")] != [possible[0], possible[-1]]:
             return "the numbers of records that it takes for possible do not follow from what it publishes"
     if sampler != "exact":
         return None
     steps = int(group.number("steps")) if "steps" in group else None
-    if (name := mechanism.publishes or mechanism.beside) is not None:
-        called, output = name.replace("_", " "), group.array(name)
+    if mechanism.publishes is not None:
+        called, output = mechanism.publishes.replace("_", " "), table.output
+    elif mechanism.beside is not None:
+        called, output = mechanism.beside.replace("_", " "), group.array(mechanism.beside)
     else:
         called, output = "draws", drawn.values
         if drawn.family == "beta":

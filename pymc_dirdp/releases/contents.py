@@ -12,7 +12,7 @@ from pymc_dirdp.stored.untrusted import Group
 __all__ = ["beyond_a_release"]
 
 _LIBRARY = {"inference_library", "inference_library_version"}
-_MARKS = _LIBRARY | {"guarantee", "adjacency", "plan_digest", "left_out", "reproducible"}
+_MARKS = _LIBRARY | {"guarantee", "adjacency", "plan_digest", "estimate", "left_out", "reproducible"}
 # ArviZ writes these into the group of the draws.
 _ARVIZ = {"created_at", "creation_library", "creation_library_version", "creation_library_language"}
 _WORDS = {"statement", "neighbours", "unit", "people", "protected", "assumptions"}
@@ -48,7 +48,7 @@ def beyond_a_release(stored: Stored, release: xr.DataTree) -> Iterator[str]:
 def _of_mechanism(mechanism: TableMechanism) -> tuple[set[str], set[str]]:
     """The names of the variables and of the attributes of a mechanism's group."""
     variables = {"prior"} | {fact.name for fact in mechanism.facts if fact.is_variable}
-    variables |= {name for name in (mechanism.publishes, mechanism.beside) if name}
+    variables |= {*mechanism.published_axes, *([mechanism.beside] if mechanism.beside else [])}
     attributes = _MECHANISM | {fact.name for fact in mechanism.facts if not fact.is_variable} | {"chosen_from"}
     attributes |= {"least_records", "most_records", "postprocess"} if mechanism.publishes else set()
     return variables, attributes | ({"steps"} if mechanism.has_urn else set())

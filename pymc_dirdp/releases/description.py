@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ def cell_dims(table: "Table") -> list[str]:
 def _renamed(dim: str) -> str:
     taken = {fact.name for kind in by_class_name().values() for fact in kind.facts if fact.is_variable}
     taken |= {name for kind in by_class_name().values() for name in (kind.publishes, kind.beside) if name}
-    return dim_beside(dim, taken)
+    return dim_beside(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})
 
 
 def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed) -> xr.Dataset:
@@ -90,10 +91,10 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
         if fact.is_variable:
             variables[fact.name] = (dims if fact.kind == "table" else (), value)
         else:
-            attrs[fact.name] = value
+            attrs[fact.name] = json.dumps(value) if fact.kind == "list" else value
     if (steps := mechanism.steps(sampler, part.n_records)) is not None:
         attrs["steps"] = steps
-    if not mechanism.has_product_law:
+    if mechanism.readings and not mechanism.has_product_law:
         attrs["postprocess"] = mechanism.readings[0]
     if part.choice is not None:
         attrs |= {"chosen_from": json.dumps(part.choice.expected_kl)}

@@ -6,8 +6,11 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from pymc_dirdp.checks import at_least, integer
+from pymc_dirdp.checks import at_least, integer, one_of
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.margins import NOISES
 from pymc_dirdp.models.stated import Stated, Unit, stated
+from pymc_dirdp.planning.margins import Measure
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
 
 __all__ = ["Options", "Planning", "refuse_unknown", "with_options"]
@@ -24,7 +27,9 @@ class Planning(MechanismPlanning, total=False):
     public_n: Iterable[str]
     public_prior: Iterable[str]
     max_records_per_person: int | None
-    weights: Mapping[str, float] | None
+    weights: Mapping[Any, float] | None
+    measure: Measure
+    noise: str
     disjoint: Iterable[Iterable[str]] | None
 
 
@@ -59,7 +64,16 @@ class Options(MechanismOptions):
         person holds more.
     weights : mapping of str to float, optional
         Relative budgets of the tables, by name; 1 for those that are not named. Budgets are shares of the Rényi
-        divergence, at the order of the guarantee or, for ApproxDP, at one that suits it.
+        divergence, at the order of the guarantee or, for ApproxDP, at one that suits it. Under
+        `mechanism="marginals"` these are the precisions of margins, by a name or a tuple of names of their axes;
+        without them, precisions follow from the number of cells that the noise leaves visible.
+    measure : {"levels", "families"} or list of str or tuple of str, default "levels"
+        For `mechanism="marginals"`: which margins are measured. `"levels"` are for each table the margin of its
+        variable, those of the variable with each parent, and the table itself; `"families"` are the tables alone. A
+        list names the axes of each margin.
+    noise : {"auto", "gaussian", "geometric"}, default "auto"
+        For `mechanism="marginals"`: the noise on the margins. `"auto"` takes the kind with the smaller variance at the
+        same promise: Gaussian noise unless there are few margins, or the promise is pure.
     disjoint : iterable of iterables of str, optional
         Groups of tables or observed variables that are fed by different people: nobody has records in two groups.
         Variables in no group may hold anybody's records. Without it, every person may have a record in every table.
@@ -73,12 +87,19 @@ class Options(MechanismOptions):
     public_n: Iterable[str] = ()
     public_prior: Iterable[str] = ()
     max_records_per_person: int | None = None
-    weights: Mapping[str, float] | None = None
+    weights: Mapping[Any, float] | None = None
+    measure: Measure = "levels"
+    noise: str = "auto"
     disjoint: Iterable[Iterable[str]] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "draws", integer(1, draws=self.draws))
+        one_of(("auto", *NOISES), noise=self.noise)
+        if self.mechanism != "marginals" and (self.measure, self.noise) != ("levels", "auto"):
+            raise ArgumentError(
+                f"measure and noise are for mechanism='marginals', got mechanism={self.mechanism!r}. Leave them out."
+            )
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
         _ = self.stated  # Statements that contradict one another are an error at once.
 

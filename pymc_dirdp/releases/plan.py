@@ -24,6 +24,7 @@ from pymc_dirdp.planning.choosing import Choice, of_kind, rank
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.measured import measured
 from pymc_dirdp.releases.options import Options, Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import assumed
@@ -98,14 +99,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     stated = with_counted(wanted.stated, tuple(by_name.values()), model, relation)
     reading = read(tuple(by_name.values()), model, stated, relation)
     sizes = _sizes(reading, model, by_name, wanted.n_records)
-    allocated = _allocation(guarantee, by_name, sizes, reading, wanted)
-    several = {name: table for name, table in by_name.items() if table.n_categories > 1}
-    kinds = dict.fromkeys(several, wanted.mechanism)
-    choices: dict[str, Choice] = {}
-    if wanted.mechanism == "auto":
-        choices = _choices(guarantee, several, sizes, reading, wanted, allocated)
-        kinds = {name: choice.best for name, choice in choices.items()}
-    chosen = allocated(kinds)
+    chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted)
     _warn_of_many_draws(chosen, wanted.draws)
     return Plan(
         guarantee=guarantee,
@@ -122,6 +116,33 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         assumptions=assumed(reading),
         library_version=library_version(),
     )
+
+
+def _chosen(
+    guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
+) -> tuple[_Mechanisms, dict[str, Choice]]:
+    """The mechanism of each table, and what the choice between kinds rested on, where there was one."""
+    # A table of one category loses nothing, so it takes no share of the guarantee.
+    constant: _Mechanisms = {
+        name: untouched(
+            table.prior,
+            adjacency=wanted.adjacency,
+            min_count=wanted.min_count,
+            contribution=reading.contribution(name),
+        )
+        for name, table in tables.items()
+        if table.n_categories == 1
+    }
+    several = {name: table for name, table in tables.items() if name not in constant}
+    if wanted.mechanism == "marginals":
+        return constant | measured(guarantee, several, sizes, reading, wanted), {}
+    allocated = _allocation(guarantee, several, sizes, reading, wanted)
+    kinds = dict.fromkeys(several, wanted.mechanism)
+    choices: dict[str, Choice] = {}
+    if wanted.mechanism == "auto":
+        choices = _choices(guarantee, several, sizes, reading, wanted, allocated)
+        kinds = {name: choice.best for name, choice in choices.items()}
+    return constant | allocated(kinds), choices
 
 
 def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:
@@ -141,19 +162,9 @@ def _allocation(
     guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
 ) -> Callable[[Mapping[str, str]], _Mechanisms]:
     """The mechanisms that keep the guarantee together, as a function of their kinds by table."""
-    budget = _weights(wanted.weights, tables)
-    # A table of one category loses nothing, so it takes no share of the guarantee.
-    constant = {
-        name: untouched(
-            table.prior,
-            adjacency=wanted.adjacency,
-            min_count=wanted.min_count,
-            contribution=reading.contribution(name),
-        )
-        for name, table in tables.items()
-        if table.n_categories == 1
-    }
-    groups = [tuple(name for name in group if name not in constant) for group in reading.groups]
+    named = dict(reading.shapes)
+    budget = {name: weight for name, weight in _weights(wanted.weights, named).items() if name in tables}
+    groups = [tuple(name for name in group if name in tables) for group in reading.groups]
     known: dict[Hashable, TableMechanism] = {}
 
     def calibrated(kind: str, name: str, share: Guarantee) -> TableMechanism:
@@ -176,10 +187,10 @@ def _allocation(
         return known[problem]
 
     def allocated(by_table: Mapping[str, str]) -> _Mechanisms:
-        return constant | allocate(
+        return allocate(
             guarantee,
             lambda name, share: calibrated(by_table[name], name, share),
-            weights={name: weight for name, weight in budget.items() if name not in constant},
+            weights=budget,
             groups=[group for group in groups if group],
             draws=wanted.draws,
             once=[name for name, kind in by_table.items() if by_kind(kind).covers_all_draws],

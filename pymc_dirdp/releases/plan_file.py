@@ -161,12 +161,17 @@ def _table(part: PlannedTable) -> dict[str, Any]:
         "one_person_adds": _plain(asdict(mechanism.contributed)),
         "mechanism": type(mechanism).__name__,
         "parameters": {
-            fact.name: np.asarray(getattr(mechanism, fact.field)).tolist()
+            fact.name: _parameter(getattr(mechanism, fact.field))
             for fact in _own_facts(type(mechanism))
             if not (fact.optional and getattr(mechanism, fact.field) is None)
         },
         "chosen_from": part.choice and _plain(asdict(part.choice)),
     }
+
+
+def _parameter(value: Any) -> Any:
+    """A number, a word or a table as JSON; a tuple may hold tuples of several lengths."""
+    return _plain(value) if isinstance(value, tuple) else np.asarray(value).tolist()
 
 
 def _part(facts: dict[str, Any], adjacency: str) -> PlannedTable:

@@ -35,6 +35,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior, try_law
 from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
+from pymc_dirdp.releases.measurements import shares_fitted_to
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
@@ -163,7 +164,8 @@ def sample(
     readings = _readings(chosen, postprocess)
     for part in chosen.parts:
         part.mechanism.prepare(part.mechanism.checked_sampler(sampler))
-        if part.mechanism.publishes is not None and part.table.name not in readings:
+        aware = part.mechanism.publishes is not None and not part.mechanism.fits_all_tables
+        if aware and part.table.name not in readings:
             try_law(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     frame = described(chosen, composition, sampler=sampler, random_seed=random_seed)
@@ -201,7 +203,7 @@ def sample(
 
 def _readings(chosen: Plan, postprocess: str | None) -> dict[str, str]:
     """The tables of which what is published is read as data, and how; others are drawn given what is published."""
-    noisy = [part for part in chosen.parts if part.mechanism.publishes is not None]
+    noisy = [part for part in chosen.parts if part.mechanism.readings]
     if postprocess is None:
         return {part.table.name: part.mechanism.readings[0] for part in noisy if not part.mechanism.has_product_law}
     if not noisy:
@@ -248,10 +250,16 @@ def _drawn(
     # a generator its state can be computed, and with that what was drawn before.
     rng = generator(random_seed if random_seed is None else source)
     drawn: dict[str, Array] = {}
+    fitted = shares_fitted_to(chosen, {name: one.published for name, one in released.items()})
     for part in chosen.parts:
         name = part.table.name
         values = released[name].values
-        if values is None:
+        if name in fitted:
+            for called, axes in part.mechanism.published_axes.items():
+                dims = [cell_dims(part.table)[axis] for axis in axes]
+                frame[f"/mechanism/{name}"][called] = (dims, released[name].published[called])
+            values = fitted[name][None]
+        elif values is None:
             values = _given_published(part, released[name].published, chosen, frame, rng)
         else:
             for called, each in released[name].published.items():
@@ -384,6 +392,8 @@ def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict
         "adjacency": chosen.adjacency,
         "plan_digest": chosen.digest,
     }
+    if any(part.mechanism.fits_all_tables for part in chosen.parts):
+        marks["estimate"] = "the shares are fitted to noisy counts of margins, and are no draw"
     if left_out:
         # It is written as JSON, because a name may hold any character.
         marks["left_out"] = json.dumps({one.name: str(one) for one in left_out})

@@ -12,6 +12,7 @@ import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.margins import MarginalsMechanism
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.allocation import whole_share
 from pymc_dirdp.planning.choosing import rank
@@ -80,8 +81,10 @@ def report(release: xr.DataTree | Plan) -> Report:
         *((errors, *promised) if verification.follows else (*promised, errors)),
         ("Mechanism", _mechanism(stored)),
         ("Tables", _tables(stored)),
+        *((("Margins", margins),) if (margins := _margins(stored, utility)) else ()),
     )
-    title = f"{'Plan of a private' if planned else 'Private'} posterior draw of {_names(tuple(stored.tables))}"
+    what = "estimate" if stored.is_estimate else "posterior draw"
+    title = f"{'Plan of a private' if planned else 'Private'} {what} of {_names(tuple(stored.tables))}"
     notes = (*_reading(stored), *_notes(release))
     if verification.follows:
         about = _alike(_advice(stored, utility)).items()
@@ -227,6 +230,26 @@ def _tables(stored: Stored) -> Lines:
     return tuple(lines)
 
 
+def _margins(stored: Stored, utility: xr.Dataset) -> Lines:
+    """The margins that are measured, with the standard deviation of the noise in their cells."""
+    sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
+    told = []
+    for name, table in stored.tables.items():
+        mechanism = MarginalsMechanism.of(table.mechanism)
+        if mechanism is None:
+            continue
+        dims = [str(dim) for dim in table.group.dataset["prior"].dims]
+        for axes, sd in zip(mechanism.margins, mechanism.noise_sds, strict=True):
+            share = f", {sd / sizes[name]:.2g} of all records" if sizes[name] > 0 else ""
+            told.append(
+                (" x ".join(dims[axis] for axis in axes), f"noise of standard deviation {sd:.4g} a cell{share}")
+            )
+    return tuple(
+        (names[0] if len(names) == 1 else f"{len(names)} margins", f"{text}{_listed(names)}")
+        for text, names in _alike(told).items()
+    )
+
+
 def _listed(names: list[str]) -> str:
     return f": {', '.join(names)}" if len(names) > 1 else ""
 
@@ -253,7 +276,9 @@ def _chosen(attrs: dict[Any, Any]) -> str:
 
 def _reading(stored: Stored) -> Lines:
     """What the draws are, and what they are not."""
-    by_text = _alike((name, _meaning(table)) for name, table in stored.tables.items())
+    # Tables of one category are beside an estimate, and hold no draw either.
+    told = {name: one for name, one in stored.tables.items() if one.mechanism.fits_all_tables} or stored.tables
+    by_text = _alike((name, _meaning(table)) for name, table in told.items())
     # Where all tables are alike, there is no need to name them again.
     said = " of {}" if len(by_text) > 1 else ""
     return tuple((f"draws{said.format(', '.join(names))}", text) for text, names in by_text.items())
@@ -261,6 +286,11 @@ def _reading(stored: Stored) -> Lines:
 
 def _meaning(table: StoredTable) -> str:
     mechanism = table.mechanism
+    if mechanism.fits_all_tables:
+        return (
+            "the shares are one estimate, fitted to the noisy counts of all tables; it is no draw, so no interval "
+            "follows from it"
+        )
     if mechanism.publishes is None:
         return (
             "one draw is no posterior to summarise, so az.summary has no spread to show: dirdp.analyse(release) draws "

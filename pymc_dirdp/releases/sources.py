@@ -15,7 +15,7 @@ from pymc_dirdp.releases.verification import verified
 from pymc_dirdp.stored.outputs import Output, outputs
 from pymc_dirdp.stored.release import Stored, read
 
-__all__ = ["Source", "Told", "told"]
+__all__ = ["Source", "Told", "checked", "told"]
 
 type Source = xr.DataTree | MechanismOutput
 
@@ -80,7 +80,7 @@ def _of_outputs(given: list[MechanismOutput]) -> Told:
 
 
 def _of_releases(given: list[Any]) -> Told:
-    stored = [_checked(release) for release in given]
+    stored = [checked(release) for release in given]
     if len({one.adjacency for one in stored}) > 1:
         raise ArgumentError(
             "The releases are for different adjacencies: for one the number of records is public and for the other it "
@@ -98,7 +98,8 @@ def _of_releases(given: list[Any]) -> Told:
     )
 
 
-def _checked(release: Any) -> Stored:
+def checked(release: Any) -> Stored:
+    """Its facts, or an error if they contradict each other. That it was drawn with a seed is no contradiction."""
     stored = read(release)
     wrong = [check for check in verified(stored, release).checks if not check.passed and check.name != "randomness"]
     if wrong:

@@ -259,6 +259,10 @@ def _use(stored: Stored, entry: dict[str, Any]) -> Lines:
     )
     if not all(table.mechanism.has_product_law for table in stored.tables.values()):
         how = "the draws come from the released posterior and leave out how far it may be from that of the data"
+    if stored.is_estimate:
+        how = (
+            "the shares are one estimate, fitted to the noisy counts of all tables, and leave out how far off it may be"
+        )
     lines = [
         ("mechanism", "; ".join(laws)),
         ("to compute with it", f"xarray.open_datatree(path) opens the file as a release; {how}"),

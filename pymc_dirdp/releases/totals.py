@@ -39,9 +39,9 @@ def other_records(stored: Stored, release: xr.DataTree, people: Reading) -> str 
 def wrong_totals(stored: Stored, release: xr.DataTree) -> str | None:
     """Whose noisy counts add up to another number than that of the records; None if none do."""
     sizes = group_at(release, "utility").any_array("n_records").tolist()
-    for (name, found, size), n_records in zip(_published(stored), sizes, strict=True):
-        if found is None:
-            continue
+    by_table = dict(zip(stored.tables, sizes, strict=True))
+    for name, found, size in _published(stored):
+        n_records = by_table[name]
         if abs(math.fsum(found) - n_records) > _ROUNDING * size:
             return f"The noisy counts of {shown(name)} do not add up to its number of records."
         if min(found) < -_ROUNDING * size:
@@ -49,12 +49,10 @@ def wrong_totals(stored: Stored, release: xr.DataTree) -> str | None:
     return None
 
 
-def _published(stored: Stored) -> Iterator[tuple[str, list[float] | None, float]]:
-    """Each table, the numbers of records that it publishes, if any, and the size of what they are summed from."""
+def _published(stored: Stored) -> Iterator[tuple[str, list[float], float]]:
+    """The tables that publish numbers of records, these numbers, and the size of what they are summed from."""
     for name, table in stored.tables.items():
         mechanism = table.mechanism
-        if not mechanism.needs_public_totals or mechanism.publishes is None:
-            yield name, None, 0.0
-        else:
-            output = table.group.array(mechanism.publishes)
-            yield name, [total for _, total in mechanism.published_totals(output)], float(np.abs(output).sum())
+        if mechanism.needs_public_totals and mechanism.publishes is not None:
+            for part, output in mechanism.separately(table.output):
+                yield name, [total for _, total in part.published_totals(output)], float(np.abs(output).sum())

@@ -14,6 +14,7 @@ from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
 from pymc_dirdp.stored.release import Stored
+from pymc_dirdp.stored.table import StoredTable
 from pymc_dirdp.stored.untrusted import Group, group_at, shown
 
 __all__ = ["Output", "outputs"]
@@ -157,7 +158,7 @@ def outputs(stored: Stored, release: Any) -> dict[str, Output]:
             drawn[name],
             mechanism,
             table.prior,
-            published=_published(mechanism, group, drawn[name]),
+            published=_published(table, drawn[name]),
             steps=int(group.number("steps")) if "steps" in group else None,
             n_records=int(sizes[name]) if public else None,
             least=math.ceil(mechanism.min_count or 0),
@@ -165,11 +166,11 @@ def outputs(stored: Stored, release: Any) -> dict[str, Output]:
     return found
 
 
-def _published(mechanism: TableMechanism, group: Group, drawn: Drawn) -> Array:
+def _published(table: StoredTable, drawn: Drawn) -> Array:
     """All outputs of a table: one noisy table, or what is beside each draw, or the draws."""
-    if mechanism.publishes is not None:
-        return group.array(mechanism.publishes)[None]
-    return _drawn(drawn) if mechanism.beside is None else group.array(mechanism.beside)
+    if table.mechanism.publishes is not None:
+        return table.output[None]
+    return _drawn(drawn) if table.mechanism.beside is None else table.group.array(table.mechanism.beside)
 
 
 def _drawn(drawn: Drawn) -> Array:

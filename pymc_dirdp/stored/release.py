@@ -80,6 +80,11 @@ class Stored:
     reproducible: bool
     privacy: Group
 
+    @property
+    def is_estimate(self) -> bool:
+        """Whether the shares are one estimate, fitted to what is published of all tables, and no draw."""
+        return any(table.mechanism.fits_all_tables for table in self.tables.values())
+
     @cached_property
     def curves(self) -> PrivacyCurves:
         """The privacy curves of all tables and draws together, from the numbers alone."""
@@ -219,9 +224,7 @@ def _check_drawn(release: Any, stored: Stored) -> None:
                 raise table.group.damaged(f"the draw has other dims than the prior, or other labels along {shown(dim)}")
         if table.mechanism.publishes is not None:
             # The guarantee is about the noisy counts, and everybody may draw from them as often as they like.
-            noisy = table.group.array(table.mechanism.publishes)
-            if noisy.shape != table.prior.shape or not np.all(np.isfinite(noisy)):
-                raise table.group.damaged("the noisy counts are not one finite number for each cell")
+            _check_published(table)
             continue
         if table.mechanism.beside is not None:
             _check_beside(table, drawn, table.mechanism.beside)
@@ -229,6 +232,17 @@ def _check_drawn(release: Any, stored: Stored) -> None:
             raise stored.privacy.damaged(
                 f"'draws' is {stored.draws}, and the table {shown(name)} was drawn {n_draws} times: each draw loses"
             )
+
+
+def _check_published(table: StoredTable) -> None:
+    """Refuse noisy counts that are not one finite number for each cell, with the axes of the table that they keep."""
+    dims = table.group.dataset["prior"].dims
+    for name, axes in table.mechanism.published_axes.items():
+        noisy = table.group.array(name)
+        if noisy.shape != tuple(table.prior.shape[axis] for axis in axes) or not np.all(np.isfinite(noisy)):
+            raise table.group.damaged("the noisy counts are not one finite number for each cell")
+        if table.group.dataset[name].dims != tuple(dims[axis] for axis in axes):
+            raise table.group.damaged(f"{name!r} has other dims than the prior")
 
 
 def _check_beside(table: StoredTable, drawn: Drawn, name: str) -> None:

@@ -38,6 +38,11 @@ class StoredTable:
     prior: Array
 
     @property
+    def output(self) -> Array:
+        """What is published in place of draws, as a likelihood takes it."""
+        return self.mechanism.as_output({name: self.group.array(name) for name in self.mechanism.published_axes})
+
+    @property
     def steps(self) -> int | None:
         """The number of steps of the urn that drew it, according to the file; None without one."""
         if self.group.text("sampler") != "exact" or "steps" not in self.group:
@@ -76,9 +81,9 @@ def stored_table(group: Group) -> StoredTable:
     if mechanism.shape != prior.shape:
         raise group.damaged(f"it is for a table of shape {mechanism.shape}, and the prior has shape {prior.shape}")
     for fact in mechanism.facts:
-        if not fact.given and not math.isclose(_read(group, fact), getattr(mechanism, fact.field), rel_tol=1e-9):
+        if not fact.given and not _follows(_read(group, fact), getattr(mechanism, fact.field)):
             raise group.damaged(f"{fact.name} does not follow from the other numbers")
-    is_read = "postprocess" in group or not mechanism.has_product_law
+    is_read = "postprocess" in group or (mechanism.readings and not mechanism.has_product_law)
     if is_read and group.text("postprocess") not in mechanism.readings:
         raise group.damaged(f"{shown(group.text('postprocess'))} is no reading of what it publishes")
     if "steps" in group:
@@ -116,8 +121,24 @@ def _read(group: Group, fact: Fact) -> Any:
         "number": group.number,
         "whole": lambda name: group.whole(name, 0, MOST_RECORDS),
         "text": lambda name: _word(group, name),
+        "list": lambda name: _list(group, name),
     }
     return readers[fact.kind](fact.name)
+
+
+def _list(group: Group, name: str) -> list[Any]:
+    values = group.json(name)
+    if not isinstance(values, list):
+        raise group.damaged(f"the attribute {name!r} is no list")
+    return values
+
+
+def _follows(stated: Any, computed: Any) -> bool:
+    """Whether a number, or a list of numbers, is the one that was computed, up to rounding."""
+    if not isinstance(stated, list):
+        return math.isclose(stated, computed, rel_tol=1e-9)
+    numbers = all(type(value) in (int, float) for value in stated)
+    return numbers and len(stated) == len(computed) and np.allclose(stated, computed, rtol=1e-9, atol=0)
 
 
 def _word(group: Group, name: str) -> str:

@@ -302,6 +302,9 @@ def estimates_of(mechanism: Mechanism, rows: _Rows, draws: int, rng: np.random.G
     """Expected shares of rows, shape (m, d), given simulated releases of a mechanism; None if they are not known."""
     if mechanism.tempered is not None:
         return _estimated(_Draws(mechanism.tempered, rows, draws, rng), rows)
+    if mechanism.fits_all_tables:
+        # What is fitted to all tables is not simulated for one.
+        return None
     if not mechanism.has_product_law:
         # Nothing is concluded from such a release but what papers do: its counts are taken for the data.
         parameters = mechanism.posterior_parameters(rows.counts.astype(np.int64), rng)

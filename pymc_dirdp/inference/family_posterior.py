@@ -1,0 +1,173 @@
+"""The posterior of one family's table given noisy margins: its mode, and how many effects the margins tell."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.inference.effects import Effects
+from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.inference.modes import inverse_diagonal, minimised
+
+__all__ = ["FamilyPosterior"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Margin:
+    """A measurement with axes of length 1 in the place of the axes of the family that it adds up over."""
+
+    over: tuple[int, ...]
+    noisy: Array
+    variance: float
+
+
+@final
+class FamilyPosterior:
+    """The log-linear model of the shares of all combinations of values of a family, given noisy margins.
+
+    The shares are `p = softmax(sum of effects)`, with an effect for each subset of the axes, whose coordinates are
+    `Normal(0, scale**2)` with a scale for each group of effects. A measured margin is
+    `Normal(N * margin of p, variance + N * margin of p)`, where the second variance is that of the sample of N records.
+    It is held at the shares of :meth:`reweighted`, and left out before.
+
+    Parameters
+    ----------
+    family : Family
+    measurements : sequence of Measurement
+        Each is used through its margin of the variables that it shares with the family.
+    n_records : float
+
+    References
+    ----------
+    MacKay (1992), Bayesian interpolation, Neural Computation 4, 415-447, for the number of well-determined parameters.
+    """
+
+    def __init__(self, family: Family, measurements: Sequence[Measurement], n_records: float) -> None:
+        self.effects = Effects(family.shape)
+        self._n_records = n_records
+        self._axes = tuple(range(-len(family.shape), 0))
+        self._margins = []
+        for measurement in measurements:
+            if (own := measurement.onto(family.axes)) is not None:
+                over = tuple(i for i, axis in zip(self._axes, family.axes, strict=True) if axis not in own.axes)
+                self._margins.append(_Margin(over, np.expand_dims(own.noisy, over), own.variance))
+        self._weights = [np.full(margin.noisy.shape, 1 / margin.variance) for margin in self._margins]
+
+    def shares(self, coordinates: Array) -> Array:
+        """The shares of all combinations of values."""
+        logits = self.effects.logits(coordinates)
+        p = np.exp(logits - logits.max())
+        return np.asarray(p / p.sum())
+
+    def reweighted(self, coordinates: Array) -> None:
+        """Take the variance of the sample from the shares with these coordinates."""
+        p = self.shares(coordinates)
+        self._weights = [
+            1 / (margin.variance + self._n_records * p.sum(axis=margin.over, keepdims=True)) for margin in self._margins
+        ]
+
+    def objective(self, x: Array, scales: Array) -> tuple[float, Array]:
+        """Minus the logarithm of the posterior, up to a constant, and its gradient.
+
+        Parameters
+        ----------
+        x : array, shape (cells,)
+            The coordinates, divided by their scales.
+        scales : array, shape of the family
+            That of each coordinate.
+        """
+        table = x.reshape(scales.shape)
+        p = self.shares(scales * table)
+        value, slopes = self._misfit(p)
+        value += 0.5 * float(x @ x)
+        moved = self._n_records * p * (slopes - np.sum(p * slopes))
+        return value, (table + scales * self.effects.transposed(moved)).ravel()
+
+    def curvature(self, x: Array, scales: Array, gauss_newton: bool = False) -> Callable[[Array], Array]:
+        """The product of the second derivatives of the objective with a vector, or with each row of a matrix.
+
+        Parameters
+        ----------
+        x, scales
+            As in :meth:`objective`.
+        gauss_newton : bool, default False
+            Leave out the part that depends on how far the measurements are from the fit. What remains is positive
+            definite.
+        """
+        p = self.shares(scales * x.reshape(scales.shape))
+        slopes = self._misfit(p)[1]
+        slopes = slopes - np.sum(p * slopes)
+        n = self._n_records
+
+        def product(v: Array) -> Array:
+            tables = v.reshape(*v.shape[:-1], *scales.shape)
+            logits = self.effects.logits(scales * tables)
+            dp = p * (logits - self._sum(p * logits))
+            moved = np.zeros(tables.shape)
+            for margin, weight in zip(self._margins, self._weights, strict=True):
+                moved += n * weight * dp.sum(axis=margin.over, keepdims=True)
+            moved = p * (moved - self._sum(p * moved))
+            if not gauss_newton:
+                moved += dp * slopes - p * self._sum(dp * slopes)
+            return np.asarray((tables + n * scales * self.effects.transposed(moved)).reshape(v.shape))
+
+        return product
+
+    def start(self) -> Array:
+        """The coordinates of independent variables with the measured margins of each."""
+        logits = np.zeros(self.effects.shape)
+        for axis in self._axes:
+            others = tuple(i for i in self._axes if i != axis)
+            counts, precision = np.zeros(1), 0.0
+            for margin in self._margins:
+                if axis not in margin.over:
+                    own = logits.shape[axis] / (margin.variance * margin.noisy.size)
+                    counts = counts + own * margin.noisy.sum(axis=others, keepdims=True)
+                    precision += own
+            if precision:
+                # What the noise may have made negative is taken as one standard deviation.
+                logits = logits + np.log(np.maximum(counts / precision, precision**-0.5))
+        return self.effects.coordinates(logits)
+
+    def mode(self, start: Array, scales: Array, close: float) -> Array:
+        """The coordinates at the mode, given the scale of each group.
+
+        It is found where the gradient, in coordinates divided by their scales, is no longer than `close`. Second
+        derivatives from the prior alone are 1 there, so the logarithm of the posterior is about `close**2 / 2` from
+        its maximum at most.
+        """
+        of_each = scales[self.effects.groups]
+        x = np.divide(start, of_each, out=np.zeros(start.shape), where=of_each > 0)
+        found = minimised(
+            lambda x: self.objective(x, of_each),
+            lambda x, positive: self.curvature(x, of_each, positive),
+            x.ravel(),
+            close,
+        )
+        return found.reshape(start.shape) * of_each
+
+    def known(self, mode: Array, scales: Array) -> Array:
+        """How many coordinates of each group the margins tell: the trace of `I - 1/H`, by groups.
+
+        H is the Gauss-Newton curvature at the mode.
+        """
+        of_each = scales[self.effects.groups]
+        x = np.divide(mode, of_each, out=np.zeros(mode.shape), where=of_each > 0)
+        variances = inverse_diagonal(self.curvature(x.ravel(), of_each, gauss_newton=True), x.size)
+        sizes = self.effects.sums(np.ones(mode.shape))
+        return np.clip(sizes - self.effects.sums(variances), 0.0, sizes)
+
+    def _sum(self, table: Array) -> Array:
+        found: Array = table.sum(axis=self._axes, keepdims=True)
+        return found
+
+    def _misfit(self, p: Array) -> tuple[float, Array]:
+        """Half the sum of weighted squares of the residuals, and its slope in each expected count."""
+        value, slopes = 0.0, np.zeros(p.shape)
+        for margin, weight in zip(self._margins, self._weights, strict=True):
+            residual = self._n_records * p.sum(axis=margin.over, keepdims=True) - margin.noisy
+            value += 0.5 * float(np.sum(weight * residual**2))
+            slopes += weight * residual
+        return value, slopes

@@ -1,0 +1,112 @@
+"""Families of a network, and noisy measurements of margins of its records."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from pymc_dirdp.arrays import Array
+
+__all__ = ["Family", "Measurement", "number_of_records"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Family:
+    """A variable with its parents.
+
+    Attributes
+    ----------
+    name : str
+        That of the table of shares.
+    axes : tuple of str
+        The names of the parents, and last that of the variable.
+    shape : tuple of int
+        The number of values of each.
+
+    Examples
+    --------
+    >>> Family("p_survived", ("class", "sex", "survived"), (4, 2, 2)).shape
+    (4, 2, 2)
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The names of the parents."""
+        return self.axes[:-1]
+
+    @property
+    def variable(self) -> str:
+        """The name of the variable itself."""
+        return self.axes[-1]
+
+    @property
+    def sorted(self) -> "Family":
+        """The same family with the parents in the order of their names."""
+        axes = (*sorted(self.parents), self.variable)
+        return Family(self.name, axes, tuple(self.shape[self.axes.index(axis)] for axis in axes))
+
+    def as_given(self, table: Array) -> Array:
+        """A table of the sorted family, with the parents in the order of this one."""
+        sorted_axes = self.sorted.axes
+        return table.transpose([sorted_axes.index(axis) for axis in self.axes])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Counts of the records by some variables, with noise of mean 0 in each cell.
+
+    Attributes
+    ----------
+    axes : tuple of str
+        The names of the variables.
+    noisy : array
+        The noisy counts, with an axis for each variable.
+    variance : float
+        Of the noise of one cell; the noise of different cells is independent.
+
+    Examples
+    --------
+    >>> Measurement(("sex",), np.array([40.0, 61.0]), 2.0).noisy.shape
+    (2,)
+    """
+
+    axes: tuple[str, ...]
+    noisy: Array
+    variance: float
+
+    def onto(self, axes: Sequence[str]) -> "Measurement | None":
+        """The measurement of those of its variables that are among `axes`, in their order; None if there are none.
+
+        The counts of the other variables' values are added up, and so are the variances of their noise.
+        """
+        common = tuple(axis for axis in axes if axis in self.axes)
+        if not common:
+            return None
+        others = tuple(i for i, axis in enumerate(self.axes) if axis not in common)
+        kept = [axis for axis in self.axes if axis in common]
+        summed = self.noisy.sum(axis=others).transpose([kept.index(axis) for axis in common])
+        cells = math.prod(self.noisy.shape[i] for i in others)
+        return Measurement(common, summed, self.variance * cells)
+
+
+def number_of_records(measurements: Sequence[Measurement]) -> float:
+    """The number of records that the measurements tell: their totals, weighted by precision, and at least 1.
+
+    Each total has noise whose variance is that of a cell times the number of cells, independent of the other totals.
+
+    Examples
+    --------
+    >>> number_of_records([Measurement(("sex",), np.array([40.0, 61.0]), 2.0)])
+    101.0
+    """
+    precisions = [1 / (one.variance * one.noisy.size) for one in measurements]
+    totals = [one.noisy.sum() for one in measurements]
+    return max(1.0, float(np.dot(precisions, totals) / np.sum(precisions)))

@@ -1,0 +1,159 @@
+"""The mode of a posterior by Newton's method, where second derivatives are known as products with vectors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from pymc_dirdp.arrays import Array
+
+__all__ = ["inverse_diagonal", "minimised"]
+
+Product = Callable[[Array], Array]
+
+# A step is found when the residual of its equation has fallen to that share of the gradient; and solutions with random
+# signs when theirs has.
+_SHARE, _CLOSE = 0.05, 0.02
+# Conjugate gradients take so many steps at most. After more than a few a new preconditioner pays.
+_MOST_STEPS, _FEW_STEPS = 500, 30
+# Newton's method takes so many steps at most, and halves each so often.
+_MOST_MOVES, _MOST_HALVES = 500, 40
+# The number of dimensions that a preconditioner knows, and how many numbers it holds at most.
+_RANK, _MOST_NUMBERS = 100, 2 * 10**7
+# Vectors of signs with which diagonals are estimated. What is random here is the same each time.
+_PROBES, _SEED = 8, 1
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def minimised(
+    objective: Callable[[Array], tuple[float, Array]],
+    curvature: Callable[[Array, bool], Product],
+    start: Array,
+    close: float,
+) -> Array:
+    """A point near a minimum, where the gradient is no longer than `close`, or as short as rounding lets it be.
+
+    Parameters
+    ----------
+    objective : callable
+        It takes a point, and returns the value and the gradient there.
+    curvature : callable
+        It takes a point, and returns the function that multiplies each row of an array of shape `(..., n)` by the
+        matrix of second derivatives there; or, if told so, by the Gauss-Newton matrix, which is the identity plus a
+        positive semidefinite one.
+    start : array, shape (n,)
+    close : float
+
+    References
+    ----------
+    Steihaug (1983), The conjugate gradient method and trust regions in large scale optimization, SIAM Journal on
+    Numerical Analysis 20, 626-637, for what is done where the function is not convex. Frangella, Tropp and Udell
+    (2023), Randomized Nyström preconditioning, SIAM Journal on Matrix Analysis and Applications 44, 718-752.
+    """
+    x = start
+    value, gradient = objective(x)
+    preconditioner = None
+    for _ in range(_MOST_MOVES):
+        if np.linalg.norm(gradient) <= close:
+            break
+        if preconditioner is None:
+            preconditioner = _Nystrom.of(curvature(x, True), len(x))
+        step, steps = _solved(curvature(x, False), -gradient, preconditioner, _SHARE)
+        if steps > _FEW_STEPS:
+            preconditioner = None
+        slope = float(gradient @ step)
+        for halves in range(_MOST_HALVES):
+            there = x + 0.5**halves * step
+            found = objective(there)
+            if found[0] <= value + 1e-4 * 0.5**halves * slope:
+                break
+        else:
+            # The value does not fall any more but for rounding.
+            break
+        x, (value, gradient) = there, found
+    return x
+
+
+def inverse_diagonal(product: Product, n: int) -> Array:
+    """An estimate of the diagonal of the inverse of a matrix, which is the identity plus a positive semidefinite one.
+
+    Each entry is unbiased, and sums of many entries have small errors (Hutchinson).
+
+    Parameters
+    ----------
+    product : callable
+        It multiplies each row of an array of shape `(..., n)` by the matrix.
+    n : int
+
+    References
+    ----------
+    Bekas, Kokiopoulou and Saad (2007), An estimator for the diagonal of a matrix, Applied Numerical Mathematics 57,
+    1214-1229.
+
+    Examples
+    --------
+    >>> inverse_diagonal(lambda v: v * [1.0, 2.0, 4.0], 3).round(3)
+    array([1.  , 0.5 , 0.25])
+    """
+    signs = np.random.default_rng(_SEED).choice(np.array([-1.0, 1.0]), (_PROBES, n))
+    solved, _ = _solved(product, signs, _Nystrom.of(product, n), _CLOSE)
+    return np.asarray((signs * solved).mean(axis=0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Nystrom:
+    """The inverse of the identity plus an approximation of low rank, scaled to the smallest value that is known."""
+
+    vectors: Array
+    factors: Array
+
+    @classmethod
+    def of(cls, product: Product, n: int) -> "_Nystrom":
+        rank = max(1, min(n, _RANK, _MOST_NUMBERS // n))
+        probes = np.linalg.qr(np.random.default_rng(_SEED).normal(size=(n, rank)))[0].T
+        images = product(probes) - probes
+        values, turned = np.linalg.eigh(probes @ images.T)
+        kept = values > 1e-10 * max(values.max(), _TINY)
+        vectors, roots, _ = np.linalg.svd((images.T @ turned[:, kept]) / np.sqrt(values[kept]), full_matrices=False)
+        known = roots**2
+        return cls(vectors.T, (known.min(initial=np.inf) + 1) / (known + 1) - 1 if known.size else known)
+
+    def __call__(self, v: Array) -> Array:
+        found: Array = v + ((v @ self.vectors.T) * self.factors) @ self.vectors
+        return found
+
+
+def _solved(product: Product, right: Array, preconditioner: _Nystrom, share: float) -> tuple[Array, int]:
+    """Solutions of `H x = b` for each row b, by conjugate gradients, and how many steps they took.
+
+    Where a direction has no positive curvature, the solution stays where it is; if it has not moved yet, it is the
+    direction itself.
+    """
+    x = np.zeros(right.shape)
+    residual = right
+    direction = scaled = preconditioner(residual)
+    height = first = _dot(residual, scaled)
+    steps = 0
+    going = np.ones(first.shape, dtype=bool)
+    while steps < _MOST_STEPS and np.any(going):
+        moved = product(direction)
+        bend = _dot(direction, moved)
+        if steps == 0:
+            x = np.where(bend <= 0, direction, x)
+        going = going & (bend > 0)
+        step = np.divide(height, bend, out=np.zeros(bend.shape), where=going)
+        x = x + step * direction
+        residual = residual - step * moved
+        scaled = preconditioner(residual)
+        height, before = _dot(residual, scaled), height
+        going = going & (height > share**2 * first)
+        direction = scaled + np.divide(height, before, out=np.zeros(before.shape), where=going) * direction
+        steps += 1
+    return x, steps
+
+
+def _dot(a: Array, b: Array) -> Array:
+    found: Array = np.sum(a * b, axis=-1, keepdims=True)
+    return found

@@ -1,0 +1,362 @@
+"""Noisy margins of one table: each is a noisy table of its own, and their losses add up."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any, NoReturn, Self, final, override
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.facts import Fact
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.neighbours import moved
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.released import Released
+from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import CurvesOf
+from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.sampling.entropy import Seed, generator
+
+__all__ = ["NOISES", "MarginalsMechanism", "ZeroSumMarginalsMechanism"]
+
+NOISES = ("gaussian", "geometric")
+"""The kinds of noise, as in `plan(mechanism=...)`."""
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalsMechanism(CurvesOf, TableMechanism):
+    """Release some margins of a table of counts, each with independent whole noise of its own.
+
+    Parameters
+    ----------
+    prior : array_like, shape (..., d)
+        The model's own prior, positive; it says the shape of the table.
+    margins : sequence of sequences of int
+        The axes that each margin keeps, in rising order; its counts are summed over all others. No margin stands there
+        twice, or all of its axes have the length 1.
+    parameters : sequence of float
+        The parameter of the noise of each margin: sigma, or the scale.
+    noise : {"gaussian", "geometric"}, default "gaussian"
+        The discrete Gaussian law, or the discrete Laplace law.
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one person can change.
+    contribution : int or Contribution, default 1
+        How many records a person holds in the table at most, anywhere.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is outside its domain, a margin is none of the table, or a person's records are tied to rows.
+
+    Notes
+    -----
+    A record that moves changes at most two cells of each margin by 1, and one that appears changes one. So each margin
+    is released by a mechanism for one row of counts, with its own curves, and the curves of all are those of their
+    composition.
+
+    References
+    ----------
+    McKenna, Miklau and Sheldon (2021), Winning the NIST contest, https://doi.org/10.29012/jpc.778, for measured
+    margins. The proof page of this class.
+
+    Examples
+    --------
+    >>> mechanism = MarginalsMechanism([[1, 1, 1], [1, 1, 1]], [[1], [0, 1]], [5.0, 10.0])
+    >>> mechanism.rho(8)
+    0.05
+    >>> {name: noisy.shape for name, noisy in mechanism.release([[3, 1, 0], [2, 2, 9]]).items()}
+    {'noisy_counts_1': (3,), 'noisy_counts_0_1': (2, 3)}
+    """
+
+    prior: Array
+    margins: tuple[tuple[int, ...], ...]
+    parameters: tuple[float, ...]
+    noise: str = "gaussian"
+    _: KW_ONLY
+    adjacency: str = "replace-one"
+    contribution: Contribution | int = 1
+
+    kind = "marginals"
+    publishes = "noisy_counts"
+    formula = "shares fitted to the noisy counts of margins of all tables"
+    covers_all_draws = True
+    fits_all_tables = True
+    facts = (
+        Fact("prior", "prior", "table"),
+        Fact("noise", "noise", "text"),
+        Fact("margins", "margins", "list"),
+        Fact("noise_parameters", "parameters", "list"),
+        Fact("noise_sds", "noise_sds", "list", given=False),
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", positive_array(prior=self.prior))
+        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        one_of(self._laws(), noise=self.noise)
+        adds = Contribution.of(self.contribution).fitted(self.prior.shape)
+        if set(adds.axes) - {"any"}:
+            raise ArgumentError(
+                "Expected a contribution of records that may lie anywhere in the table, because a margin adds up rows. "
+                "Use the mechanism of a table of noisy counts."
+            )
+        object.__setattr__(self, "contribution", adds)
+        object.__setattr__(self, "margins", self._checked_margins())
+        if len(self.parameters) != len(self.margins):
+            raise ArgumentError(
+                f"Expected a parameter for each of {len(self.margins)} margins, got {len(self.parameters)}."
+            )
+        # What is used is what the mechanism of a margin makes of it: a scale is rounded up.
+        object.__setattr__(self, "parameters", tuple(map(float, self.parameters)))
+        object.__setattr__(self, "parameters", tuple(part.parameter for part in self.parts))
+
+    def _checked_margins(self) -> tuple[tuple[int, ...], ...]:
+        axes = self.prior.ndim
+        margins = tuple(tuple(integer(0, axis=axis) for axis in margin) for margin in self.margins)
+        if not margins or len(set(margins)) < len(margins):
+            raise ArgumentError("Expected margins to name at least one margin, and none of them twice.")
+        for margin in margins:
+            if list(margin) != sorted(set(margin)) or not all(axis < axes for axis in margin):
+                raise ArgumentError(f"Expected each margin to list axes below {axes} in rising order, got {margin}.")
+            if self._cells(margin) < 2:
+                raise ArgumentError(f"Expected each margin to have at least two cells, got the axes {margin}.")
+        return margins
+
+    @classmethod
+    def _laws(cls) -> dict[str, type[NoisyCounts]]:
+        """The mechanism of a margin, by the kind of its noise."""
+        return {"gaussian": DiscreteGaussianMechanism, "geometric": GeometricMechanism}
+
+    @classmethod
+    def part(cls, cells: int, parameter: float, *, noise: str, adjacency: str, records: int) -> NoisyCounts:
+        """The mechanism of one margin, as a table of one row of cells."""
+        facts = {"prior": np.ones(cells), "adjacency": adjacency, "contribution": records, "parameter": parameter}
+        return cls._laws()[noise].from_facts(facts)
+
+    @cached_property
+    def parts(self) -> tuple[NoisyCounts, ...]:
+        """The mechanism of each margin, as a table of one row."""
+        return tuple(
+            self.part(
+                self._cells(margin),
+                parameter,
+                noise=self.noise,
+                adjacency=self.adjacency,
+                records=self.contributed.records,
+            )
+            for margin, parameter in zip(self.margins, self.parameters, strict=True)
+        )
+
+    @cached_property
+    @override
+    def _curves(self) -> Composition:
+        return Composition(tuple((part.with_few_cells(), 1) for part in self.parts))
+
+    def _cells(self, margin: tuple[int, ...]) -> int:
+        return math.prod(self.prior.shape[axis] for axis in margin)
+
+    @property
+    @override
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.prior.shape)
+
+    @property
+    @override
+    def has_product_law(self) -> bool:
+        return False
+
+    @property
+    def noise_sds(self) -> tuple[float, ...]:
+        """The standard deviation of the noise in one cell of each margin."""
+        return tuple(part.noise_sd for part in self.parts)
+
+    @property
+    @override
+    def in_short(self) -> str:
+        least, most = min(self.noise_sds), max(self.noise_sds)
+        many = f"{len(self.margins)} margins" if len(self.margins) > 1 else "1 margin"
+        spread = f"{least:.4g}" if math.isclose(least, most) else f"{least:.4g} to {most:.4g}"
+        return f"{many} with {self._law_in_short} noise of standard deviation {spread}"
+
+    @property
+    def _law_in_short(self) -> str:
+        return self.noise.capitalize()
+
+    @property
+    @override
+    def published_axes(self) -> dict[str, tuple[int, ...]]:
+        return {f"{self.publishes}_{'_'.join(map(str, margin))}": margin for margin in self.margins}
+
+    def margins_of(self, counts: Array) -> list[Array]:
+        """The counts of each margin in one row; leading axes stay. Shapes `(..., cells)`."""
+        lead = counts.ndim - self.prior.ndim
+        found = []
+        for margin in self.margins:
+            others = tuple(lead + axis for axis in range(self.prior.ndim) if axis not in margin)
+            found.append(counts.sum(axis=others).reshape(*counts.shape[:lead], -1))
+        return found
+
+    @override
+    def as_output(self, published: Mapping[str, Array]) -> Array:
+        return np.concatenate([published[name].ravel() for name in self.published_axes])
+
+    @override
+    def separately(self, output: Array) -> list[tuple[TableMechanism, Array]]:
+        ends = np.cumsum([self._cells(margin) for margin in self.margins])[:-1]
+        return list(zip(self.parts, np.split(output, ends, axis=-1), strict=True))
+
+    @override
+    def check(self, counts: ArrayLike) -> None:
+        self._checked(counts)
+
+    def _checked(self, counts: ArrayLike) -> Array:
+        table = checked_counts(counts, self.shape)
+        # Sums over rows are exact below this.
+        if sum(map(int, table.ravel().tolist())) > MOST_RECORDS:
+            raise DataError("The counts add up to more than 2**53 records.")
+        return table
+
+    def release(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> dict[str, Array]:
+        """The noisy counts of each margin by the name that a release gives them; arguments as for noisy tables."""
+        # A generator moves on, so no two margins share their noise.
+        rng = None if random_seed is None else generator(random_seed)
+        table = self._checked(counts)
+        found = {}
+        for part, of_margin, (name, axes) in zip(
+            self.parts, self.margins_of(table), self.published_axes.items(), strict=True
+        ):
+            noisy = part.release(of_margin, sampler=sampler, random_seed=rng)
+            found[name] = noisy.reshape([self.prior.shape[axis] for axis in axes])
+        return found
+
+    @override
+    def draw(
+        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+    ) -> Released:
+        return Released(None, self.release(counts, sampler=sampler, random_seed=random_seed))
+
+    @override
+    def releases(
+        self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
+    ) -> Array:
+        """The noisy counts of all margins side by side: shape `(n, cells)`."""
+        rng = generator(random_seed)
+        each = zip(self.parts, self.margins_of(np.asarray(counts, dtype=np.float64)), strict=True)
+        return np.concatenate(
+            [part.releases(of_margin, n, sampler=sampler, random_seed=rng) for part, of_margin in each], axis=-1
+        )
+
+    @override
+    def worst_pair(self) -> tuple[Array, Array]:
+        # These two cells lie apart along every axis, so a record that moves between them changes every margin.
+        first, last = 0, int(np.ravel_multi_index([min(n - 1, 1) for n in self.shape], self.shape))
+        return moved(np.zeros(self.shape), [(first, last)], self.contributed.records, self.adjacency)
+
+    @override
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        return self._over_parts(
+            np.asarray(output, dtype=np.float64),
+            lambda part, seen, of_margin: part.log_likelihood(seen, of_margin),
+            np.asarray(counts, dtype=np.float64),
+        )
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        return self._over_parts(outputs, lambda part, seen, *both: part.log_likelihood_ratio(seen, *both), x, y)
+
+    def _over_parts(self, outputs: Array, of: Callable[..., Array], *data: Array) -> Array:
+        """The sum over margins of a function of the mechanism, its outputs, and the margins of some data sets."""
+        margins = [self.margins_of(counts) for counts in data]
+        each = zip(self.separately(outputs), *margins, strict=True)
+        return np.asarray(sum(of(part, seen, *tables) for (part, seen), *tables in each))
+
+    @override
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        pairs = zip(self.parts, self.margins_of(x), self.margins_of(y), strict=True)
+        return product_of([part.output_laws(a, b, cells) for part, a, b in pairs if np.any(a != b)])
+
+    @override
+    def stronger(self, factor: float) -> tuple[str, Self]:
+        less = tuple(parameter / factor for parameter in self.parameters)
+        return "the same mechanism with less noise", replace(self, parameters=less)
+
+    @override
+    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        self._refuse_product()
+
+    @override
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> NoReturn:
+        self._refuse_product()
+
+    def _refuse_product(self) -> NoReturn:
+        raise ArgumentError(
+            "Margins of a table say something of sums of its cells, so the likelihood is no product over cells, and no "
+            "posterior is computed from it here. The shares that the release holds are fitted to the margins; "
+            "dirdp.fit(release) fits them again."
+        )
+
+    @override
+    def is_on_grid(self, output: Array, steps: int | None) -> bool:
+        return bool(np.array_equal(output, np.floor(output)))
+
+    @classmethod
+    @override
+    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> NoReturn:
+        raise ArgumentError(
+            "mechanism='marginals' divides one guarantee among margins of all tables of a model, so it is planned for "
+            "models alone: dirdp.plan(guarantee, model, mechanism='marginals')."
+        )
+
+    @classmethod
+    @override
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """A file has lists, whose entries are checked here."""
+        margins, parameters = facts["margins"], facts["parameters"]
+        whole = all(
+            isinstance(margin, list | tuple) and all(type(axis) is int for axis in margin) for margin in margins
+        )
+        if not whole or not all(type(parameter) in (int, float) for parameter in parameters):
+            raise ArgumentError("Expected lists of axes, and a number for each.")
+        return cls(**{**facts, "margins": tuple(map(tuple, margins)), "parameters": tuple(parameters)})
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ZeroSumMarginalsMechanism(MarginalsMechanism):
+    """Release some margins of a table, each with geometric noise that adds up to 0.
+
+    It is for tables whose number of records is public: each noisy margin adds up to it. Parameters are those of
+    :class:`MarginalsMechanism`, with `noise="geometric"`.
+
+    Examples
+    --------
+    >>> mechanism = ZeroSumMarginalsMechanism([[1, 1, 1], [1, 1, 1]], [[1], [0, 1]], [8.0, 8.0])
+    >>> mechanism.pure_epsilon
+    0.5
+    >>> [int(noisy.sum()) for noisy in mechanism.release([[3, 1, 0], [2, 2, 9]]).values()]
+    [17, 17]
+    """
+
+    noise: str = "geometric"
+
+    needs_public_totals = True
+
+    @classmethod
+    @override
+    def _laws(cls) -> dict[str, type[NoisyCounts]]:
+        return {"geometric": ZeroSumGeometricMechanism}
+
+    @property
+    @override
+    def _law_in_short(self) -> str:
+        return "zero-sum geometric"

@@ -1,0 +1,179 @@
+"""The tables of a network, fitted to the noisy counts that a release published: post-processing of it."""
+
+import json
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.family_fit import MOST_ROUNDS, fit_tables
+from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
+from pymc_dirdp.inference.network_fit import fit_jointly
+from pymc_dirdp.inference.network_margins import EliminationError
+from pymc_dirdp.progress import Bar
+from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.measurements import measurements_of
+from pymc_dirdp.stored.draws import Drawn, drawn_tables
+from pymc_dirdp.stored.untrusted import group_at
+
+__all__ = ["fit"]
+
+_APART = "Take consistency='tables', which fits each table by itself."
+
+
+def fit(
+    release: xr.DataTree, consistency: Literal["joint", "tables"] = "joint", *, progressbar: bool = True
+) -> xr.DataTree:
+    """The tables of a network, estimated from all noisy counts of a release together.
+
+    A draw given a release, or a table that is read off its noisy counts, takes every table by itself and every cell as
+    if the others said nothing. This estimate uses that a table is mostly made of small effects, and that the margins of
+    different tables are those of the same records. It loses far less than either where there are many cells for the
+    records. It is one estimate, and no posterior: it says nothing of its own error.
+
+    Parameters
+    ----------
+    release : xarray.DataTree
+        From :func:`pymc_dirdp.sample`, with `mechanism="marginals"`, or any other that publishes noisy counts, such as
+        `"geometric"` or `"gaussian"`. Its tables are read as those of the same records.
+    consistency : {"joint", "tables"}, default "joint"
+        `"joint"` compares each measured margin with that of the whole network. `"tables"` fits each table by itself to
+        the margins of its own variables; it is faster, and its tables agree only roughly. It is also what is done where
+        the margins of the whole network would need a table of more than 10**7 cells; the attribute `consistency` of
+        the estimate says so.
+    progressbar : bool, default True
+        Whether to count the tables that are fitted in a bar, if they take over a second.
+
+    Returns
+    -------
+    estimate : xarray.DataTree
+        Its group `posterior` holds the shares as one draw, with the names, dims and labels of the release. So it can
+        stand in the place of the release in :func:`pymc_dirdp.predict_log_proba`, :func:`pymc_dirdp.log_likelihood` and
+        :func:`pymc_dirdp.synthetic`. The attribute `n_records` is the number of records, or what the counts say of it
+        if it is private.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no release, is damaged, or contradicts itself.
+    ArgumentError
+        If some table was released without noisy counts, or the tables are no network.
+
+    Notes
+    -----
+    The logits of a variable are sums of effects, one for each subset of its parents. An effect is drawn to 0 with a
+    strength that is learned from the noisy counts (empirical Bayes): what the noise hides is left out, and what it does
+    not hide is kept. The likelihood of a noisy count is normal, with the variance of the noise and that of the sample.
+    The estimate is the mode, found by Newton's method to a length of the gradient of 0.001.
+
+    References
+    ----------
+    Theory, section 16, for draws given a release. McKenna, Sheldon and Miklau (2019), Graphical-model based estimation
+    and inference for differential privacy, for estimates from noisy margins without effects that are drawn to 0.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> records = {"fur": ["yes"] * 60 + ["no"] * 40, "eggs": ["no"] * 65 + ["yes"] * 35}
+    >>> yes_no = {"fur": ["yes", "no"], "eggs": ["yes", "no"]}
+    >>> model = dirdp.bayesian_network(records, {"eggs": [], "fur": ["eggs"]}, categories=yes_no)
+    >>> release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric")
+    >>> estimate = dirdp.fit(release)
+    >>> dirdp.log_likelihood(estimate, records).shape
+    (100,)
+    """
+    one_of(["joint", "tables"], consistency=consistency)
+    found, measurements, n_records = measurements_of(release)
+    _refuse_other_records(release)
+    drawn = drawn_tables(release)
+    # A variable with one category has no noisy counts, and may be a parent.
+    others = drawn.keys() - {family.name for family in found}
+    families = [*found, *(Family(name, (_variable(drawn[name]),), (1,)) for name in sorted(others))]
+    _refuse_others(families, jointly=consistency == "joint")
+    with Bar((MOST_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
+        shares, done = _fitted(families, measurements, n_records, consistency, bar)
+    tree = xr.DataTree.from_dict({"/posterior": _posterior(shares, drawn)})
+    tree.attrs = {
+        "inference_library": "pymc_dirdp",
+        "inference_library_version": library_version(),
+        "estimate": "the shares are fitted to noisy counts, and are no draw",
+        "consistency": done,
+        "n_records": round(number_of_records(measurements)) if n_records is None else n_records,
+        "beta_tables": json.dumps([name for name, one in drawn.items() if one.family == "beta"]),
+    }
+    tree.attrs |= {name: release.attrs[name] for name in ("guarantee", "adjacency") if name in release.attrs}
+    if "reproducible" in release.attrs:
+        tree.attrs["reproducible"] = "not private"
+    return tree
+
+
+def _fitted(
+    families: list[Family], measurements: tuple[Measurement, ...], n_records: int | None, consistency: str, bar: Bar
+) -> tuple[dict[str, Array], str]:
+    """The shares, and how they were found."""
+    if consistency == "joint":
+        try:
+            return fit_jointly(families, measurements, n_records, bar), "joint"
+        except EliminationError as error:
+            note = f"tables, because the whole network is too large: {error}"
+            return fit_tables(families, measurements, n_records, bar), note
+    return fit_tables(families, measurements, n_records, bar), "tables"
+
+
+def _variable(drawn: Drawn) -> str:
+    """The variable of a table, by the name that its axis has in the table of counts."""
+    return str(drawn.group.dataset["prior"].dims[-1])
+
+
+def _refuse_other_records(release: xr.DataTree) -> None:
+    utility = group_at(release, "utility")
+    sizes = utility.any_array("n_records")
+    if utility.text("records") == "public" and len(np.unique(sizes[~np.isnan(sizes)])) > 1:
+        raise ArgumentError(
+            "The tables hold different numbers of records, so nothing is fitted to them together. Release tables of "
+            "other records as models of their own."
+        )
+
+
+def _refuse_others(families: list[Family], *, jointly: bool) -> None:
+    """Refuse tables that are not those of one network."""
+    own: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    for family in families:
+        if (other := own.setdefault(family.variable, family.name)) != family.name:
+            raise ArgumentError(
+                f"{other!r} and {family.name!r} both hold shares of {family.variable!r}, so they are no tables of a "
+                "network, and nothing is fitted to them together. Release them as models of their own."
+            )
+        for axis, size in zip(family.axes, family.shape, strict=True):
+            if sizes.setdefault(axis, size) != size:
+                raise ArgumentError(
+                    f"The axis {axis!r} has different lengths in different tables, so they are no tables of a network."
+                )
+    if not jointly:
+        return
+    if orphans := {parent for family in families for parent in family.parents} - set(own):
+        raise ArgumentError(
+            f"The release has no table of {min(orphans)!r}, which is a parent in it, so it is no whole network. "
+            f"{_APART}"
+        )
+    try:
+        TopologicalSorter({family.variable: family.parents for family in families}).prepare()
+    except CycleError:
+        raise ArgumentError(f"The tables depend on each other in a circle, so they are no network. {_APART}") from None
+
+
+def _posterior(shares: dict[str, Array], drawn: dict[str, Drawn]) -> xr.Dataset:
+    variables = {}
+    for name, one in drawn.items():
+        # A Beta variable is the probability of success, the first of its two categories.
+        values = shares[name][..., 0] if one.family == "beta" else shares[name]
+        labels: tuple[tuple[str, Any], ...] = (("chain", [0]), ("draw", [0]), *one.labels)
+        coords = {dim: found for dim, found in labels if found is not None}
+        values = np.broadcast_to(values, one.values.shape[2:])[None, None]
+        variables[name] = xr.DataArray(values, coords, [dim for dim, _ in labels])
+    return xr.Dataset(variables)

@@ -1,0 +1,307 @@
+"""Which margins of the tables of a model are measured, and with how much noise."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, final
+
+from pymc_dirdp.checks import one_of, positive
+from pymc_dirdp.errors import ArgumentError, UnattainableError, type_name
+from pymc_dirdp.mechanisms.margins import NOISES, MarginalsMechanism, ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.guarantees import Guarantee
+
+__all__ = ["MEASURES", "Margin", "Measure", "Protected", "by_table", "chosen_noise", "margins_of", "weights_of"]
+
+MEASURES = ("levels", "families")
+
+type Measure = str | Iterable[str | tuple[str, ...]]
+# The name and the length of each axis of a table; the last is that of the variable whose shares it holds.
+type Axes = tuple[tuple[str, int], ...]
+
+# The noise is the least that keeps the promise, up to this share of it.
+_TIGHT = 1e-6
+
+
+@final
+@dataclass(frozen=True)
+class Margin:
+    """A margin of one table.
+
+    Attributes
+    ----------
+    table : str
+        The table whose counts are summed.
+    axes : tuple of int
+        Those of its axes that stay, in rising order.
+    names : tuple of str
+        The names of these axes.
+    cells : int
+    """
+
+    table: str
+    axes: tuple[int, ...]
+    names: tuple[str, ...]
+    cells: int
+
+
+@final
+@dataclass(frozen=True)
+class Protected:
+    """Who is protected, as all margins of a model have to know it.
+
+    Attributes
+    ----------
+    adjacency : str
+    records : mapping of str to int
+        How many records a person holds in each table at most, anywhere.
+    public_totals : bool
+        Whether the number of records is public, so that noise may add up to 0.
+    """
+
+    adjacency: str
+    records: Mapping[str, int]
+    public_totals: bool
+
+    def kind(self, noise: str) -> type[MarginalsMechanism]:
+        """The class of the mechanisms with this kind of noise."""
+        return ZeroSumMarginalsMechanism if noise == "geometric" and self.public_totals else MarginalsMechanism
+
+    def part(self, margin: Margin, noise: str, parameter: float) -> NoisyCounts:
+        """The mechanism of one margin."""
+        return self.kind(noise).part(
+            margin.cells, parameter, noise=noise, adjacency=self.adjacency, records=self.records[margin.table]
+        )
+
+
+def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Margin, ...]:
+    """The margins that are measured, each once.
+
+    Parameters
+    ----------
+    tables : mapping of str to tuple of (str, int)
+        The name and the length of each axis of each table, the parents first and the variable itself last.
+    measure : {"levels", "families"} or iterable of str or tuple of str
+        `"levels"` are for each table the margin of its variable, that of the variable and each parent, and the table
+        itself; `"families"` are the tables themselves; otherwise the margins are listed by the names of their axes.
+
+    Raises
+    ------
+    ArgumentError
+        If a margin is within no table, or no margin says anything of a variable.
+    """
+    if isinstance(measure, str):
+        one_of(MEASURES, measure=measure)
+        kinds = {"levels": _levels, "families": _family}
+        return tuple(margin for name, axes in tables.items() for margin in kinds[measure](name, axes))
+    found: dict[tuple[str, tuple[int, ...]], Margin] = {}
+    for names in _listed(measure, tables):
+        margin = _within(names, tables)
+        found[margin.table, margin.axes] = margin
+    for name, axes in tables.items():
+        own = axes[-1][0]
+        if not any(margin.table == name and own in margin.names for margin in found.values()):
+            raise ArgumentError(
+                f"measure lists no margin of {name!r} with {own!r}, so nothing would be known of its shares. Add "
+                f"{tuple(axis for axis, _ in axes)!r} to it, or take measure='levels'."
+            )
+    return tuple(found.values())
+
+
+def _margin(table: str, axes: Axes, kept: Iterable[int]) -> Margin:
+    """The margin with these axes. An axis of length 1 is left out, because it changes no count."""
+    long = tuple(sorted(axis for axis in set(kept) if axes[axis][1] > 1))
+    return Margin(table, long, tuple(axes[axis][0] for axis in long), math.prod(axes[axis][1] for axis in long))
+
+
+def _levels(table: str, axes: Axes) -> list[Margin]:
+    own = len(axes) - 1
+    kept = [(own,), *((parent, own) for parent in range(own)), range(len(axes))]
+    return list(dict.fromkeys(_margin(table, axes, each) for each in kept))
+
+
+def _family(table: str, axes: Axes) -> list[Margin]:
+    return [_margin(table, axes, range(len(axes)))]
+
+
+def _listed(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]]:
+    """The margins that the user lists, as tuples of known names."""
+    if not isinstance(measure, Iterable):
+        raise ArgumentError(
+            f"Expected measure to be one of {', '.join(MEASURES)}, or a list, got {type_name(measure)}."
+        )
+    known = list(dict.fromkeys(name for axes in tables.values() for name, _ in axes))
+    listed = []
+    for margin in measure:
+        names = (margin,) if isinstance(margin, str) else margin
+        if not isinstance(names, tuple | list) or not names or len(set(names)) < len(names):
+            raise ArgumentError("Expected each margin in measure to be a name, or a tuple of different names.")
+        listed.append(tuple(one_of(known, **{"variable in measure": name}) for name in names))
+    return listed
+
+
+def _within(names: tuple[str, ...], tables: Mapping[str, Axes]) -> Margin:
+    """The margin of the table of one of its variables; there is one such table at most, if the tables have an order."""
+    holding = {table: axes for table, axes in tables.items() if set(names) <= {name for name, _ in axes}}
+    if not holding:
+        raise ArgumentError(
+            f"No table has all axes of the margin {names!r} in measure, so it cannot be summed from one. Take names of "
+            "one variable and its parents."
+        )
+    table, axes = min(holding.items(), key=lambda one: (one[1][-1][0] not in names, len(one[1])))
+    margin = _margin(table, axes, (axis for axis, (name, _) in enumerate(axes) if name in names))
+    if margin.cells < 2:
+        raise ArgumentError(f"The margin {names!r} in measure has one cell, which says nothing. Leave it out.")
+    return margin
+
+
+def weights_of(
+    margins: Sequence[Margin], weights: Mapping[Any, float] | None, noise_sd: float, n_records: int | None
+) -> list[float]:
+    """Relative precisions of the margins: 1 over the variance of the noise.
+
+    The error of fitted shares grows with the variance of the noise times the number of cells that it leaves visible,
+    which is no more than that of all cells, nor of records over `noise_sd`. Its sum is least where the precision is in
+    proportion to the root of that number, here rounded to a power of 2, so that few margins differ in their noise.
+
+    Parameters
+    ----------
+    margins : sequence of Margin
+    weights : mapping of str or tuple of str to float, or None
+        What the user wants, by the names of a margin in any order; 1 for those that are not named.
+    noise_sd : float
+        A standard deviation of the noise if all margins had the same.
+    n_records : int or None
+        The public number of records, or that to plan for; None gives all margins the same weight.
+    """
+    if weights is None:
+        seen = [1.0 if n_records is None else min(margin.cells, n_records / max(noise_sd, 1.0)) for margin in margins]
+        return [2.0 ** round(math.log2(max(cells, 1.0)) / 2) for cells in seen]
+    if not isinstance(weights, Mapping):
+        raise ArgumentError(f"Expected weights to map margins to numbers, got {type_name(weights)}.")
+    given = {}
+    for names in weights:
+        if not isinstance(names, str | tuple):
+            raise ArgumentError(f"Expected weights to name margins by texts or tuples of them, got {type_name(names)}.")
+        given[frozenset([names] if isinstance(names, str) else names)] = names
+    known = {frozenset(margin.names): margin for margin in margins}
+    for asked, names in given.items():
+        if asked not in known:
+            listed = ", ".join(repr(margin.names) for margin in margins[:8])
+            raise ArgumentError(
+                f"weights names the margin {names!r}, which is not measured. Those measured are {listed}"
+                f"{' and others' * (len(margins) > 8)}."
+            )
+    by_margin = {asked: positive(**{f"weights[{names!r}]": weights[names]}) for asked, names in given.items()}
+    return [by_margin.get(frozenset(margin.names), 1.0) for margin in margins]
+
+
+def chosen_noise(
+    guarantee: Guarantee,
+    margins: Sequence[Margin],
+    people: Protected,
+    *,
+    noise: str,
+    weights: Mapping[Any, float] | None,
+    n_records: int | None,
+) -> tuple[str, list[float]]:
+    """The kind of noise, and its parameter for each margin, with the least error that keep a guarantee together.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What all margins together have to keep.
+    margins, weights, n_records
+        As for :func:`weights_of`.
+    people : Protected
+    noise : {"auto", "gaussian", "geometric"}
+        `"auto"` takes the kind whose variances have the smaller geometric mean. It is decided by public numbers alone.
+
+    Raises
+    ------
+    UnattainableError
+        If no noise of this kind keeps the guarantee.
+    """
+    one_of(("auto", *NOISES), noise=noise)
+
+    def of_kind(kind: str) -> list[float]:
+        equal = _least_noise(guarantee, margins, people, kind, [1.0] * len(margins))
+        sd = people.part(margins[0], kind, equal[0]).noise_sd
+        wanted = weights_of(margins, weights, sd, n_records)
+        return equal if len(set(wanted)) == 1 else _least_noise(guarantee, margins, people, kind, wanted)
+
+    if noise != "auto":
+        return noise, of_kind(noise)
+    found: dict[str, list[float]] = {}
+    # Under pure privacy there is no Gaussian noise.
+    with suppress(UnattainableError):
+        found["gaussian"] = of_kind("gaussian")
+    found["geometric"] = of_kind("geometric")
+    best = min(found, key=lambda kind: _log_variance(margins, people, kind, found[kind]))
+    return best, found[best]
+
+
+def _log_variance(margins: Sequence[Margin], people: Protected, kind: str, parameters: Sequence[float]) -> float:
+    """The sum over margins of the logarithm of what the noise leaves of a cell's variance once the total is known."""
+    variances = []
+    for margin, parameter in zip(margins, parameters, strict=True):
+        part = people.part(margin, kind, parameter)
+        # Where the total is public, independent noise is freed of its mean; noise that adds up to 0 has none.
+        known = people.public_totals and not part.needs_public_totals
+        variances.append(part.noise_sd**2 * (1 - known / margin.cells))
+    return math.fsum(math.log(max(variance, 1e-300)) for variance in variances)
+
+
+def _least_noise(
+    guarantee: Guarantee, margins: Sequence[Margin], people: Protected, kind: str, weights: Sequence[float]
+) -> list[float]:
+    """The parameters in proportion to one over the root of the weights: the least that keep the guarantee."""
+    whole = people.part(margins[0], kind, 1.0)
+    if guarantee.is_pure and not math.isfinite(whole.pure_epsilon):
+        raise UnattainableError(
+            f"noise={kind!r} keeps no pure differential privacy: its loss is unbounded. Ask for ApproxDP, RenyiDP, "
+            "ZeroCDP or TruncatedCDP, or take noise='geometric'."
+        )
+    relative = [1 / math.sqrt(weight / max(weights)) for weight in weights]
+
+    def excess(inverse: float) -> float:
+        parameters = [each / inverse for each in relative]
+        if max(parameters) > MOST:
+            raise UnattainableError("The guarantee is so tight that no noise up to 2**200 keeps it; relax it.")
+        if min(parameters) < LEAST:
+            return math.inf
+        parts = (people.part(margin, kind, value) for margin, value in zip(margins, parameters, strict=True))
+        composed = Composition(tuple((part.with_few_cells(), 1) for part in parts))
+        return log_excess(*composed.loss(guarantee))
+
+    inverse = largest_safe(excess, rtol=_TIGHT)
+    return [each / inverse for each in relative]
+
+
+def by_table(
+    margins: Sequence[Margin], noise: str, parameters: Sequence[float], people: Protected, priors: Mapping[str, Any]
+) -> dict[str, MarginalsMechanism]:
+    """The mechanism of each table, with its own margins.
+
+    Parameters
+    ----------
+    margins, noise, parameters, people
+        As of :func:`chosen_noise`.
+    priors : mapping of str to array
+        The model's own prior of each table.
+    """
+    found = {}
+    for name, prior in priors.items():
+        own = [(margin.axes, value) for margin, value in zip(margins, parameters, strict=True) if margin.table == name]
+        found[name] = people.kind(noise)(
+            prior,
+            tuple(axes for axes, _ in own),
+            tuple(value for _, value in own),
+            noise,
+            adjacency=people.adjacency,
+            contribution=people.records[name],
+        )
+    return found

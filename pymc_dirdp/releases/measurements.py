@@ -1,0 +1,108 @@
+"""The noisy counts that a release publishes, as measurements of margins of its tables."""
+
+import math
+from collections.abc import Mapping
+
+import xarray as xr
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.family_fit import fit_tables
+from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.releases.description import cell_dims
+from pymc_dirdp.releases.planned import Plan
+from pymc_dirdp.releases.sources import checked
+from pymc_dirdp.stored.untrusted import group_at
+
+__all__ = ["measurements_of", "measurements_of_table", "shares_fitted_to"]
+
+
+def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Measurement, ...], int | None]:
+    """What a release says of its tables: the families of variables, noisy counts of margins, and the number of records.
+
+    Parameters
+    ----------
+    release : xarray.DataTree
+        From :func:`pymc_dirdp.sample`, of tables that are released by noise on counts.
+
+    Returns
+    -------
+    families : tuple of Family
+        One for each table with two categories or more, by the name of the table.
+    measurements : tuple of Measurement
+    n_records : int or None
+        None if it is private.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no release, is damaged, or contradicts itself.
+    ArgumentError
+        If a table was not released by noise on counts.
+    """
+    stored = checked(release)
+    families, measurements = [], []
+    for name, table in stored.tables.items():
+        if table.prior.shape[-1] == 1:
+            continue
+        dims = tuple(str(dim) for dim in table.group.dataset["prior"].dims)
+        published = {called: table.group.array(called) for called in table.mechanism.published_axes}
+        family, own = measurements_of_table(name, dims, table.mechanism, published)
+        families.append(family)
+        measurements += own
+    utility = group_at(release, "utility")
+    sizes = set(utility.any_array("n_records").tolist()) if utility.text("records") == "public" else set()
+    known = len(sizes) == 1 and not any(map(math.isnan, sizes))
+    return tuple(families), tuple(measurements), int(sizes.pop()) if known else None
+
+
+def measurements_of_table(
+    name: str, dims: tuple[str, ...], mechanism: TableMechanism, published: Mapping[str, Array]
+) -> tuple[Family, list[Measurement]]:
+    """One table and the noisy counts that were published of it.
+
+    Parameters
+    ----------
+    name : str
+    dims : tuple of str
+        The names of the axes of the table.
+    mechanism : TableMechanism
+    published : mapping of str to array
+        What it put out, by the names of `mechanism.published_axes`.
+    """
+    parts = (
+        [NoisyCounts.of(part) for part, _ in mechanism.separately(mechanism.as_output(published))] if published else []
+    )
+    if not parts or None in parts:
+        raise ArgumentError(
+            f"The release holds no noisy counts of {name!r}, so nothing is fitted to it. dirdp.analyse(release) draws "
+            "from the posterior given it."
+        )
+    measurements = [
+        Measurement(tuple(dims[axis] for axis in axes), published[called], part.noise_sd**2)
+        for (called, axes), part in zip(mechanism.published_axes.items(), parts, strict=True)
+        if part is not None
+    ]
+    return Family(name, dims, mechanism.shape), measurements
+
+
+def shares_fitted_to(chosen: Plan, published: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+    """The shares of the tables of which margins were published, fitted to the margins of all of them.
+
+    Parameters
+    ----------
+    chosen : Plan
+    published : mapping of str to mapping of str to array
+        What the mechanism of each table put out.
+    """
+    parts = [part for part in chosen.parts if part.mechanism.fits_all_tables]
+    if not parts:
+        return {}
+    found = [
+        measurements_of_table(part.table.name, tuple(cell_dims(part.table)), part.mechanism, published[part.table.name])
+        for part in parts
+    ]
+    n_records = parts[0].n_records if chosen.reading.sizes_are_public else None
+    return fit_tables([family for family, _ in found], [each for _, own in found for each in own], n_records)

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.inference.network_posterior import NetworkPosterior
+
+# The parents of c are not measured together, and d has no edge from a.
+FAMILIES = [
+    Family("p_a", ("a",), (3,)),
+    Family("p_c", ("b", "a", "c"), (2, 3, 2)),
+    Family("p_b", ("b",), (2,)),
+    Family("p_d", ("c", "d"), (2, 3)),
+]
+RNG = np.random.default_rng(3)
+TABLES = {family.name: RNG.dirichlet(np.ones(family.shape[-1]), family.shape[:-1]) for family in FAMILIES}
+JOINT = np.einsum("a,bac,b,cd->abcd", *TABLES.values())
+AXES = ("cab", "dc", "a", "da")
+
+
+def measured(variance, n=900.0, rng=None):
+    exact = [n * np.einsum(f"abcd->{axes}", JOINT) for axes in AXES]
+    noise = [0.0 if rng is None else rng.normal(0, variance**0.5, table.shape) for table in exact]
+    return [
+        Measurement(tuple(axes), table + extra, variance) for axes, table, extra in zip(AXES, exact, noise, strict=True)
+    ]
+
+
+@pytest.fixture
+def posterior():
+    found = NetworkPosterior(FAMILIES, measured(40.0, rng=np.random.default_rng(5)), 900.0)
+    found.reweighted(found.coordinates(TABLES))
+    return found
+
+
+def points(posterior, n=2):
+    """Scales of each coordinate, and some points."""
+    rng = np.random.default_rng(1)
+    scales = [rng.uniform(0.5, 1.5, family.shape) for family in FAMILIES]
+    return scales, *rng.normal(size=(n, sum(scale.size for scale in scales)))
+
+
+def test_tables_and_coordinates_are_inverse(posterior):
+    for name, table in posterior.tables(posterior.coordinates(TABLES)).items():
+        np.testing.assert_allclose(table, TABLES[name], rtol=1e-12)
+
+
+def test_the_objective_is_minus_the_logarithm_of_the_stated_densities(posterior):
+    scales, x, other = points(posterior)
+    noisy = measured(40.0, rng=np.random.default_rng(5))
+
+    def directly(x):
+        ends = np.cumsum([scale.size for scale in scales])[:-1]
+        coordinates = [s * part.reshape(s.shape) for s, part in zip(scales, np.split(x, ends), strict=True)]
+        joint = np.einsum("a,bac,b,cd->abcd", *posterior.tables(coordinates).values())
+        total = 0.5 * x @ x
+        for one in noisy:
+            letters = f"abcd->{''.join(one.axes)}"
+            variance = 40.0 + 900 * np.einsum(letters, JOINT)
+            total += 0.5 * np.sum((one.noisy - 900 * np.einsum(letters, joint)) ** 2 / variance)
+        return total
+
+    difference = posterior.objective(x, scales)[0] - posterior.objective(other, scales)[0]
+    assert difference == pytest.approx(directly(x) - directly(other), rel=1e-11)
+
+
+def test_the_gradient_is_that_of_finite_differences(posterior):
+    scales, x = points(posterior, 1)
+    numeric = approx_fprime(x, lambda x: posterior.objective(x, scales)[0], 1e-7)
+    np.testing.assert_allclose(posterior.objective(x, scales)[1], numeric, rtol=1e-4, atol=1e-3)
+
+
+def test_the_curvature_is_that_of_finite_differences(posterior):
+    scales, x, v = points(posterior)
+    h = 1e-6
+    ahead, behind = (posterior.objective(x + step * v, scales)[1] for step in (h, -h))
+    np.testing.assert_allclose(posterior.curvature(x, scales)(v), (ahead - behind) / (2 * h), rtol=1e-5, atol=1e-3)
+
+
+def test_the_gauss_newton_matrix_is_the_curvature_where_everything_fits():
+    exact = NetworkPosterior(FAMILIES, measured(40.0), 900.0)
+    scales = [np.ones(family.shape) for family in FAMILIES]
+    x = np.concatenate([table.ravel() for table in exact.coordinates(TABLES)])
+    unit = np.eye(len(x))
+    positive, full = exact.curvature(x, scales, True)(unit), np.stack([exact.curvature(x, scales)(v) for v in unit])
+    np.testing.assert_allclose(positive, full, rtol=1e-9, atol=1e-7)
+    np.testing.assert_allclose(positive, positive.T, rtol=1e-9, atol=1e-7)
+    assert np.linalg.eigvalsh(positive).min() > 1 - 1e-9
+
+
+def test_the_mode_has_no_gradient(posterior):
+    scales = [np.array([0.0, *np.ones(len(effects.orders) - 1)]) for effects in posterior.effects]
+    mode = posterior.mode(posterior.coordinates(TABLES), scales, 1e-6)
+    x = np.concatenate([table.ravel() for table in mode])
+    of_each = []
+    for effects, own in zip(posterior.effects, scales, strict=True):
+        of_each.append(own[effects.groups])
+        of_each[-1][..., 0] = 0.0
+    assert np.linalg.norm(posterior.objective(x, of_each)[1]) < 1e-6
+
+
+def test_without_noise_and_without_shrinkage_the_tables_are_those_that_were_measured():
+    exact = NetworkPosterior(FAMILIES, measured(1e-6), 900.0)
+    scales = [np.array([0.0, *np.full(len(effects.orders) - 1, 1e5)]) for effects in exact.effects]
+    flat = {family.name: np.full(family.shape, 1 / family.shape[-1]) for family in FAMILIES}
+    for name, table in exact.tables(exact.mode(exact.coordinates(flat), scales, 1e-4)).items():
+        np.testing.assert_allclose(table, TABLES[name], atol=1e-6)

@@ -1,0 +1,196 @@
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.inference.network_margins import NetworkMargins
+from pymc_dirdp.networks import fitting
+
+CATEGORIES = {"a": ["x", "y", "z"], "b": [1, 2], "c": ["no", "yes"], "one": ["only"]}
+STRUCTURE = {"a": [], "b": ["a"], "one": ["a"], "c": ["b", "a"]}
+EPSILON = dirdp.ApproxDP(epsilon=2.0, delta=1e-6)
+
+
+def records(n, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    b = (rng.random(n) < np.array([0.2, 0.5, 0.9])[a]).astype(int)
+    c = (rng.random(n) < 0.1 + 0.3 * b + 0.2 * (a == 1)).astype(int)
+    codes = {"a": a, "b": b, "c": c, "one": np.zeros(n, dtype=int)}
+    return {name: np.asarray(CATEGORIES[name])[code] for name, code in codes.items()}
+
+
+def released(mechanism, n=3000, guarantee=EPSILON, **options):
+    model = dirdp.bayesian_network(records(n), STRUCTURE, categories=CATEGORIES)
+    return dirdp.sample(guarantee, model, mechanism=mechanism, random_seed=1, **options)
+
+
+@pytest.fixture(scope="module", params=["marginals", "geometric", "gaussian"])
+def release(request):
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        return released(request.param)
+
+
+@pytest.fixture(scope="module", params=["joint", "tables"])
+def estimate(request, release):
+    return dirdp.fit(release, request.param, progressbar=False)
+
+
+def test_an_estimate_has_the_names_dims_and_labels_of_the_release(release, estimate):
+    assert set(estimate.posterior.data_vars) == set(release.posterior.data_vars)
+    for name, table in estimate.posterior.data_vars.items():
+        assert table.dims == release.posterior[name].dims
+        for dim in table.dims[2:]:
+            np.testing.assert_array_equal(table[dim], release.posterior[name][dim])
+        np.testing.assert_allclose(table.sum(table.dims[-1]), 1, rtol=1e-12)
+
+
+def test_an_estimate_is_near_the_shares_of_the_records(estimate):
+    data = records(3000)
+    share = estimate.posterior["p_b"].sel(a="z", b=2).item()
+    assert share == pytest.approx(np.mean(data["b"][data["a"] == "z"] == 2), abs=0.06)
+
+
+def test_predictions_scores_and_records_take_an_estimate(estimate):
+    data = records(200, seed=5)
+    proba = np.exp(dirdp.predict_log_proba(estimate, data, target="c"))
+    shares = estimate.posterior["p_c"].squeeze(("chain", "draw"))
+    code = {name: [list(CATEGORIES[name]).index(value) for value in column] for name, column in data.items()}
+    expected = shares.transpose("a", "b", "c").values[code["a"], code["b"]]
+    np.testing.assert_allclose(proba, expected, rtol=1e-9)
+    found = dirdp.log_likelihood(estimate, data)
+    product = sum(
+        np.log(table.squeeze(("chain", "draw")).values[tuple(code[dim] for dim in table.dims[2:])])
+        for table in estimate.posterior.data_vars.values()
+    )
+    np.testing.assert_allclose(found, product, rtol=1e-9)
+    frame = dirdp.synthetic(estimate, n_sets=2, random_seed=0)
+    assert frame.shape == (6000, 4)
+    assert set(frame["a"]) == set(CATEGORIES["a"])
+
+
+def test_an_estimate_is_the_same_after_a_file(estimate, tmp_path):
+    estimate.to_netcdf(tmp_path / "estimate.nc")
+    again = xr.open_datatree(tmp_path / "estimate.nc").load()
+    data = records(50, seed=5)
+    np.testing.assert_array_equal(dirdp.log_likelihood(again, data), dirdp.log_likelihood(estimate, data))
+    assert again.attrs == estimate.attrs
+
+
+def test_synthetic_margins_and_pairs_are_nearer_than_those_of_independent_records(estimate):
+    """The mean total variation of all margins and pairs from the estimate's own, over 20 sets."""
+    tables = estimate.posterior.to_dataset().squeeze(("chain", "draw"))
+    joint = (tables["p_a"] * tables["p_b"] * tables["p_c"] * tables["p_one"]).transpose("a", "b", "c", "one")
+    n, rng = 500, np.random.default_rng(0)
+
+    def off(codes):
+        total = 0.0
+        for axes in (["a"], ["b"], ["c"], ["a", "b"], ["a", "c"], ["b", "c"]):
+            exact = joint.sum(set(joint.dims) - set(axes)).transpose(*axes).values
+            cell = np.ravel_multi_index([codes[axis] for axis in axes], exact.shape)
+            total += 0.5 * np.abs(np.bincount(cell, minlength=exact.size) / n - exact.ravel()).sum()
+        return total
+
+    frame = dirdp.synthetic(estimate, n, n_sets=20, random_seed=0)
+    ours, independent = [], []
+    for _, part in frame.groupby(level="set"):
+        ours.append(off({axis: part[axis].map(list(CATEGORIES[axis]).index).to_numpy() for axis in "abc"}))
+        flat = rng.choice(joint.size, n, p=joint.values.ravel() / joint.values.sum())
+        independent.append(off(dict(zip("abc", np.unravel_index(flat, joint.shape), strict=False))))
+    assert np.mean(ours) < 0.35 * np.mean(independent)
+
+
+def test_an_estimate_scores_better_than_a_draw_of_the_release():
+    """Of few records for many cells, at a small epsilon: on fresh records of the same law."""
+    fresh, guarantee = records(5000, seed=9), dirdp.ApproxDP(epsilon=0.5, delta=1e-6)
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        release = released("geometric", 300, guarantee)
+    own = dirdp.log_likelihood(release, fresh, draws="released").mean()
+    for consistency in ("joint", "tables"):
+        assert dirdp.log_likelihood(dirdp.fit(release, consistency), fresh).mean() > own + 0.05
+
+
+def test_a_private_number_of_records_is_what_the_counts_say():
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        release = released("marginals", adjacency="add-remove")
+    estimate = dirdp.fit(release)
+    assert estimate.attrs["n_records"] != 3000
+    assert estimate.attrs["n_records"] == pytest.approx(3000, abs=40)
+    assert len(dirdp.synthetic(estimate)) == estimate.attrs["n_records"]
+
+
+def test_a_release_of_margins_is_an_estimate_itself():
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        release = released("marginals")
+    data = records(50, seed=5)
+    tables = dirdp.log_likelihood(dirdp.fit(release, "tables"), data)
+    np.testing.assert_allclose(dirdp.log_likelihood(release, data), tables, rtol=1e-6)
+    assert len(dirdp.synthetic(release)) == 3000
+    with pytest.raises(dirdp.ArgumentError, match="one estimate of the shares, and no draws"):
+        dirdp.log_likelihood(release, data, draws=10)
+
+
+def test_a_network_that_is_too_large_falls_back_to_tables_and_says_so(release, monkeypatch):
+    monkeypatch.setattr("pymc_dirdp.inference.network_margins.MOST_CELLS", 3)
+    with pytest.raises(dirdp.ArgumentError, match="needs a product"):
+        NetworkMargins([fitting.Family("p", ("a", "b"), (3, 2)), fitting.Family("q", ("a",), (3,))], [("b",)])
+    estimate = dirdp.fit(release)
+    assert estimate.attrs["consistency"].startswith("tables, because the whole network is too large: The margin of")
+    expected = dirdp.fit(release, "tables")
+    xr.testing.assert_identical(estimate["posterior"].to_dataset(), expected["posterior"].to_dataset())
+
+
+def test_beta_tables_are_fitted_too():
+    rng = np.random.default_rng(0)
+    sex = rng.integers(0, 2, 2000)
+    alive = (rng.random(2000) < np.array([0.2, 0.7])[sex]).astype(int)
+    with pm.Model(coords={"sex": ["male", "female"]}) as model:
+        share = pm.Dirichlet("share", [1, 1], dims="sex")
+        rate = pm.Beta("rate", 1, 1, dims="sex")
+        who = pm.Categorical("who", p=share, observed=sex)
+        pm.Bernoulli("alive", p=rate[who], observed=alive)
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        release = dirdp.sample(EPSILON, model, mechanism="geometric", unit=0, random_seed=1)
+    estimate = dirdp.fit(release)
+    np.testing.assert_allclose(estimate.posterior["rate"].squeeze(), [0.2, 0.7], atol=0.08)
+    proba = np.exp(dirdp.predict_log_proba(estimate, {"sex": ["female"]}, target="rate_outcome"))
+    assert proba[0, 0] == pytest.approx(estimate.posterior["rate"].sel(sex="female").item())
+    assert set(dirdp.synthetic(estimate, 100)["rate_outcome"]) == {"success", "failure"}
+
+
+def test_what_is_no_network_is_refused():
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        draw = released("dirichlet")
+    with pytest.raises(dirdp.ArgumentError, match="holds no noisy counts of 'p_a'"):
+        dirdp.fit(draw)
+    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'joint'"):
+        dirdp.fit(draw, "jointly")
+    with pm.Model(coords={"row": range(3), "kind": ["r", "s"]}) as model:
+        p = pm.Dirichlet("p", [1, 1], shape=(3, 2), dims=("row", "kind"))
+        pm.Multinomial("n", n=[20, 30, 50], p=p, observed=[[5, 15], [10, 20], [25, 25]])
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        rows = dirdp.sample(EPSILON, model, mechanism="geometric", random_seed=1)
+    with pytest.raises(dirdp.ArgumentError, match="no table of 'row', which is a parent"):
+        dirdp.fit(rows)
+    apart = dirdp.fit(rows, "tables")
+    assert apart.posterior["p"].shape == (1, 1, 3, 2)
+    with pytest.raises(dirdp.ArgumentError, match="No table holds the shares of 'row'"):
+        dirdp.synthetic(apart)
+    with pytest.raises(dirdp.ReleaseError):
+        dirdp.fit(apart)
+
+
+def test_a_damaged_estimate_is_refused():
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        estimate = dirdp.fit(released("geometric"))
+    data = records(10)
+    for name, value in (("beta_tables", "not JSON"), ("beta_tables", "[1]"), ("n_records", -3), ("n_records", "many")):
+        hostile = estimate.copy(deep=True)
+        hostile.attrs[name] = value
+        with pytest.raises(dirdp.ReleaseError):
+            dirdp.synthetic(hostile) if name == "n_records" else dirdp.log_likelihood(hostile, data)
+    hostile = estimate.copy(deep=True)
+    hostile["posterior/p_b"] = 2 * hostile["posterior/p_b"]
+    with pytest.raises(dirdp.ReleaseError, match="no probability"):
+        dirdp.log_likelihood(hostile, data)
