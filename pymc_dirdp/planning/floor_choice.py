@@ -28,8 +28,8 @@ _ALPHA = 0.02
 _FLOORS, _FIRST = tuple((2.0 ** np.arange(-5, 7.5, 0.5)).tolist()), 4.0
 # What is taken off intensities before shares are formed, in units of the floor.
 _SHIFTS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)
-# The floor is chosen so many times, each time by what was found at the last one; and made-up cells in each trial.
-_ROUNDS, _CELLS = 2, 20_000
+# Made-up cells in each trial, and data sets at least.
+_CELLS, _FEWEST = 10_000, 20
 _SEED = 20261122
 
 
@@ -106,15 +106,10 @@ def calibrate_floored(
             "TruncatedCDP; or use mechanism='geometric', which is much closer to the data."
         )
     alpha = np.full(parameters.shape, _ALPHA)
-    data = predicted_data(parameters, n_records, n_cells=_CELLS)
+    data = predicted_data(parameters, n_records, max(_CELLS // parameters.size, _FEWEST))
 
     def kept(floor: float) -> FlooredDirichletMechanism:
         r = largest_floored_r(guarantee, alpha, floor, **facts)
-        if not STEPS[0] <= r <= STEPS[1]:
-            raise UnattainableError(
-                f"For this guarantee a record would count {r:.2g}, and floored draws are computed for {STEPS[0]:g} to "
-                f"{STEPS[1]:g}. State another guarantee, or use mechanism='geometric'."
-            )
         return FlooredDirichletMechanism(alpha, r, floor, **facts)
 
     def trial(loss: float, floor: float) -> tuple[float, float, float]:
@@ -125,18 +120,18 @@ def calibrate_floored(
         intensities = tried.simulated(data, np.random.default_rng(_SEED))
         return min((draw_kl(replace(tried, shift=c).shares_of(intensities), data), floor, c) for c in _SHIFTS)
 
-    mechanism = kept(_FIRST)
-    for _ in range(_ROUNDS):
-        loss = mechanism.r**2 * largest_variance(mechanism.floor)[1]
-        _, floor, shift = _least(partial(trial, loss))
-        mechanism = replace(mechanism if floor == mechanism.floor else kept(floor), shift=shift)
-    return mechanism
+    r = largest_floored_r(guarantee, alpha, _FIRST, **facts, proved=False)
+    floor, _ = _least(partial(trial, r**2 * largest_variance(_FIRST)[1]), None)
+    mechanism = kept(floor)
+    # Once more by what was found there.
+    floor, shift = _least(partial(trial, mechanism.r**2 * largest_variance(floor)[1]), floor)
+    return replace(mechanism if floor == mechanism.floor else kept(floor), shift=shift)
 
 
-def _least(trial: Callable[[float], tuple[float, float, float]]) -> tuple[float, float, float]:
-    """The least of all floors' trials, if they fall and then rise: of every fourth one, and then of closer ones."""
-    found = {i: trial(_FLOORS[i]) for i in range(0, len(_FLOORS), 4)}
-    for step in (2, 1):
+def _least(trial: Callable[[float], tuple[float, float, float]], near: float | None) -> tuple[float, float]:
+    """The floor and shift with the least error, if errors fall and then rise: of all floors, or of those near one."""
+    found = {i: trial(_FLOORS[i]) for i in (range(0, len(_FLOORS), 4) if near is None else [_FLOORS.index(near)])}
+    for step in (2, 1) if near is None else (1, 1):
         best = min(found, key=found.__getitem__)
-        found |= {i: trial(_FLOORS[i]) for i in (best - step, best + step) if 0 <= i < len(_FLOORS)}
-    return min(found.values())
+        found |= {i: trial(_FLOORS[i]) for i in (best - step, best + step) if i not in found and 0 <= i < len(_FLOORS)}
+    return min(found.values())[1:]

@@ -15,7 +15,7 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import within
-from pymc_dirdp.numerics.roots import least_epsilon
+from pymc_dirdp.numerics.roots import log_excess, near_root
 from pymc_dirdp.numerics.truncated_gamma import log_mass_change
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition, Parallel
@@ -45,6 +45,9 @@ __all__ = ["ALPHAS", "FLOORS", "STEPS", "FlooredCells", "floored_curves"]
 # smallest on are, which costs at most some thousandths of r.
 _MOST_LATTICES = 3
 _TOLERANCE = 0.02
+# So much lower than delta the logarithm of what is seen has to be, because the bound is a little above it; and how far
+# below that it may end.
+_ROOM, _CLOSE = 0.025, 3e-3
 # Within these bounds, of alpha, r, and the floor, the curves were tried and take little time.
 ALPHAS, STEPS, FLOORS = (1e-6, 1e12), (1e-9, 100.0), (1e-6, 1e8)
 _MOST_OTHERS = 2**36
@@ -188,6 +191,11 @@ class FlooredCells(PrivacyCurves):
         """A cache by order, because all searches for the best order start at the same ones."""
         return {}
 
+    @cached_property
+    def _known_deltas(self) -> dict[float, float]:
+        """A cache by epsilon: a plan, a release and its report ask for the same ones."""
+        return {}
+
     @override
     def _rho(self, omega: float) -> float:
         if math.isinf(omega) or not self._one_record:
@@ -198,9 +206,14 @@ class FlooredCells(PrivacyCurves):
     def _delta(self, epsilon: float) -> float:
         if not self._from_counts:
             return self._converted(epsilon)
-        delta = self._searched(epsilon, _TOLERANCE)[0]
-        # The search sees nothing below its least delta. There the divergences at a few orders are precise enough.
-        return delta if delta > 2 * LEAST_DELTA else min(delta, math.exp(least_log_delta(self._at_orders, epsilon)))
+        if epsilon not in self._known_deltas:
+            delta = self._searched(epsilon, _TOLERANCE)[0]
+            # The search sees nothing below its least delta. There the divergences at a few orders are precise enough.
+            rare = delta <= 2 * LEAST_DELTA
+            self._known_deltas[epsilon] = (
+                min(delta, math.exp(least_log_delta(self._at_orders, epsilon))) if rare else delta
+            )
+        return self._known_deltas[epsilon]
 
     def _searched(self, epsilon: float, tolerance: float) -> tuple[float, float]:
         """An upper bound of delta, and the largest delta that was seen."""
@@ -256,17 +269,23 @@ class FlooredCells(PrivacyCurves):
             return super()._epsilon(delta)
         near: tuple[float, ...] | None = None
 
-        def seen(epsilon: float) -> float:
+        def excess(less: float) -> float:
             nonlocal near
-            found = self.worst_counts(epsilon, near)
+            found = self.worst_counts(-less, near)
             near = found.shapes if found.attained > 0 else near
-            return found.attained * (1 + _TOLERANCE)
+            return log_excess(found.attained, delta) + _ROOM
 
-        epsilon = least_epsilon(seen, delta)
-        while self._delta(epsilon) > delta:
-            # The root may be 0, which no factor moves. The loss has about the scale that is added.
-            epsilon += 1e-3 * (epsilon + math.sqrt(self._rho_everywhere))
-        return float(epsilon)
+        # The loss is nearly a Gaussian one with this mean and twice this variance.
+        rho, far = self._rho_everywhere, -math.log(delta)
+        start = rho + 1.5 * math.sqrt(rho * far)
+        slope = 2 * far / start
+        found = near_root(excess, -start, slope=slope, close=_CLOSE, reach=start, most=0.0)
+        # The promise holds where no loss is as large as epsilon.
+        epsilon = 0.0 if found is None else -found
+        while (loss := log_excess(self._delta(epsilon), delta)) > 0:
+            # The root may be 0, which no factor moves.
+            epsilon += loss / slope + 1e-4 * start
+        return epsilon
 
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:

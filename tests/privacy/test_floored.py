@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -148,6 +149,22 @@ def test_zero_concentrated_privacy_is_kept_at_every_order():
 def test_the_largest_slope_may_lie_between_the_ends():
     curves = FlooredCells((25.0, 25.0), 1.0, 8.0)
     assert curves.rho(40.0) >= curves.renyi(16.0) / 16 > 1.04 * max(curves.renyi(1.0), curves.renyi(40.0) / 40)
+
+
+@pytest.mark.parametrize(
+    ("r", "floor", "adjacency", "others"),
+    [(0.7, 8.0, "replace-one", None), (0.06, 0.1, "replace-one", None), (2.5, 16.0, "add-remove", None)]
+    + [(0.7, 8.0, "replace-one", 99)],
+)
+def test_epsilons_keep_their_deltas_and_leave_little(r, floor, adjacency, others):
+    curves = FlooredCells((0.02, 0.02), r, floor, adjacency=adjacency, others=others)
+    for delta in (1e-2, 1e-5, 1e-9, 1e-20):
+        epsilon = curves.epsilon(delta)
+        # The curve is another object, which knows nothing from before.
+        assert replace(curves).delta(epsilon) <= delta
+        assert replace(curves).delta(epsilon * 0.99) > delta
+    # Where even epsilon 0 has a smaller delta.
+    assert curves.epsilon(0.99) == 0
 
 
 def test_epsilon_is_from_above_and_close():
