@@ -1,7 +1,7 @@
 """Calibration of the floored mechanism: the floor and shift of the draws closest to the frequencies; the largest r."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,7 +37,7 @@ def calibrate_floored(
     guarantee: Guarantee,
     *,
     prior: ArrayLike,
-    n_records: int | None = None,
+    n_records: int | Sequence[int] | None = None,
     adjacency: str = "replace-one",
     contribution: Contribution | int = 1,
     public_totals: bool = False,
@@ -53,15 +53,17 @@ def calibrate_floored(
         The target. `PureDP` takes a ceiling, and is not calibrated for: noise is much closer to the data there.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
-    n_records : int
-        Number of records in all: the public one, or your guess. It changes the guarantee only with `public_totals`.
+    n_records : int or sequence of int
+        Number of records in all, or of each row in order: the public one, or your guess. It changes the guarantee only
+        with `public_totals`.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change.
     contribution : Contribution or int, default 1
         What one person can add to the table.
     public_totals : bool, default False
         Whether `n_records` is the number of records of every data set that could occur. Under replace-one a row of two
-        categories, to which a person adds one record, then loses less.
+        categories, to which a person adds one record at most, then loses less; of several rows the number of each has
+        to be public, as that of applicants of each department may be.
 
     Returns
     -------
@@ -85,20 +87,32 @@ def calibrate_floored(
     >>> mechanism = calibrate_floored(ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1, 1], n_records=592)
     >>> mechanism.satisfies(ApproxDP(epsilon=1, delta=1e-6))
     True
+
+    Three departments whose numbers of applicants are public:
+
+    >>> known = {"prior": np.ones((3, 2)), "n_records": [933, 585, 918]}
+    >>> for public in (False, True):
+    ...     print(calibrate_floored(ApproxDP(epsilon=1, delta=1e-6), **known, public_totals=public).in_short)
+    r 1.0..., floor 22.63, shift 0.2
+    r 1.4..., floor 22.63, shift 0.2
     """
     parameters = positive_array(prior=prior)
     facts: dict[str, Any] = {
         "adjacency": adjacency_named(adjacency).name,
         "contribution": Contribution.of(contribution).fitted(parameters.shape),
     }
-    if public_totals and FlooredDirichletMechanism.knows_records(parameters.shape, **facts):
-        facts["n_records"] = n_records
     if n_records is None:
         raise ArgumentError(
             "mechanism='floored' plans for a number of records: pass n_records= (your guess, if the number is private)."
         )
     n_rows = math.prod(parameters.shape[:-1])
-    if integer(0, n_records=n_records) < n_rows:
+    numbers = [integer(0, n_records=number) for number in np.array(n_records, dtype=object).ravel().tolist()]
+    if len(numbers) not in (1, n_rows):
+        raise ArgumentError(f"Expected n_records to be one number, or one for each of the {n_rows} rows of the prior.")
+    one_each = public_totals and len(numbers) == n_rows
+    if one_each and FlooredDirichletMechanism.knows_records(parameters.shape, **facts):
+        facts["n_records"] = n_records
+    if sum(numbers) < n_rows:
         raise ArgumentError("mechanism='floored' compares draws with frequencies, so each row needs a record.")
     if Guarantee.checked(guarantee=guarantee).is_pure:
         raise UnattainableError(
@@ -106,7 +120,7 @@ def calibrate_floored(
             "TruncatedCDP; or use mechanism='geometric', which is much closer to the data."
         )
     alpha = np.full(parameters.shape, _ALPHA)
-    data = predicted_data(parameters, n_records, max(_CELLS // parameters.size, _FEWEST))
+    data = predicted_data(parameters, sum(numbers), max(_CELLS // parameters.size, _FEWEST))
 
     def kept(floor: float) -> FlooredDirichletMechanism:
         r = largest_floored_r(guarantee, alpha, floor, **facts)

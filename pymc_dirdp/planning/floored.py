@@ -1,14 +1,15 @@
 """Calibration of floored draws at a prior and a floor: the largest concentration that keeps a guarantee."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.numerics.roots import log_excess, near_root
+from pymc_dirdp.privacy.composition import Parallel
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, FlooredCells, floored_curves
 from pymc_dirdp.privacy.floored_search import LARGEST_STEP
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -18,9 +19,9 @@ __all__ = ["largest_floored_r"]
 # The logarithm of a divergence rises about so many times as fast as that of r, and that of delta so many times its own
 # distance from 0.
 _SLOPE = 2.0
-# How much of the logarithm of a loss may be left: of a delta, of a rho of which only a bound is known, and of others.
-# Some of it always is, because another machine rounds differently.
-_CLOSE, _CLOSE_TO_RHO, _VERY_CLOSE, _MARGIN = 3e-3, 1e-4, 1e-9, 1e-10
+# How much of the logarithm of a loss may be left: of a delta that is searched for, of a loss of which only a bound is
+# known, and of others. Some of it always is, because another machine rounds differently.
+_CLOSE, _CLOSE_TO_BOUNDS, _VERY_CLOSE, _MARGIN = 3e-3, 1e-4, 1e-9, 1e-10
 # The bound is mostly up to 2.5 % above what is seen. Room for that saves a second bound, and costs 1e-3 of r at most.
 _ROOM = 0.025
 # An r that is planned with a divergence is about so much too small where delta is found by a search.
@@ -34,7 +35,7 @@ def largest_floored_r(
     ceiling: float = math.inf,
     adjacency: str = "replace-one",
     contribution: Contribution | int = 1,
-    n_records: int | None = None,
+    n_records: int | Sequence[int] | None = None,
     *,
     proved: bool = True,
 ) -> float:
@@ -52,8 +53,8 @@ def largest_floored_r(
         The neighbouring relation.
     contribution : Contribution or int
         What one person can add to the table.
-    n_records : int, optional
-        The public number of records, as for :func:`~pymc_dirdp.privacy.floored.floored_curves`.
+    n_records : int or sequence of int, optional
+        Public numbers of records, as for :func:`~pymc_dirdp.privacy.floored.floored_curves`.
     proved : bool
         False takes a number that is quick to find, for comparisons. It may be too large.
 
@@ -71,7 +72,7 @@ def largest_floored_r(
 
     References
     ----------
-    Statements 1 to 8 on the page of proofs "floored".
+    Statements 1 to 9 on the page of proofs "floored".
 
     Examples
     --------
@@ -100,12 +101,14 @@ def largest_floored_r(
     start = 1.0
     if divergence is not None:
         start = min(max(math.sqrt(divergence.epsilon / divergence.order / slope), STEPS[0]), STEPS[1])
-    cells = curves(min(_MORE * start, LARGEST_STEP))
-    if isinstance(cells, FlooredCells) and cells.searches_counts and guarantee.stated_delta:
-        return _by_search(guarantee, lambda r: replace(cells, r=r), cells.r, proved=proved)
+    near = min(_MORE * start, LARGEST_STEP)
+    if guarantee.stated_delta and (searched := _searched(curves(near))):
+        return _by_search(guarantee, searched, near, proved=proved)
     if not proved:
         return start
-    close = _CLOSE_TO_RHO if "omega" in guarantee.fixed else _VERY_CLOSE
+    # A delta of many blocks is found on a grid, and a rho by bounds: neither is smooth.
+    rough = guarantee.stated_delta or "omega" in guarantee.fixed
+    close = _CLOSE_TO_BOUNDS if rough else _VERY_CLOSE
     return _root(lambda r: excess(r) + _MARGIN, start, _SLOPE, close, STEPS[1])
 
 
@@ -125,21 +128,31 @@ def _root(excess: Callable[[float], float], start: float, slope: float, close: f
     return at(found)
 
 
-def _by_search(guarantee: Guarantee, curves: Callable[[float], FlooredCells], start: float, *, proved: bool) -> float:
-    """The largest r for one block of cells: a root of what a quick search sees, and then one bound, or two."""
+def _searched(curves: PrivacyCurves) -> tuple[FlooredCells, ...]:
+    """The blocks of cells of which the largest delta counts, if a search finds each of them."""
+    members = curves.members if isinstance(curves, Parallel) else (curves,)
+    cells = tuple(member for member in members if isinstance(member, FlooredCells) and member.searches_counts)
+    return cells if all(member in cells or isinstance(member, NoLoss) for member in members) else ()
+
+
+def _by_search(guarantee: Guarantee, cells: tuple[FlooredCells, ...], start: float, *, proved: bool) -> float:
+    """The largest r for blocks of cells: a root of what a quick search sees, and then one bound of each, or two."""
     epsilon, delta = guarantee.budget, guarantee.allowed
     slope = _SLOPE * max(-math.log(delta), 1.0)
-    near: tuple[float, ...] | None = None
+    near: dict[FlooredCells, tuple[float, ...]] = {}
 
     def seen(r: float) -> float:
-        nonlocal near
-        found = curves(r).worst_counts(epsilon, near)
-        near = found.shapes if found.attained > 0 else near
-        return log_excess(found.attained, delta) + _ROOM
+        largest = 0.0
+        for block in cells:
+            found = replace(block, r=r).worst_counts(epsilon, near.get(block))
+            if found.attained > 0:
+                near[block] = found.shapes
+            largest = max(largest, found.attained)
+        return log_excess(largest, delta) + _ROOM
 
     r = _root(seen, start, slope, _CLOSE, LARGEST_STEP)
     if not proved:
         return r
-    while (loss := log_excess(curves(r).delta(epsilon), delta)) > 0:
+    while (loss := log_excess(max(replace(block, r=r).delta(epsilon) for block in cells), delta)) > 0:
         r *= math.exp(-(loss / slope + 1e-4))
     return r

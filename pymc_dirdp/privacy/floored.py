@@ -7,6 +7,7 @@ nowhere near 0: every curve here is a supremum over all counts. The proofs are i
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final, override
@@ -307,7 +308,7 @@ def floored_curves(
     ceiling: float = math.inf,
     adjacency: str = "replace-one",
     contribution: Contribution | int = 1,
-    n_records: int | None = None,
+    n_records: int | Sequence[int] | None = None,
 ) -> PrivacyCurves:
     """The privacy curves of what one person can change in a table of intensities above a floor.
 
@@ -323,8 +324,10 @@ def floored_curves(
         The neighbouring relation.
     contribution : Contribution or int
         What one person can add to the table.
-    n_records : int, optional
-        The public number of records of a row of two cells under replace-one, where a person has one record.
+    n_records : int or sequence of int, optional
+        The public number of records of a row of two cells under replace-one, or of each such row in order, where a
+        person has at most one record in a block. It is that of every data set that could occur, so a record moves
+        within its row. With several rows of which only the total is public nothing is gained: leave it out.
 
     Returns
     -------
@@ -346,18 +349,38 @@ def floored_curves(
     within(*STEPS, r=r)
     within(*FLOORS, floor=floor)
     contribution = Contribution.of(contribution)
-    if n_records is not None:
-        cells = tuple(sorted(alpha.ravel().tolist()))
-        return FlooredCells(cells, r, floor, ceiling, others=n_records - 1) if n_records else NoLoss()
     axes = contribution.fitted(alpha.shape).axes
     own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
     rest = [i for i in range(alpha.ndim) if i not in {*own, *each}]
     shape = tuple(math.prod(alpha.shape[i] for i in some) for some in (own, each, rest))
-    people = dict.fromkeys(
-        _of_person(blocks, r, floor, ceiling, adjacency, contribution.records)
-        for blocks in alpha.transpose([*own, *each, *rest]).reshape(shape)
-    )
-    return next(iter(people)) if len(people) == 1 else Parallel(tuple(people))
+    # The last axis of each block stays the last one, so a row of two cells stays a row.
+    table = alpha.transpose([*own, *each, *rest]).reshape(shape)
+    if n_records is None:
+        law = (r, floor, ceiling, adjacency, contribution.records)
+        return _largest(_of_person(blocks, *law) for blocks in table)
+    totals = np.reshape(np.array(n_records, dtype=object), alpha.shape[:-1]).transpose([*own, *each, *rest[:-1]])
+    people = zip(table, totals.reshape(shape[0], shape[1], -1).tolist(), strict=True)
+    return _largest(_of_public_rows(blocks, numbers, r, floor, ceiling) for blocks, numbers in people)
+
+
+def _largest(curves: Iterable[PrivacyCurves]) -> PrivacyCurves:
+    """The curves of different people, of which the largest counts."""
+    distinct = tuple(dict.fromkeys(curves))
+    return distinct[0] if len(distinct) == 1 else Parallel(distinct)
+
+
+def _of_public_rows(blocks: Array, numbers: list[list[int]], r: float, floor: float, ceiling: float) -> PrivacyCurves:
+    """The curves of a person with a record in one row of each block, shape (blocks, 2 rows), by the rows' numbers."""
+    times: Counter[PrivacyCurves] = Counter()
+    for block, of_rows in zip(blocks.reshape(len(blocks), -1, 2).tolist(), numbers, strict=True):
+        # Nothing can be told of a row without records.
+        rows = (
+            FlooredCells((min(row), max(row)), r, floor, ceiling, others=n - 1) if n else NoLoss()
+            for row, n in zip(block, of_rows, strict=True)
+        )
+        times[_largest(rows)] += 1
+    (first, count), *more = times.items()
+    return first if count == 1 and not more else Composition(tuple(times.items()))
 
 
 def _of_person(blocks: Array, r: float, floor: float, ceiling: float, adjacency: str, records: int) -> PrivacyCurves:
