@@ -22,8 +22,8 @@ _SLOPE = 2.0
 # How much of the logarithm of a loss may be left: of a delta that is searched for, of a loss of which only a bound is
 # known, and of others. Some of it always is, because another machine rounds differently.
 _CLOSE, _CLOSE_TO_BOUNDS, _VERY_CLOSE, _MARGIN = 3e-3, 1e-4, 1e-9, 1e-10
-# The bound is mostly up to 2.5 % above what is seen. Room for that saves a second bound, and costs 1e-3 of r at most.
-_ROOM = 0.025
+# The bound is mostly up to 2 % above what is seen. Room for that saves a second bound, and costs 1e-3 of r at most.
+_ROOM = 0.02
 # An r that is planned with a divergence is about so much too small where delta is found by a search.
 _MORE = 1.3
 
