@@ -208,7 +208,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         if super().checked_sampler(sampler) == "fast" and self.urn_steps is not None:
             raise ArgumentError(
                 "The promise is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', or "
-                "ask for ApproxDP, RenyiDP or TruncatedCDP with a finite omega."
+                "ask for ApproxDP, RenyiDP or TruncatedCDP with a finite omega, and another strategy than 'urn'."
             )
         return sampler or self.samplers[0]
 

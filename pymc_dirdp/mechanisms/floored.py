@@ -1,6 +1,7 @@
 """The floored Dirichlet mechanism: a draw whose intensities stay above a public floor."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, final, override
@@ -11,7 +12,7 @@ from scipy.special import gammaincc, gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
@@ -22,7 +23,6 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, floored_curves
-from pymc_dirdp.privacy.unit import is_binary_row
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.floored import cells_of, exact_floored, flint, intensities
@@ -70,10 +70,10 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         What one person can change, see :mod:`pymc_dirdp.privacy.adjacency`.
     contribution : Contribution or int, default 1
         What one person can add to the table. The curves of one record are exact; for more they are upper bounds.
-    n_records : int, optional
-        The public number of records, for one row of two categories under replace-one, where a person has one record:
-        that of every data set that could occur. As the two cells cannot both hold few, the curves are smaller. By
-        default they hold for any number of records.
+    n_records : int or sequence of int, optional
+        The public number of records, for one row of two categories under replace-one, or that of each such row in
+        order, where a person has at most one record in a block: that of every data set that could occur. As the two
+        cells cannot both hold few, the curves are smaller. By default they hold for any number of records.
 
     Notes
     -----
@@ -103,7 +103,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     shift: float = 0.0
     adjacency: str = "replace-one"
     contribution: Contribution | int = 1
-    n_records: int | None = None
+    n_records: int | Sequence[int] | None = None
 
     kind: ClassVar[str] = "floored"
     calibrated_by: ClassVar[str] = "dirdp.calibrate_floored()"
@@ -137,24 +137,41 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
         if self.n_records is not None:
-            object.__setattr__(self, "n_records", integer(0, n_records=self.n_records))
-            within(0, MOST_RECORDS, n_records=self.n_records)
-            if not self.knows_records(self.alpha.shape, self.adjacency, self.contributed):
-                raise ArgumentError(
-                    "n_records is for one row of two categories under replace-one, with one record of a person: "
-                    "elsewhere the curves are the same for every number of records. Leave it out."
-                )
+            object.__setattr__(self, "n_records", self._checked_numbers(self.n_records))
+
+    def _checked_numbers(self, n_records: int | Sequence[int]) -> int | tuple[int, ...]:
+        """The public number of records of one row, or those of several."""
+        if not self.knows_records(self.alpha.shape, self.adjacency, self.contributed):
+            raise ArgumentError(
+                "n_records is for rows of two categories under replace-one, with one record of a person in a block: "
+                "elsewhere the curves are the same for every number of records. Leave it out."
+            )
+        given: list[Any] = np.array(n_records, dtype=object).ravel().tolist()
+        if len(given) != math.prod(self.alpha.shape[:-1]):
+            raise ArgumentError(
+                "Expected n_records to have a public number for each row. If only the total of several rows is public, "
+                "a record may move between them, and the curves are those for any number: leave n_records out."
+            )
+        numbers = tuple(integer(0, n_records=number) for number in given)
+        within(0, MOST_RECORDS, n_records=numbers)
+        return numbers[0] if len(numbers) == 1 else numbers
 
     @staticmethod
     def knows_records(shape: tuple[int, ...], adjacency: str, contribution: Contribution) -> bool:
-        """Whether a public number of records makes the curves of such a table smaller."""
-        moves = adjacency_named(adjacency).records_are_public
-        return is_binary_row(shape) and moves and contribution.total(shape) == 1
+        """Whether public numbers of records of all rows make the curves of such a table smaller."""
+        return shape[-1] == 2 and adjacency_named(adjacency).records_are_public and contribution.records == 1
+
+    @property
+    def _numbers(self) -> tuple[int, ...]:
+        """The public number of records of each row; none if they are unknown."""
+        if self.n_records is None:
+            return ()
+        return (self.n_records,) if isinstance(self.n_records, int) else tuple(self.n_records)
 
     @property
     @override
     def assumed_records(self) -> int | None:
-        return self.n_records
+        return sum(self._numbers) if self._numbers else None
 
     @property
     @override
@@ -194,7 +211,14 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         return floored_curves(*law, self.adjacency, self.contributed, self.n_records)
 
     def _checked(self, counts: ArrayLike) -> Array:
-        return checked_counts(counts, self.alpha.shape, n_records=self.n_records)
+        table = checked_counts(counts, self.alpha.shape, n_records=self.assumed_records)
+        # Sums of two whole doubles below 2**53 are exact.
+        if self._numbers and tuple(table.sum(axis=-1).ravel().tolist()) != self._numbers:
+            raise DataError(
+                "The counts of some row do not add up to its n_records, so the guarantee would be false. They must be "
+                "the numbers of records of every data set that could have occurred."
+            )
+        return table
 
     @override
     def check(self, counts: ArrayLike) -> None:
@@ -345,11 +369,24 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         base = np.zeros(self.alpha.shape)
         moves = []
         for cells in blocks(self.alpha, self.contributed, lambda *_: 0.0):
-            a, b = int(cells[0]), int(cells[1])
+            a, b = self._worst_cells(cells, (near + far) / self.r)
             for cell, intensity in ((a, near), (b, far)):
                 base.flat[cell] = max(round((intensity - self.alpha.flat[cell]) / self.r), 0)
-            if self.n_records:
-                base.flat[a] = min(base.flat[a], self.n_records - 1)
-                base.flat[b] = self.n_records - 1 - base.flat[a]
             moves.append((a, b))
+        rows = base.reshape(-1, base.shape[-1])
+        for row, number in enumerate(self._numbers):
+            moving = sum(cell // 2 == row for cell, _ in moves)
+            rows[row, 0] = min(rows[row, 0], max(number - moving, 0))
+            rows[row, 1] = number - moving - rows[row, 0]
         return moved(base, moves, self.contributed.records, self.adjacency)
+
+    def _worst_cells(self, cells: NDArray[np.intp], together: float) -> tuple[int, int]:
+        """Two cells of a block between which a record moves; where rows' numbers are public, those of a row of two.
+
+        The worst row has about so many records together as the worst counts of any number.
+        """
+        rows = [row for row in cells.reshape(-1, 2).tolist() if self._numbers and self._numbers[row[0] // 2]]
+        if not rows:
+            return int(cells[0]), int(cells[1])
+        a, b = min(rows, key=lambda row: abs(math.log(self._numbers[row[0] // 2] / together)))
+        return a, b

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Self, final, override
 
@@ -15,10 +15,16 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_
 from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
+from pymc_dirdp.mechanisms.urn_laws import urn_laws
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
-from pymc_dirdp.privacy.dominating_pairs import DominatingPair, ReplaceOnePair
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.least_of import LeastOf
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
+from pymc_dirdp.privacy.urn_pair import largest_urn_loss
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies
@@ -49,10 +55,14 @@ class SimplexMechanism(DirichletDraws):
     domain : SimplexDomain
         Floors of the input, what a neighbour is, and how much one person counts. They are public promises about all
         inputs that could occur.
+    urn_steps : int, optional
+        The public number of steps of the exact sampler, which is then the only sampler. The curves are those of the
+        counts that it puts out, which keep pure differential privacy, as the continuous draw does not. By default the
+        curves are those of the continuous draw, which hold for every sampler and number of steps.
 
     References
     ----------
-    P3; Theory, section 6 and 12.
+    P3; the page of proofs "urn"; Theory, section 6 and 12.
 
     Examples
     --------
@@ -63,6 +73,8 @@ class SimplexMechanism(DirichletDraws):
 
     k: float
     domain: SimplexDomain
+    _: KW_ONLY
+    urn_steps: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", positive(k=self.k))
@@ -71,10 +83,14 @@ class SimplexMechanism(DirichletDraws):
         for parameter in (self.k * self.domain.eta, self.k * self.domain.largest_step):
             if not LEAST_PARAMETER <= parameter <= MOST_PARAMETER:
                 raise ArgumentError("Expected k times eta and k times the largest step between 1e-100 and 1e100.")
+        if self.urn_steps is not None:
+            object.__setattr__(self, "urn_steps", integer(1, urn_steps=self.urn_steps))
 
     @classmethod
-    def for_guarantee(cls, guarantee: Guarantee, domain: SimplexDomain) -> Self:
+    def for_guarantee(cls, guarantee: Guarantee, domain: SimplexDomain, *, urn_steps: int | None = None) -> Self:
         """The mechanism with the largest concentration, hence the least noise, that keeps `guarantee`.
+
+        `PureDP`, `ZeroCDP` and `omega=inf` are kept by the counts of an urn alone, so they need `urn_steps`.
 
         Raises
         ------
@@ -82,14 +98,14 @@ class SimplexMechanism(DirichletDraws):
             If no concentration keeps it: even the vaguest draw tells steps of this size apart. Widen the floors, or
             let one person count for less.
         """
-        if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order):
+        if math.isinf(Guarantee.checked(guarantee=guarantee).largest_order) and urn_steps is None:
             raise UnattainableError(
-                f"No continuous Dirichlet draw keeps {guarantee}: its loss is unbounded. Ask for ApproxDP, RenyiDP or "
-                "TruncatedCDP."
+                f"No continuous Dirichlet draw keeps {guarantee}: its loss is unbounded. State the number of steps of "
+                "the urn that draws it, such as urn_steps=1000, or ask for ApproxDP, RenyiDP or TruncatedCDP."
             )
 
         def excess(k: float) -> float:
-            return log_excess(*cls(k, domain).loss(guarantee))
+            return log_excess(*cls(k, domain, urn_steps=urn_steps).loss(guarantee))
 
         k = largest_safe(
             excess,
@@ -99,13 +115,30 @@ class SimplexMechanism(DirichletDraws):
             f"eta={domain.eta:g} is seen in the vaguest draw. Raise eta, lower b, or lower the weight.",
             loose="The guarantee is so loose that every concentration keeps it.",
         )
-        return cls(k, domain)
+        return cls(k, domain, urn_steps=urn_steps)
 
     @cached_property
     @override
-    def _curves(self) -> DominatingPair:
-        floor = self.k * self.domain.eta
-        return ReplaceOnePair(floor, floor, self.k * self.domain.largest_step)
+    def _curves(self) -> PrivacyCurves:
+        floor, step = self.k * self.domain.eta, self.k * self.domain.largest_step
+        draw = ReplaceOnePair(floor, floor, step)
+        if self.urn_steps is None:
+            return draw
+        # The largest loss rises with the step, so it is that of the largest one.
+        return LeastOf(draw, RandomisedResponse(largest_urn_loss(floor, step, self.urn_steps)))
+
+    def as_drawn(self, steps: int) -> Self:
+        """The mechanism whose curves are those of an urn of so many steps."""
+        return replace(self, urn_steps=steps)
+
+    @override
+    def checked_sampler(self, sampler: str | None) -> str:
+        if super().checked_sampler(sampler) == "fast" and self.urn_steps is not None:
+            raise ArgumentError(
+                "The promise is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', or "
+                "leave urn_steps out and ask for ApproxDP, RenyiDP or TruncatedCDP."
+            )
+        return sampler or self.samplers[0]
 
     def sample(
         self,
@@ -146,6 +179,8 @@ class SimplexMechanism(DirichletDraws):
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
+        if self.urn_steps not in (None, steps or self.urn_steps):
+            raise ArgumentError("The curves are those of another number of steps. Leave steps out.")
         if steps is None:
             steps = self._default_steps(len(secret))
         (k,), digits_of_k = over_one_power([self.k])
@@ -154,6 +189,8 @@ class SimplexMechanism(DirichletDraws):
         return positive_frequencies(counts[:, 0], steps)
 
     def _default_steps(self, n: int) -> int:
+        if self.urn_steps is not None:
+            return self.urn_steps
         return min(max(math.ceil(100 * self.k), fewest_steps(n)), _MOST_STEPS)
 
     @override
@@ -220,13 +257,27 @@ class SimplexMechanism(DirichletDraws):
     ) -> Array:
         """The protected entries come first, as in :meth:`worst_pair`."""
         protected = range(self.domain.n_protected)
+        if self.urn_steps is not None:
+            sampler = "exact"
         return self.sample(counts, protected=protected, draws=n, sampler=sampler, random_seed=random_seed, steps=steps)
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         """The likelihood of a vector of probabilities, in the place of counts."""
-        u = self.concentration(counts)
+        u, steps = self.concentration(counts), steps or self.urn_steps
         return self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
+
+    @override
+    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
+        if self.urn_steps is None:
+            return super().log_likelihood_ratio(outputs, x, y, floor=floor)
+        return self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
+
+    @override
+    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
+        if self.urn_steps is None:
+            return super().output_laws(x, y, cells)
+        return urn_laws(self.concentration(x), self.concentration(y), self.urn_steps)
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:

@@ -7,10 +7,21 @@ from typing import Any
 
 from pymc_dirdp.errors import UnattainableError
 
-__all__ = ["bracket", "largest_safe", "last_safe", "least_epsilon", "log_excess", "safe_root", "with_margin"]
+__all__ = [
+    "bracket",
+    "largest_safe",
+    "last_safe",
+    "least_epsilon",
+    "log_excess",
+    "near_root",
+    "safe_root",
+    "with_margin",
+]
 
 # This relative margin of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
 _MARGIN = 2.0**-34
+# A secant that did not end after so many steps is given up for bisection, which then takes as many again as it needs.
+_SECANTS, _MOST_STEPS = 10, 60
 
 
 def log_excess(loss: float, allowed: float) -> float:
@@ -127,6 +138,71 @@ def last_safe(
 def largest_safe(excess: Callable[[float], float], **search: Any) -> float:
     """The result of :func:`last_safe`, less the margin of :func:`with_margin`."""
     return with_margin(last_safe(excess, **search), excess)
+
+
+def near_root(
+    excess: Callable[[float], float],
+    start: float,
+    *,
+    slope: float,
+    close: float,
+    reach: float = 1.0,
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> float | None:
+    """A point close to the last one at which a promise holds, in few steps, for a curve that is nearly straight.
+
+    Parameters
+    ----------
+    excess : callable
+        At most 0 exactly where the promise holds, which is up to some point. May be infinite.
+    start : float
+        The first point.
+    slope : float
+        About how much `excess` rises for a step of 1, positive.
+    close : float
+        How far below 0 `excess` may be at the end.
+    reach : float
+        The longest step.
+    least, most : float
+        The ends of the search.
+
+    Returns
+    -------
+    x : float or None
+        `excess(x) <= 0` was evaluated and holds. It is above `-close`, or x is `most`, or there is a jump. None if the
+        promise does not hold at `least`.
+
+    Examples
+    --------
+    >>> x = near_root(lambda x: x**3 - 8, 1.0, slope=3.0, close=1e-6)
+    >>> 2 - 1e-7 < x <= 2
+    True
+    """
+    safe, unsafe, x = -math.inf, math.inf, min(max(start, least), most)
+    last: tuple[float, float] | None = None
+    for step in range(_MOST_STEPS):
+        value = excess(x)
+        if value <= 0:
+            safe = x
+            if value > -close or x == most:
+                return x
+        else:
+            unsafe = x
+            if x == least:
+                return None
+        if last is not None and math.isfinite(value - last[1]):
+            # A curve that is flat for a while is steeper further on.
+            slope = max((value - last[1]) / (x - last[0]), slope / 8)
+        last = x, value
+        # The aim is a little on the safe side.
+        further = x - min(max((value + close / 2) / slope, -reach), reach)
+        if not safe < further < unsafe or (step >= _SECANTS and unsafe - safe < math.inf):
+            further = (safe + unsafe) / 2
+        if further in (safe, unsafe):
+            break
+        x = min(max(further, least), most)
+    return safe if safe > -math.inf else None
 
 
 def least_epsilon(curve: Callable[[float], float], delta: float) -> float:

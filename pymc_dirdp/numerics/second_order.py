@@ -1,4 +1,7 @@
-"""Functions without their leading terms, computed without cancellation."""
+"""Functions without their leading terms, computed without cancellation.
+
+Calibrations spend much of their time here, so a series is summed in place, and only where it is needed.
+"""
 
 import numpy as np
 
@@ -12,25 +15,32 @@ _SMALL = 0.05
 
 def log1p_less(x: Array) -> Array:
     """`log(1 + x) - x` for x above -1; -inf at -1."""
+    x = np.asarray(x)
+    with np.errstate(divide="ignore"):
+        result = np.asarray(np.log1p(x) - x)
     small = np.abs(x) < _SMALL
-    near = np.where(small, x, 0.0)
+    near = x[small]
     series = np.zeros_like(near)
     for n in range(14, 1, -1):
         # The sum goes from the last term to the first, so that small ones are not lost.
-        series = series * near + (1.0 if n % 2 else -1.0) / n
-    with np.errstate(divide="ignore"):
-        direct = np.log1p(x) - x
-    return np.asarray(np.where(small, series * near**2, direct))
+        series *= near
+        series += (1.0 if n % 2 else -1.0) / n
+    result[small] = series * near**2
+    return result
 
 
 def expm1_less(x: Array) -> Array:
     """`exp(x) - 1 - x`."""
+    x = np.asarray(x)
+    result = np.asarray(np.expm1(x) - x)
     small = np.abs(x) < _SMALL
-    near = np.where(small, x, 0.0)
+    near = x[small]
     series = np.ones_like(near)
     for n in range(10, 2, -1):
-        series = 1 + series * near / n
-    return np.asarray(np.where(small, series * near**2 / 2, np.expm1(x) - x))
+        series *= near / n
+        series += 1
+    result[small] = series * near**2 / 2
+    return result
 
 
 def stirling_remainder(a: float) -> float:

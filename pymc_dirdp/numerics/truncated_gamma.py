@@ -78,16 +78,15 @@ def log_mass_change_and_peak(
 ) -> tuple[Array, Array]:
     """Both :func:`log_mass_change` and :func:`log_peak` at `a`, in less time than one after the other."""
     a, step, floor, ceiling = _broadcast(a, step, floor, ceiling)
-    c, u, weights = _law(a, floor, ceiling)
-    mass = weights.sum(axis=-1)
+    (c, other), (u, _), both = _law(np.stack([a, a + step]), floor, ceiling)
+    weights, (mass, other_mass) = both[0], both.sum(axis=-1)
     small = step * np.abs(u).max(axis=-1) <= _SMALL_STEP
     # The exponent is cut, because it is used where it is small only.
     exponent = np.where(small[..., None], step[..., None] * u, 0.0)
     near = step * np.log(c) + np.log1p((weights * np.expm1(exponent)).sum(axis=-1) / mass)
     # In this order the mode moves by exactly `step` if it is inside both times.
     moved = np.clip(step + (a - c), 0.0, ceiling - c)
-    other, _, other_weights = _law(a + step, floor, ceiling)
-    far = step * np.log(other) + _moved(a, c, other, moved) + np.log(other_weights.sum(axis=-1) / mass)
+    far = step * np.log(other) + _moved(a, c, other, moved) + np.log(other_mass / mass)
     return np.asarray(np.where(small, near, far)), np.asarray(-np.log(mass))
 
 
@@ -188,7 +187,9 @@ def _right_end(a: Array, c: Array) -> Array:
         linear = _NEGLIGIBLE / slope
     u = np.minimum(np.minimum(np.sqrt(2 * _NEGLIGIBLE / c), np.log(2 * (1 + _NEGLIGIBLE / c))), linear)
     for _ in range(_NEWTON_STEPS):
-        u = u - (slope * u + c * expm1_less(u) - _NEGLIGIBLE) / (slope + c * np.expm1(u))
+        change = np.expm1(u)
+        # No digit of the end matters, so the difference may lose some.
+        u = u - (slope * u + c * (change - u) - _NEGLIGIBLE) / (slope + c * change)
     return np.asarray(u)
 
 
@@ -198,5 +199,6 @@ def _left_end(a: Array, c: Array) -> Array:
     share = _NEGLIGIBLE / c
     v = (share + np.sqrt(share * (share + 8))) / 2
     for _ in range(_NEWTON_STEPS):
-        v = v - (slope * v + c * expm1_less(-v) - _NEGLIGIBLE) / (slope - c * np.expm1(-v))
+        change = np.expm1(-v)
+        v = v - (slope * v + c * (change + v) - _NEGLIGIBLE) / (slope - c * change)
     return np.asarray(v)

@@ -1,7 +1,7 @@
 """Calibration of the floored mechanism: the floor and shift of the draws closest to the frequencies; the largest r."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,8 +28,8 @@ _ALPHA = 0.02
 _FLOORS, _FIRST = tuple((2.0 ** np.arange(-5, 7.5, 0.5)).tolist()), 4.0
 # What is taken off intensities before shares are formed, in units of the floor.
 _SHIFTS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)
-# The floor is chosen so many times, each time by what was found at the last one; and made-up cells in each trial.
-_ROUNDS, _CELLS = 2, 20_000
+# Made-up cells in each trial, and data sets at least.
+_CELLS, _FEWEST = 10_000, 20
 _SEED = 20261122
 
 
@@ -37,7 +37,7 @@ def calibrate_floored(
     guarantee: Guarantee,
     *,
     prior: ArrayLike,
-    n_records: int | None = None,
+    n_records: int | Sequence[int] | None = None,
     adjacency: str = "replace-one",
     contribution: Contribution | int = 1,
     public_totals: bool = False,
@@ -53,15 +53,17 @@ def calibrate_floored(
         The target. `PureDP` takes a ceiling, and is not calibrated for: noise is much closer to the data there.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
-    n_records : int
-        Number of records in all: the public one, or your guess. It changes the guarantee only with `public_totals`.
+    n_records : int or sequence of int
+        Number of records in all, or of each row in order: the public one, or your guess. It changes the guarantee only
+        with `public_totals`.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change.
     contribution : Contribution or int, default 1
         What one person can add to the table.
     public_totals : bool, default False
         Whether `n_records` is the number of records of every data set that could occur. Under replace-one a row of two
-        categories, to which a person adds one record, then loses less.
+        categories, to which a person adds one record at most, then loses less; of several rows the number of each has
+        to be public, as that of applicants of each department may be.
 
     Returns
     -------
@@ -85,20 +87,32 @@ def calibrate_floored(
     >>> mechanism = calibrate_floored(ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1, 1, 1], n_records=592)
     >>> mechanism.satisfies(ApproxDP(epsilon=1, delta=1e-6))
     True
+
+    Three departments whose numbers of applicants are public:
+
+    >>> known = {"prior": np.ones((3, 2)), "n_records": [933, 585, 918]}
+    >>> for public in (False, True):
+    ...     print(calibrate_floored(ApproxDP(epsilon=1, delta=1e-6), **known, public_totals=public).in_short)
+    r 1.0..., floor 22.63, shift 0.2
+    r 1.4..., floor 22.63, shift 0.2
     """
     parameters = positive_array(prior=prior)
     facts: dict[str, Any] = {
         "adjacency": adjacency_named(adjacency).name,
         "contribution": Contribution.of(contribution).fitted(parameters.shape),
     }
-    if public_totals and FlooredDirichletMechanism.knows_records(parameters.shape, **facts):
-        facts["n_records"] = n_records
     if n_records is None:
         raise ArgumentError(
             "mechanism='floored' plans for a number of records: pass n_records= (your guess, if the number is private)."
         )
     n_rows = math.prod(parameters.shape[:-1])
-    if integer(0, n_records=n_records) < n_rows:
+    numbers = [integer(0, n_records=number) for number in np.array(n_records, dtype=object).ravel().tolist()]
+    if len(numbers) not in (1, n_rows):
+        raise ArgumentError(f"Expected n_records to be one number, or one for each of the {n_rows} rows of the prior.")
+    one_each = public_totals and len(numbers) == n_rows
+    if one_each and FlooredDirichletMechanism.knows_records(parameters.shape, **facts):
+        facts["n_records"] = n_records
+    if sum(numbers) < n_rows:
         raise ArgumentError("mechanism='floored' compares draws with frequencies, so each row needs a record.")
     if Guarantee.checked(guarantee=guarantee).is_pure:
         raise UnattainableError(
@@ -106,15 +120,10 @@ def calibrate_floored(
             "TruncatedCDP; or use mechanism='geometric', which is much closer to the data."
         )
     alpha = np.full(parameters.shape, _ALPHA)
-    data = predicted_data(parameters, n_records, n_cells=_CELLS)
+    data = predicted_data(parameters, sum(numbers), max(_CELLS // parameters.size, _FEWEST))
 
     def kept(floor: float) -> FlooredDirichletMechanism:
         r = largest_floored_r(guarantee, alpha, floor, **facts)
-        if not STEPS[0] <= r <= STEPS[1]:
-            raise UnattainableError(
-                f"For this guarantee a record would count {r:.2g}, and floored draws are computed for {STEPS[0]:g} to "
-                f"{STEPS[1]:g}. State another guarantee, or use mechanism='geometric'."
-            )
         return FlooredDirichletMechanism(alpha, r, floor, **facts)
 
     def trial(loss: float, floor: float) -> tuple[float, float, float]:
@@ -125,18 +134,18 @@ def calibrate_floored(
         intensities = tried.simulated(data, np.random.default_rng(_SEED))
         return min((draw_kl(replace(tried, shift=c).shares_of(intensities), data), floor, c) for c in _SHIFTS)
 
-    mechanism = kept(_FIRST)
-    for _ in range(_ROUNDS):
-        loss = mechanism.r**2 * largest_variance(mechanism.floor)[1]
-        _, floor, shift = _least(partial(trial, loss))
-        mechanism = replace(mechanism if floor == mechanism.floor else kept(floor), shift=shift)
-    return mechanism
+    r = largest_floored_r(guarantee, alpha, _FIRST, **facts, proved=False)
+    floor, _ = _least(partial(trial, r**2 * largest_variance(_FIRST)[1]), None)
+    mechanism = kept(floor)
+    # Once more by what was found there.
+    floor, shift = _least(partial(trial, mechanism.r**2 * largest_variance(floor)[1]), floor)
+    return replace(mechanism if floor == mechanism.floor else kept(floor), shift=shift)
 
 
-def _least(trial: Callable[[float], tuple[float, float, float]]) -> tuple[float, float, float]:
-    """The least of all floors' trials, if they fall and then rise: of every fourth one, and then of closer ones."""
-    found = {i: trial(_FLOORS[i]) for i in range(0, len(_FLOORS), 4)}
-    for step in (2, 1):
+def _least(trial: Callable[[float], tuple[float, float, float]], near: float | None) -> tuple[float, float]:
+    """The floor and shift with the least error, if errors fall and then rise: of all floors, or of those near one."""
+    found = {i: trial(_FLOORS[i]) for i in (range(0, len(_FLOORS), 4) if near is None else [_FLOORS.index(near)])}
+    for step in (2, 1) if near is None else (1, 1):
         best = min(found, key=found.__getitem__)
-        found |= {i: trial(_FLOORS[i]) for i in (best - step, best + step) if 0 <= i < len(_FLOORS)}
-    return min(found.values())
+        found |= {i: trial(_FLOORS[i]) for i in (best - step, best + step) if i not in found and 0 <= i < len(_FLOORS)}
+    return min(found.values())[1:]

@@ -1,26 +1,31 @@
 """Calibration of floored draws at a prior and a floor: the largest concentration that keeps a guarantee."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.numerics.roots import log_excess, near_root
+from pymc_dirdp.privacy.composition import Parallel
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, FlooredCells, floored_curves
 from pymc_dirdp.privacy.floored_search import LARGEST_STEP
 from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["largest_floored_r"]
 
-# The logarithm of delta rises about so many times as fast as that of r, at the deltas that are asked for.
-_SLOPE = 20.0
-_SEARCHES, _CLOSE = 20, 3e-3
-# The bound is up to 2 % above what is seen. Room for most of it saves a second bound and costs 1e-3 of r at most.
-_ROOM = 0.015
-_RTOL = 1e-6
+# The logarithm of a divergence rises about so many times as fast as that of r, and that of delta so many times its own
+# distance from 0.
+_SLOPE = 2.0
+# How much of the logarithm of a loss may be left: of a delta that is searched for, of a loss of which only a bound is
+# known, and of others. Some of it always is, because another machine rounds differently.
+_CLOSE, _CLOSE_TO_BOUNDS, _VERY_CLOSE, _MARGIN = 3e-3, 1e-4, 1e-9, 1e-10
+# The bound is mostly up to 2 % above what is seen. Room for that saves a second bound, and costs 1e-3 of r at most.
+_ROOM = 0.02
+# An r that is planned with a divergence is about so much too small where delta is found by a search.
+_MORE = 1.3
 
 
 def largest_floored_r(
@@ -30,7 +35,9 @@ def largest_floored_r(
     ceiling: float = math.inf,
     adjacency: str = "replace-one",
     contribution: Contribution | int = 1,
-    n_records: int | None = None,
+    n_records: int | Sequence[int] | None = None,
+    *,
+    proved: bool = True,
 ) -> float:
     """The largest concentration at which a floored draw keeps a guarantee, from below.
 
@@ -46,23 +53,26 @@ def largest_floored_r(
         The neighbouring relation.
     contribution : Contribution or int
         What one person can add to the table.
-    n_records : int, optional
-        The public number of records, as for :func:`~pymc_dirdp.privacy.floored.floored_curves`.
+    n_records : int or sequence of int, optional
+        Public numbers of records, as for :func:`~pymc_dirdp.privacy.floored.floored_curves`.
+    proved : bool
+        False takes a number that is quick to find, for comparisons. It may be too large.
 
     Returns
     -------
     r : float
-        The curves at `r` satisfy the guarantee. It is within 1e-9 of the largest one for `ZeroCDP` and `PureDP`, and
-        within a few thousandths for `ApproxDP`, where it is at most 20.
+        The curves at `r` satisfy the guarantee. It is within 1e-9 of the largest one for `ZeroCDP`, `RenyiDP` and
+        `PureDP`, within 1e-4 for `TruncatedCDP`, and within a few thousandths for `ApproxDP`, where it is at most 20.
+        It is the largest one that is computed, where that keeps the guarantee.
 
     Raises
     ------
     UnattainableError
-        If no concentration keeps the guarantee, or every one does.
+        If no concentration keeps the guarantee, or no record can move.
 
     References
     ----------
-    Statements 1 to 8 on the page of proofs "floored".
+    Statements 1 to 9 on the page of proofs "floored".
 
     Examples
     --------
@@ -91,40 +101,58 @@ def largest_floored_r(
     start = 1.0
     if divergence is not None:
         start = min(max(math.sqrt(divergence.epsilon / divergence.order / slope), STEPS[0]), STEPS[1])
-    cells = curves(min(start, LARGEST_STEP))
-    if isinstance(cells, FlooredCells) and cells.searches_counts and guarantee.stated_delta:
-        return _by_search(guarantee, lambda r: replace(cells, r=r), cells.r)
-    concentrated = math.isinf(guarantee.largest_order) and not guarantee.is_pure
-    if concentrated and n_records is not None and excess(STEPS[1]) <= 0:
-        return STEPS[1]
-    # With a public number of records the largest variances depend on r, too.
-    if concentrated and n_records is None:
-        r = min(math.sqrt(guarantee.budget / slope), STEPS[1])
-        while excess(r) > 0:
-            r *= 1 - 1e-12
-        return r
-    return largest_safe(excess, start=start, factor=1.2, rtol=_RTOL, least=STEPS[0], most=STEPS[1])
+    near = min(_MORE * start, LARGEST_STEP)
+    if guarantee.stated_delta and (searched := _searched(curves(near))):
+        return _by_search(guarantee, searched, near, proved=proved)
+    if not proved:
+        return start
+    # A delta of many blocks is found on a grid, and a rho by bounds: neither is smooth.
+    rough = guarantee.stated_delta or "omega" in guarantee.fixed
+    close = _CLOSE_TO_BOUNDS if rough else _VERY_CLOSE
+    return _root(lambda r: excess(r) + _MARGIN, start, _SLOPE, close, STEPS[1])
 
 
-def _by_search(guarantee: Guarantee, curves: Callable[[float], FlooredCells], start: float) -> float:
-    """The largest r for one block of cells: a root of what a quick search sees, and then one bound, or two."""
+def _root(excess: Callable[[float], float], start: float, slope: float, close: float, most: float) -> float:
+    """The root in r, searched for on a logarithmic scale; `most` if the promise holds there."""
+
+    def at(log_r: float) -> float:
+        return min(max(math.exp(log_r), STEPS[0]), most)
+
+    ends = {"least": math.log(STEPS[0]), "most": math.log(most)}
+    found = near_root(lambda log_r: excess(at(log_r)), math.log(start), slope=slope, close=close, **ends)
+    if found is None:
+        raise UnattainableError(
+            f"The guarantee is so tight that a record would count less than {STEPS[0]:g}, and floored draws are not "
+            "computed for that. State another guarantee, or use mechanism='geometric'."
+        )
+    return at(found)
+
+
+def _searched(curves: PrivacyCurves) -> tuple[FlooredCells, ...]:
+    """The blocks of cells of which the largest delta counts, if a search finds each of them."""
+    members = curves.members if isinstance(curves, Parallel) else (curves,)
+    cells = tuple(member for member in members if isinstance(member, FlooredCells) and member.searches_counts)
+    return cells if all(member in cells or isinstance(member, NoLoss) for member in members) else ()
+
+
+def _by_search(guarantee: Guarantee, cells: tuple[FlooredCells, ...], start: float, *, proved: bool) -> float:
+    """The largest r for blocks of cells: a root of what a quick search sees, and then one bound of each, or two."""
     epsilon, delta = guarantee.budget, guarantee.allowed
-    log_r, slope = math.log(start), _SLOPE
-    last: tuple[float, float] | None = None
-    near: tuple[float, ...] | None = None
-    for _ in range(_SEARCHES):
-        found = curves(math.exp(log_r)).worst_counts(epsilon, near)
-        if found.attained == 0:
-            log_r += 1.0
-            continue
-        near, gap = found.shapes, math.log(delta / found.attained) - _ROOM
-        if last is not None and abs(log_r - last[0]) > 1e-9:
-            slope = max((last[1] - gap) / (log_r - last[0]), 0.5)
-        if abs(gap) < _CLOSE or (gap > 0 and log_r >= math.log(LARGEST_STEP)):
-            break
-        last = log_r, gap
-        log_r = min(log_r + min(max(gap / slope, -1.0), 1.0), math.log(LARGEST_STEP))
-    r = math.exp(log_r)
-    while (loss := log_excess(curves(r).delta(epsilon), delta)) > 0:
+    slope = _SLOPE * max(-math.log(delta), 1.0)
+    near: dict[FlooredCells, tuple[float, ...]] = {}
+
+    def seen(r: float) -> float:
+        largest = 0.0
+        for block in cells:
+            found = replace(block, r=r).worst_counts(epsilon, near.get(block))
+            if found.attained > 0:
+                near[block] = found.shapes
+            largest = max(largest, found.attained)
+        return log_excess(largest, delta) + _ROOM
+
+    r = _root(seen, start, slope, _CLOSE, LARGEST_STEP)
+    if not proved:
+        return r
+    while (loss := log_excess(max(replace(block, r=r).delta(epsilon) for block in cells), delta)) > 0:
         r *= math.exp(-(loss / slope + 1e-4))
     return r

@@ -52,10 +52,10 @@ class MechanismOptions:
         what `"geometric"` publishes at the same promise, and the Hellinger mechanism chooses by the distance of
         posteriors, and not by what can be concluded from its choice. `"continuous-gaussian"` and `"laplace"` are the
         papers' baselines, which `sampler="fast"` alone can draw.
-    strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
+    strategy : {"optimal", "urn", "temper", "inflate", "algorithm-1"}, default "optimal"
         Where the room for privacy comes from in the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
     objective : {"posterior", "estimate"}, default "posterior"
-        What `"optimal"` keeps small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. Models that
+        What `"optimal"` and `"urn"` keep small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. Models that
         :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.bayesian_network` have built are planned for `"estimate"`.
     """
 

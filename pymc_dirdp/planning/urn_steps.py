@@ -1,7 +1,13 @@
-"""Calibration of Dirichlet draws for promises that only the counts of an urn keep: `PureDP` and `ZeroCDP`."""
+"""Calibration of Dirichlet draws whose promise is for the counts of an urn of so many steps.
+
+Nothing else keeps `PureDP` and `ZeroCDP`. Other promises may be kept by the continuous draw, but in sparse tables a
+coarse urn keeps them with much less error: what a continuous draw shows of a record are shares near 0, of which a
+coarse grid has none.
+"""
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, override
 
 from pymc_dirdp.arrays import Array
@@ -11,15 +17,21 @@ from pymc_dirdp.mechanisms.tempered import Tempered
 from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.planning.boundary import Boundary, optimal
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.urn import urn_cells
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
+from pymc_dirdp.utility.simulated import predicted_data, simulated_draw_kl
 
-__all__ = ["calibrate_urn", "needs_urn"]
+__all__ = ["calibrate_urn", "needs_urn", "urn_score"]
 
 # Numbers of steps that are tried: powers of 2. The last takes some 0.02 s for each row.
 _FEWEST, _MOST, _MOST_IN_ALL = 2**2, 2**20, 2**26
+# So many steps are hardly told from the continuous draw, where that keeps the guarantee.
+_MOST_LIKE_A_DRAW = 2**14
+# Cells that are simulated for one number of steps.
+_CELLS = 50_000
 # The curve of an urn takes long, so its boundary is found to this relative error.
 _RTOL = 1e-5
 
@@ -38,17 +50,17 @@ def calibrate_urn(
     objective: str,
     shared: dict[str, Any],
 ) -> DirichletMechanism:
-    """The Dirichlet mechanism with the number of steps that is best, for a guarantee that :func:`needs_urn`.
+    """The Dirichlet mechanism with the number of steps that is best for a guarantee.
 
     More steps add less to the variance of a draw, and lose more. Powers of 2 are tried, from the size of the table
-    upwards or downwards as long as the expected error falls; for each, `r` and `alpha` are found as for the continuous
+    upwards or downwards as long as the expected error falls, or from a few upwards where the continuous draw keeps the
+    guarantee, too; for each, `r` and `alpha` are found as for the continuous
     draw. The error is that of a Dirichlet law with the means and variances of the urn's shares. It is flat around its
     minimum: a power of 2 costs about a per cent of it.
 
     Parameters
     ----------
-    guarantee : PureDP, ZeroCDP or TruncatedCDP
-        The last with `omega=inf`.
+    guarantee : Guarantee
     prior : array, shape (..., d)
     n_records, strategy, objective
         As for :func:`pymc_dirdp.calibrate`.
@@ -69,7 +81,7 @@ def calibrate_urn(
             "omega."
         )
     error = _error(PriorExpectedKL(prior, n_records), objective)
-    cap_r = objective == "posterior" and strategy == "optimal"
+    cap_r = objective == "posterior" and strategy in ("optimal", "urn")
     n_rows = prior.size // prior.shape[-1]
     most = max(min(_MOST, 2 ** int(math.log2(_MOST_IN_ALL / n_rows))), _FEWEST)
     known: dict[int, tuple[float, _UrnBoundary, float, float]] = {}
@@ -83,14 +95,23 @@ def calibrate_urn(
                 r, s = 1.0, boundary.least_s(1.0)
             else:
                 r, s = optimal(boundary, lambda r, s: error(r, s, steps), cap_r=cap_r)
-            known[steps] = error(r, s, steps), boundary, r, s
+            known[steps] = score(r, s, steps), boundary, r, s
         return known[steps][0]
 
-    size = float(prior.sum() + n_records) / n_rows
-    steps = _downhill(tried, min(max(2 ** round(math.log2(size)), _FEWEST), most), most)
+    score = error
+    if needs_urn(guarantee):
+        size = float(prior.sum() + n_records) / n_rows
+        steps = _downhill(tried, min(max(2 ** round(math.log2(size)), _FEWEST), most), most)
+    else:
+        scored = urn_score(prior, n_records, objective)
+
+        def score(r: float, s: float, steps: int) -> float:
+            return scored(DirichletMechanism(prior + s, r, urn_steps=steps, **shared))
+
+        steps = _first_valley(tried, min(most, _MOST_LIKE_A_DRAW))
     _, boundary, r, s = known[steps]
     if not guarantee.is_pure:
-        # The search took what follows from the pure loss. The curve of the urn itself leaves room for more.
+        # The search took less than the whole curve of the urn.
         boundary.exact = True
         if strategy == "inflate":
             s = boundary.least_s(1.0, near=max(s, 1e-6), rtol=_RTOL)
@@ -122,6 +143,8 @@ class _UrnBoundary(Boundary):
         pure = urn.pure_epsilon
         if self.guarantee.is_pure:
             return log_excess(pure, self.guarantee.allowed)
+        if not needs_urn(self.guarantee):
+            return self._of_both(r, s, urn)
         # Several records of a person are taken to lie in one cell until the end, which is quick.
         draw = self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=self.exact)
         rho = self.guarantee.allowed
@@ -130,6 +153,24 @@ class _UrnBoundary(Boundary):
         # From this order on, the pure loss over the order is small enough; up to it the draw has to be.
         order = pure / rho * (1 + 1e-12)
         return log_excess(draw.rho(order), rho) if order > 1 else log_excess(pure, rho)
+
+    def _of_both(self, r: float, s: float, urn: PrivacyCurves) -> float:
+        """The excess of the smaller curve, of the draw or of its urn."""
+        draw = self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=self.exact)
+        both = LeastOf(draw, urn)
+        if self.exact or "omega" not in self.guarantee.fixed:
+            return log_excess(*both.loss(self.guarantee))
+        # The largest divergence over its order is nearly always at one of the ends.
+        omega = self.guarantee.largest_order
+        return log_excess(max(both.renyi(1.0), both.renyi(omega) / omega), self.guarantee.allowed)
+
+
+def _first_valley(error: Callable[[int], float], most: int) -> int:
+    """The power of 2 with the least error, from below. Where steps become many, the draw may be better once more."""
+    best = steps = _FEWEST
+    while (steps := 2 * steps) <= min(most, 4 * best):
+        best = steps if error(steps) < error(best) else best
+    return best
 
 
 def _error(expected: PriorExpectedKL, objective: str) -> Callable[[float, float, int], float]:
@@ -142,6 +183,18 @@ def _error(expected: PriorExpectedKL, objective: str) -> Callable[[float, float,
         return measure(factor * r, factor * s, keep=factor)
 
     return error
+
+
+def urn_score(prior: Array, n_records: int, objective: str) -> Callable[[DirichletMechanism], float]:
+    """The expected error of what the exact sampler of a mechanism puts out, as a function of the mechanism.
+
+    For the estimate it is simulated, because the shares of an urn of few steps are far from those of a Dirichlet law.
+    """
+    if objective == "posterior":
+        error = _error(PriorExpectedKL(prior, n_records), objective)
+        return lambda one: error(one.r, float((one.alpha - prior).flat[0]), one.default_steps(n_records))
+    data = predicted_data(prior, n_records, n_cells=_CELLS)
+    return lambda one: simulated_draw_kl(replace(one, urn_steps=one.default_steps(n_records)), data)
 
 
 def _downhill(error: Callable[[int], float], start: int, most: int) -> int:

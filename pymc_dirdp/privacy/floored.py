@@ -7,6 +7,7 @@ nowhere near 0: every curve here is a supremum over all counts. The proofs are i
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final, override
@@ -15,7 +16,7 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import within
-from pymc_dirdp.numerics.roots import least_epsilon
+from pymc_dirdp.numerics.roots import log_excess, near_root
 from pymc_dirdp.numerics.truncated_gamma import log_mass_change
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition, Parallel
@@ -45,6 +46,9 @@ __all__ = ["ALPHAS", "FLOORS", "STEPS", "FlooredCells", "floored_curves"]
 # smallest on are, which costs at most some thousandths of r.
 _MOST_LATTICES = 3
 _TOLERANCE = 0.02
+# So much lower than delta the logarithm of what is seen has to be, because the bound is a little above it; and how far
+# below that it may end.
+_ROOM, _CLOSE = 0.025, 3e-3
 # Within these bounds, of alpha, r, and the floor, the curves were tried and take little time.
 ALPHAS, STEPS, FLOORS = (1e-6, 1e12), (1e-9, 100.0), (1e-6, 1e8)
 _MOST_OTHERS = 2**36
@@ -188,6 +192,11 @@ class FlooredCells(PrivacyCurves):
         """A cache by order, because all searches for the best order start at the same ones."""
         return {}
 
+    @cached_property
+    def _known_deltas(self) -> dict[float, float]:
+        """A cache by epsilon: a plan, a release and its report ask for the same ones."""
+        return {}
+
     @override
     def _rho(self, omega: float) -> float:
         if math.isinf(omega) or not self._one_record:
@@ -198,9 +207,14 @@ class FlooredCells(PrivacyCurves):
     def _delta(self, epsilon: float) -> float:
         if not self._from_counts:
             return self._converted(epsilon)
-        delta = self._searched(epsilon, _TOLERANCE)[0]
-        # The search sees nothing below its least delta. There the divergences at a few orders are precise enough.
-        return delta if delta > 2 * LEAST_DELTA else min(delta, math.exp(least_log_delta(self._at_orders, epsilon)))
+        if epsilon not in self._known_deltas:
+            delta = self._searched(epsilon, _TOLERANCE)[0]
+            # The search sees nothing below its least delta. There the divergences at a few orders are precise enough.
+            rare = delta <= 2 * LEAST_DELTA
+            self._known_deltas[epsilon] = (
+                min(delta, math.exp(least_log_delta(self._at_orders, epsilon))) if rare else delta
+            )
+        return self._known_deltas[epsilon]
 
     def _searched(self, epsilon: float, tolerance: float) -> tuple[float, float]:
         """An upper bound of delta, and the largest delta that was seen."""
@@ -256,17 +270,23 @@ class FlooredCells(PrivacyCurves):
             return super()._epsilon(delta)
         near: tuple[float, ...] | None = None
 
-        def seen(epsilon: float) -> float:
+        def excess(less: float) -> float:
             nonlocal near
-            found = self.worst_counts(epsilon, near)
+            found = self.worst_counts(-less, near)
             near = found.shapes if found.attained > 0 else near
-            return found.attained * (1 + _TOLERANCE)
+            return log_excess(found.attained, delta) + _ROOM
 
-        epsilon = least_epsilon(seen, delta)
-        while self._delta(epsilon) > delta:
-            # The root may be 0, which no factor moves. The loss has about the scale that is added.
-            epsilon += 1e-3 * (epsilon + math.sqrt(self._rho_everywhere))
-        return float(epsilon)
+        # The loss is nearly a Gaussian one with this mean and twice this variance.
+        rho, far = self._rho_everywhere, -math.log(delta)
+        start = rho + 1.5 * math.sqrt(rho * far)
+        slope = 2 * far / start
+        found = near_root(excess, -start, slope=slope, close=_CLOSE, reach=start, most=0.0)
+        # The promise holds where no loss is as large as epsilon.
+        epsilon = 0.0 if found is None else -found
+        while (loss := log_excess(self._delta(epsilon), delta)) > 0:
+            # The root may be 0, which no factor moves.
+            epsilon += loss / slope + 1e-4 * start
+        return epsilon
 
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
@@ -288,7 +308,7 @@ def floored_curves(
     ceiling: float = math.inf,
     adjacency: str = "replace-one",
     contribution: Contribution | int = 1,
-    n_records: int | None = None,
+    n_records: int | Sequence[int] | None = None,
 ) -> PrivacyCurves:
     """The privacy curves of what one person can change in a table of intensities above a floor.
 
@@ -304,8 +324,10 @@ def floored_curves(
         The neighbouring relation.
     contribution : Contribution or int
         What one person can add to the table.
-    n_records : int, optional
-        The public number of records of a row of two cells under replace-one, where a person has one record.
+    n_records : int or sequence of int, optional
+        The public number of records of a row of two cells under replace-one, or of each such row in order, where a
+        person has at most one record in a block. It is that of every data set that could occur, so a record moves
+        within its row. With several rows of which only the total is public nothing is gained: leave it out.
 
     Returns
     -------
@@ -327,18 +349,38 @@ def floored_curves(
     within(*STEPS, r=r)
     within(*FLOORS, floor=floor)
     contribution = Contribution.of(contribution)
-    if n_records is not None:
-        cells = tuple(sorted(alpha.ravel().tolist()))
-        return FlooredCells(cells, r, floor, ceiling, others=n_records - 1) if n_records else NoLoss()
     axes = contribution.fitted(alpha.shape).axes
     own, each = ([i for i, axis in enumerate(axes) if axis == kind] for kind in ("own", "each"))
     rest = [i for i in range(alpha.ndim) if i not in {*own, *each}]
     shape = tuple(math.prod(alpha.shape[i] for i in some) for some in (own, each, rest))
-    people = dict.fromkeys(
-        _of_person(blocks, r, floor, ceiling, adjacency, contribution.records)
-        for blocks in alpha.transpose([*own, *each, *rest]).reshape(shape)
-    )
-    return next(iter(people)) if len(people) == 1 else Parallel(tuple(people))
+    # The last axis of each block stays the last one, so a row of two cells stays a row.
+    table = alpha.transpose([*own, *each, *rest]).reshape(shape)
+    if n_records is None:
+        law = (r, floor, ceiling, adjacency, contribution.records)
+        return _largest(_of_person(blocks, *law) for blocks in table)
+    totals = np.reshape(np.array(n_records, dtype=object), alpha.shape[:-1]).transpose([*own, *each, *rest[:-1]])
+    people = zip(table, totals.reshape(shape[0], shape[1], -1).tolist(), strict=True)
+    return _largest(_of_public_rows(blocks, numbers, r, floor, ceiling) for blocks, numbers in people)
+
+
+def _largest(curves: Iterable[PrivacyCurves]) -> PrivacyCurves:
+    """The curves of different people, of which the largest counts."""
+    distinct = tuple(dict.fromkeys(curves))
+    return distinct[0] if len(distinct) == 1 else Parallel(distinct)
+
+
+def _of_public_rows(blocks: Array, numbers: list[list[int]], r: float, floor: float, ceiling: float) -> PrivacyCurves:
+    """The curves of a person with a record in one row of each block, shape (blocks, 2 rows), by the rows' numbers."""
+    times: Counter[PrivacyCurves] = Counter()
+    for block, of_rows in zip(blocks.reshape(len(blocks), -1, 2).tolist(), numbers, strict=True):
+        # Nothing can be told of a row without records.
+        rows = (
+            FlooredCells((min(row), max(row)), r, floor, ceiling, others=n - 1) if n else NoLoss()
+            for row, n in zip(block, of_rows, strict=True)
+        )
+        times[_largest(rows)] += 1
+    (first, count), *more = times.items()
+    return first if count == 1 and not more else Composition(tuple(times.items()))
 
 
 def _of_person(blocks: Array, r: float, floor: float, ceiling: float, adjacency: str, records: int) -> PrivacyCurves:

@@ -5,21 +5,19 @@ which is `TG(a)` tilted by `exp(r log G - k)`, with `k = log Z(a + r) - log Z(a)
 positive terms over the logarithms of intensities, so no divergence is lost to cancellation.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.numerics.bisection import last_inside
 from pymc_dirdp.numerics.truncated_gamma import log_mass_change_and_peak
 
 __all__ = ["Cells", "joining", "leaving", "moving"]
 
 # Integrals end where their integrand has fallen by so many nats.
 _DROP = 50.0
-_BISECTIONS = 16
 # The logarithm of an intensity exceeds this number with a probability below exp(-1e200). Where it would have to,
 # a smaller epsilon is used, at which the divergence is larger.
 _FARTHEST = 500.0
@@ -153,7 +151,7 @@ def leaving(cells: Cells, epsilon: float) -> Array:
     y = np.where(possible, y, highest)
     centre = np.minimum(np.log(cells.mode), y)
     drop = cells.fall(centre) + _DROP
-    bottom = _bisected(lambda v: cells.fall(v) < drop, centre, lowest)
+    bottom = last_inside(lambda v: cells.fall(v) < drop, centre, lowest)[1]
     z, weights = _panels(centre, bottom, y)
     density = np.exp(cells.log_peak[:, None] - _fall_of_all(cells, z))
     deficit = -np.expm1(np.minimum(epsilon + cells.r * z - cells.change[:, None], 0.0))
@@ -203,9 +201,9 @@ def _breaks(losing: Cells, gaining: Cells, s: Array) -> Array:
     both = np.log((gaining.a + losing.a + r) / (1 + np.exp(-s)))
     centre = np.where(alone <= np.log(top_mode), alone, np.clip(both, np.maximum(np.log(top_mode), lowest), alone))
     least = fall(centre)
-    low = _bisected(lambda x: fall(x) - least < _DROP, centre, lowest)
+    low = last_inside(lambda x: fall(x) - least < _DROP, centre, lowest)[1]
     far = np.maximum(centre, alone + np.log(2 * (1 + (_DROP + least) / losing.mode)))
-    high = _bisected(lambda x: fall(x) - least < _DROP, centre, far)
+    high = last_inside(lambda x: fall(x) - least < _DROP, centre, far)[1]
     top = np.maximum(_top(gaining, high), high)
     below, above = (centre - low)[:, None] * _GRADED[::-1], (high - centre)[:, None] * _GRADED
     tail = (top - high)[:, None] * (np.arange(1, _TAIL_PANELS + 1) / _TAIL_PANELS)
@@ -227,13 +225,4 @@ def _top(cells: Cells, x: Array, shift: float | None = None) -> Array:
     mode = np.maximum(cells.a + more, cells.floor)
     start = np.maximum(x, np.log(mode))
     fall = cells.fall(start, more) + _DROP
-    return _bisected(lambda v: cells.fall(v, more) < fall, start, np.log(2 * mode) + np.log1p(fall / mode))
-
-
-def _bisected(inside: Callable[[Array], NDArray[np.bool_]], start: Array, end: Array) -> Array:
-    """The last point from `start` to `end` that is inside, or a little beyond it."""
-    for _ in range(_BISECTIONS):
-        middle = (start + end) / 2
-        kept = inside(middle)
-        start, end = np.where(kept, middle, start), np.where(kept, end, middle)
-    return np.asarray(end)
+    return last_inside(lambda v: cells.fall(v, more) < fall, start, np.log(2 * mode) + np.log1p(fall / mode))[1]

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.numerics.bisection import last_inside
 from pymc_dirdp.numerics.quadrature import nodes
 from pymc_dirdp.numerics.truncated_gamma import log_mass_change, mean_log, variance_log
 from pymc_dirdp.privacy.floored_search import Shapes
@@ -34,6 +36,8 @@ _FAR = 1e6
 _LEAST_ORDER = 1 + 1e-4
 # The logarithm of a maximiser is found this closely. A shape that changes V by half is at least `sqrt(floor)` away.
 _WIDTH = 3e-7
+# An interval of orders is cut in so many parts at once at most.
+_MOST_PARTS = 32
 
 
 @lru_cache(maxsize=64)
@@ -90,7 +94,7 @@ def renyi_of_record(order: float, a: float, r: float, floor: float, ceiling: flo
     closed, error = _closed(np.array([order]), np.array([a]), r, floor, ceiling, joins=joins)
     if error[0] <= _TRUSTED * closed[0]:
         return float(closed[0])
-    return _kernel(order, a, r, floor, ceiling, joins=joins)
+    return float(_kernel(order, np.array([a]), r, floor, ceiling, joins=joins)[0])
 
 
 def _closed(order: Array, a: Array, r: float, floor: float, ceiling: float, *, joins: bool) -> tuple[Array, Array]:
@@ -110,9 +114,9 @@ def _closed(order: Array, a: Array, r: float, floor: float, ceiling: float, *, j
     return value / some, np.where(above > 0, rounding / some, np.inf)
 
 
-def _kernel(order: float, a: float, r: float, floor: float, ceiling: float, *, joins: bool) -> float:
-    """The integral against the hat, in which every term is positive."""
-    total = 0.0
+def _kernel(order: float, a: Array, r: float, floor: float, ceiling: float, *, joins: bool) -> Array:
+    """The integral against the hat, in which every term is positive, for shapes of shape (n,)."""
+    total = np.zeros(a.shape)
     # From its foot each leg of the hat rises like the distance to it.
     legs = [(r, 0.0, 1.0)]
     if order > 1:
@@ -120,9 +124,9 @@ def _kernel(order: float, a: float, r: float, floor: float, ceiling: float, *, j
     for length, foot, sign in legs:
         distance, weights = nodes(_panels(length, floor, ceiling))
         moved = foot + sign * distance
-        x = a + moved if joins else a + r - moved
+        x = a[:, None] + (moved if joins else r - moved)
         share = 1.0 if sign > 0 else 1 / (order - 1)
-        total += share * float(np.sum(distance * weights * variance_log(x, floor, ceiling)))
+        total += share * (distance * weights * variance_log(x, floor, ceiling)).sum(axis=-1)
     return total
 
 
@@ -158,21 +162,25 @@ def largest_divergences(
         In nats, not below the truth.
     """
     peak, most = largest_variance(floor, ceiling)
-    shapes = _maximisers(np.maximum(orders, _LEAST_ORDER), cells.start, r, floor, ceiling, peak, joins=joins)
+    # Of a lattice the points next to the maximiser are needed, and of real shapes the maximiser itself.
+    closely = 0.0 if cells.real else r / 4
+    shapes = _maximisers(np.maximum(orders, _LEAST_ORDER), cells.start, r, floor, ceiling, closely, joins=joins)
     if not cells.real:
-        counts = np.floor((shapes - cells.start) / r)[:, None] + np.arange(-1.0, 3.0)
+        counts = np.floor((shapes - cells.start) / r - 1 / 8)[:, None] + np.arange(3.0)
         candidates = cells.start + r * np.maximum(counts, 0.0)
     else:
         candidates = shapes[:, None]
     repeated = np.repeat(orders, candidates.shape[1])
-    values, errors = _closed(repeated, candidates.ravel(), r, floor, ceiling, joins=joins)
-    for i in np.flatnonzero(~(errors <= _TRUSTED * values)):
-        order, shape = float(repeated[i]), float(candidates.ravel()[i])
+    found = _closed(repeated, candidates.ravel(), r, floor, ceiling, joins=joins)
+    values, errors = (one.reshape(candidates.shape) for one in found)
+    for i in np.flatnonzero(~np.all(errors <= _TRUSTED * values, axis=1)):
+        order = float(orders[i])
         if (order * r) ** 2 * most <= _FLAT:
-            values[i] = order * r**2 / 2 * _most_around(shape, order * r, peak, floor, ceiling)
+            most_around = [_most_around(shape, order * r, peak, floor, ceiling) for shape in candidates[i].tolist()]
+            values[i] = order * r**2 / 2 * np.array(most_around)
         else:
-            values[i] = _kernel(order, shape, r, floor, ceiling, joins=joins)
-    largest = values.reshape(candidates.shape).max(axis=1) * (1 + _MARGIN)
+            values[i] = _kernel(order, candidates[i], r, floor, ceiling, joins=joins)
+    largest = values.max(axis=1) * (1 + _MARGIN)
     # No divergence is larger than that of the largest variance (statement 3 on the page of proofs).
     return np.asarray(np.minimum(largest, orders * (r * r) / 2 * most))
 
@@ -184,16 +192,20 @@ def _most_around(shape: float, reach: float, peak: float, floor: float, ceiling:
 
 
 def _maximisers(
-    orders: Array, start: float, r: float, floor: float, ceiling: float, peak: float, *, joins: bool
+    orders: Array, start: float, r: float, floor: float, ceiling: float, closely: float, *, joins: bool
 ) -> Array:
-    """The real shapes from `start` on with the largest divergences, where their derivative changes its sign."""
-    far = (orders - 1) * r
+    """The real shapes from `start` on with the largest divergences, where their derivative changes its sign.
 
-    def slope(log_a: Array) -> Array:
+    They are in the middle of a range that is no wider than `closely`, or than a share of `_WIDTH`.
+    """
+    far = (orders - 1) * r
+    peak = largest_variance(floor, ceiling)[0]
+
+    def rises(log_a: Array) -> NDArray[np.bool_]:
         a = np.exp(log_a)
         means = mean_log(np.stack([a, a + r, a + orders * r if joins else a - far]), floor, ceiling)
         rise = (orders - 1) * (means[1] - means[0])
-        return np.asarray(means[2] - means[1] - rise if joins else means[2] - means[0] + rise)
+        return np.asarray((means[2] - means[1] - rise if joins else means[2] - means[0] + rise) > 0)
 
     if joins:
         low, high = peak - orders * r, np.full(orders.shape, peak)
@@ -201,10 +213,9 @@ def _maximisers(
         low, high = np.full(orders.shape, peak - r), peak + far
     # The search is on a logarithmic scale, because the largest orders have their maximisers far away.
     low, high = np.log(np.maximum(low, start)), np.log(np.maximum(high, start))
-    while np.any(high - low > _WIDTH):
-        middle = (low + high) / 2
-        rises = slope(middle) > 0
-        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+    share = float(np.max((high - low) / np.maximum(_WIDTH, closely * np.exp(-high))))
+    if share > 1:
+        low, high = last_inside(rises, low, high, math.ceil(math.log2(share)))
     return np.asarray(np.maximum(np.exp((low + high) / 2), start))
 
 
@@ -225,16 +236,32 @@ def largest_slope(divergences: Callable[[Array], Array], omega: float, *, tolera
         Relative.
     """
     x = np.concatenate([[0.0], (omega - 1) * np.geomspace(min(1e-2, 1 / omega), 1.0, 16)])
-    convex = x * divergences(1 + x)
+    convex = np.concatenate([[0.0], x[1:] * divergences(1 + x[1:])])
     for _ in range(40):
-        attained = float(np.max(convex[1:] / (x[1:] * (1 + x[1:]))))
-        bounds = _below_chords(x, convex)
-        wide = np.flatnonzero((bounds > attained * (1 + tolerance)) & (np.diff(x) > 1e-9 * x[1:]))
+        slopes = convex[1:] / (x[1:] * (1 + x[1:]))
+        allowed = float(slopes.max()) * (1 + tolerance)
+        wide = np.flatnonzero((_below_chords(x, convex) > allowed) & (np.diff(x) > 1e-9 * x[1:]))
         if not len(wide):
             break
-        new = np.where(x[wide] > 0, np.sqrt(x[wide] * x[wide + 1]), x[wide + 1] / 16)
-        x, convex = np.insert(x, wide + 1, new), np.insert(convex, wide + 1, new * divergences(1 + new))
+        # What is smaller at both ends of an interval may rise more.
+        ends = np.maximum(slopes, np.concatenate([[0.0], slopes[:-1]]))
+        new = np.concatenate([_between(x[i], x[i + 1], allowed / ends[i] - 1) for i in wide])
+        # Rounding may put a point on its neighbour, and a chord needs two points.
+        new = new[~np.isin(new, x)]
+        x, convex = np.concatenate([x, new]), np.concatenate([convex, new * divergences(1 + new)])
+        order = np.argsort(x)
+        x, convex = x[order], convex[order]
     return float(_below_chords(x, convex).max()) * (1 + 1e-12)
+
+
+def _between(low: float, high: float, tolerance: float) -> Array:
+    """Points of an interval, so close that a divergence which is a line through 0 is as near to its chord as wanted.
+
+    With `x = sinh(u)**2` the chord of such a line is above it by a share of at most the square of the step in u.
+    """
+    ends = np.arcsinh(np.sqrt([low, high]))
+    parts = min(max(math.ceil((ends[1] - ends[0]) / (0.9 * math.sqrt(tolerance))), 2), _MOST_PARTS)
+    return np.asarray(np.unique(np.sinh(np.linspace(ends[0], ends[1], parts + 1)[1:-1]) ** 2))
 
 
 def _below_chords(x: Array, convex: Array) -> Array:

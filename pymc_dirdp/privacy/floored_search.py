@@ -290,7 +290,9 @@ class _Search:
             guess = np.maximum(np.array(self.guess) - self.start, 0.0) / self.r
             return np.tile(every, 2), np.concatenate([np.zeros_like(guess), guess])
         # There may be a maximum next to either end.
-        sides = [self._sides(way, 0).ravel() for way in range(len(every))]
+        nearby = (self.guess[0] - self.start[:, 0]) / self.r
+        ends = [np.append(self._sides(way, 0).ravel(), nearby[way]) for way in range(len(every))]
+        sides = [np.clip(end, 0.0, self.others) for end in ends]
         return np.repeat(every, [len(side) for side in sides]), np.concatenate(sides)[:, None]
 
     def _first(self) -> tuple[Integers, Array]:
@@ -319,18 +321,19 @@ class _Search:
 
     def _bounds(self, way: Integers, boxes: Array) -> Array:
         """An upper bound for every box; 1 where a lower floor is out of reach."""
-        sides, possible = [], np.ones(len(way), dtype=bool)
-        for cell in range(self.cells):
-            rows = np.stack([self.start[way, cell], *self._interval(boxes, way, cell)], axis=1)
-            distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
-            cells, usable = self._dominating(distinct, self.matched_at[cell])
-            sides.append((cells, inverse.ravel()))
-            possible &= usable[inverse.ravel()]
+        # All cells are looked up together, because a few of them take as long as one.
+        rows = [
+            np.stack([self.start[way, cell], *self._interval(boxes, way, cell), np.full(len(way), matched_at)], axis=1)
+            for cell, matched_at in enumerate(self.matched_at)
+        ]
+        distinct, inverse = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
+        cells, usable = self._dominating(distinct)
+        places = inverse.reshape(self.cells, len(way))
         bounds = np.ones(len(way))
-        index = np.flatnonzero(possible)
+        index = np.flatnonzero(np.all(usable[places], axis=0))
         for part in np.array_split(index, max(1, math.ceil(len(index) / _BATCH))):
             if len(part):
-                bounds[part] = self.divergence(*(cells[inverse[part]] for cells, inverse in sides))
+                bounds[part] = self.divergence(*(cells[place[part]] for place in places))
         points = np.flatnonzero(self._points(boxes))
         if len(points):
             best = points[np.argmax(bounds[points])]
@@ -339,9 +342,13 @@ class _Search:
                 self.shapes = tuple(self._shapes(boxes[best : best + 1, :, 0], way[best : best + 1])[0].tolist())
         return bounds
 
-    def _dominating(self, rows: Array, matched_at: float) -> tuple[Cells, NDArray[np.bool_]]:
-        """The cells that bound intervals of counts, and which of them can be computed."""
-        low, high = rows[:, 0] + self.r * rows[:, 1], rows[:, 0] + self.r * rows[:, 2]
+    def _dominating(self, rows: Array) -> tuple[Cells, NDArray[np.bool_]]:
+        """The cells that bound intervals of counts, and which of them can be computed.
+
+        A row has the shape without records, the first and the last count, and where the hazards are compared.
+        """
+        start, first, last, matched_at = rows.T
+        low, high = start + self.r * first, start + self.r * last
         floors = lower_floors(low + matched_at, high + matched_at, self.floor)
         usable = (floors > 0) | (low >= _LEAST_SHAPE)
         floors = np.where(floors > 0, floors, _NO_FLOOR)

@@ -124,7 +124,9 @@ class UrnPair(PrivacyCurves):
     def _directions(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Probabilities as logarithms, from above, and losses; in both directions."""
         logs, losses, error = self._outcomes
-        return (logs + error, losses), (logs - losses + error + self._slack, -losses)
+        # No probability is above 1, however much is lost to rounding where a parameter is huge.
+        first, second = (np.minimum(one, 0.0) for one in (logs + error, logs - losses + error + self._slack))
+        return (first, losses), (second, -losses)
 
     @property
     def _slack(self) -> float:
@@ -194,8 +196,15 @@ def _renyi(logs: Array, losses: Array, order: float, slack: float) -> float:
     """
     further = losses + np.copysign(slack, losses)
     if order == 1:
-        return float(np.exp(logs) @ expm1_less(-further))
+        return _divergence(logs, further)
     tilt = (order - 1) * further
     if tilt.max() > _LARGE:
         return max(float(np.logaddexp.reduce(logs + tilt)) / (order - 1) + 2 * slack, 0.0)
-    return math.log1p(float(np.exp(logs) @ (expm1_less(tilt) + (order - 1) * expm1_less(-further)))) / (order - 1)
+    return math.log1p(float(np.exp(logs) @ expm1_less(tilt)) + (order - 1) * _divergence(logs, further)) / (order - 1)
+
+
+def _divergence(logs: Array, losses: Array) -> float:
+    """The sum of `p (exp(-loss) - 1 + loss)`, of which large negative losses leave the other law's probability."""
+    rare = losses < -_LARGE
+    near = np.where(rare, 0.0, losses)
+    return float(np.exp(logs) @ expm1_less(-near) + np.exp(np.minimum((logs - losses)[rare], 0.0)).sum())

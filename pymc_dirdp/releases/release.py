@@ -1,6 +1,7 @@
 """A release is drawn from a plan and the counts: a DataTree that is safe to publish."""
 
 import json
+import math
 import warnings
 from collections.abc import Collection
 from dataclasses import replace
@@ -30,7 +31,10 @@ from pymc_dirdp.models.observations import read_counts, total_records
 from pymc_dirdp.models.reading import check_people, read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.least_of import LeastOf
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior, try_law
 from pymc_dirdp.releases.description import cell_dims, described
@@ -181,7 +185,7 @@ def sample(
         ledger.spend(
             chosen.guarantee,
             what=", ".join(table.name for table in released),
-            mechanism=composition,
+            mechanism=_as_drawn(composition, frame["/privacy"].attrs.get("pure_epsilon", math.inf)),
             adjacency=chosen.adjacency,
             unit=chosen.unit_label,
             contribution=chosen.contribution,
@@ -199,6 +203,12 @@ def sample(
     tree = xr.DataTree.from_dict({"/posterior": posterior_group(values, chosen, model, marks), **frame})
     tree.attrs = marks
     return tree
+
+
+def _as_drawn(composition: PrivacyCurves, pure: float) -> PrivacyCurves:
+    """The curves of a release whose sampler bounds its loss, as the numbers of steps of urns do."""
+    bounded = 0 < pure < composition.pure_epsilon
+    return LeastOf(composition, RandomisedResponse(pure)) if bounded else composition
 
 
 def _readings(chosen: Plan, postprocess: str | None) -> dict[str, str]:

@@ -63,6 +63,15 @@ def measurements() -> Iterator[tuple[str, str, float]]:
             15,
         )
         yield f"calibrate, {strategy}", fill, cost
+    for target in (TARGET, dirdp.TruncatedCDP(rho=0.02, omega=20), dirdp.ZeroCDP(rho=0.02)):
+        cost = ratio(lambda target=target: dirdp.calibrate_floored(target, prior=np.ones(4), n_records=592), gammas, 15)
+        yield f"calibrate, floored, {type(target).__name__}", fill, cost
+    with pm.Model() as wide:
+        p = pm.Dirichlet("p", a=np.ones(1000))
+        pm.Multinomial("x", n=50_000, p=p, observed=np.full(1000, 50))
+    floored = dirdp.plan(TARGET, wide, mechanism="floored")
+    cost = ratio(lambda: dirdp.sample(floored, wide, sampler="fast"), gammas, 5)
+    yield "sample, floored, 1,000 cells", fill, cost
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(10**6), 0.3)
     yield "draw of 1e6 cells", fill, ratio(lambda: mechanism.sample(counts, sampler="fast"), gammas, 15)
     alone = importing("import pymc")
@@ -94,7 +103,7 @@ def main() -> None:
         for benchmark, reference, value in measurements():
             writer.writerow((*where, benchmark, reference, f"{value:.3g}"))
             file.flush()
-            print(f"{benchmark:<30}{value:10.3g}  of a {reference}", flush=True)
+            print(f"{benchmark:<34}{value:10.3g}  of a {reference}", flush=True)
 
 
 if __name__ == "__main__":

@@ -102,9 +102,40 @@ def test_a_public_number_of_records_is_checked():
     assert x.sum() == y.sum() == 12
     assert np.abs(x - y).sum() == 2
     for options in ({"alpha": [1, 1, 1]}, {"adjacency": "add-remove"}, {"contribution": 2}):
-        with pytest.raises(ArgumentError, match="one row of two categories"):
+        with pytest.raises(ArgumentError, match="rows of two categories"):
             floored(**{"alpha": [1.0, 1.0], "n_records": 12} | options)
     assert floored([1.0, 1.0], n_records=0).epsilon(1e-6) == 0
+
+
+def test_public_numbers_of_rows_are_checked():
+    mechanism = floored(np.full((3, 2), 0.02), n_records=[12, 40, 0])
+    assert mechanism.n_records == (12, 40, 0)
+    assert mechanism.assumed_records == 52
+    assert mechanism.epsilon(1e-6) < floored(np.full((3, 2), 0.02)).epsilon(1e-6)
+    assert mechanism.release([[3, 9], [40, 0], [0, 0]]).shape == (1, 3, 2)
+    # The total is the same, and a row has another number.
+    for counts in ([[3, 8], [40, 1], [0, 0]], [[3, 9], [40, 0], [1, 0]]):
+        with pytest.raises(DataError, match="add up") as error:
+            mechanism.release(counts)
+        assert not set("1489") & set(str(error.value))
+    x, y = mechanism.worst_pair()
+    for table in (x, y):
+        assert table.sum(axis=-1).tolist() == [12, 40, 0]
+        mechanism.check(table)
+    assert np.abs(x - y).sum() == 2
+    with pytest.raises(ArgumentError, match="leave n_records out"):
+        floored(np.full((3, 2), 0.02), n_records=52)
+    with pytest.raises(ArgumentError, match="whole number"):
+        floored(np.full((2, 2), 0.02), n_records=[1.5, 2])
+
+
+def test_a_person_with_a_record_in_each_row_of_public_size():
+    mechanism = floored(np.full((2, 2), 0.02), n_records=[30, 30], contribution=Contribution(1, ("each",)))
+    x, y = mechanism.worst_pair()
+    assert x.sum(axis=-1).tolist() == y.sum(axis=-1).tolist() == [30, 30]
+    assert np.abs(x - y).sum() == 4
+    mechanism.check(x)
+    mechanism.check(y)
 
 
 @pytest.mark.parametrize("floor", [1e-3, 3.0, 800.0, 1e4])

@@ -5,7 +5,15 @@ import math
 import pytest
 
 from pymc_dirdp.errors import UnattainableError
-from pymc_dirdp.numerics.roots import bracket, largest_safe, last_safe, least_epsilon, log_excess, safe_root
+from pymc_dirdp.numerics.roots import (
+    bracket,
+    largest_safe,
+    last_safe,
+    least_epsilon,
+    log_excess,
+    near_root,
+    safe_root,
+)
 
 
 @pytest.mark.parametrize(("safe", "unsafe"), [(1e-3, 10.0), (10.0, 1e-3)])
@@ -130,3 +138,40 @@ def test_a_search_without_a_root_says_on_which_side(factor, beyond, opposite):
 def test_the_limits_of_a_search_are_tried_themselves():
     assert bracket(lambda x: -1.0 if x <= 0.02 else 1.0, factor=4.0, least=0.02) == (0.02, 0.0625)
     assert bracket(lambda x: -1.0 if x < 40.0 else 1.0, factor=4.0, most=40.0) == (16.0, 40.0)
+
+
+@pytest.mark.parametrize("root", [-7.3, -0.2, 0.0, 1e-3, 0.7, 12.0])
+@pytest.mark.parametrize(
+    "curve", [lambda d: 3 * d, lambda d: math.expm1(d), lambda d: d**3 + d, lambda d: -math.expm1(-d)]
+)
+def test_a_near_root_is_on_the_safe_side_and_close(root, curve):
+    tried = []
+
+    def excess(x):
+        tried.append(x)
+        return curve(x - root)
+
+    found = near_root(excess, 0.5, slope=2.0, close=1e-6, least=-20.0, most=20.0)
+    assert found in tried
+    assert -1e-6 < curve(found - root) <= 0
+    assert len(tried) < 35
+
+
+def test_a_near_root_stays_between_its_ends():
+    assert near_root(lambda x: x - 5.0, 1.0, slope=1.0, close=1e-6, most=2.0) == 2.0
+    assert near_root(lambda x: x + 5.0, 1.0, slope=1.0, close=1e-6, least=-2.0) is None
+    # A start beyond an end is moved there.
+    assert near_root(lambda x: x - 5.0, 9.0, slope=1.0, close=1e-6, most=2.0) == 2.0
+
+
+@pytest.mark.parametrize("below", [-1.0, -math.inf])
+@pytest.mark.parametrize("above", [1.0, math.inf])
+def test_a_near_root_of_a_jump_is_the_last_safe_point(below, above):
+    found = near_root(lambda x: below if x <= 0.3 else above, 2.0, slope=1.0, close=1e-9, least=-4.0, most=4.0)
+    assert 0.3 - 1e-12 <= found <= 0.3
+
+
+def test_a_near_root_is_found_beyond_a_flat_part():
+    """Far below its root a loss may be nothing at all."""
+    found = near_root(lambda x: -math.inf if x < 4 else x - 4.5, 0.0, slope=20.0, close=1e-6)
+    assert 4.5 - 1e-6 < found <= 4.5

@@ -90,6 +90,24 @@ def test_a_public_number_of_records_lets_a_record_count_more(target):
     assert wide.n_records is None
 
 
+def test_public_numbers_of_rows_let_a_record_count_more():
+    """Six departments and their numbers of applicants."""
+    target, numbers = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), [933, 585, 918, 792, 584, 714]
+    options = {"prior": np.ones((6, 2)), "n_records": numbers}
+    known, unknown = (dirdp.calibrate_floored(target, **options, public_totals=public) for public in (True, False))
+    assert known.satisfies(target)
+    assert (known.n_records, unknown.n_records) == (tuple(numbers), None)
+    assert not replace(known, n_records=None).satisfies(target)
+    assert not replace(known, r=known.r * 1.02).satisfies(target)
+    data = predicted_data(np.ones((6, 2)), sum(numbers), n_cells=20_000)
+    assert simulated_draw_kl(known, data) < 0.75 * simulated_draw_kl(unknown, data)
+    # Where only the total is public a record may change rows.
+    total = dirdp.calibrate_floored(target, prior=np.ones((6, 2)), n_records=sum(numbers), public_totals=True)
+    assert total == unknown
+    with pytest.raises(ArgumentError, match="6 rows"):
+        dirdp.calibrate_floored(target, prior=np.ones((6, 2)), n_records=[1, 2], public_totals=True)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("contribution", [3, Contribution(1, ("each",))], ids=["three records", "survey"])
 def test_a_person_with_several_records_is_protected(contribution):

@@ -68,6 +68,19 @@ def test_random_guarantees_are_kept():
         assert curves.delta(guarantee.epsilon) > 0.8 * guarantee.delta
 
 
+def test_the_largest_concentration_is_found_where_delta_falls_steeply():
+    """Between r = 0.4 and 0.8 the delta rises from 1e-100 to its target."""
+    r = largest_floored_r(ApproxDP(epsilon=5, delta=1e-9), SMALL, 0.1)
+    assert floored_curves(SMALL, r, 0.1).delta(5.0) <= 1e-9
+    assert 0.8 < r < 0.802
+
+
+def test_a_quick_number_for_comparisons_is_close_to_the_proved_one():
+    for guarantee, close in [(ApproxDP(epsilon=1, delta=1e-6), 2e-3), (RenyiDP(order=8, epsilon=0.5), 0.05)]:
+        quick, proved = (largest_floored_r(guarantee, SMALL, 8.0, proved=which) for which in (False, True))
+        assert quick == pytest.approx(proved, rel=close)
+
+
 def test_pure_privacy_needs_a_ceiling():
     guarantee = PureDP(epsilon=1)
     with pytest.raises(UnattainableError, match="ceiling"):

@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from itertools import product
+from itertools import permutations, product
 
 import mpmath
 import numpy as np
@@ -173,3 +173,31 @@ def test_two_draws_compose():
     p, q = ({(c, e): law[c] * law[e] for c in law for e in law} for law in once)
     assert_within(twice, p, q)
     assert twice.pure_epsilon == pytest.approx(2 * pair.pure_epsilon, rel=1e-14)
+
+
+@pytest.mark.parametrize("order", [1.0, 1.0 + 1e-4, 3.0])
+def test_losses_whose_exponentials_are_no_doubles(order):
+    """The record is so heavy that its cell takes every step, or none."""
+    low, high, r, steps = 1e-100, 1e-90, 1e100, 3
+    with mpmath.workdps(60):
+        a, b, heavy = map(mpmath.mpf, (high, low, r))
+        logs = {}
+        for name, (u, v) in {"first": (a + heavy, b), "second": (a, b + heavy)}.items():
+            logs[name] = [
+                mpmath.log(mpmath.binomial(steps, i))
+                + mpmath.log(mpmath.rf(u, i) * mpmath.rf(v, steps - i) / mpmath.rf(u + v, steps))
+                for i in range(steps + 1)
+            ]
+        divergences = []
+        for p, q in permutations(logs.values()):
+            if order == 1:
+                divergences.append(sum(mpmath.exp(x) * (x - y) for x, y in zip(p, q, strict=True)))
+            else:
+                powers = (mpmath.exp(order * x + (1 - order) * y) for x, y in zip(p, q, strict=True))
+                divergences.append(mpmath.log(sum(powers)) / (order - 1))
+        truth = float(max(divergences))
+    assert truth > 700
+    pair = UrnPair(low, high, 0.0, r, steps)
+    # So little of the probabilities is left after rounding that the bound is the largest loss.
+    assert truth <= pair.renyi(order) <= pair.pure_epsilon < 1.5 * truth
+    assert 0.99 < pair.delta(1.0) <= 1

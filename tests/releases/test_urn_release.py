@@ -172,3 +172,25 @@ def test_auto_compares_the_urn_with_noise_by_what_is_concluded():
     errors = dict(choice.expected_kl)
     assert choice.best == "geometric"
     assert errors["dirichlet"] > errors["geometric"]
+
+
+def test_a_ledger_knows_what_the_number_of_steps_bounds():
+    """An exact draw at (1, 1e-6) also keeps a pure promise, so a pure limit may pay for it; a fast one does not."""
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=20.0))
+    release = dirdp.sample(APPROX, hair(), ledger=ledger)
+    (entry,) = ledger.entries()
+    assert entry.cost["epsilon"] == pytest.approx(float(release["privacy"].attrs["pure_epsilon"]), rel=1e-9)
+    assert 1 < entry.cost["epsilon"] < 10
+    with pytest.raises(ArgumentError, match="does not follow"):
+        dirdp.sample(APPROX, hair(), ledger=ledger, sampler="fast")
+    assert len(ledger.entries()) == 1
+    # Zero-concentrated privacy follows, too.
+    other = dirdp.Ledger(dirdp.ZeroCDP(rho=1.0))
+    dirdp.sample(APPROX, hair(), ledger=other)
+    assert other.entries()[0].cost["rho"] < 0.1 * entry.cost["epsilon"] ** 2
+
+
+def test_a_ledger_takes_the_promise_where_that_costs_less():
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5), adaptive=False)
+    dirdp.sample(APPROX, hair(), ledger=ledger)
+    assert (ledger.entries()[0].cost["epsilon"], ledger.entries()[0].cost["delta"]) == (1.0, 1e-6)
