@@ -8,5 +8,6 @@ from pymc_dirdp.mechanisms.hellinger import HellingerMechanism as HellingerMecha
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism as SimplexMechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain as SimplexDomain
+from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism as SparseGeometricMechanism
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism as TruncatedNoiseMechanism
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism as ZeroSumGeometricMechanism
