@@ -129,13 +129,7 @@ def release_sparse(
     refuse_other(ledger)
     labels = _checked_labels(cells, n_cells, categories)
     size = math.prod(map(len, labels.values())) if labels is not None else integer(2, n_cells=n_cells)
-    if unit == _RECORD and contribution != 1:
-        raise ArgumentError(
-            "With contribution= above 1 the promise is about somebody who has several records: say who, as in "
-            "unit='patient'."
-        )
-    if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
-        raise ArgumentError(f"Expected unit to be a word such as 'patient', got {type_name(unit)} that is none.")
+    _check_unit(unit=unit, contribution=contribution)
     mechanism = SparseGeometricMechanism.for_guarantee(
         guarantee, n_cells=size, threshold=threshold, adjacency=adjacency, contribution=contribution
     )
@@ -153,7 +147,7 @@ def release_sparse(
             mechanism=mechanism,
             adjacency=mechanism.adjacency,
             unit=unit,
-            contribution=mechanism.contribution,
+            contribution=contribution,
         )
     try:
         listed, noisy = mechanism.release(*_counted(cells, counts, labels), random_seed=random_seed)
@@ -161,8 +155,18 @@ def release_sparse(
         charged = "" if ledger is None else " The ledger has been charged, because this error depends on the data."
         message = f"{error}{charged}"
     else:
-        return _tree(guarantee, mechanism, listed, noisy, labels, unit, seeded=random_seed is not None)
+        return _tree(guarantee, mechanism, listed, noisy, labels, unit=unit, seeded=random_seed is not None)
     raise DataError(message)
+
+
+def _check_unit(*, unit: str, contribution: int) -> None:
+    if unit == _RECORD and contribution != 1:
+        raise ArgumentError(
+            "With contribution= above 1 the promise is about somebody who has several records: say who, as in "
+            "unit='patient'."
+        )
+    if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
+        raise ArgumentError(f"Expected unit to be a word such as 'patient', got {type_name(unit)} that is none.")
 
 
 def sparse_neighbours(mechanism: SparseGeometricMechanism, unit: str) -> str:
@@ -212,8 +216,8 @@ def _tree(
     listed: Integers,
     noisy: Integers,
     labels: dict[str, list[Any]] | None,
-    unit: str,
     *,
+    unit: str,
     seeded: bool,
 ) -> xr.DataTree:
     made = {

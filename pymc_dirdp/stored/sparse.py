@@ -105,8 +105,9 @@ def read_sparse(release: Any) -> StoredSparse:
         raise listed.damaged("the cells are not those of the table, in order and each once")
     if cells.size and (noisy.min() < mechanism.threshold or noisy.max() > MOST_RECORDS):
         raise listed.damaged("a noisy count is below the threshold, or above 2**53")
-    for name in ("statement", "neighbours", "unit"):
+    for name in ("statement", "neighbours", "unit", "adjacency"):
         privacy.text(name)
+    privacy.whole("contribution", 1, MOST_RECORDS)
     privacy.number("pure_epsilon")
     return StoredSparse(
         guarantee=stated_guarantee(privacy),
