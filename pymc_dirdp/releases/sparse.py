@@ -15,7 +15,7 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer
 from pymc_dirdp.counting.categories import Categories, checked_categories
 from pymc_dirdp.counting.codes import Frame, encode
-from pymc_dirdp.counting.columns import column_of
+from pymc_dirdp.counting.columns import column_of, index_of
 from pymc_dirdp.errors import ArgumentError, DataError, SeededReleaseWarning, type_name
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import check_labels, held_labels
@@ -197,6 +197,10 @@ def _counted(cells: Any, counts: Any, labels: dict[str, list[Any]] | None) -> tu
     """The numbers of the cells that hold records, and how many these are. **Secret**."""
     numbers = cells if labels is None else _numbered(cells, labels)
     if counts is not None:
+        column = cells if labels is None else column_of(cells, next(iter(labels)))
+        mine, its = index_of(column), index_of(counts)
+        if mine is not None and its is not None and not mine.equals(its):
+            raise DataError("The cells and the counts have different indexes, and they are matched by position.")
         return numbers, counts
     try:
         array = np.asarray(numbers)

@@ -4,14 +4,18 @@ import math
 import re
 from collections import Counter
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.special import gammaincc
 from scipy.stats import chi2, ncx2
 
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism, least_threshold
+from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP
 
 CELLS, COUNTS, MOST = [4, 1], [1, 3], 3
@@ -223,3 +227,30 @@ def test_the_number_of_false_cells_is_the_expected_one():
     mechanism = SparseGeometricMechanism(10**9, 28, 2.0)
     listed = np.array([len(mechanism.release([], [], random_seed=seed)[0]) for seed in range(10)])
     assert abs(listed.sum() - 10 * mechanism.expected_false) < 6 * math.sqrt(10 * mechanism.expected_false)
+
+
+def test_how_many_records_a_cell_needs_by_noise_and_by_gamma_numbers():
+    """The table in docs/sparse.md: of 10**8 cells 1000 are listed although empty, and with 95 % one with records."""
+    promise, n_cells, false = ApproxDP(epsilon=1, delta=1e-6), 10**8, 1000
+    threshold = least_threshold(promise, n_cells, false_cells=false)
+    mechanism = SparseGeometricMechanism.for_guarantee(promise, n_cells=n_cells, threshold=threshold)
+    needed = {"geometric noise": next(n for n in range(threshold, 100) if listed_with(mechanism, n) >= 0.95)}
+    for alpha, called in ((1.0, "1"), (0.1, "0.1"), (1e-4, "1e-4")):
+        needed[f"Gamma, prior parameter {called}"] = needed_by_gamma(promise, alpha, false / n_cells)
+    page = (Path(__file__).parents[2] / "docs" / "sparse.md").read_text(encoding="utf-8")
+    for called, records in needed.items():
+        (printed,) = re.findall(rf"\| {re.escape(called)} \| ([\d ]+) \|", page)
+        assert int(printed.replace(" ", "")) == pytest.approx(records, rel=1e-3, abs=0.5)
+
+
+def needed_by_gamma(promise, alpha, share):
+    """As many records as a cell needs to pass the threshold that this share of the empty cells passes."""
+    r = calibrate(promise, prior=[alpha] * 3, n_records=10**6, strategy="temper").r
+    tau = math.exp(brentq(lambda log: gammaincc(alpha, math.exp(log)) - share, -60, 4))
+    return math.ceil((brentq(lambda a: gammaincc(a, tau) - 0.95, alpha, 100) - alpha) / r)
+
+
+def listed_with(mechanism, count):
+    """The probability that a cell with so many records, at least the threshold, is listed."""
+    q = math.exp(-1 / mechanism.scale)
+    return 1 - q ** (count - mechanism.threshold + 1) / (1 + q)

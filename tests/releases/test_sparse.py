@@ -85,6 +85,16 @@ def test_from_a_group_by_and_from_records():
         assert table["noisy_counts"]["noisy_count"].sum() == pytest.approx(4000, abs=150)
 
 
+def test_counts_of_another_order_are_refused():
+    table = pd.DataFrame({"zip": ["1", "2"], "ill": [True, False], "n": [900, 500]})
+    other = table["n"].sort_values()
+    with pytest.raises(DataError, match="different indexes"):
+        release_sparse(PROMISE, table, other, categories=PLACES, threshold=50)
+    with pytest.raises(DataError, match="different indexes"):
+        release_sparse(PROMISE, table["n"], other, 1000, threshold=50)
+    release_sparse(PROMISE, table, other.to_numpy(), categories=PLACES, threshold=50)
+
+
 def test_people_with_several_records():
     release = release_sparse(
         PROMISE, [3], [500], 10**6, threshold=150, adjacency="add-remove", unit="patient", contribution=4
