@@ -34,6 +34,7 @@ from pymc_dirdp.inference.combining import Combined as Combined
 from pymc_dirdp.inference.combining import combine as combine
 from pymc_dirdp.inference.mechanism_output import MechanismOutput as MechanismOutput
 from pymc_dirdp.mechanisms.base import Mechanism as Mechanism
+from pymc_dirdp.mechanisms.sparse import least_threshold as least_threshold
 from pymc_dirdp.models.tables import Table as Table
 from pymc_dirdp.models.tables import tables as tables
 from pymc_dirdp.networks.builders import bayesian_network as bayesian_network
@@ -69,6 +70,10 @@ from pymc_dirdp.releases.planned import Plan as Plan
 from pymc_dirdp.releases.predictive import sample_posterior_predictive as sample_posterior_predictive
 from pymc_dirdp.releases.release import sample as sample
 from pymc_dirdp.releases.report import Report as Report
+from pymc_dirdp.releases.sparse import release_sparse as release_sparse
+from pymc_dirdp.releases.sparse_estimates import SparseEstimates as SparseEstimates
+from pymc_dirdp.releases.sparse_estimates import analyse_sparse as analyse_sparse
+from pymc_dirdp.releases.sparse_estimates import estimate_sparse as estimate_sparse
 from pymc_dirdp.releases.statement import Statement as Statement
 from pymc_dirdp.releases.statement import statement as statement
 from pymc_dirdp.releases.verification import Verification as Verification

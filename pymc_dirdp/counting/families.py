@@ -77,6 +77,7 @@ def table_shape(names: Sequence[str], labels: Categories) -> tuple[int, ...]:
     if math.prod(shape) > _MOST_CELLS:
         raise ArgumentError(
             f"The table of {', '.join(names)} has {math.prod(shape)} cells, more than {_MOST_CELLS}. "
-            "Count fewer variables together, or merge categories."
+            "Count fewer variables together, or merge categories; release_sparse is for tables of which few cells hold "
+            "records."
         )
     return shape

@@ -21,13 +21,14 @@ from pymc_dirdp.releases.totals import other_records, private_totals, wrong_tota
 from pymc_dirdp.releases.wording import assumed, stored_reading
 from pymc_dirdp.stored.curves import disagreements
 from pymc_dirdp.stored.release import CURVES, Stored, read
+from pymc_dirdp.stored.sparse import is_sparse, read_sparse
 from pymc_dirdp.stored.untrusted import computable, shown
 
-__all__ = ["Check", "Verification", "verified", "verify"]
+__all__ = ["SEEDED", "Check", "Verification", "kept_of", "verified", "verify"]
 
 # The digits of the guarantee that follows.
 _DIGITS = 4
-_SEEDED = "it was drawn with a seed, so whoever knows or guesses the seed computes the draw again."
+SEEDED = "it was drawn with a seed, so whoever knows or guesses the seed computes the draw again."
 
 
 @final
@@ -127,7 +128,8 @@ def verify(release: xr.DataTree) -> Verification:
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, or from a file that anybody may have written.
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.release_sparse`, or from a file that anybody may have
+        written.
 
     Returns
     -------
@@ -160,6 +162,11 @@ def verify(release: xr.DataTree) -> Verification:
     >>> bool(dirdp.verify(dirdp.sample(dirdp.ApproxDP(epsilon=0.5, delta=1e-6), model)))
     True
     """
+    if is_sparse(release):
+        # Here, because that file needs this one.
+        from pymc_dirdp.releases.sparse_verification import verified_sparse
+
+        return verified_sparse(read_sparse(release))
     return verified(read(release), release)
 
 
@@ -168,7 +175,7 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
     keeps, kept, wrong = False, None, tuple(CURVES)
     # Numbers that are far too large keep nothing that can be computed; that is no damage of the file.
     with suppress(ReleaseError), computable():
-        keeps, kept = stored.curves.satisfies(stored.guarantee), _kept(stored.guarantee, stored.curves)
+        keeps, kept = stored.curves.satisfies(stored.guarantee), kept_of(stored.guarantee, stored.curves)
         wrong = disagreements(stored)
     people = stored_reading(stored)
     other_curves = f"The stored curves {', '.join(wrong)} are not those of the file's own numbers."
@@ -198,7 +205,7 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
     ]
     if drawn:
         checks = [
-            _check("randomness", _SEEDED if stored.reproducible else None, "Nothing says that a seed was used."),
+            _check("randomness", SEEDED if stored.reproducible else None, "Nothing says that a seed was used."),
             *checks,
             _check("sampler", contradiction(stored, release), "The draws can have been made as it says."),
             Check("tables", True, _counted(stored)),
@@ -210,7 +217,7 @@ def verified(stored: Stored, release: xr.DataTree, *, drawn: bool = True) -> Ver
     return Verification(stored.guarantee, kept, tuple(checks), tuple(_believed(stored, release)))
 
 
-def _kept(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
+def kept_of(stated: Guarantee, curves: PrivacyCurves) -> Guarantee | None:
     """The least guarantee of the stated kind that the curves keep, rounded up to a few digits."""
     with suppress(ArgumentError):
         return stated.with_budget(up(stated.least_budget(curves), _DIGITS))

@@ -96,8 +96,8 @@ def exponential_coin(uniform: Uniform, a: int, b: int, c: int = 1, d: int = 1) -
     return k % 2 == 1
 
 
-def laplace(uniform: Uniform, t: int, s: int) -> int:
-    """One draw of discrete Laplace noise of the scale `t / s`."""
+def geometric(uniform: Uniform, t: int, s: int) -> int:
+    """A whole number of at least 0, with `P[x]` proportional to `exp(-x s / t)`."""
     while True:
         u = uniform(t)
         if not exponential_coin(uniform, u, t):
@@ -106,7 +106,13 @@ def laplace(uniform: Uniform, t: int, s: int) -> int:
         while exponential_coin(uniform, 1, 1):
             v += 1
         # u + t v is geometric with ratio exp(-1 / t).
-        size = (u + t * v) // s
+        return (u + t * v) // s
+
+
+def laplace(uniform: Uniform, t: int, s: int) -> int:
+    """One draw of discrete Laplace noise of the scale `t / s`."""
+    while True:
+        size = geometric(uniform, t, s)
         negative = uniform(2) == 1
         # Both signs of 0 are the same number, so one of them is drawn again.
         if not (negative and size == 0):

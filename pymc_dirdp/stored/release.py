@@ -23,7 +23,7 @@ from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
 from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential, shown
 
-__all__ = ["A_PRIORI", "CURVES", "MOST_DRAWS", "Stored", "read"]
+__all__ = ["A_PRIORI", "CURVES", "MOST_DRAWS", "Stored", "read", "stated_guarantee"]
 
 _GROUPS = ("posterior", "mechanism", "privacy", "utility")
 # No release has more draws than this; the curve of so many could take for ever.
@@ -114,6 +114,10 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
             f"Expected a release from pymc_dirdp.sample, an xarray.DataTree, got {type_name(release)}. A file is "
             'opened first, by xarray.open_datatree("release.nc").'
         )
+    if "noisy_counts" in children:
+        raise ReleaseError(
+            "This is a release of a sparse table. Use estimate_sparse or analyse_sparse, with your prior of it."
+        )
     if missing := sorted(set(_GROUPS) - set(children)):
         raise ReleaseError(f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(missing)}.")
     root = Group("/", release.to_dataset())
@@ -127,7 +131,7 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     if len({table.group.text("adjacency") for table in tables.values()}) > 1:
         raise ReleaseError("The release is damaged: its tables are for different adjacencies, which do not compose.")
     stored = Stored(
-        guarantee=_guarantee(privacy),
+        guarantee=stated_guarantee(privacy),
         adjacency=stored_adjacency(privacy),
         contribution=privacy.whole("contribution", 1, MOST_RECORDS),
         min_count=privacy.number("min_count"),
@@ -150,7 +154,8 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     return stored
 
 
-def _guarantee(privacy: Group) -> Guarantee:
+def stated_guarantee(privacy: Group) -> Guarantee:
+    """The guarantee that the group of a promise states."""
     name = privacy.text("guarantee")
     if name not in KINDS:
         raise privacy.damaged(f"the guarantee {shown(name)} is unknown")

@@ -331,12 +331,3 @@ def test_a_built_model_is_planned_for_the_estimate_unless_another_objective_is_g
 
 def _expected(plan):
     return (a_priori_kl(part.mechanism, part.table.prior, part.n_records).estimate for part in plan.parts)
-
-
-def test_two_children_of_one_parent_are_planned_also_where_a_declared_category_is_empty():
-    """The counts of all other categories are then the number of trials of the sister table."""
-    records = {"z": list("0110"), "a": list("xyxx"), "b": list("pqqp"), "c": list("stst")}
-    declared = {"z": ["0", "1"], "a": ["x", "y"], "b": ["p", "q", "empty"], "c": ["s", "t"]}
-    structure = {"z": [], "a": ["z"], "b": ["a"], "c": ["a"]}
-    model = dirdp.bayesian_network(records, structure, categories=declared)
-    assert len(dirdp.plan(dirdp.PureDP(epsilon=1), model, mechanism="geometric").parts) == 4

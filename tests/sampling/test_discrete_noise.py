@@ -260,8 +260,8 @@ def test_a_wrong_coin_is_found(change):
     [
         {"if not (negative and size == 0):": "if True:"},
         {"if not exponential_coin(uniform, u, t):": "if not (exponential_coin(uniform, u, t) or True):"},
-        {"size = (u + t * v) // s": "size = -(-(u + t * v) // s)"},
-        {"size = (u + t * v) // s": "size = u + t * v // s"},
+        {"return (u + t * v) // s": "return -(-(u + t * v) // s)"},
+        {"return (u + t * v) // s": "return u + t * v // s"},
     ],
     ids=["two zeros", "no rejection", "rounded up", "rounded first"],
 )

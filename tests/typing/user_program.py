@@ -158,6 +158,10 @@ def records() -> None:
     assert_type(dirdp.log_likelihood(dirdp.analyse(release), frame), NDArray[np.float64])
     assert_type(dirdp.predict_log_proba(release, frame, draws="released"), NDArray[np.float64])
     dirdp.synthetic(release, 100, n_sets=20, random_seed=1)
+    sparse = dirdp.release_sparse(TARGET, frame, categories=categories, threshold=dirdp.least_threshold(TARGET, 4))
+    assert_type(sparse, xr.DataTree)
+    assert_type(dirdp.estimate_sparse(sparse, n_records=2, n_occupied=1), dirdp.SparseEstimates)
+    assert_type(dirdp.analyse_sparse(sparse, n_records=2, n_occupied=1), xr.DataTree)
 
 
 def errors(model: pm.Model) -> str:

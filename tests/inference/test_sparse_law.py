@@ -1,0 +1,156 @@
+"""Counts given a list of noisy counts: against sums by hand, and truths among draws."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.stats import chisquare, kstest, nbinom
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.sparse_law import CountLaw, SparseLaw, SparsePrior
+from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
+
+
+@pytest.mark.parametrize(
+    ("n_cells", "n_records", "n_occupied"), [(100, 1000.0, 60.0), (10**10, 1e6, 1e4), (2**63 - 1, 50.0, 49.0)]
+)
+def test_the_prior_expects_what_it_says(n_cells, n_records, n_occupied):
+    prior = SparsePrior(n_cells, n_records, n_occupied)
+    shape = prior.concentration / n_cells
+    law = nbinom(shape, prior.concentration / (prior.concentration + n_records))
+    assert n_cells * law.mean() == pytest.approx(n_records)
+    with mpmath.workdps(50):
+        a, total = mpmath.mpf(prior.concentration) / n_cells, mpmath.mpf(prior.concentration)
+        empty = (total / (total + n_records)) ** a
+        assert float(n_cells * (1 - empty)) == pytest.approx(n_occupied, rel=1e-8)
+        for x in (0, 1, 2, 70):
+            ways = mpmath.rf(a, x) / mpmath.factorial(x)
+            exact = mpmath.log(ways) + a * mpmath.log(total / (total + n_records))
+            exact += x * mpmath.log(n_records / (total + n_records))
+            assert prior.log_mass(np.array([x]))[0] == pytest.approx(float(exact), rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n_records", "n_occupied"), [(10.0, 10.0), (10.0, 20.0), (1e9, 100.0), (0.0, 1.0), (1.0, -1.0)]
+)
+def test_priors_that_cannot_be(n_records, n_occupied):
+    with pytest.raises(ArgumentError):
+        SparsePrior(100, n_records, n_occupied)
+
+
+def law_of(n_cells=1000, threshold=9, scale=2.0, noisy=(), n_records=500.0, n_occupied=50.0):
+    mechanism = SparseGeometricMechanism(n_cells, threshold, scale)
+    return SparseLaw(mechanism, np.array(noisy, dtype=np.int64), SparsePrior(n_cells, n_records, n_occupied))
+
+
+def by_hand(law, likelihood):
+    """Mean, variance and the probability of a record, by sums over counts with 40 digits."""
+    with mpmath.workdps(40):
+        a, total = mpmath.mpf(law.prior.concentration) / law.prior.n_cells, mpmath.mpf(law.prior.concentration)
+        ratio = law.prior.n_records / (law.prior.n_records + total)
+        weights, ways = [], mpmath.mpf(1)
+        for x in range(1500):
+            weights.append(ways * ratio**x * likelihood(x))
+            ways *= (a + x) / (x + 1)
+        whole = mpmath.fsum(weights)
+        mean = mpmath.fsum(x * w for x, w in enumerate(weights)) / whole
+        variance = mpmath.fsum((x - mean) ** 2 * w for x, w in enumerate(weights)) / whole
+        return float(mean), float(variance), float(1 - weights[0] / whole)
+
+
+@pytest.mark.parametrize("z", [9, 15, 40, 700])
+def test_a_listed_cell_by_hand(z):
+    law = law_of(noisy=[z])
+    found = law.given(z)
+    mean, variance, occupied = by_hand(law, lambda x: mpmath.exp(-mpmath.mpf(abs(z - x)) / 2))
+    assert (found.mean, found.variance, found.occupied) == pytest.approx((mean, variance, occupied), rel=1e-9)
+
+
+def test_another_cell_by_hand():
+    law = law_of()
+    q = mpmath.exp(mpmath.mpf(-1) / 2)
+
+    def below(x):
+        return 1 - q ** (9 - x) / (1 + q) if x < 9 else q ** (x - 8) / (1 + q)
+
+    mean, variance, occupied = by_hand(law, below)
+    assert (law.other.mean, law.other.variance, law.other.occupied) == pytest.approx(
+        (mean, variance, occupied), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("z", [10_000, 10**7, 10**12, 2**53])
+def test_large_counts_are_listed_in_two_parts(z):
+    """By a prior that hardly knows what to expect, a large noisy count is a large count."""
+    found = law_of(n_cells=10**10, threshold=50, noisy=[z], n_records=1e15, n_occupied=1000.0).given(z)
+    assert found.mean == pytest.approx(z, rel=1e-3)
+    assert found.occupied == pytest.approx(1.0)
+    assert len(found.counts) < 10**6
+
+
+def test_a_prior_that_contradicts_the_list():
+    """A prior by which no cell holds 5000 records takes a noisy count of 5000 for noise, in two parts or in one."""
+    law = law_of(n_cells=10**6, threshold=50, noisy=[1200], n_records=10.0, n_occupied=9.0)
+    found = law.given(1200)
+    assert len(found.counts) < 1000
+    mean, variance, occupied = by_hand(law, lambda x: mpmath.exp(-mpmath.mpf(abs(1200 - x)) / 2))
+    assert (found.mean, found.variance, found.occupied) == pytest.approx((mean, variance, occupied), rel=1e-9)
+    assert found.mean < 1
+
+
+def test_a_law_that_is_too_wide_to_be_listed():
+    law = law_of(n_cells=10**10, threshold=2**36, scale=2.0**30, noisy=[2**37], n_records=1e15, n_occupied=1000.0)
+    with pytest.raises(ArgumentError, match="cannot be listed"):
+        law.given(2**37)
+
+
+def test_intervals_hold_what_they_say():
+    law = CountLaw(np.arange(4), np.array([0.1, 0.2, 0.3, 0.4]))
+    assert law.interval(0.5) == (1, 3)
+    assert law.interval(0.99) == (0, 3)
+    assert law.interval(1e-9) == (2, 2)
+
+
+def test_draws_have_the_law():
+    law = law_of(noisy=[9, 30, 9])
+    listed, others = law.draw(20_000, np.random.default_rng(1))
+    assert listed.shape == (20_000, 3)
+    for i, z in enumerate((9, 30, 9)):
+        each = law.given(z)
+        keep = each.weights > 1e-3
+        seen = np.array([(listed[:, i] == x).sum() for x in each.counts[keep]])
+        expected = 20_000 * each.weights[keep]
+        seen, expected = np.append(seen, 20_000 - seen.sum()), np.append(expected, 20_000 - expected.sum())
+        assert chisquare(seen, expected).pvalue > 1e-6
+    # The sum over the others has their mean and variance, five standard errors.
+    mean, variance = law.n_others * law.other.mean, law.n_others * law.other.variance
+    assert abs(others.mean() - mean) < 5 * math.sqrt(variance / 20_000)
+    assert others.var() == pytest.approx(variance, rel=0.15)
+
+
+def test_truths_lie_among_draws_as_often_as_they_should():
+    """Tables from the prior, lists from tables: the ranks of the truths among 49 draws are uniform."""
+    n_cells, scale, threshold, draws, tables = 400, 2.0, 6, 49, 300
+    mechanism, prior = SparseGeometricMechanism(n_cells, threshold, scale), SparsePrior(n_cells, 300.0, 40.0)
+    rng = np.random.default_rng(7)
+    shape = prior.concentration / n_cells
+    ranks: dict[str, list[float]] = {"listed": [], "total": [], "naive": []}
+    for _ in range(tables):
+        truth = rng.negative_binomial(shape, prior.concentration / (prior.concentration + 300.0), n_cells)
+        cells = np.flatnonzero(truth)
+        listed, noisy = mechanism.release(cells, truth[cells], random_seed=rng)
+        law = SparseLaw(mechanism, noisy, prior)
+        drawn, others = law.draw(draws, rng)
+        totals = drawn.sum(axis=1) + others
+        ranks["total"].append((np.sum(totals < truth.sum()) + rng.random() * (1 + np.sum(totals == truth.sum()))) / 50)
+        if len(listed):
+            of_first, here = drawn[:, 0], truth[listed[0]]
+            ranks["listed"].append((np.sum(of_first < here) + rng.random() * (1 + np.sum(of_first == here))) / 50)
+            noise = mechanism.dense.noise_for((draws,), rng)
+            around = noisy[0] + noise
+            ranks["naive"].append((np.sum(around < here) + rng.random() * (1 + np.sum(around == here))) / 50)
+    assert kstest(ranks["listed"], "uniform").pvalue > 1e-4
+    assert kstest(ranks["total"], "uniform").pvalue > 1e-4
+    # Who reads a noisy count as the count, noise and all, forgets that it was listed because of its noise.
+    assert kstest(ranks["naive"], "uniform").pvalue < 1e-6

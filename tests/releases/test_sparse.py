@@ -1,0 +1,187 @@
+"""A release of a sparse table, from the counts to the file and back."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from pymc_dirdp import (
+    ApproxDP,
+    ArgumentError,
+    BudgetError,
+    CategoriesFromDataWarning,
+    DataError,
+    Ledger,
+    PureDP,
+    ReleaseError,
+    SeededReleaseWarning,
+    UnsupportedModelError,
+    analyse,
+    estimate,
+    estimate_sparse,
+    least_threshold,
+    release_sparse,
+    verify,
+)
+
+PROMISE = PureDP(epsilon=1)
+PLACES = {"zip": ["1", "2", "3"], "ill": [False, True]}
+
+
+def test_a_table_of_ten_billion_cells():
+    threshold = least_threshold(PROMISE, 10**10)
+    release = release_sparse(PROMISE, [7, 10**10 - 1], [1000, 2000], 10**10, threshold=threshold)
+    found = release["noisy_counts"]
+    listed = dict(zip(found["cell"].values.tolist(), found["noisy_count"].values.tolist(), strict=True))
+    assert {7, 10**10 - 1} <= set(listed)
+    assert abs(listed[7] - 1000) < 100
+    assert len(listed) < 20
+    assert verify(release)
+    assert verify(release).stated == PROMISE
+
+
+def test_it_comes_back_from_a_file(tmp_path):
+    release = release_sparse(PROMISE, [2**62 + 1], [10**6], 2**63 - 1, threshold=100)
+    release.to_netcdf(tmp_path / "release.nc")
+    with xr.open_datatree(tmp_path / "release.nc") as back:
+        assert back.identical(release)
+        assert verify(back)
+        assert 2**62 + 1 in back["noisy_counts"]["cell"].values
+        assert back["mechanism"].attrs["n_cells"] == str(2**63 - 1)
+
+
+def test_an_empty_list_is_a_release(tmp_path):
+    release = release_sparse(PROMISE, [], [], 1000, threshold=200)
+    release.to_netcdf(tmp_path / "release.nc")
+    with xr.open_datatree(tmp_path / "release.nc") as back:
+        assert verify(back)
+        assert estimate_sparse(back, n_records=10, n_occupied=3).cells == ()
+
+
+def test_cells_with_labels():
+    table = pd.DataFrame({"zip": ["3", "1"], "ill": [True, False], "n": [900, 500]})
+    release = release_sparse(PROMISE, table, table["n"], categories=PLACES, threshold=50)
+    assert release["noisy_counts"]["cell"].values.tolist() == [0, 5]
+    found = estimate_sparse(release, n_records=1500, n_occupied=4)
+    assert found.cells == (("1", False), ("3", True))
+    assert found.frame().loc[[("3", True)], "count"].item() == pytest.approx(900, abs=60)
+    assert verify(release)
+
+
+def test_from_a_group_by_and_from_records():
+    """A group-by of pandas, its long form, and the records themselves."""
+    rng = np.random.default_rng(1)
+    records = pd.DataFrame({"zip": rng.choice(["1", "2"], 4000), "ill": rng.random(4000) < 0.5})
+    sizes = records.groupby(["zip", "ill"]).size().rename("n").reset_index()
+    tables = [
+        release_sparse(PROMISE, sizes, sizes["n"], categories=PLACES, threshold=50),
+        release_sparse(PROMISE, records, categories=PLACES, threshold=50),
+        release_sparse(PROMISE, [0] * 1000 + [3] * 1000 + [1, 2] * 1000, n_cells=6, threshold=50),
+    ]
+    for table in tables:
+        assert table["noisy_counts"]["cell"].values.tolist() == [0, 1, 2, 3]
+        assert table["noisy_counts"]["noisy_count"].sum() == pytest.approx(4000, abs=150)
+
+
+def test_counts_of_another_order_are_refused():
+    table = pd.DataFrame({"zip": ["1", "2"], "ill": [True, False], "n": [900, 500]})
+    other = table["n"].sort_values()
+    with pytest.raises(DataError, match="different indexes"):
+        release_sparse(PROMISE, table, other, categories=PLACES, threshold=50)
+    with pytest.raises(DataError, match="different indexes"):
+        release_sparse(PROMISE, table["n"], other, 1000, threshold=50)
+    release_sparse(PROMISE, table, other.to_numpy(), categories=PLACES, threshold=50)
+
+
+def test_people_with_several_records():
+    release = release_sparse(
+        PROMISE, [3], [500], 10**6, threshold=150, adjacency="add-remove", unit="patient", contribution=4
+    )
+    assert release["mechanism"].attrs["scale"] == pytest.approx(4.0)
+    assert release["privacy"].attrs["neighbours"] == "the records of one patient, at most 4, appear or disappear"
+    assert verify(release)
+    with pytest.raises(ArgumentError, match="unit='patient'"):
+        release_sparse(PROMISE, [3], [500], 10**6, threshold=150, contribution=4)
+    release_sparse(PROMISE, [3], [500], 10**6, threshold=150, unit="patient", contribution=4)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({"n_cells": None}, ArgumentError, "Say what the whole table is"),
+        ({"categories": {"zip": ["1"]}}, ArgumentError, "Say what the whole table is"),
+        ({"threshold": 0}, ArgumentError, "not private either"),
+        ({"threshold": 3}, ArgumentError, "empty cells would be listed"),
+        ({"n_cells": 2**63}, ArgumentError, "below 2\\*\\*63"),
+        ({"n_cells": 1}, ArgumentError, "n_cells"),
+        ({"guarantee": 1.0}, ArgumentError, "guarantee"),
+        ({"adjacency": "one"}, ArgumentError, "adjacency"),
+        ({"contribution": 0, "unit": "person"}, ArgumentError, "contribution"),
+        ({"unit": ""}, ArgumentError, "unit"),
+        ({"unit": "a\nb"}, ArgumentError, "unit"),
+        ({"ledger": 3}, ArgumentError, "Ledger"),
+        ({"cells": ["a"]}, DataError, "whole numbers"),
+        ({"cells": [5, 5], "counts": None, "n_cells": 5}, DataError, "outside"),
+        ({"cells": ["a"], "counts": None}, DataError, "whole numbers"),
+        ({"cells": [5, 5], "counts": [1, 2]}, DataError, "twice"),
+        ({"cells": ["a"], "n_cells": None, "categories": {"zip": ["a", "b"]}}, ArgumentError, "columns by name"),
+        ({"cells": {"zap": ["a"]}, "n_cells": None, "categories": {"zip": ["a", "b"]}}, ArgumentError, "no column"),
+        (
+            {"cells": {"zip": ["c"]}, "n_cells": None, "categories": {"zip": ["a", "b"]}, "threshold": 20},
+            DataError,
+            "not declared",
+        ),
+        ({"cells": {"zip": ["c"]}, "n_cells": None, "categories": {"zip": [1, "b"]}}, UnsupportedModelError, "kinds"),
+    ],
+)
+def test_what_is_refused(given, error, says):
+    arguments = {"guarantee": PROMISE, "cells": [5], "counts": [700], "n_cells": 10**10, "threshold": 60}
+    with pytest.raises(error, match=says) as caught:
+        release_sparse(**(arguments | given))
+    assert "700" not in str(caught.value)
+
+
+def test_categories_read_off_the_data_are_noticed():
+    table = pd.DataFrame({"zip": ["1", "2"], "n": [100, 200]})
+    with pytest.warns(CategoriesFromDataWarning):
+        release_sparse(PROMISE, table, table["n"], categories={"zip": table["zip"]}, threshold=20)
+
+
+def test_a_seed_is_marked():
+    with pytest.warns(SeededReleaseWarning):
+        release = release_sparse(PROMISE, [5], [700], 10**6, threshold=60, random_seed=1)
+    assert release["mechanism"].attrs["randomness"] == "seed"
+    assert not verify(release)
+    assert "Not private" in verify(release).headline
+
+
+def test_the_ledger_is_charged_before_the_counts_are_looked_at():
+    ledger = Ledger(ApproxDP(epsilon=1.5, delta=1e-6), unit="person")
+    with pytest.raises(DataError, match="The ledger has been charged"):
+        release_sparse(PROMISE, [5], [-1], 10**6, threshold=60, unit="person", ledger=ledger)
+    assert ledger.left["epsilon"] == pytest.approx(0.5)
+    with pytest.raises(BudgetError):
+        release_sparse(PROMISE, [5], [1], 10**6, threshold=60, unit="person", ledger=ledger)
+    assert len(ledger.entries()) == 1
+    # An error about public arguments costs nothing.
+    with pytest.raises(ArgumentError):
+        release_sparse(PureDP(epsilon=0.1), [5], [1], 10**6, threshold=0, unit="person", ledger=ledger)
+    assert len(ledger.entries()) == 1
+
+
+def test_what_reads_other_releases_says_what_reads_this_one():
+    release = release_sparse(PROMISE, [5], [700], 10**6, threshold=60)
+    for read in (analyse, estimate):
+        with pytest.raises(ReleaseError, match="estimate_sparse or analyse_sparse"):
+            read(release)
+
+
+def test_nothing_secret_is_published():
+    """The counts are large primes, which appear nowhere; noisy ones do."""
+    counts = np.array([1_000_003, 1_000_033, 1_000_037])
+    release = release_sparse(ApproxDP(epsilon=1e-4, delta=1e-9), [5, 6, 7], counts, 1000, threshold=10**6 // 8)
+    text = str([node.to_dataset().to_dict() for node in release.subtree])
+    assert not any(str(count) in text for count in counts)
+    assert math.isfinite(release["privacy"].attrs["pure_epsilon"])
