@@ -10,14 +10,16 @@ from scipy.special import polygamma
 
 from pymc_dirdp.checks import at_least, integer, open_unit_interval, positive
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.roots import last_safe
+from pymc_dirdp.numerics.roots import last_safe, log_excess
 from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP, TruncatedCDP
 
 __all__ = [
     "p1_sample_size",
     "p1_theorem_1",
     "p1_theorem_1_concentration",
+    "p2_lemma_1",
     "p2_theorem_1",
+    "p2_theorem_1_prior",
     "p2_theorem_2",
 ]
 
@@ -175,6 +177,79 @@ def p2_theorem_1(
         raise ArgumentError(f"P2 Theorem 1 needs gamma < alpha_min, got gamma={gamma:g}, alpha_min={alpha_min:g}.")
     rho = r**2 * delta_2_squared * _trigamma(alpha_min - gamma) / 2
     return TruncatedCDP(rho=rho, omega=gamma / (r * delta_inf) + 1)
+
+
+def p2_lemma_1(*, rho: float, omega: float, delta: float) -> ApproxDP:
+    """The epsilon that truncated concentrated differential privacy implies, as printed (P2 Lemma 1).
+
+    `rho + 2 sqrt(rho log(1 / delta))` where `log(1 / delta) <= (omega - 1)**2 rho`, and
+    `rho omega + log(1 / delta) / (omega - 1)` elsewhere.
+
+    Parameters
+    ----------
+    rho : float
+        Positive.
+    omega : float
+        Above 1; it may be infinite.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    guarantee : ApproxDP
+        It holds. :func:`pymc_dirdp.privacy.convert` gives a smaller epsilon.
+
+    Examples
+    --------
+    >>> print(p2_lemma_1(rho=0.1, omega=20.0, delta=1e-6))
+    (2.45079, 1e-06)-differential privacy
+    """
+    promise = TruncatedCDP(rho=rho, omega=omega)
+    log_inverse = -math.log(open_unit_interval(delta=delta))
+    above = promise.omega - 1
+    if log_inverse <= above**2 * promise.rho:
+        epsilon = promise.rho + 2 * math.sqrt(promise.rho * log_inverse)
+    else:
+        epsilon = promise.rho * promise.omega + log_inverse / above
+    return ApproxDP(epsilon=epsilon, delta=delta)
+
+
+def p2_theorem_1_prior(
+    *, rho: float, gamma: float, r: float = 1.0, delta_2_squared: float = 2.0, delta_inf: float = 1.0
+) -> float:
+    """P2's own calibration: the smallest prior parameter for which :func:`p2_theorem_1` promises this `rho`.
+
+    P2 uses it in section 4.1, where its `rho` lacks the factor 1/2 (ERRATA P2.2), and in Appendix C, with `gamma = 2`.
+
+    Parameters
+    ----------
+    rho : float
+        The target, positive. The promise ends at `omega = gamma / (r * delta_inf) + 1`.
+    gamma : float
+        Positive.
+    r, delta_2_squared, delta_inf
+        Same as in :func:`p2_theorem_1`.
+
+    Returns
+    -------
+    alpha_min : float
+        For counts, :func:`pymc_dirdp.calibrate` with `strategy="inflate"` needs a smaller one.
+
+    Examples
+    --------
+    >>> [round(p2_theorem_1_prior(rho=rho, gamma=2.0), 2) for rho in (0.01, 0.1, 1.0)]
+    [102.5, 12.49, 3.43]
+    """
+    rho, gamma = positive(rho=rho), positive(gamma=gamma)
+    sensitivities = {"r": r, "delta_2_squared": delta_2_squared, "delta_inf": delta_inf}
+    scale = positive(r=r) ** 2 * positive(delta_2_squared=delta_2_squared) / 2
+    positive(delta_inf=delta_inf)
+    above = last_safe(lambda x: log_excess(scale * _trigamma(x), rho), factor=0.5)
+    alpha = gamma + above
+    # The sum is rounded, and near gamma the theorem looks at what is left of it.
+    while alpha <= gamma or p2_theorem_1(gamma=gamma, alpha_min=alpha, **sensitivities).rho > rho:
+        alpha = math.nextafter(alpha, math.inf)
+    return alpha
 
 
 def p2_theorem_2(

@@ -1,0 +1,91 @@
+"""P4's sensitivities: how much a posterior moves, in Hellinger distance, if one record is replaced.
+
+The local and the smooth sensitivity are properties of a data set: of private data they are **confidential**. The
+smooth one is only safe inside its mechanism, :class:`pymc_dirdp.mechanisms.HellingerMechanism`.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import checked_counts, integer, positive, positive_array
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.mechanisms.hellinger_sensitivity import global_sensitivity, local_sensitivities, smooth_sensitivities
+
+__all__ = ["p4_global_sensitivity", "p4_local_sensitivity", "p4_smooth_sensitivity"]
+
+
+def p4_local_sensitivity(counts: ArrayLike, *, prior: ArrayLike) -> float:
+    """The largest Hellinger distance of the posterior from that of a neighbour (P4 section 4.2.2). **Confidential**.
+
+    P4 asks how much the distance to a third posterior changes at most. By the triangle inequality that is the same; in
+    print it compares a data set with itself (ERRATA P4.7).
+
+    Parameters
+    ----------
+    counts : array_like of whole numbers, shape (d,)
+        One record at least.
+    prior : array_like, shape (d,)
+        The model's own prior, positive.
+
+    Examples
+    --------
+    >>> round(p4_local_sensitivity([50, 50], prior=[1, 1]), 4)
+    0.0703
+    """
+    parameters, whole = _checked(counts, prior)
+    return float(local_sensitivities(parameters, whole[None])[0])
+
+
+def p4_global_sensitivity(*, prior: ArrayLike, n_records: int) -> float:
+    """The largest local sensitivity of all data sets of `n_records` records (P4 section 4.2.1). It is public.
+
+    Parameters
+    ----------
+    prior : array_like, shape (d,)
+        The model's own prior, positive.
+    n_records : int
+        Public, at least 1.
+
+    Examples
+    --------
+    >>> round(p4_global_sensitivity(prior=[1, 1], n_records=100), 4)
+    0.3389
+    """
+    return global_sensitivity(_row(prior), integer(1, n_records=n_records))
+
+
+def p4_smooth_sensitivity(counts: ArrayLike, *, prior: ArrayLike, smoothness: float = 1.0) -> float:
+    """The least upper bound of the local one whose inverse moves by at most `smoothness` (Definition 3).
+
+    It is **confidential**, as the counts are.
+
+    Parameters
+    ----------
+    counts, prior
+        Same as in :func:`p4_local_sensitivity`.
+    smoothness : float, default 1
+        P4's gamma, positive. P4 takes 1, which is a poor choice (ERRATA P4.3).
+
+    Examples
+    --------
+    >>> round(p4_smooth_sensitivity([50, 50], prior=[1, 1], smoothness=0.1), 4)
+    0.1274
+    """
+    parameters, whole = _checked(counts, prior)
+    return float(smooth_sensitivities(parameters, whole[None], positive(smoothness=smoothness))[0])
+
+
+def _row(prior: ArrayLike) -> Array:
+    parameters = positive_array(prior=prior)
+    if parameters.ndim != 1:
+        raise ArgumentError(f"P4's posteriors are of one row: expected prior of shape (d,), got {parameters.shape}.")
+    return parameters
+
+
+def _checked(counts: ArrayLike, prior: ArrayLike) -> tuple[Array, Integers]:
+    parameters = _row(prior)
+    whole = checked_counts(counts, parameters.shape).astype(np.int64)
+    if not whole.any():
+        raise DataError("There are no records, so no record can be replaced: the data set has no neighbour.")
+    return parameters, whole
