@@ -24,6 +24,8 @@ type Axes = tuple[tuple[str, int], ...]
 
 # The noise is the least that keeps the promise, up to this share of it.
 _TIGHT = 1e-6
+# A cell counts as visible from so many standard deviations of the noise.
+_VISIBLE = 4.0
 
 
 @final
@@ -164,8 +166,9 @@ def weights_of(
     """Relative precisions of the margins: 1 over the variance of the noise.
 
     The error of fitted shares grows with the variance of the noise times the number of cells that it leaves visible,
-    which is no more than that of all cells, nor of records over `noise_sd`. Its sum is least where the precision is in
-    proportion to the root of that number, here rounded to a power of 2, so that few margins differ in their noise.
+    which is no more than that of all cells, nor of those that can hold four times `noise_sd`. Its sum is least where
+    the precision is in proportion to the root of that number, here rounded to a power of 2, so that few margins differ
+    in their noise.
 
     Parameters
     ----------
@@ -178,7 +181,8 @@ def weights_of(
         The public number of records, or that to plan for; None gives all margins the same weight.
     """
     if weights is None:
-        seen = [1.0 if n_records is None else min(margin.cells, n_records / max(noise_sd, 1.0)) for margin in margins]
+        visible = math.inf if noise_sd == 0 else (n_records or 0) / (_VISIBLE * noise_sd)
+        seen = [min(margin.cells, visible) for margin in margins]
         return [2.0 ** round(math.log2(max(cells, 1.0)) / 2) for cells in seen]
     if not isinstance(weights, Mapping):
         raise ArgumentError(f"Expected weights to map margins to numbers, got {type_name(weights)}.")

@@ -54,8 +54,11 @@ class MechanismOptions:
         papers' baselines, which `sampler="fast"` alone can draw.
     strategy : {"optimal", "urn", "temper", "inflate", "algorithm-1"}, default "optimal"
         Where the room for privacy comes from in the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
-    objective : {"posterior", "estimate"}, default "posterior"
-        What `"optimal"` and `"urn"` keep small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. Models that
+    objective : {"posterior", "estimate", "prediction"}, default "posterior"
+        What `"optimal"` and `"urn"` keep small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. `"prediction"` is
+        for models with `mechanism="auto"`: all tables take the mechanisms from which the next record is predicted
+        best, which are noisy margins of all tables, or those of each table by itself. Networks of the same shape are
+        simulated for that, which takes about as long again as `"auto"` itself. Models that
         :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.bayesian_network` have built are planned for `"estimate"`.
     """
 

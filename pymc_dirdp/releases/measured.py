@@ -13,7 +13,7 @@ from pymc_dirdp.planning.margins import Axes, Protected, by_table, chosen_noise,
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.options import Options
 
-__all__ = ["measured"]
+__all__ = ["axes_of", "measured"]
 
 # Shares are fitted to tables of this many cells, and no larger ones.
 _MOST_CELLS = 10**6
@@ -54,18 +54,24 @@ def measured(
             "mechanism='marginals' publishes noisy margins, and one estimate that is fitted to them, so draws stays 1. "
             "Whatever is computed from the margins costs nothing more."
         )
-    axes = {name: _axes(table) for name, table in tables.items()}
+    axes = {name: axes_of(table) for name, table in tables.items()}
     _refuse_large(axes)
     _refuse_unordered(axes)
     people = Protected(wanted.adjacency, _records(reading, tables), reading.sizes_are_public)
     margins = margins_of(axes, wanted.measure)
     noise, parameters = chosen_noise(
-        guarantee, margins, people, noise=wanted.noise, weights=wanted.weights, n_records=_size(sizes, tables, reading)
+        guarantee,
+        margins,
+        people,
+        noise=wanted.noise,
+        weights=wanted.weights,
+        n_records=_size(sizes, tables, reading),
     )
     return dict(by_table(margins, noise, parameters, people, {name: table.prior for name, table in tables.items()}))
 
 
-def _axes(table: Table) -> Axes:
+def axes_of(table: Table) -> Axes:
+    """The name and the length of each axis of a table, that of the outcomes of a Beta included."""
     dims = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
     names = [dim_name(table.name, axis, dim) for axis, dim in enumerate(dims)]
     names += [outcome_dim(table.name)] * (table.family == "beta")

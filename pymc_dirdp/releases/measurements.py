@@ -11,12 +11,12 @@ from pymc_dirdp.inference.family_fit import fit_tables
 from pymc_dirdp.inference.margins import Family, Measurement
 from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.models.tables import Table
 from pymc_dirdp.releases.description import cell_dims
-from pymc_dirdp.releases.planned import Plan
 from pymc_dirdp.releases.sources import checked
 from pymc_dirdp.stored.untrusted import group_at
 
-__all__ = ["measurements_of", "measurements_of_table", "shares_fitted_to"]
+__all__ = ["measurements_of", "measurements_of_table", "shares_fitted"]
 
 
 def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Measurement, ...], int | None]:
@@ -88,21 +88,29 @@ def measurements_of_table(
     return Family(name, dims, mechanism.shape), measurements
 
 
-def shares_fitted_to(chosen: Plan, published: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+def shares_fitted(
+    tables: Mapping[str, Table],
+    mechanisms: Mapping[str, TableMechanism],
+    published: Mapping[str, Mapping[str, Array]],
+    n_records: float | None,
+) -> dict[str, Array]:
     """The shares of the tables of which margins were published, fitted to the margins of all of them.
 
     Parameters
     ----------
-    chosen : Plan
+    tables : mapping of str to Table
+    mechanisms : mapping of str to TableMechanism
+        Of the same tables, or of more.
     published : mapping of str to mapping of str to array
         What the mechanism of each table put out.
+    n_records : float or None
+        The number of records; None if it is private.
     """
-    parts = [part for part in chosen.parts if part.mechanism.fits_all_tables]
-    if not parts:
+    fitted = {name: table for name, table in tables.items() if mechanisms[name].fits_all_tables}
+    if not fitted:
         return {}
     found = [
-        measurements_of_table(part.table.name, tuple(cell_dims(part.table)), part.mechanism, published[part.table.name])
-        for part in parts
+        measurements_of_table(name, tuple(cell_dims(table)), mechanisms[name], published[name])
+        for name, table in fitted.items()
     ]
-    n_records = parts[0].n_records if chosen.reading.sizes_are_public else None
     return fit_tables([family for family, _ in found], [each for _, own in found for each in own], n_records)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -92,10 +92,21 @@ class Options(MechanismOptions):
     noise: str = "auto"
     disjoint: Iterable[Iterable[str]] | None = None
 
+    predicts: bool = field(default=False, init=False)
+
     def __post_init__(self) -> None:
+        if self.objective == "prediction":
+            # What the Dirichlet mechanism keeps small is then the error of its draw.
+            object.__setattr__(self, "predicts", True)
+            object.__setattr__(self, "objective", "estimate")
         super().__post_init__()
         object.__setattr__(self, "draws", integer(1, draws=self.draws))
         one_of(("auto", *NOISES), noise=self.noise)
+        if self.predicts and self.mechanism != "auto":
+            raise ArgumentError(
+                f"objective='prediction' is how mechanism='auto' compares, got mechanism={self.mechanism!r}. Take "
+                "objective='estimate'."
+            )
         if self.mechanism != "marginals" and (self.measure, self.noise) != ("levels", "auto"):
             raise ArgumentError(
                 f"measure and noise are for mechanism='marginals', got mechanism={self.mechanism!r}. Leave them out."
@@ -118,7 +129,7 @@ class Options(MechanismOptions):
 
 def refuse_unknown(function: str, planning: Mapping[str, object]) -> None:
     """Python's own error for an argument that a function does not have."""
-    if unknown := sorted(set(planning) - {field.name for field in fields(Options)}):
+    if unknown := sorted(set(planning) - {option.name for option in fields(Options) if option.init}):
         raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}")
 
 

@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import Unpack
 
@@ -21,12 +23,14 @@ from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.planning.allocation import allocate, whole_share
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, of_kind, rank
+from pymc_dirdp.planning.margins import MEASURES
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.measured import measured
 from pymc_dirdp.releases.options import Options, Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.planned import Plan, PlannedTable
+from pymc_dirdp.releases.predicting import best_for_prediction
 from pymc_dirdp.releases.wording import assumed
 
 __all__ = ["plan"]
@@ -136,13 +140,60 @@ def _chosen(
     several = {name: table for name, table in tables.items() if name not in constant}
     if wanted.mechanism == "marginals":
         return constant | measured(guarantee, several, sizes, reading, wanted), {}
-    allocated = _allocation(guarantee, several, sizes, reading, wanted)
-    kinds = dict.fromkeys(several, wanted.mechanism)
-    choices: dict[str, Choice] = {}
-    if wanted.mechanism == "auto":
-        choices = _choices(guarantee, several, sizes, reading, wanted, allocated)
-        kinds = {name: choice.best for name, choice in choices.items()}
-    return constant | allocated(kinds), choices
+    if wanted.predicts:
+        found, choices = _for_prediction(guarantee, several, sizes, reading, wanted)
+        return constant | dict(found), choices
+    by_table, choices = _by_table(guarantee, several, sizes, reading, wanted)
+    return constant | by_table, choices
+
+
+def _by_table(
+    guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
+) -> tuple[_Mechanisms, dict[str, Choice]]:
+    """The mechanism of each table by itself, and what the choice between kinds rested on, where there was one."""
+    allocated = _allocation(guarantee, tables, sizes, reading, wanted)
+    if wanted.mechanism != "auto":
+        return allocated(dict.fromkeys(tables, wanted.mechanism)), {}
+    choices = _choices(guarantee, tables, sizes, reading, wanted, allocated)
+    return allocated({name: choice.best for name, choice in choices.items()}), choices
+
+
+def _for_prediction(
+    guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
+) -> tuple[Mapping[str, TableMechanism], dict[str, Choice]]:
+    """The mechanisms by which the next record is predicted best: margins of all tables, or each table by itself."""
+    candidates: dict[str, Callable[[], Mapping[str, TableMechanism]]] = {
+        f"marginals ({measure})": partial(
+            measured,
+            guarantee,
+            tables,
+            sizes,
+            reading,
+            replace(wanted, mechanism="marginals", measure=measure, weights=None),
+        )
+        for measure in MEASURES
+    }
+    alone: dict[str, Choice] = {}
+
+    def by_table() -> Mapping[str, TableMechanism]:
+        mechanisms, choices = _by_table(guarantee, tables, sizes, reading, wanted)
+        alone.update(choices)
+        return mechanisms
+
+    candidates["table by table"] = by_table
+    mechanisms, choice = best_for_prediction(candidates, tables, _planned_for(sizes, tables), reading)
+    return mechanisms, alone if choice is None else dict.fromkeys(tables, choice)
+
+
+def _planned_for(sizes: _Sizes, tables: Mapping[str, Table]) -> int:
+    """The largest number of records of a table, or that to plan for."""
+    largest = max((sizes[name] or 0 for name in tables), default=0)
+    if not largest:
+        raise ArgumentError(
+            "objective='prediction' compares errors for a number of records above 0: pass n_records= (your guess, if "
+            "the number is private)."
+        )
+    return largest
 
 
 def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:

@@ -39,7 +39,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior, try_law
 from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
-from pymc_dirdp.releases.measurements import shares_fitted_to
+from pymc_dirdp.releases.measurements import shares_fitted
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
@@ -260,7 +260,12 @@ def _drawn(
     # a generator its state can be computed, and with that what was drawn before.
     rng = generator(random_seed if random_seed is None else source)
     drawn: dict[str, Array] = {}
-    fitted = shares_fitted_to(chosen, {name: one.published for name, one in released.items()})
+    fitted = shares_fitted(
+        {part.table.name: part.table for part in chosen.parts},
+        {part.table.name: part.mechanism for part in chosen.parts},
+        {name: one.published for name, one in released.items()},
+        chosen.parts[0].n_records if chosen.reading.sizes_are_public else None,
+    )
     for part in chosen.parts:
         name = part.table.name
         values = released[name].values

@@ -21,7 +21,7 @@ from pymc_dirdp.mechanisms.row_likelihood import RowsSeen
 from pymc_dirdp.mechanisms.tempered import Tempered
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
 
-__all__ = ["EstimateError", "estimate_error", "estimates_of"]
+__all__ = ["EstimateError", "estimate_error", "estimated_shares", "estimates_of"]
 
 # Simulated cells, and tables at least and at most.
 _CELLS, _FEWEST, _MOST = 2_000, 3, 1_000
@@ -87,6 +87,29 @@ def estimate_error(
         return None
     times = 1 if mechanism.covers_all_draws else min(draws, _MOST_DRAWS)
     return _estimate_error(mechanism, prior.shape, prior.tobytes(), n_records, public, times)
+
+
+def estimated_shares(
+    mechanism: Mechanism, prior: Array, counts: Array, *, public: bool, rng: np.random.Generator
+) -> Array | None:
+    """What is estimated of the shares of one table from a simulated release; None if that is not known.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    prior : array, shape (..., d)
+    counts : array, shape of `prior`
+        Made-up counts.
+    public : bool
+        Whether whoever estimates knows how many records there are.
+    rng : numpy.random.Generator
+    """
+    d = prior.shape[-1]
+    n_rows = prior.size // d
+    table = counts.reshape(n_rows, d).astype(np.float64)
+    rows = _Rows(np.arange(n_rows), prior.reshape(n_rows, d), table, n_rows, round(float(table.sum())), public)
+    found = estimates_of(mechanism, rows, 1, rng)
+    return None if found is None else found.reshape(prior.shape)
 
 
 @lru_cache(maxsize=512)

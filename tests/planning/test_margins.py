@@ -148,7 +148,9 @@ def test_weights_follow_the_cells_that_the_noise_leaves_visible():
     assert weights_of(margins, None, 1e6, 10) == [1.0] * 7
     # Roots of 2, 3, 6, 4, 8, 12 and 24, rounded to powers of 2.
     assert weights_of(margins, None, 1.0, 10**6) == [1.0, 2.0, 2.0, 2.0, 4.0, 4.0, 4.0]
-    assert weights_of(margins, None, 10.0, 40) == [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    # Sixteen records of four standard deviations of 10 each.
+    assert weights_of(margins, None, 10.0, 160) == [1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    assert weights_of(margins, None, 0.0, 160)[-1] == 4.0
     assert weights_of(margins, {("b", "a"): 3, "c": 2.5}, 1.0, 10**6) == [1.0, 1.0, 3.0, 2.5, 1.0, 1.0, 1.0]
 
 

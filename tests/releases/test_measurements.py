@@ -8,7 +8,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.releases.description import cell_dims
-from pymc_dirdp.releases.measurements import measurements_of, measurements_of_table, shares_fitted_to
+from pymc_dirdp.releases.measurements import measurements_of, measurements_of_table, shares_fitted
 
 RECORDS = {"a": list("xxy") * 20, "one": ["any"] * 60, "b": list("pqq") * 20}
 CATEGORIES = {"a": ["x", "y"], "one": ["any"], "b": ["p", "q"]}
@@ -66,7 +66,9 @@ def test_shares_are_fitted_to_the_tables_of_a_plan():
         for part in plan.parts
         if part.table.name in counts
     }
-    shares = shares_fitted_to(plan, published)
+    tables = {part.table.name: part.table for part in plan.parts}
+    mechanisms = {part.table.name: part.mechanism for part in plan.parts}
+    shares = shares_fitted(tables, mechanisms, published, 60)
     assert set(shares) == set(counts)
     np.testing.assert_allclose(shares["p_b"].sum(axis=-1), 1.0)
     family, measurements = measurements_of_table(
@@ -74,4 +76,5 @@ def test_shares_are_fitted_to_the_tables_of_a_plan():
     )
     assert family.axes == ("a", "b")
     assert len(measurements) == 2
-    assert shares_fitted_to(dirdp.plan(TARGET, model(), mechanism="geometric"), {}) == {}
+    by_table = {part.table.name: part.mechanism for part in dirdp.plan(TARGET, model(), mechanism="geometric").parts}
+    assert shares_fitted(tables, by_table, {}, 60) == {}

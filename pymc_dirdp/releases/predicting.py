@@ -1,0 +1,166 @@
+"""Which mechanism predicts the next record best? Whole models are simulated for that; no data are used."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
+from pymc_dirdp.inference.effects import Effects
+from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.models.protected import Reading
+from pymc_dirdp.models.tables import Table
+from pymc_dirdp.planning.choosing import Choice
+from pymc_dirdp.planning.margins import Axes
+from pymc_dirdp.releases.measured import axes_of
+from pymc_dirdp.releases.measurements import shares_fitted
+from pymc_dirdp.utility.estimate_error import estimated_shares
+
+__all__ = ["best_for_prediction"]
+
+type Mechanisms = Mapping[str, TableMechanism]
+Codes = NDArray[np.int64]
+
+# Standard deviations of the effects on a logit of a variable alone, with one parent, with two, and with more. Real
+# tables look so: categories differ much, parents say less, and their interactions less again.
+_SCALES = (2.0, 0.5, 0.2, 0.1)
+# Models that are simulated, and records by which the predictions of each are judged.
+_MODELS, _JUDGED = 2, 20_000
+# Of more records so many are simulated, and their counts are multiplied.
+_MOST_SIMULATED = 500_000
+_SEED = 20261122
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Simulated:
+    """A made-up network: its counts by table, and the cells of further records."""
+
+    counts: dict[str, Array]
+    cells: dict[str, tuple[Codes, ...]]
+    shares: dict[str, Array]
+
+    def lost(self, name: str, estimate: Array) -> float:
+        """The divergence of an estimate of a table from its shares, in nats a record, averaged over the records."""
+        there = self.cells[name]
+        return float(np.mean(np.log(self.shares[name][there]) - np.log(estimate[there])))
+
+
+def best_for_prediction(
+    candidates: Mapping[str, Callable[[], Mechanisms]],
+    tables: Mapping[str, Table],
+    n_records: int,
+    reading: Reading,
+) -> tuple[Mechanisms, Choice | None]:
+    """The mechanisms from which the next record is predicted best, over made-up networks of the same shape.
+
+    Parameters
+    ----------
+    candidates : mapping of str to callable
+        For each name the mechanisms of all tables that keep the guarantee together. One that cannot raises an error,
+        and is left out.
+    tables : mapping of str to Table
+        Those with two categories and more.
+    n_records : int
+        The public number of records, or that to plan for, above 0.
+    reading : Reading
+
+    Returns
+    -------
+    mechanisms : mapping of str to TableMechanism
+    choice : Choice or None
+        The expected errors of all candidates; None if there is one alone.
+
+    Raises
+    ------
+    DirdpError
+        The error of the last candidate, if there is none that can be planned.
+    """
+    made: dict[str, Mechanisms] = {}
+    refused: DirdpError | None = None
+    for name, mechanisms in candidates.items():
+        try:
+            made[name] = mechanisms()
+        except (ArgumentError, UnattainableError, UnsupportedModelError) as error:
+            refused = error
+    if not made and refused is not None:
+        raise refused
+    if len(made) == 1:
+        # Tables that are no network are not simulated.
+        return next(iter(made.values())), None
+    rng = np.random.default_rng(_SEED)
+    axes = {name: axes_of(table) for name, table in tables.items()}
+    errors = dict.fromkeys(made, 0.0)
+    for _ in range(_MODELS):
+        simulated = _simulated(axes, n_records, rng)
+        for name, chosen in made.items():
+            errors[name] += _error(simulated, chosen, tables, reading.sizes_are_public, rng) / _MODELS
+    ranked = sorted(errors.items(), key=lambda one: one[1])
+    return made[ranked[0][0]], Choice(tuple((name, max(error, 0.0)) for name, error in ranked))
+
+
+def _error(
+    simulated: _Simulated,
+    mechanisms: Mechanisms,
+    tables: Mapping[str, Table],
+    public: bool,
+    rng: np.random.Generator,
+) -> float:
+    """How much worse a record is predicted by what is estimated from one simulated release, in nats."""
+    published = {
+        name: mechanism.draw(simulated.counts[name], 1, sampler="fast", random_seed=rng).published
+        for name, mechanism in mechanisms.items()
+        if mechanism.fits_all_tables
+    }
+    total = simulated.counts[next(iter(simulated.counts))].sum() if public else None
+    fitted = shares_fitted(tables, mechanisms, published, total)
+    error = 0.0
+    for name, mechanism in mechanisms.items():
+        estimate = fitted.get(name)
+        if estimate is None:
+            prior, counts = tables[name].prior, simulated.counts[name]
+            estimate = estimated_shares(mechanism, prior, counts, public=public, rng=rng)
+        error += np.inf if estimate is None else simulated.lost(name, estimate)
+    return error
+
+
+def _simulated(axes: Mapping[str, Axes], n_records: int, rng: np.random.Generator) -> _Simulated:
+    """A network with log-linear tables, and records of it. A parent without a table of its own is uniform."""
+    own = {named[-1][0]: name for name, named in axes.items()}
+    lengths: dict[str, int] = {axis: length for named in axes.values() for axis, length in named}
+    parents: dict[str, Any] = {axis: {p for p, _ in axes[own[axis]][:-1]} if axis in own else () for axis in lengths}
+    codes: dict[str, Codes] = {}
+    shares: dict[str, Array] = {}
+    taken = min(n_records, _MOST_SIMULATED)
+    many = taken + _JUDGED
+    for axis in TopologicalSorter(parents).static_order():
+        if axis not in own:
+            codes[axis] = rng.integers(lengths[axis], size=many)
+            continue
+        named = axes[own[axis]]
+        table = shares[own[axis]] = _shares(tuple(length for _, length in named), rng)
+        rows = table[tuple(codes[parent] for parent, _ in named[:-1])]
+        drawn = (rows.cumsum(axis=-1) < rng.random((many, 1))).sum(axis=-1)
+        codes[axis] = np.minimum(drawn, lengths[axis] - 1)
+    counts: dict[str, Array] = {}
+    cells: dict[str, tuple[Codes, ...]] = {}
+    for name, named in axes.items():
+        shape = tuple(length for _, length in named)
+        where = np.ravel_multi_index(tuple(codes[axis][:taken] for axis, _ in named), shape)
+        seen = np.bincount(where, minlength=int(np.prod(shape))).reshape(shape)
+        counts[name] = np.rint(seen * (n_records / taken))
+        cells[name] = tuple(codes[axis][taken:] for axis, _ in named)
+    return _Simulated(counts, cells, shares)
+
+
+def _shares(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Shares of a variable given its parents: sums of effects, whose standard deviations fall with their order."""
+    effects = Effects(shape)
+    scales = np.array([_SCALES[min(max(order - 1, 0), len(_SCALES) - 1)] for order in effects.orders])
+    logits = effects.logits(scales[effects.groups] * rng.standard_normal(shape))
+    return np.asarray(np.exp(log_softmax(logits, axis=-1)))

@@ -1,0 +1,137 @@
+"""Which mechanism predicts the next record best, over simulated models."""
+
+import math
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.releases import release as release_module
+from pymc_dirdp.releases.measured import axes_of
+from pymc_dirdp.releases.predicting import _shares, _simulated, best_for_prediction
+
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
+AUTO = {"mechanism": "auto", "objective": "prediction"}
+SIZES = {"a": 3, "b": 4, "c": 5}
+NETWORK = {"a": [], "b": ["a"], "c": ["a", "b"]}
+
+
+def network(n=400, seed=2):
+    """Records of tables without interactions: the logits of a variable are sums of effects of its parents."""
+    rng, records = np.random.default_rng(3), np.random.default_rng(seed)
+    codes = {}
+    for name, parents in NETWORK.items():
+        logits = rng.normal(0, 1.5, SIZES[name]) + np.zeros((n, SIZES[name]))
+        for parent in parents:
+            logits = logits + rng.normal(0, 0.7, (SIZES[parent], SIZES[name]))[codes[parent]]
+        shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        codes[name] = (shares.cumsum(axis=1) < records.random((n, 1))).sum(axis=1)
+    categories = {name: list(range(size)) for name, size in SIZES.items()}
+    return codes, dirdp.bayesian_network(codes, NETWORK, categories=categories)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return network()[1]
+
+
+@pytest.fixture(scope="module")
+def plan(model):
+    # No count is read for the choice.
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(release_module, "read_counts", None)
+        return dirdp.plan(TARGET, model, **AUTO)
+
+
+def test_margins_are_chosen_for_a_network_and_predict_better(model, plan):
+    choice = plan.parts[0].choice
+    assert choice.best.startswith("marginals")
+    assert choice.margin("table by table") > 1.2
+    assert {kind for kind, _ in choice.expected_kl} == {"marginals (levels)", "marginals (families)", "table by table"}
+    assert "next is" in str(dirdp.report(plan))
+    release = dirdp.sample(plan, model)
+    assert dirdp.verify(release)
+    others, _ = network(5000, seed=9)
+    by_table = dirdp.sample(TARGET, model, mechanism="auto")
+    assert dirdp.log_likelihood(release, others).mean() > dirdp.log_likelihood(by_table, others).mean()
+
+
+def test_the_choice_is_the_same_each_time_and_survives_a_file(model, plan, tmp_path):
+    assert plan == dirdp.plan(TARGET, model, **AUTO)
+    plan.to_json(tmp_path / "plan.json")
+    assert dirdp.Plan.from_json(tmp_path / "plan.json").digest == plan.digest
+
+
+def test_one_table_is_released_by_itself():
+    """Two tables of one variable are no network, so margins are no candidate."""
+    with pm.Model(coords={"hair": ["dark", "fair"]}) as model:
+        for name in ("one", "two"):
+            p = pm.Dirichlet(f"p_{name}", [1, 1], dims="hair")
+            pm.Multinomial(name, n=20, p=p, observed=[15, 5])
+    plan, by_table = (dirdp.plan(TARGET, model, mechanism="auto", objective=o) for o in ("prediction", "estimate"))
+    assert plan == by_table
+
+
+def test_a_private_number_is_planned_for(model):
+    with pytest.raises(ArgumentError, match="n_records="):
+        dirdp.plan(TARGET, model, **AUTO, adjacency="add-remove")
+    plan = dirdp.plan(TARGET, model, **AUTO, adjacency="add-remove", n_records=400)
+    assert plan.parts[0].choice.best.startswith("marginals")
+
+
+@pytest.mark.parametrize("mechanism", ["marginals", "geometric", "dirichlet"])
+def test_prediction_is_how_auto_compares(model, mechanism):
+    with pytest.raises(ArgumentError, match="mechanism='auto'"):
+        dirdp.plan(TARGET, model, mechanism=mechanism, objective="prediction")
+    with pytest.raises(TypeError, match="predicts"):
+        dirdp.plan(TARGET, model, predicts=True)
+
+
+def test_candidates_that_cannot_be_planned_are_left_out(plan):
+    def refused():
+        raise dirdp.UnattainableError("too tight")
+
+    tables = {part.table.name: part.table for part in plan.parts}
+    mechanisms = {part.table.name: part.mechanism for part in plan.parts}
+    found = best_for_prediction({"no": refused, "yes": lambda: mechanisms}, tables, 400, plan.reading)
+    assert found == (mechanisms, None)
+    with pytest.raises(dirdp.UnattainableError, match="too tight"):
+        best_for_prediction({"no": refused, "neither": refused}, tables, 400, plan.reading)
+
+
+def test_made_up_tables_have_effects_that_fall_with_their_order():
+    """Variances of contrasts: 2 ** 2 for the variable, .5 ** 2 with a parent, .2 ** 2 with two."""
+    rng = np.random.default_rng(1)
+    logits = np.log([_shares((3, 4, 2), rng) for _ in range(4000)])
+    difference = logits[..., 1] - logits[..., 0]
+    together = difference.mean(axis=(1, 2))
+    of_parent = difference.mean(axis=2) - together[:, None]
+    rest = difference - difference.mean(axis=2, keepdims=True) - difference.mean(axis=1, keepdims=True)
+    rest = rest + together[:, None, None]
+    # The difference of two values has twice the variance of an effect, whose values have nearly that of a coordinate.
+    sds = [np.sqrt(np.mean(np.square(values))) for values in (together, of_parent, rest)]
+    assert sds[0] > 3 * sds[1] > 6 * sds[2] > 0
+
+
+def test_simulated_records_are_those_of_the_simulated_tables(model):
+    axes = {table.name: axes_of(table) for table in dirdp.tables(model)}
+    simulated = _simulated(axes, 200_000, np.random.default_rng(0))
+    for name, counts in simulated.counts.items():
+        assert counts.sum() == 200_000
+        totals = counts.sum(axis=-1, keepdims=True)
+        spread = np.sqrt(simulated.shares[name] * (1 - simulated.shares[name]) * totals)
+        assert np.all(np.abs(counts - totals * simulated.shares[name]) < 6 * spread + 6)
+        # The truth loses nothing, and what is mixed with the uniform loses what it loses.
+        assert simulated.lost(name, simulated.shares[name]) == 0
+        d = counts.shape[-1]
+        assert 0 < simulated.lost(name, 0.5 * simulated.shares[name] + 0.5 / d) < math.log(2)
+    # The parents of a table are those of the others.
+    np.testing.assert_array_equal(simulated.counts["p_b"].sum(axis=1), simulated.counts["p_a"])
+
+
+def test_many_records_are_simulated_from_fewer(model):
+    axes = {table.name: axes_of(table) for table in dirdp.tables(model)}
+    simulated = _simulated(axes, 10**9, np.random.default_rng(0))
+    assert simulated.counts["p_a"].sum() == pytest.approx(1e9)
