@@ -186,6 +186,11 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         return f"r {self.r:.4g}, floor {self.floor:.4g}{ceiling}{shift}"
 
     @property
+    @override
+    def law_in_words(self) -> str:
+        return super().law_in_words + ("" if self.ceiling is None else f", all below {self.ceiling:.4g}")
+
+    @property
     def taken_off(self) -> float:
         """What is taken off each intensity before their shares are formed."""
         return self.shift * self.floor

@@ -93,13 +93,13 @@ def largest_floored_r(
             "Without a ceiling no floored draw keeps pure differential privacy: an intensity may be as large as it "
             "likes. State a finite ceiling, or ask for ZeroCDP(rho)."
         )
-    # Divergences are at most their order times rho, which goes with the square of r.
-    slope = curves(1.0).rho(math.inf)
-    if slope == 0:
+    if isinstance(curves(1.0), NoLoss):
         raise UnattainableError("Where a record cannot move, every concentration keeps every guarantee; take r = 1.")
     divergence = guarantee.as_divergence()
     start = 1.0
     if divergence is not None:
+        # Divergences are at most their order times rho, which goes with the square of r.
+        slope = curves(1.0).rho(math.inf)
         start = min(max(math.sqrt(divergence.epsilon / divergence.order / slope), STEPS[0]), STEPS[1])
     near = min(_MORE * start, LARGEST_STEP)
     if guarantee.stated_delta and (searched := _searched(curves(near))):
