@@ -251,6 +251,11 @@ class TableMechanism(Mechanism):
         return [(self, output)]
 
     @property
+    def law_in_words(self) -> str:
+        """The law of a draw in words, for the report."""
+        return self.formula.format(**vars(self))
+
+    @property
     def assumed_records(self) -> int | None:
         """The public number of records that its curves rest on; None if they hold for any number."""
         return None

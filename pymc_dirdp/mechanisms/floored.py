@@ -22,7 +22,8 @@ from pymc_dirdp.numerics.truncated_gamma import log_mass
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
-from pymc_dirdp.privacy.floored import STEPS, floored_curves
+from pymc_dirdp.privacy.floored import STEPS
+from pymc_dirdp.privacy.floored_table import floored_curves
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.sampling.floored import cells_of, exact_floored, flint, intensities
@@ -184,6 +185,11 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         ceiling = "" if self.ceiling is None else f", ceiling {self.ceiling:.4g}"
         shift = f", shift {self.shift:.4g}" if self.shift else ""
         return f"r {self.r:.4g}, floor {self.floor:.4g}{ceiling}{shift}"
+
+    @property
+    @override
+    def law_in_words(self) -> str:
+        return super().law_in_words + ("" if self.ceiling is None else f", all below {self.ceiling:.4g}")
 
     @property
     def taken_off(self) -> float:

@@ -4,13 +4,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
-from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.planning.floored import largest_floored_r
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -31,6 +33,11 @@ _SHIFTS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)
 # Made-up cells in each trial, and data sets at least.
 _CELLS, _FEWEST = 10_000, 20
 _SEED = 20261122
+# Ceilings that are tried, in units of what all records of a row count, and how often r and the ceiling take turns.
+_CEILINGS, _ITERATIONS = (0.1, 0.2, 0.4, 0.7, 1.0, 1.3), 3
+
+# The expected error of a mechanism, and the mechanism.
+type _Trial = tuple[float, FlooredDirichletMechanism]
 
 
 def calibrate_floored(
@@ -49,8 +56,8 @@ def calibrate_floored(
 
     Parameters
     ----------
-    guarantee : RenyiDP, TruncatedCDP, ZeroCDP or ApproxDP
-        The target. `PureDP` takes a ceiling, and is not calibrated for: noise is much closer to the data there.
+    guarantee : Guarantee
+        The target. For `PureDP` the mechanism has a ceiling, and noise is much closer to the data.
     prior : array_like, shape (..., d)
         The model's own prior, positive.
     n_records : int or sequence of int
@@ -73,7 +80,7 @@ def calibrate_floored(
     Raises
     ------
     UnattainableError
-        If the guarantee is `PureDP`, or so tight or so loose that no `r` within its bounds keeps it.
+        If the guarantee is so tight that no `r` within its bounds keeps it.
     ArgumentError
         If an argument is outside its domain, or `n_records` is missing.
 
@@ -114,11 +121,6 @@ def calibrate_floored(
         facts["n_records"] = n_records
     if sum(numbers) < n_rows:
         raise ArgumentError("mechanism='floored' compares draws with frequencies, so each row needs a record.")
-    if Guarantee.checked(guarantee=guarantee).is_pure:
-        raise UnattainableError(
-            "No floored draw keeps pure differential privacy without a ceiling. Ask for ApproxDP, RenyiDP, ZeroCDP or "
-            "TruncatedCDP; or use mechanism='geometric', which is much closer to the data."
-        )
     alpha = np.full(parameters.shape, _ALPHA)
     data = predicted_data(parameters, sum(numbers), max(_CELLS // parameters.size, _FEWEST))
 
@@ -126,26 +128,47 @@ def calibrate_floored(
         r = largest_floored_r(guarantee, alpha, floor, **facts)
         return FlooredDirichletMechanism(alpha, r, floor, **facts)
 
-    def trial(loss: float, floor: float) -> tuple[float, float, float]:
-        """The least error at a floor, and with which floor and shift."""
+    def trial(loss: float, floor: float) -> _Trial:
         # The largest divergence of order 1 for a small r hardly depends on the floor where a promise is kept.
         r = min(math.sqrt(loss / largest_variance(floor)[1]), STEPS[1])
-        tried = FlooredDirichletMechanism(alpha, r, floor, **facts)
-        intensities = tried.simulated(data, np.random.default_rng(_SEED))
-        return min((draw_kl(replace(tried, shift=c).shares_of(intensities), data), floor, c) for c in _SHIFTS)
+        return _best_shift(FlooredDirichletMechanism(alpha, r, floor, **facts), data)
 
+    if Guarantee.checked(guarantee=guarantee).is_pure:
+        return _least(partial(_below_a_ceiling, guarantee, alpha, data, sum(numbers) / n_rows, facts), None)
     r = largest_floored_r(guarantee, alpha, _FIRST, **facts, proved=False)
-    floor, _ = _least(partial(trial, r**2 * largest_variance(_FIRST)[1]), None)
-    mechanism = kept(floor)
+    best = _least(partial(trial, r**2 * largest_variance(_FIRST)[1]), None)
+    mechanism = kept(best.floor)
     # Once more by what was found there.
-    floor, shift = _least(partial(trial, mechanism.r**2 * largest_variance(floor)[1]), floor)
-    return replace(mechanism if floor == mechanism.floor else kept(floor), shift=shift)
+    best = _least(partial(trial, mechanism.r**2 * largest_variance(best.floor)[1]), best.floor)
+    return replace(mechanism if best.floor == mechanism.floor else kept(best.floor), shift=best.shift)
 
 
-def _least(trial: Callable[[float], tuple[float, float, float]], near: float | None) -> tuple[float, float]:
-    """The floor and shift with the least error, if errors fall and then rise: of all floors, or of those near one."""
+def _below_a_ceiling(
+    guarantee: Guarantee, alpha: Array, data: Integers, of_row: float, facts: dict[str, Any], floor: float
+) -> _Trial:
+    """The best ceiling for a pure promise, a few times what all records of a row count, of which there are `of_row`."""
+    trials = []
+    for times in _CEILINGS:
+        ceiling = max(of_row, 2 * floor)
+        # The largest r falls slowly as the ceiling rises.
+        for _ in range(_ITERATIONS):
+            r = largest_floored_r(guarantee, alpha, floor, ceiling, **facts)
+            ceiling = max(times * r * of_row, 2 * floor)
+        r = largest_floored_r(guarantee, alpha, floor, ceiling, **facts)
+        trials.append(_best_shift(FlooredDirichletMechanism(alpha, r, floor, ceiling=ceiling, **facts), data))
+    return min(trials, key=itemgetter(0))
+
+
+def _best_shift(mechanism: FlooredDirichletMechanism, data: Integers) -> _Trial:
+    intensities = mechanism.simulated(data, np.random.default_rng(_SEED))
+    shifted = (replace(mechanism, shift=c) for c in _SHIFTS)
+    return min(((draw_kl(one.shares_of(intensities), data), one) for one in shifted), key=itemgetter(0))
+
+
+def _least(trial: Callable[[float], _Trial], near: float | None) -> FlooredDirichletMechanism:
+    """The mechanism with the least error, if errors fall and then rise: of all floors, or of those near one."""
     found = {i: trial(_FLOORS[i]) for i in (range(0, len(_FLOORS), 4) if near is None else [_FLOORS.index(near)])}
     for step in (2, 1) if near is None else (1, 1):
-        best = min(found, key=found.__getitem__)
+        best = min(found, key=lambda i: found[i][0])
         found |= {i: trial(_FLOORS[i]) for i in (best - step, best + step) if i not in found and 0 <= i < len(_FLOORS)}
-    return min(found.values())[1:]
+    return min(found.values(), key=itemgetter(0))[1]

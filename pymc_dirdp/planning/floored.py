@@ -10,8 +10,9 @@ from pymc_dirdp.numerics.roots import log_excess, near_root
 from pymc_dirdp.privacy.composition import Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
-from pymc_dirdp.privacy.floored import STEPS, FlooredCells, floored_curves
+from pymc_dirdp.privacy.floored import STEPS, FlooredCells
 from pymc_dirdp.privacy.floored_search import LARGEST_STEP
+from pymc_dirdp.privacy.floored_table import floored_curves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["largest_floored_r"]
@@ -48,13 +49,13 @@ def largest_floored_r(
     alpha : array, shape (..., d)
         Prior parameters, positive.
     floor, ceiling : float
-        Same as in :func:`~pymc_dirdp.privacy.floored.floored_curves`, and so are the bounds of `r`.
+        Same as in :func:`~pymc_dirdp.privacy.floored_table.floored_curves`, and so are the bounds of `r`.
     adjacency : {"replace-one", "add-remove"}
         The neighbouring relation.
     contribution : Contribution or int
         What one person can add to the table.
     n_records : int or sequence of int, optional
-        Public numbers of records, as for :func:`~pymc_dirdp.privacy.floored.floored_curves`.
+        Public numbers of records, as for :func:`~pymc_dirdp.privacy.floored_table.floored_curves`.
     proved : bool
         False takes a number that is quick to find, for comparisons. It may be too large.
 
@@ -93,13 +94,13 @@ def largest_floored_r(
             "Without a ceiling no floored draw keeps pure differential privacy: an intensity may be as large as it "
             "likes. State a finite ceiling, or ask for ZeroCDP(rho)."
         )
-    # Divergences are at most their order times rho, which goes with the square of r.
-    slope = curves(1.0).rho(math.inf)
-    if slope == 0:
+    if isinstance(curves(1.0), NoLoss):
         raise UnattainableError("Where a record cannot move, every concentration keeps every guarantee; take r = 1.")
     divergence = guarantee.as_divergence()
     start = 1.0
     if divergence is not None:
+        # Divergences are at most their order times rho, which goes with the square of r.
+        slope = curves(1.0).rho(math.inf)
         start = min(max(math.sqrt(divergence.epsilon / divergence.order / slope), STEPS[0]), STEPS[1])
     near = min(_MORE * start, LARGEST_STEP)
     if guarantee.stated_delta and (searched := _searched(curves(near))):

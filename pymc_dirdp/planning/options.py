@@ -42,9 +42,10 @@ class MechanismOptions:
         `noise` and `weights`.
 
         `"floored"` draws intensities that stay above a public floor and publishes them with their shares. Such a draw
-        is closer to the frequencies than a Dirichlet draw at the same promise, and keeps `ZeroCDP`; its exact sampler
-        takes ``pip install "pymc-dirdp[exact]"``. It has one setting, so `strategy`, `objective` and `min_count` change
-        nothing, and it plans for `n_records`. `"auto"` never takes it: what is estimated from noise is closer.
+        is closer to the frequencies than a Dirichlet draw at the same promise, and keeps `ZeroCDP`, and `PureDP` with
+        a public ceiling; its exact sampler takes ``pip install "pymc-dirdp[exact]"``. It has one setting, so
+        `strategy`, `objective` and `min_count` change nothing, and it plans for `n_records`. `"auto"` never takes it:
+        what is estimated from noise is closer.
 
         `"truncated-geometric"` and `"hellinger"` release the counts of a whole posterior, whole numbers between 0 and a
         public number of records, for a table of one row; `"hellinger"` for two or three categories and at most 10,000

@@ -208,7 +208,7 @@ def _arithmetic(attrs: dict[Any, Any]) -> str:
 
 def _law(table: StoredTable) -> str:
     mechanism, how = table.mechanism, table.group.dataset.attrs.get("postprocess")
-    formula = mechanism.formula.format(**vars(mechanism))
+    formula = mechanism.law_in_words
     if how is not None:
         formula = f"draws from Dirichlet(z + prior), z the {_published(mechanism)}; postprocess: {how}"
     return f"{type(mechanism).__name__}: {formula}"

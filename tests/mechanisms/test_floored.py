@@ -13,7 +13,7 @@ from scipy.special import gammaincc, logsumexp
 from scipy.stats import ks_2samp, kstest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
 from pymc_dirdp.privacy.contribution import Contribution
@@ -258,5 +258,20 @@ def test_blocks_of_a_survey_lose_more_than_one():
 def test_pure_privacy_takes_a_ceiling():
     assert floored().pure_epsilon == math.inf
     assert 0 < floored(ceiling=30.0).pure_epsilon < math.inf
-    with pytest.raises(UnattainableError, match="without a ceiling"):
-        dirdp.calibrate_floored(dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100)
+    chosen = dirdp.calibrate_floored(dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100)
+    assert 0.999 < chosen.pure_epsilon <= 1
+
+
+def test_no_counts_and_no_intensities_exceed_the_pure_loss():
+    """All moves of a record in tables of up to 60 records, at all corners of what may be put out."""
+    chosen = dirdp.calibrate_floored(dirdp.PureDP(epsilon=1.0), prior=np.ones(3), n_records=60)
+    ends = np.array([chosen.floor, chosen.ceiling * (1 - 1e-15)])
+    counts = np.arange(61.0)
+    gain, lose = (
+        chosen._log_density(g, counts + 1, np.full(61, chosen.alpha[0]))
+        - chosen._log_density(g, counts, np.full(61, chosen.alpha[0]))
+        for g in ends[::-1]
+    )
+    worst = float(np.max(gain[:, None] - lose[None, :]))
+    # With ever more records in the other cell it is attained.
+    assert 0.8 < worst <= chosen.pure_epsilon <= 1

@@ -52,7 +52,15 @@ def test_who_cannot_keep_a_promise_is_named():
     pure = compare(dirdp.PureDP(epsilon=1.0), prior=np.ones(3), n_records=50, simulations=20)
     assert "Dirichlet, algorithm-1" in pure.unattainable
     assert {"Gaussian, clip", "Continuous-gaussian, clip"} <= set(pure.unattainable)
-    kept = {"Dirichlet", "Geometric", "Laplace", "Truncated geometric", "Truncated laplace", "Hellinger"}
+    kept = {
+        "Dirichlet",
+        "Floored draw",
+        "Geometric",
+        "Laplace",
+        "Truncated geometric",
+        "Truncated laplace",
+        "Hellinger",
+    }
     assert {score.mechanism.split(",")[0] for score in pure.scores} == kept
     assert all(score.pure for score in pure.scores)
     assert "not attainable: Dirichlet" in str(pure)

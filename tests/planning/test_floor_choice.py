@@ -119,14 +119,44 @@ def test_a_person_with_several_records_is_protected(contribution):
     assert several.r < one.r or several.floor > one.floor
 
 
+@pytest.mark.parametrize(
+    ("d", "n_records", "prior", "epsilon", "expected"),
+    [
+        (2, 100, 1.0, 1.0, 0.0305),
+        (6, 1283, 1.0, 1.0, 0.0162),
+        (50, 2000, 1.0, 1.0, 0.097),
+        (6, 1283, 0.2, 3.0, 0.0088),
+        (50, 2000, 0.2, 3.0, 0.0516),
+    ],
+)
+def test_a_pure_promise_takes_a_ceiling(d, n_records, prior, epsilon, expected):
+    """The expected divergences were computed with cumulants of sums of intensities, in the design of the mechanism."""
+    target = dirdp.PureDP(epsilon=epsilon)
+    chosen = dirdp.calibrate_floored(target, prior=np.full(d, prior), n_records=n_records)
+    assert chosen.satisfies(target)
+    assert not replace(chosen, r=chosen.r * (1 + 1e-6)).satisfies(target)
+    assert not replace(chosen, ceiling=chosen.ceiling * 1.001).satisfies(target)
+    # A search over three numbers may find more than the design did, and hardly less.
+    data = predicted_data(np.full(d, prior), n_records, n_cells=50_000)
+    assert 0.75 * expected < simulated_draw_kl(chosen, data) < 1.05 * expected
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("contribution", [2, Contribution(1, ("each",))], ids=["two records", "survey"])
+@pytest.mark.parametrize("epsilon", [0.01, 20.0])
+def test_pure_promises_of_people_with_several_records(adjacency, contribution, epsilon):
+    options = {"prior": np.ones((2, 3)), "n_records": 40, "adjacency": adjacency, "contribution": contribution}
+    chosen = dirdp.calibrate_floored(dirdp.PureDP(epsilon=epsilon), **options)
+    assert 0.999 * epsilon < chosen.pure_epsilon <= epsilon
+    assert chosen.ceiling > chosen.floor
+
+
 def test_what_is_missing_or_unattainable_is_said():
     target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
     with pytest.raises(ArgumentError, match="n_records="):
         dirdp.calibrate_floored(target, prior=[1, 1])
     with pytest.raises(ArgumentError, match="needs a record"):
         dirdp.calibrate_floored(target, prior=np.ones((3, 2)), n_records=2)
-    with pytest.raises(UnattainableError, match="geometric"):
-        dirdp.calibrate_floored(dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100)
     with pytest.raises(UnattainableError, match="State another guarantee"):
         dirdp.calibrate_floored(dirdp.ApproxDP(epsilon=1e-12, delta=1e-30), prior=[1, 1], n_records=100)
     # The largest concentration keeps what allows for more.

@@ -8,8 +8,8 @@ import pytest
 from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, UnattainableError, ZeroCDP
 from pymc_dirdp.planning.floored import largest_floored_r
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.floored import floored_curves
 from pymc_dirdp.privacy.floored_renyi import largest_variance
+from pymc_dirdp.privacy.floored_table import floored_curves
 
 SMALL = np.full((1, 4), 0.02)
 UNEVEN = np.array([[0.5, 30.0, 2.0]])

@@ -200,3 +200,29 @@ def test_a_row_of_two_categories_rests_on_its_public_number(tmp_path):
     assert "592" in str(dirdp.verify(release))
     release["mechanism/p"].attrs["public_records"] = 100_000
     assert not dirdp.verify(release)
+
+
+def test_a_pure_promise_all_the_way(tmp_path):
+    target = dirdp.PureDP(epsilon=2.0)
+    plan = dirdp.plan(target, hair(), mechanism="floored")
+    mechanism = plan.parts[0].mechanism
+    assert mechanism.satisfies(target)
+    again = dirdp.plan(target, hair(), mechanism="floored")
+    assert again.parts[0].mechanism == mechanism
+    release = dirdp.sample(plan, hair())
+    intensities = release["mechanism/p"]["intensities"].values
+    assert mechanism.floor <= intensities.min() <= intensities.max() <= mechanism.ceiling * (1 + 1e-9)
+    release.to_netcdf(tmp_path / "release", engine="h5netcdf")
+    found = xr.open_datatree(tmp_path / "release", engine="h5netcdf")
+    assert dirdp.verify(found).follows
+    text = " ".join(str(dirdp.report(found)).split())
+    assert f"all below {mechanism.ceiling:.4g}" in text
+    assert "epsilon 2, for every single output" in text
+    assert float(found["privacy"].attrs["pure_epsilon"]) <= 2.0
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=3.0))
+    dirdp.sample(plan, hair(), ledger=ledger, sampler="fast")
+    assert ledger.entries()[0].cost == {"epsilon": pytest.approx(2.0, rel=1e-6)}
+    # A higher ceiling in the file keeps less.
+    other = found.copy(deep=True)
+    other["mechanism/p"].attrs["ceiling"] *= 2
+    assert not dirdp.verify(other)
