@@ -70,7 +70,7 @@ class SparseGeometricMechanism(CurvesOf):
     References
     ----------
     Cormode, Procopiuc, Srivastava and Tran (2012), Differentially private summaries for sparse data,
-    https://doi.org/10.1145/2274576.2274608, for the lazy draw. [Proof](proofs/sparse.md).
+    https://doi.org/10.1145/2274576.2274608, for the lazy draw; the page of proofs on sparse tables.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Refusals of models whose release would publish data as if they were public numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 
 import numpy as np
 import pymc as pm
@@ -51,8 +52,14 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
         way_out = "add max_records_per_person=m, and n_records= for planning: then it is private."
     else:
         way_out = "ask for adjacency='add-remove', where the numbers of records are private."
+
+    @cache
+    def counts(i: int) -> tuple[NDArray[np.int64], ...]:
+        # They may be compared with the numbers of trials of every other variable.
+        return tuple(_counts(observations[i], model))
+
     for observed in observations if used else ():
-        source = _source(observed, observations, model, stated)
+        source = _source(observed, observations, model, stated, counts)
         if source is not None:
             named = f"add public_n={as_code([observed.name])} if anybody may know it, or " if public else ""
             ways = named + way_out
@@ -69,7 +76,13 @@ def _refuse_tables_by_codes(observations: Sequence[Observation]) -> None:
             raise refusal("tables by codes", observed.name, names=" and ".join(fed), parent=parents)
 
 
-def _source(observed: Observation, observations: Sequence[Observation], model: pm.Model, stated: Stated) -> str | None:
+def _source(
+    observed: Observation,
+    observations: Sequence[Observation],
+    model: pm.Model,
+    stated: Stated,
+    counts: Callable[[int], tuple[NDArray[np.int64], ...]],
+) -> str | None:
     """The observed variable that the number of trials comes from; None if it is public."""
     if observed.trials is None or observed.name in stated.public_n:
         return None
@@ -82,30 +95,32 @@ def _source(observed: Observation, observations: Sequence[Observation], model: p
     # unless it tells how many records a person holds. Naive Bayes on counts is written so: each class has as many
     # records of a feature as the class counts say.
     counted = [other.stored for other in observations if other.kind.core]
-    if not stated.unit and _is_array(source) and any(same_data(source, counts) for counts in counted):
+    if not stated.unit and _is_array(source) and _is_one_of(source, counted):
         return None
     graph = list(values_read(trials))
+    read = set(map(id, graph))
     for other in observations:
         rv = model.named_vars[other.name]
-        data = (rv, model.rvs_to_values[rv], *other.arrays)
-        if any(variable is known for variable in graph for known in data):
+        if any(id(known) in read for known in (rv, model.rvs_to_values[rv], *other.arrays)):
             return other.name
-    for other in observations:
+    # One number may agree by chance.
+    several = [variable for variable in graph if _is_array(variable) and _holds_several(variable)]
+    for i, other in enumerate(observations if several else ()):
         # Its own observations may equal `n` for a good reason: all trials of a Binomial may succeed. In a table of one
         # category the observations are the numbers of trials, which are looked at themselves.
         if other.name == observed.name or other.table.n_categories == 1:
             continue
         # Where a category is empty, all others are the numbers of trials, which are looked at themselves.
-        if observed.kind.core and other.kind.core and _same_trials(source, other, model):
+        if observed.kind.core and other.kind.core and _is_total(source, counts(i)):
             continue
-        if any(_holds(other, array, model) for array in graph):
+        if any(_holds(other, array, partial(counts, i)) for array in several):
             return other.name
     return None
 
 
-def _same_trials(source: Node, other: Observation, model: pm.Model) -> bool:
-    """Whether an array is the numbers of trials of another variable, whose complete counts add up to them."""
-    return _is_array(source) and any(same_numbers(source, counts.sum(axis=-1)) for counts in _counts(other, model))
+def _is_total(source: Node, counts: Iterable[NDArray[np.int64]]) -> bool:
+    """Whether an array is the numbers of trials to which complete counts add up."""
+    return _is_array(source) and any(same_numbers(source, each.sum(axis=-1)) for each in counts)
 
 
 def _is_own_total(trials: Node, observed: Observation) -> bool:
@@ -119,17 +134,26 @@ def _is_own_total(trials: Node, observed: Observation) -> bool:
     return counts is observed.stored and len(axes) == last + 1 and (summed == (last,) or (summed is None and not last))
 
 
-def _holds(other: Observation, array: Node, model: pm.Model) -> bool:
+def _is_one_of(array: Node, others: Sequence[Node]) -> bool:
+    """Whether the array is one of the others, or holds the same numbers as one of them."""
+    if any(array is other for other in others):
+        return True
+    return _holds_several(array) and any(same_data(array, other) for other in others)
+
+
+def _holds_several(array: Node) -> bool:
+    return np.size(evaluate(array)) > 1
+
+
+def _holds(other: Observation, array: Node, counts: Callable[[], Iterable[NDArray[np.int64]]]) -> bool:
     """Whether the array is the observations of a variable or its parents' codes, or counts of some of its categories.
 
     These are counts of one category or of all others, of the first few or of the last few, in each row of the table or
     for each observation. Other sums are not recognised.
     """
-    if not _is_array(array):
-        return False
     if any(same_data(array, known) for known in other.arrays):
         return True
-    return any(same_numbers(array, some) for counts in _counts(other, model) for some in _parts(counts))
+    return any(same_numbers(array, some) for each in counts() for some in _parts(each))
 
 
 def _counts(other: Observation, model: pm.Model) -> Iterator[NDArray[np.int64]]:

@@ -1,11 +1,11 @@
 """The group `posterior` of a release: draws with the dims and labels of the model."""
 
-import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import pymc as pm
 import xarray as xr
-from arviz_base import dict_to_dataset
+from arviz_base import make_attrs
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
@@ -19,20 +19,20 @@ __all__ = ["posterior_group", "refuse_dims"]
 def posterior_group(values: dict[str, Array], chosen: Plan, model: pm.Model, marks: dict[str, str]) -> xr.Dataset:
     """Draws of tables and Deterministics, by name, in arrays of shape `(draws, ...)`, as `pm.sample` returns them."""
     named = {name: model.named_vars_to_dims.get(name) for name in values}
-    coords: dict[str, list[Any]] = {}
+    coords: dict[str, Sequence[Any]] = {}
     for part in chosen.parts:
         named[part.table.name] = part.table.dims
         coords |= labels(part.table)
-    dims = {name: [dim_name(name, i, dim) for i, dim in enumerate(axes)] for name, axes in named.items() if axes}
-    with warnings.catch_warnings():
-        # A dim of the model may be called `sample`; the draws are in `chain` and `draw`.
-        warnings.filterwarnings("ignore", message="Found dimension named 'sample'")
-        dataset = dict_to_dataset(
-            {name: value[None] for name, value in values.items()},
-            coords=coords,  # type: ignore[arg-type]  # any labels will do
-            dims=dims,  # type: ignore[arg-type]  # a dict of lists
-            sample_dims=["chain", "draw"],
-        )
+    variables = {}
+    used: dict[str, Sequence[Any]] = {"chain": [0], "draw": range(len(next(iter(values.values()))))}
+    for name, value in values.items():
+        axes = named[name] or (None,) * (value.ndim - 1)
+        dims = [dim_name(name, i, dim) for i, dim in enumerate(axes)]
+        variables[name] = (["chain", "draw", *dims], value[None])
+        # ArviZ numbers the entries of a dim without labels.
+        used |= {dim: coords.get(dim, range(size)) for dim, size in zip(dims, value.shape[1:], strict=True)}
+    # ArviZ's own function for this copies the labels of all variables for each of them.
+    dataset = xr.Dataset(variables, used, make_attrs())
     # Attributes are texts or numbers, so that a file returns what was written.
     dataset.attrs = {key: value for key, value in dataset.attrs.items() if isinstance(value, str | int | float)} | marks
     return dataset

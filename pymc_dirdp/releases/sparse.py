@@ -115,7 +115,7 @@ def release_sparse(
     References
     ----------
     Cormode, Procopiuc, Srivastava and Tran (2012), Differentially private summaries for sparse data,
-    https://doi.org/10.1145/2274576.2274608. [Proof](proofs/sparse.md).
+    https://doi.org/10.1145/2274576.2274608; the page of proofs on sparse tables.
 
     Examples
     --------

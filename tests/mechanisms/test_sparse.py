@@ -44,6 +44,7 @@ def seen_of(listed, noisy, n_cells, threshold):
     return tuple(seen)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("threshold", [1, 2])
 def test_the_list_has_the_law_of_the_dense_table_and_the_test_has_power(threshold):
     """Chi-square at 1e-6 of all that is seen of five cells at once; a scale 30 % away is found almost surely."""

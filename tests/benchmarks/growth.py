@@ -1,0 +1,145 @@
+"""How times grow: `uv run -m tests.benchmarks.growth` appends a row for each kind of work to `growth.csv` beside it.
+
+Each number is the time of work of ten times the size over that of the size, both the least of several times, taken in
+turn. 10 is work that grows as its size does; 12 is the goal, and 100 is what a loop over pairs takes. No test asserts
+any of them. `load` is as in `cost.py`.
+"""
+
+import csv
+import os
+import platform
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pymc as pm
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.privacy.composition import Composition
+from tests.benchmarks.cost import commit, ratio
+
+TABLE = Path(__file__).with_suffix(".csv")
+COLUMNS = ("date", "version", "commit", "python", "load", "work", "size", "ratio")
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+LOOSE = dirdp.ApproxDP(epsilon=1e3, delta=1e-6)
+_RNG = np.random.default_rng(1)
+
+
+def rows(n: int) -> Callable[[], object]:
+    records = {"a": _RNG.integers(0, 20, n), "b": _RNG.choice(["x", "y", "z"], n)}
+    categories = {"a": range(20), "b": ["x", "y", "z"]}
+    return lambda: dirdp.count(records, ["a", "b"], categories=categories)
+
+
+def cells_calibrated(n: int) -> Callable[[], object]:
+    prior = np.ones(n)
+    return lambda: dirdp.calibrate(TARGET, prior=prior, n_records=10**6, strategy="optimal")
+
+
+def cells_drawn(n: int) -> Callable[[], object]:
+    mechanism, counts = dirdp.mechanisms.DirichletMechanism(np.ones(n), 0.3), _RNG.integers(0, 50, n)
+    return lambda: mechanism.sample(counts, sampler="fast")
+
+
+def cells_listed(n: int) -> Callable[[], object]:
+    """Of a table of 10**10 cells."""
+    cells, counts = _RNG.choice(10**10, n, replace=False), _RNG.integers(1, 100, n)
+    mechanism = dirdp.mechanisms.SparseGeometricMechanism(10**10, 46, 2.0)
+    return lambda: mechanism.release(cells, counts)
+
+
+def model_of(n: int) -> pm.Model:
+    with pm.Model() as model:
+        for i in range(n):
+            p = pm.Dirichlet(f"p{i}", a=np.ones(4))
+            pm.Multinomial(f"x{i}", n=100, p=p, observed=_RNG.multinomial(100, [0.25] * 4))
+    return model
+
+
+def tables_planned(n: int) -> Callable[[], object]:
+    model = model_of(n)
+    return lambda: dirdp.plan(LOOSE, model)
+
+
+def tables_released(n: int) -> Callable[[], object]:
+    model = model_of(n)
+    plan = dirdp.plan(LOOSE, model)
+    return lambda: dirdp.sample(plan, model, progressbar=False)
+
+
+def tables_saved(n: int) -> Callable[[], object]:
+    model = model_of(n)
+    release = dirdp.sample(LOOSE, model, progressbar=False)
+
+    def save() -> None:
+        with TemporaryDirectory() as folder:
+            release.to_netcdf(Path(folder) / "release.nc")
+
+    return save
+
+
+def parts(n: int) -> Callable[[], object]:
+    different = [dirdp.mechanisms.DirichletMechanism(np.ones(3), r) for r in np.geomspace(1e-4, 1e-2, n).tolist()]
+    return lambda: Composition(tuple((part, 1) for part in different)).epsilon(1e-6)
+
+
+def entries(n: int) -> Callable[[], object]:
+    def spend() -> None:
+        ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1e6, delta=0.1))
+        for _ in range(n):
+            ledger.spend(dirdp.ApproxDP(epsilon=0.01, delta=1e-9), what="a release")
+
+    return spend
+
+
+def draws(n: int) -> Callable[[], object]:
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones(4))
+        pm.Multinomial("x", n=592, p=p, observed=[108, 286, 71, 127])
+    release = dirdp.sample(TARGET, model, mechanism="geometric", progressbar=False)
+    return lambda: dirdp.analyse(release, draws=n, progressbar=False)
+
+
+# The smaller size of each kind of work, and how often both are done.
+WORK: tuple[tuple[str, Callable[[int], Callable[[], object]], int, int], ...] = (
+    ("count rows", rows, 10**5, 5),
+    ("calibrate cells", cells_calibrated, 10**5, 5),
+    ("draw cells", cells_drawn, 10**5, 5),
+    ("list occupied cells of 10**10", cells_listed, 10**4, 3),
+    ("plan tables", tables_planned, 50, 3),
+    ("release tables", tables_released, 50, 3),
+    ("save tables", tables_saved, 20, 1),
+    ("compose different parts", parts, 100, 3),
+    ("record entries", entries, 1000, 3),
+    ("draw given a release", draws, 4000, 5),
+)
+
+
+def measurements() -> Iterator[tuple[str, int, float]]:
+    """The name of each kind of work, its smaller size, and the ratio."""
+    for name, make, size, repeats in WORK:
+        small, large = make(size), make(10 * size)
+        small()  # What is compiled or cached once belongs to nobody.
+        yield name, size, ratio(large, small, repeats)
+
+
+def main() -> None:
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    where = (f"{datetime.now(UTC):%Y-%m-%d}", version("pymc-dirdp"), commit(), platform.python_version(), f"{load:.1f}")
+    with TABLE.open("a", newline="", encoding="utf-8") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
+        writer = csv.writer(file, lineterminator="\n")
+        if file.tell() == 0:
+            writer.writerow(COLUMNS)
+        for name, size, value in measurements():
+            writer.writerow((*where, name, size, f"{value:.3g}"))
+            file.flush()
+            print(f"{name:<30}{size:>8} to {10 * size:<8}{value:8.3g}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
