@@ -1,3 +1,4 @@
+from pymc_dirdp.published.accuracy import p1_equation_4 as p1_equation_4
 from pymc_dirdp.published.accuracy import p1_equation_22 as p1_equation_22
 from pymc_dirdp.published.accuracy import p1_theorem_2 as p1_theorem_2
 from pymc_dirdp.published.accuracy import p2_theorem_3 as p2_theorem_3
