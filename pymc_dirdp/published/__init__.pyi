@@ -19,6 +19,7 @@ from pymc_dirdp.published.privacy import p2_lemma_1 as p2_lemma_1
 from pymc_dirdp.published.privacy import p2_theorem_1 as p2_theorem_1
 from pymc_dirdp.published.privacy import p2_theorem_1_prior as p2_theorem_1_prior
 from pymc_dirdp.published.privacy import p2_theorem_2 as p2_theorem_2
+from pymc_dirdp.published.queries import p3_query as p3_query
 from pymc_dirdp.published.real_valued import RealValuedLoss as RealValuedLoss
 from pymc_dirdp.published.sensitivity import p4_global_sensitivity as p4_global_sensitivity
 from pymc_dirdp.published.sensitivity import p4_local_sensitivity as p4_local_sensitivity
