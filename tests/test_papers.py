@@ -1,12 +1,49 @@
-"""Figures of P1 and P2 as numbers: bound, exact supremum, and the two data sets that the paper looks at."""
+"""The table of the papers' statements, and figures of P1, P2 and P4 as numbers."""
 
 import math
+import re
+from functools import reduce
+from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import gammaln
+from scipy.special import gammaln, rel_entr
+from scipy.stats import norm
 
 import pymc_dirdp as dirdp
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "papers.md").read_text()
+TABLE = PAGE[PAGE.index("| Statement |") :].split("\n\n", maxsplit=1)[0]
+# Statement, function and verdict of each row.
+ROWS = [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in TABLE.splitlines()[2:]]
+NAMED = sorted({name for _, functions, _ in ROWS for name in re.findall(r"`(dirdp\.[\w.]+)`", functions)})
+OTHER_TESTS = "\n".join(
+    path.read_text() for path in sorted((ROOT / "tests").rglob("test_*.py")) if path != Path(__file__)
+)
+
+
+def test_every_row_has_a_statement_a_function_and_a_verdict():
+    assert len(ROWS) > 50
+    for row in ROWS:
+        assert len(row) == 3, row
+        statement, functions, verdict = row
+        assert re.match(r"P[1-4] |P[1-4], ", statement), statement
+        assert functions == "none" or re.fullmatch(r"(`dirdp\.[\w.]+`(, )?)+", functions), functions
+        assert re.match(r"\*(agrees|corrected|misleading|refused)\*", verdict), verdict
+        # Only what is refused may have no function.
+        assert functions != "none" or verdict.startswith("*refused*")
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_function_of_the_table_exists_and_is_tested(name):
+    assert reduce(getattr, name.split(".")[1:], dirdp) is not None
+    assert re.search(rf"\b{name.split('.')[-1]}\b", OTHER_TESTS), f"no test mentions {name}"
+
+
+def test_the_table_names_every_function_of_published():
+    published = {f"dirdp.published.{name}" for name in dirdp.published.__all__}
+    assert published <= set(NAMED)
 
 
 def dirichlet_renyi(order, u, v):
@@ -46,3 +83,79 @@ def test_p2_figure_1():
     assert dirdp.published.p2_theorem_1(gamma=1.0, alpha_min=2.0, delta_2_squared=1.0).rho == pytest.approx(
         math.pi**2 / 12
     )
+
+
+def test_the_figures_that_the_table_of_statements_prints():
+    """Each number of a verdict that no other test holds."""
+    six = dirdp.mechanisms.SimplexDomain(5, eta=0.028, etabar=0.05, b=0.1)
+    assert dirdp.published.p3_lemma_1(six, 171.87, 1e-3) == pytest.approx(9.6e-6, rel=5e-3)
+    assert dirdp.published.p3_lemma_1(six, 171.87, 1e-6) == pytest.approx(4.0e-20, rel=1e-2)
+    bound = dirdp.published.p2_theorem_1(gamma=1.0, alpha_min=1.5, delta_2_squared=1.0).rho
+    exact = dirdp.mechanisms.DirichletMechanism(np.full(6, 1.5), 1.0, adjacency="add-remove").rho(2.0)
+    assert bound / exact == pytest.approx(4.5, abs=0.05)
+    # P1 equation 14, of Figure 8.
+    for order in (2, 10, 50, 200):
+        alpha = 1 + 4 * (order - 1) * 0.1
+        known = dirdp.published.p1_theorem_1(order=order, r=0.1, alpha_min=alpha)
+        printed = dirdp.privacy.convert(known, dirdp.ApproxDP, delta=1e-5).epsilon
+        assert dirdp.mechanisms.DirichletMechanism(np.full(4, alpha), 0.1).epsilon(1e-5) < printed
+    # P3 Figure 1: epsilon 1, delta 0.01 and a step of 0.1, by the theorem that P3 cites.
+    quantile = float(norm.isf(0.01))
+    assert 0.1 * (quantile + math.sqrt(quantile**2 + 2)) / 2 == pytest.approx(0.2524, abs=5e-5)
+    # P4, Definition 4 for balanced data.
+    for n, better in ((7, True), (8, False), (100, False)):
+        balanced = [n // 2, n - n // 2]
+        printed = dirdp.mechanisms.HellingerMechanism([1, 1], n, 0.25)
+        laplace = dirdp.published.p4_lap_mech(epsilon=1.0, prior=[1, 1], n_records=n)
+        assert (printed.expected_distance(balanced) < laplace.expected_distance(balanced)) == better
+        assert printed.pure_epsilon < 0.5
+
+
+@pytest.mark.parametrize(("prior", "n"), [(np.ones(10), 1000), (np.full(10, 0.2), 1000), (np.ones(4), 200)])
+def test_the_clipping_of_p1_and_not_the_noise(prior, n):
+    """Expected divergences from the frequencies at (5, 0.1)-Rényi differential privacy: clipped, the draw, smoothed."""
+    target = dirdp.RenyiDP(order=5, epsilon=0.1)
+    planned = dirdp.calibrate(target, prior=prior, n_records=n, objective="estimate")
+    drawn = dirdp.expected_error(target, prior=prior, n_records=n, objective="estimate")
+    assert planned.satisfies(target)
+    rng = np.random.default_rng(6)
+    data = rng.multinomial(n, rng.dirichlet(prior, 3000))
+    sigma = dirdp.published.p1_gaussian_sigma(order=5, epsilon=0.1)
+    noisy = data + rng.normal(0, sigma, data.shape)
+    smooth = np.maximum(noisy, 0) + sigma / 4
+    clipped, smoothed = (
+        rel_entr(data / n, y).sum(axis=1).mean()
+        for y in (dirdp.published.p1_equation_12(noisy), smooth / smooth.sum(axis=1, keepdims=True))
+    )
+    assert smoothed < drawn
+    assert clipped > 1.5 * smoothed
+
+
+def test_p4_is_more_accurate_for_balanced_data_only():
+    """300 records, Beta(1, 1), pure epsilon 1: expected Hellinger distances of the table under "Rare events"."""
+    one, flat, n = dirdp.PureDP(epsilon=1.0), [1, 1], 300
+    calibrated = dirdp.mechanisms.HellingerMechanism.for_guarantee(one, prior=flat, n_records=n)
+    improved = dirdp.published.p4_ilap_mech(epsilon=1.0, prior=flat, n_records=n)
+    laplace = dirdp.published.p4_lap_mech(epsilon=1.0, prior=flat, n_records=n)
+    geometric = dirdp.mechanisms.TruncatedNoiseMechanism.for_guarantee(one, prior=flat, n_records=n)
+    expected = {
+        150: (0.037, 0.082, 0.044, 0.035),
+        10: (0.281, 0.219, 0.121, 0.093),
+        3: (0.782, 0.326, 0.207, 0.155),
+        0: (0.924, 0.166, 0.081, 0.118),
+    }
+    for x, printed in expected.items():
+        found = [m.expected_distance([x, n - x]) for m in (calibrated, laplace, improved, geometric)]
+        assert found == pytest.approx(printed, abs=6e-4)
+    # By simulation, for the rarest event.
+    counts = np.array([3, n - 3])
+    outcomes, law = calibrated.law(counts)
+    drawn = outcomes[np.random.default_rng(2).choice(len(law), 4000, p=law / law.sum())] + 1
+    truth = counts + 1
+    middle = (drawn + truth) / 2
+
+    def log_beta(z):
+        return gammaln(z).sum(axis=-1) - gammaln(z.sum(axis=-1))
+
+    distance = np.sqrt(-np.expm1(log_beta(middle) - (log_beta(drawn) + log_beta(truth)) / 2))
+    assert distance.mean() == pytest.approx(0.782, abs=5 * distance.std() / math.sqrt(4000))

@@ -1,7 +1,12 @@
+from pymc_dirdp.published.accuracy import p1_equation_4 as p1_equation_4
 from pymc_dirdp.published.accuracy import p1_equation_22 as p1_equation_22
 from pymc_dirdp.published.accuracy import p1_theorem_2 as p1_theorem_2
 from pymc_dirdp.published.accuracy import p2_theorem_3 as p2_theorem_3
 from pymc_dirdp.published.accuracy import p2_theorem_4 as p2_theorem_4
+from pymc_dirdp.published.baselines import p1_equation_12 as p1_equation_12
+from pymc_dirdp.published.baselines import p1_gaussian_sigma as p1_gaussian_sigma
+from pymc_dirdp.published.baselines import p1_laplace_renyi as p1_laplace_renyi
+from pymc_dirdp.published.baselines import p1_laplace_scale as p1_laplace_scale
 from pymc_dirdp.published.histograms import p2_equation_14 as p2_equation_14
 from pymc_dirdp.published.histograms import p2_equation_16 as p2_equation_16
 from pymc_dirdp.published.histograms import p2_equation_16_sample_size as p2_equation_16_sample_size
@@ -14,6 +19,8 @@ from pymc_dirdp.published.privacy import p2_lemma_1 as p2_lemma_1
 from pymc_dirdp.published.privacy import p2_theorem_1 as p2_theorem_1
 from pymc_dirdp.published.privacy import p2_theorem_1_prior as p2_theorem_1_prior
 from pymc_dirdp.published.privacy import p2_theorem_2 as p2_theorem_2
+from pymc_dirdp.published.queries import p3_query as p3_query
+from pymc_dirdp.published.real_valued import RealValuedLoss as RealValuedLoss
 from pymc_dirdp.published.sensitivity import p4_global_sensitivity as p4_global_sensitivity
 from pymc_dirdp.published.sensitivity import p4_local_sensitivity as p4_local_sensitivity
 from pymc_dirdp.published.sensitivity import p4_smooth_sensitivity as p4_smooth_sensitivity

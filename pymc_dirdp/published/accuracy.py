@@ -8,12 +8,13 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import lambertw
+from scipy.special import lambertw, rel_entr
 
-from pymc_dirdp.checks import at_least, integer, open_unit_interval, positive, positive_array
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import at_least, integer, numbers_or_none, open_unit_interval, positive, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
 
-__all__ = ["p1_equation_22", "p1_theorem_2", "p2_theorem_3", "p2_theorem_4"]
+__all__ = ["p1_equation_4", "p1_equation_22", "p1_theorem_2", "p2_theorem_3", "p2_theorem_4"]
 
 # P1's proof uses log(x - 1/2) < psi(x) and then drops (alpha - 1/2) / p, which must not be negative (ERRATA P1.1).
 _LEAST_ALPHA = 0.5
@@ -85,6 +86,38 @@ def p1_equation_22(*, eta: float, beta: float, total_alpha: float, least_alpha: 
     return math.exp(-beta * (1 - 1 / w) * (w - 1)) if w > 1 else 1.0
 
 
+def p1_equation_4(*, p: ArrayLike, frequencies: ArrayLike, y: ArrayLike) -> float:
+    """P1's bound on `KL(p || y)`, the error of a draw y for the unknown shares p that made the data.
+
+    `KL(f || y) + KL(f || p) + max |log(p / y)| * sum |f - p|`, f the frequencies of the data (equation 4).
+
+    Parameters
+    ----------
+    p, y : array_like, shape (d,)
+        Probabilities, positive, with sum 1.
+    frequencies : array_like, shape (d,)
+        At least 0, with sum 1.
+
+    Returns
+    -------
+    bound : float
+        In nats. :func:`pymc_dirdp.utility.unknown_shares_kl` has the exact expectation of what it bounds.
+
+    Examples
+    --------
+    >>> round(p1_equation_4(p=[0.5, 0.5], frequencies=[0.6, 0.4], y=[0.55, 0.45]), 4)  # KL(p || y) is 0.0050
+    0.0463
+    """
+    first, second = _probabilities("p", positive_array(p=p)), _probabilities("y", positive_array(y=y))
+    f = numbers_or_none(frequencies)
+    if f is None or not first.shape == second.shape == f.shape:
+        raise ArgumentError("Expected p, frequencies and y to be vectors of one length.")
+    if not np.all(np.isfinite(f) & (f >= 0)) or abs(float(f.sum()) - 1) > 1e-9:
+        raise DataError("Expected frequencies to be at least 0, with sum 1.")
+    ratio = float(np.abs(np.log(first / second)).max())
+    return float(rel_entr(f, second).sum() + rel_entr(f, first).sum() + ratio * np.abs(f - first).sum())
+
+
 def p2_theorem_3(*, p: ArrayLike, n_records: int, alpha: ArrayLike, inflated: ArrayLike) -> float:
     """Bound of the expected `KL(Dirichlet(x + alpha) || Dirichlet(x + inflated))` over `x ~ Multinomial(n_records, p)`.
 
@@ -104,9 +137,8 @@ def p2_theorem_3(*, p: ArrayLike, n_records: int, alpha: ArrayLike, inflated: Ar
     >>> round(p2_theorem_3(p=[0.2, 0.3, 0.5], n_records=1000, alpha=[1, 1, 1], inflated=[9, 9, 9]), 4)
     0.6607
     """
-    probabilities, first, second = positive_array(p=p), positive_array(alpha=alpha), positive_array(inflated=inflated)
-    if abs(float(probabilities.sum()) - 1) > 1e-9:
-        raise DataError("Expected p to add up to 1.")
+    probabilities = _probabilities("p", positive_array(p=p))
+    first, second = positive_array(alpha=alpha), positive_array(inflated=inflated)
     if not first.shape == second.shape == probabilities.shape:
         raise ArgumentError(
             f"Expected p, alpha and inflated of equal shape, got {probabilities.shape}, {first.shape} "
@@ -139,3 +171,12 @@ def p2_theorem_4(*, probability: float, effective_records: float, alpha: ArrayLi
     n, total = positive(effective_records=effective_records), float(positive_array(alpha=alpha).sum())
     spread = math.log(2 * np.size(alpha) / open_unit_interval(probability=probability)) / (2 * (n + total + 1))
     return math.sqrt(spread) + total / (n + total)
+
+
+def _probabilities(name: str, vector: Array) -> Array:
+    """A vector of positive numbers that add up to 1."""
+    if vector.ndim != 1:
+        raise ArgumentError(f"Expected {name} to be a vector, got shape {vector.shape}.")
+    if abs(float(vector.sum()) - 1) > 1e-9:
+        raise DataError(f"Expected {name} to add up to 1.")
+    return vector

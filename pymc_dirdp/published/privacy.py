@@ -1,7 +1,8 @@
 """The published closed-form bounds on the privacy loss, by paper and theorem.
 
-They hold for real-valued statistics with known sensitivities, for which no exact curve is available. For counts they
-are looser than :mod:`pymc_dirdp.privacy.dominating_pairs`. P1 and P2 are listed under "Papers" in the documentation.
+They hold for real-valued statistics with known sensitivities, for which
+:class:`pymc_dirdp.published.RealValuedLoss` is smaller. For counts they are looser than
+:mod:`pymc_dirdp.privacy.dominating_pairs`. P1 and P2 are listed under "Papers" in the documentation.
 """
 
 import math

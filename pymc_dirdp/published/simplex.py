@@ -8,11 +8,12 @@ in (0, 1 / m): outputs with a protected entry below it are left out and count as
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaln, digamma, expm1, gammaln, log1p
 
-from pymc_dirdp.checks import at_least, open_unit_interval, positive
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import at_least, numbers_or_none, open_unit_interval, positive
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.numerics.roots import last_safe, log_excess
 
@@ -26,8 +27,8 @@ _NODES = 256
 _NEGLIGIBLE = 50.0
 
 
-def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float) -> float:
-    """The exact probability that a protected entry of the output is below `gamma`, at the worst input.
+def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float, p: ArrayLike | None = None) -> float:
+    """The exact probability that a protected entry of the output is below `gamma`, at the worst or at a given input.
 
     The worst input has all protected entries at `eta` (ERRATA P3.5). The probability is a contour integral of the
     Gamma form of the Dirichlet law, by the midpoint rule on the path of steepest descent.
@@ -40,6 +41,8 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float) -> float:
         Concentration, positive.
     gamma : float
         In (0, 1 / m).
+    p : array_like, shape (m,), optional
+        The protected entries of an input in the domain; the result is as **secret** as they are. By default the worst.
 
     Returns
     -------
@@ -54,9 +57,12 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float) -> float:
     --------
     >>> p3_lemma_1(SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4), 24, 0.002)
     0.0433...
+    >>> p3_lemma_1(SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4), 24, 0.002, p=[0.2, 0.3])
+    2.82...e-09
     """
     k, gamma = _checked(domain, k, gamma)
-    a, m = k * domain.eta, domain.n_protected
+    inputs, multiplicity = np.unique(_protected(domain, p), return_counts=True)
+    m = domain.n_protected
     t = np.pi * (np.arange(_NODES) + 0.5) / _NODES
     z: Complex = np.asarray(k * (t / np.tan(t) + 1j * t), dtype=np.complex128)
     slope = k * (1 / np.tan(t) - t / np.sin(t) ** 2 + 1j)
@@ -64,8 +70,9 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float) -> float:
     size = (z * (1 - m * gamma) - k * np.log(z)).real
     near = size > size.max() - _NEGLIGIBLE
     z, slope = z[near], slope[near]
-    # This is 1 - (1 - P)**m, where P is the regularised lower incomplete gamma function at gamma z.
-    missed = -expm1(m * log1p(-_lower(a, gamma * z)))
+    # This is 1 - prod (1 - P_i), where P_i is the regularised lower incomplete gamma function at gamma z.
+    kept = sum(many * log1p(-_lower(k * entry, gamma * z)) for entry, many in zip(inputs, multiplicity, strict=True))
+    missed = -expm1(kept)
     kernel = np.exp(z - k * np.log(z) + gammaln(k))
     return float(np.sum((kernel * missed * slope).imag) / _NODES)
 
@@ -166,6 +173,21 @@ def p3_problem_14(domain: SimplexDomain, k: float, delta: float) -> float:
     most = 1.0 / domain.n_protected
     tight = f"No gamma keeps delta below {delta:g}: k eta is too small. Raise k or eta."
     return last_safe(excess, start=most / 2, factor=4, least=1e-280, most=most, tight=tight)
+
+
+def _protected(domain: SimplexDomain, p: ArrayLike | None) -> Array:
+    """The protected entries of an input of the domain; by default of the worst one."""
+    m = domain.n_protected
+    if p is None:
+        return np.full(m, domain.eta)
+    entries = numbers_or_none(p)
+    if entries is None or entries.shape != (m,):
+        raise ArgumentError(f"Expected p to hold the {m} protected entries of an input.")
+    if not np.all(entries >= domain.eta) or not float(entries.sum()) <= 1 - domain.etabar:
+        raise DataError(
+            "Expected p to be in the domain: some entry is below its floor, or they leave less than etabar."
+        )
+    return entries
 
 
 def _checked(domain: SimplexDomain, k: float, gamma: float) -> tuple[float, float]:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import integrate
 from scipy.special import betainc, betaln, gammaln
 
-from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
 from pymc_dirdp.published import p3_corollary, p3_lemma_1, p3_problem_14, p3_theorem, p3_theorem_1_corrected
 
@@ -132,3 +133,35 @@ def test_arguments_of_p3():
         p3_theorem(domain(), 24, 0.01, number=3)
     with pytest.raises(UnattainableError, match="Raise k or eta"):
         p3_problem_14(domain(), 1e-3, 1e-6)
+
+
+def printed_lemma_1(domain, k, gamma, p):
+    """P3 Lemma 1 as printed: a double integral over the two protected entries."""
+    a, b, c = k * p[0], k * p[1], k * (1 - sum(p))
+    log_constant = gammaln(a) + gammaln(b) + gammaln(c) - gammaln(k)
+
+    def density(y, x):
+        return math.exp((a - 1) * math.log(x) + (b - 1) * math.log(y) + (c - 1) * math.log1p(-x - y) - log_constant)
+
+    return 1 - integrate.dblquad(density, gamma, 1 - gamma, gamma, lambda x: 1 - x, epsabs=1e-11, epsrel=1e-10)[0]
+
+
+@pytest.mark.parametrize("p", [(0.05, 0.05), (0.2, 0.3), (0.05, 0.85), (0.31, 0.31)])
+@pytest.mark.parametrize(("k", "gamma"), [(40.0, 0.01), (60.0, 0.05)])
+def test_lemma_1_for_a_given_input(p, k, gamma):
+    expected = printed_lemma_1(domain(), k, gamma, p)
+    found = p3_lemma_1(domain(), k, gamma, p=p)
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-8)
+    # The worst input is at the floors (ERRATA P3.5).
+    assert found <= p3_lemma_1(domain(), k, gamma) * (1 + 1e-12)
+
+
+def test_a_given_input_is_checked():
+    assert p3_lemma_1(domain(), 24, 0.002, p=[0.05, 0.05]) == p3_lemma_1(domain(), 24, 0.002)
+    for wrong in ([0.2], [[0.2, 0.3]], "p"):
+        with pytest.raises(ArgumentError, match="protected entries"):
+            p3_lemma_1(domain(), 24, 0.002, p=wrong)
+    for wrong in ([0.04, 0.3], [0.5, 0.4500001], [math.nan, 0.3]):
+        with pytest.raises(DataError) as caught:
+            p3_lemma_1(domain(), 24, 0.002, p=wrong)
+        assert "0.04" not in str(caught.value)
