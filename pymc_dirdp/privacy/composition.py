@@ -191,7 +191,7 @@ def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[Loss
 
     def left(top: float) -> float:
         """The larger delta of both directions at the end of the grid."""
-        return max(mechanism._delta(top), mechanism._delta_back(top))
+        return max(float(deltas[1]) for deltas in mechanism.hockey_sticks(top, 2))
 
     # The search starts above 0, and at a step or more where the other losses have a larger scale.
     top = max(4 * spread, step)
