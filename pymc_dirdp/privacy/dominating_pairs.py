@@ -318,6 +318,10 @@ class AppearingRecords(PrivacyCurves):
         return self.both._delta_back(epsilon)
 
     @override
+    def _delta_back(self, epsilon: float) -> float:
+        return self.both._delta(epsilon)
+
+    @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
         larger, smaller = self.both.hockey_sticks(step, points)
         if smaller is larger:

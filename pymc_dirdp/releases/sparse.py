@@ -46,6 +46,7 @@ def release_sparse(
     contribution: int = 1,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
+    reservation: int | None = None,
 ) -> xr.DataTree:
     """List the cells of a huge table whose noisy counts pass a public threshold, with a guarantee.
 
@@ -80,6 +81,8 @@ def release_sparse(
         None takes entropy from the operating system. A seed makes the list reproducible, hence **not private**.
     ledger : Ledger, optional
         The ledger that records the release before the counts are looked at.
+    reservation : int, optional
+        The number of a reservation of the ledger, which this release uses, see :meth:`pymc_dirdp.Ledger.reserve`.
 
     Returns
     -------
@@ -126,7 +129,7 @@ def release_sparse(
     >>> 7 in release["noisy_counts"]["cell"].values
     True
     """
-    refuse_other(ledger)
+    refuse_other(ledger, reservation=reservation)
     labels = _checked_labels(cells, n_cells, categories)
     size = math.prod(map(len, labels.values())) if labels is not None else integer(2, n_cells=n_cells)
     _check_unit(unit=unit, contribution=contribution)
@@ -148,6 +151,7 @@ def release_sparse(
             adjacency=mechanism.adjacency,
             unit=unit,
             contribution=contribution,
+            reservation=reservation,
         )
     try:
         listed, noisy = mechanism.release(*_counted(cells, counts, labels), random_seed=random_seed)

@@ -157,6 +157,14 @@ def test_a_seed_is_marked():
     assert "Not private" in verify(release).headline
 
 
+def test_a_reservation_is_used():
+    ledger = Ledger(ApproxDP(epsilon=1.5, delta=1e-6), unit="person")
+    ledger.reserve(PROMISE, what="cells")
+    release_sparse(PROMISE, [5], [1], 10**6, threshold=60, unit="person", ledger=ledger, reservation=1)
+    assert ledger.left["epsilon"] == pytest.approx(0.5)
+    assert ledger.entries()[1].uses == 1
+
+
 def test_the_ledger_is_charged_before_the_counts_are_looked_at():
     ledger = Ledger(ApproxDP(epsilon=1.5, delta=1e-6), unit="person")
     with pytest.raises(DataError, match="The ledger has been charged"):
