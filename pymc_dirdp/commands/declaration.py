@@ -16,7 +16,8 @@ __all__ = ["Declaration", "declared"]
 
 _SECTIONS = ("guarantee", "people", "variables", "options", "data", "ledger")
 _OF_A_VARIABLE = ("categories", "given", "prior")
-_OPTIONS = ("adjacency", "mechanism", "strategy", "objective", "draws", "n_records", "min_count", "weights")
+_OF_A_MECHANISM = ("mechanism", "strategy", "objective", "weights", "measure", "noise")
+_OPTIONS = ("adjacency", "draws", "n_records", "min_count", *_OF_A_MECHANISM)
 _OF_DATA = ("counts", "records", "delimiter")
 
 

@@ -6,6 +6,8 @@ from pymc_dirdp.mechanisms.gaussian import GaussianMechanism as GaussianMechanis
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism as GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism as HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
+from pymc_dirdp.mechanisms.margins import MarginalsMechanism as MarginalsMechanism
+from pymc_dirdp.mechanisms.margins import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism as SimplexMechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain as SimplexDomain
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism as TruncatedNoiseMechanism

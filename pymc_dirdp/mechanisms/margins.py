@@ -25,6 +25,7 @@ from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["NOISES", "MarginalsMechanism", "ZeroSumMarginalsMechanism"]
@@ -91,7 +92,6 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     formula = "shares fitted to the noisy counts of margins of all tables"
     covers_all_draws = True
     fits_all_tables = True
-    calibrated_by = "pymc_dirdp.plan(mechanism='marginals')"
     facts = (
         Fact("prior", "prior", "table"),
         Fact("noise", "noise", "text"),
@@ -308,6 +308,14 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @override
     def is_on_grid(self, output: Array, steps: int | None) -> bool:
         return bool(np.array_equal(output, np.floor(output)))
+
+    @classmethod
+    @override
+    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> NoReturn:
+        raise ArgumentError(
+            "mechanism='marginals' divides one guarantee among margins of all tables of a model, so it is planned for "
+            "models alone: dirdp.plan(guarantee, model, mechanism='marginals')."
+        )
 
     @classmethod
     @override

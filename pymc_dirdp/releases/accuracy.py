@@ -19,6 +19,9 @@ type Lines = tuple[tuple[str, str], ...]
 
 def typical_errors(stored: Stored, utility: xr.Dataset) -> Lines:
     """How far a share is typically off, in the estimate or the mean, and in a draw that is itself the release."""
+    if stored.is_estimate:
+        # What is fitted to all tables together is not simulated, and tables of one category have no error.
+        return ()
     by_table = ", by table" * (len(stored.tables) > 1)
     of_draws = _of_tables(stored, utility, lambda table, n: draw_share_error(table.mechanism, table.prior, round(n)))
     # Where nothing is concluded from what was put out, the error is that of the posterior which was released.

@@ -83,7 +83,7 @@ def report(release: xr.DataTree | Plan) -> Report:
         ("Tables", _tables(stored)),
         *((("Margins", margins),) if (margins := _margins(stored, utility)) else ()),
     )
-    what = "estimate" if margins else "posterior draw"
+    what = "estimate" if stored.is_estimate else "posterior draw"
     title = f"{'Plan of a private' if planned else 'Private'} {what} of {_names(tuple(stored.tables))}"
     notes = (*_reading(stored), *_notes(release))
     if verification.follows:
@@ -276,7 +276,9 @@ def _chosen(attrs: dict[Any, Any]) -> str:
 
 def _reading(stored: Stored) -> Lines:
     """What the draws are, and what they are not."""
-    by_text = _alike((name, _meaning(table)) for name, table in stored.tables.items())
+    # Tables of one category are beside an estimate, and hold no draw either.
+    told = {name: one for name, one in stored.tables.items() if one.mechanism.fits_all_tables} or stored.tables
+    by_text = _alike((name, _meaning(table)) for name, table in told.items())
     # Where all tables are alike, there is no need to name them again.
     said = " of {}" if len(by_text) > 1 else ""
     return tuple((f"draws{said.format(', '.join(names))}", text) for text, names in by_text.items())

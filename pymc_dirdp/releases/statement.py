@@ -259,7 +259,7 @@ def _use(stored: Stored, entry: dict[str, Any]) -> Lines:
     )
     if not all(table.mechanism.has_product_law for table in stored.tables.values()):
         how = "the draws come from the released posterior and leave out how far it may be from that of the data"
-    if any(table.mechanism.fits_all_tables for table in stored.tables.values()):
+    if stored.is_estimate:
         how = (
             "the shares are one estimate, fitted to the noisy counts of all tables, and leave out how far off it may be"
         )

@@ -80,6 +80,11 @@ class Stored:
     reproducible: bool
     privacy: Group
 
+    @property
+    def is_estimate(self) -> bool:
+        """Whether the shares are one estimate, fitted to what is published of all tables, and no draw."""
+        return any(table.mechanism.fits_all_tables for table in self.tables.values())
+
     @cached_property
     def curves(self) -> PrivacyCurves:
         """The privacy curves of all tables and draws together, from the numbers alone."""

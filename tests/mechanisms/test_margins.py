@@ -1,0 +1,317 @@
+"""Noisy margins of one table: brute force over all moves, mutants of the sensitivity, audits, and files."""
+
+import itertools
+import math
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import CurvesOf
+
+SHAPE, MARGINS = (2, 3), ((0,), (1,), (0, 1))
+EPSILONS = (0.0, 0.4, 1.1)
+
+
+def loss_law(part, change):
+    """The losses of one noisy margin whose counts change, and their probabilities: listed over the noise itself."""
+    if isinstance(part, ZeroSumGeometricMechanism):
+        reach = np.arange(-12, 13)
+        some = np.stack(np.meshgrid(*[reach] * (len(change) - 1), indexing="ij"), axis=-1).reshape(-1, len(change) - 1)
+        noise = np.column_stack([some, -some.sum(axis=1)])
+        mass = np.exp(-np.abs(noise).sum(axis=1) / part.scale)
+        loss = (np.abs(noise + change).sum(axis=1) - np.abs(noise).sum(axis=1)) / part.scale
+        return merged(loss, mass / mass.sum())
+    laws = []
+    for shift in change[change != 0]:
+        # The tail beyond weighs less than 1e-17.
+        reach = math.ceil(40 * part.parameter if isinstance(part, GeometricMechanism) else 9 * part.parameter + 1)
+        k = np.arange(-reach, reach + 1)
+        if isinstance(part, GeometricMechanism):
+            mass, loss = np.exp(-np.abs(k) / part.scale), (np.abs(k + shift) - np.abs(k)) / part.scale
+        else:
+            v = float(part.variance)
+            mass, loss = np.exp(-(k**2) / (2 * v)), (shift**2 + 2 * shift * k) / (2 * v)
+        laws.append(merged(loss, mass / mass.sum()))
+    return reduce(both, laws, (np.zeros(1), np.ones(1)))
+
+
+def merged(loss, mass):
+    """Equal losses once, in rising order."""
+    values, where = np.unique(np.round(loss, 11), return_inverse=True)
+    return values, np.bincount(where, weights=mass)
+
+
+def both(one, other):
+    return merged(np.add.outer(one[0], other[0]).ravel(), np.multiply.outer(one[1], other[1]).ravel())
+
+
+def exact_delta(parts, changes, epsilon):
+    loss, mass = reduce(both, [loss_law(part, change) for part, change in zip(parts, changes, strict=True)])
+    return math.fsum(mass * np.maximum(-np.expm1(np.minimum(epsilon - loss, 700)), 0))
+
+
+def moves(shape, adjacency, records=1):
+    """All changes of a table in which a person holds so many records at most."""
+    cells = math.prod(shape)
+    held = [
+        np.bincount(data, minlength=cells)
+        for k in range(records + 1)
+        for data in itertools.combinations_with_replacement(range(cells), k)
+    ]
+    for gained, lost in itertools.product(held, held):
+        kept = gained.sum() == lost.sum() if adjacency == "replace-one" else not lost.any() or not gained.any()
+        if kept and (gained != lost).any():
+            yield (gained - lost).reshape(shape)
+
+
+def worst(mechanism, epsilon, **options):
+    changes = [mechanism.margins_of(move) for move in moves(mechanism.shape, **options)]
+    # Moves with the same changes up to order have the same loss.
+    distinct = {tuple(tuple(sorted(one.tolist())) for one in change): change for change in changes}
+    return max(exact_delta(mechanism.parts, change, epsilon) for change in distinct.values())
+
+
+CASES = {
+    "gaussian": MarginalsMechanism(np.ones(SHAPE), MARGINS, (1.7, 1.9, 2.1)),
+    "small noise": MarginalsMechanism(np.ones(SHAPE), MARGINS, (0.5, 0.8, 0.7)),
+    "gaussian add-remove": MarginalsMechanism(np.ones(SHAPE), MARGINS, (1.2, 0.9, 1.6), adjacency="add-remove"),
+    "geometric add-remove": MarginalsMechanism(
+        np.ones(SHAPE), MARGINS, (2.0, 3.0, 4.0), "geometric", adjacency="add-remove"
+    ),
+    "geometric": MarginalsMechanism(np.ones(SHAPE), MARGINS, (3.0, 3.0, 5.0), "geometric"),
+    "zero-sum": ZeroSumMarginalsMechanism(np.ones((2, 2)), MARGINS, (0.8, 1.1, 0.9)),
+}
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("name", CASES)
+def test_no_move_of_a_record_loses_more_than_the_curve(name, epsilon):
+    mechanism = CASES[name]
+    bound, reached = mechanism.delta(epsilon), worst(mechanism, epsilon, adjacency=mechanism.adjacency)
+    assert reached <= bound + 1e-15  # the oracle's rounding of losses
+    # A composition is computed on a grid that errs towards more loss.
+    assert reached >= 0.97 * bound
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "geometric"])
+def test_two_records_of_a_person_lose_no_more_than_the_curve(noise):
+    mechanism = MarginalsMechanism(np.ones((2, 2)), ((0,), (0, 1)), (3.0, 4.0), noise, contribution=2)
+    for epsilon in EPSILONS:
+        bound = mechanism.delta(epsilon)
+        assert 0.6 * bound < worst(mechanism, epsilon, adjacency="replace-one", records=2) <= bound + 1e-15
+
+
+def test_divergences_are_those_of_the_sum_of_the_precisions():
+    mechanism = CASES["gaussian"]
+    each = [2 / (2 * float(part.variance)) for part in mechanism.parts]
+    assert mechanism.rho(math.inf) == pytest.approx(sum(each), rel=1e-14)
+    assert mechanism.renyi(4) == pytest.approx(4 * sum(each), rel=1e-14)
+    assert CASES["zero-sum"].pure_epsilon == pytest.approx(sum(2 / part.scale for part in CASES["zero-sum"].parts))
+
+
+class Twice(CurvesOf, Mechanism):
+    """Each margin is measured twice, and counted once."""
+
+    def __init__(self, mechanism):
+        self.mechanism = mechanism
+
+    samplers = ("fast",)
+
+    @property
+    def _public(self):
+        return type(self), self.mechanism
+
+    @property
+    def _curves(self):
+        return self.mechanism._curves
+
+    @property
+    def in_short(self):
+        return "a mutant"
+
+    def releases(self, counts, n, *, sampler="fast", random_seed=None, steps=None):
+        rng = np.random.default_rng(random_seed)
+        return np.stack([self.mechanism.releases(counts, n, random_seed=rng) for _ in range(2)], axis=1)
+
+    def worst_pair(self):
+        return self.mechanism.worst_pair()
+
+    def log_likelihood(self, output, counts, *, steps=None):
+        return sum(self.mechanism.log_likelihood(output[..., i, :], counts) for i in range(2))
+
+
+def test_mutants_lose_more_than_they_say():
+    """The sensitivity of add-remove used for replace-one, and a margin that is measured twice and counted once."""
+    added = CASES["gaussian add-remove"]
+    moved = replace(added, adjacency="replace-one")
+    for epsilon in EPSILONS:
+        assert worst(added, epsilon, adjacency="replace-one") > 1.2 * added.delta(epsilon)
+        assert worst(moved, epsilon, adjacency="replace-one") <= moved.delta(epsilon) + 1e-15
+        x, y = moved.worst_pair()
+        twice = [
+            (part, change)
+            for one in zip(moved.parts, moved.margins_of(x - y), strict=True)
+            for part, change in [one] * 2
+        ]
+        assert exact_delta(*zip(*twice, strict=True), epsilon) > 1.2 * moved.delta(epsilon)
+
+
+def refuted(mechanism, **options):
+    return any(bound.exceeded for bound in dirdp.audit(mechanism, n=20_000, **options).bounds)
+
+
+def test_audits_pass_and_refute_the_mutants():
+    mechanism = CASES["gaussian"]
+    assert not refuted(mechanism, random_seed=1)
+    added = CASES["gaussian add-remove"]
+    x, y = replace(added, adjacency="replace-one").worst_pair()
+    assert refuted(added, pair=(x, y), claim=added._curves, random_seed=2)
+    assert refuted(Twice(mechanism), claim=mechanism._curves, random_seed=3)
+
+
+def test_the_worst_pair_changes_every_margin():
+    for mechanism in CASES.values():
+        x, y = mechanism.worst_pair()
+        assert all((a != b).any() for a, b in zip(mechanism.margins_of(x), mechanism.margins_of(y), strict=True))
+        change = mechanism.margins_of(x - y)
+        reached = exact_delta(mechanism.parts, change, 0.4)
+        assert reached == pytest.approx(worst(mechanism, 0.4, adjacency=mechanism.adjacency))
+
+
+@pytest.mark.parametrize("sampler", ["exact", "fast"])
+@pytest.mark.parametrize("name", ["gaussian", "geometric", "zero-sum"])
+def test_each_margin_has_noise_of_its_own(name, sampler):
+    mechanism = CASES[name]
+    counts = np.arange(math.prod(mechanism.shape)).reshape(mechanism.shape)
+    outputs = mechanism.releases(counts, 4000, sampler=sampler, random_seed=5)
+    noise = outputs - np.concatenate(mechanism.margins_of(counts.astype(float)))
+    assert mechanism.is_on_grid(outputs, None)
+    assert np.allclose(noise.mean(axis=0), 0, atol=6 * max(mechanism.noise_sds) / math.sqrt(4000))
+    for (part, seen), sd in zip(mechanism.separately(noise), mechanism.noise_sds, strict=True):
+        assert part.noise_sd == sd
+        # The fourth moment of a geometric law is 6 times its squared variance; 10 is above that of all of them.
+        assert np.allclose(seen.var(axis=0), sd**2, rtol=6 * math.sqrt(10 / 4000))
+    apart = np.corrcoef(noise[:, : mechanism.parts[0].prior.size].T, noise[:, -1])[-1, :-1]
+    assert np.all(np.abs(apart) < 6 / math.sqrt(4000))
+
+
+def test_one_release_has_the_shapes_of_its_margins_and_one_seed():
+    mechanism = CASES["gaussian"]
+    counts = [[3, 1, 0], [2, 2, 9]]
+    found = mechanism.release(counts, random_seed=3)
+    assert {name: noisy.shape for name, noisy in found.items()} == {
+        "noisy_counts_0": (2,),
+        "noisy_counts_1": (3,),
+        "noisy_counts_0_1": (2, 3),
+    }
+    again = mechanism.draw(counts, 1, sampler="exact", random_seed=3).published
+    assert all(np.array_equal(found[name], again[name]) for name in found)
+    assert mechanism.as_output(found).shape == (11,)
+    assert any(not np.array_equal(found[name], noisy) for name, noisy in mechanism.release(counts).items())
+    # Two margins of one shape, and a seed: their noise differs nevertheless.
+    square = MarginalsMechanism(np.ones((9, 9)), ((0,), (1,)), (5.0, 5.0))
+    for seed in (None, 3):
+        one, other = square.release(np.ones((9, 9)), random_seed=seed).values()
+        assert not np.array_equal(one, other)
+    totals = [noisy.sum() for noisy in CASES["zero-sum"].release([[3, 1], [2, 9]]).values()]
+    assert totals == [15, 15, 15]
+
+
+def test_the_likelihood_is_the_product_over_margins():
+    mechanism = CASES["gaussian"]
+    counts = np.array([[3.0, 1, 0], [2, 2, 9]])
+    output = mechanism.releases(counts, 7, random_seed=2)
+    by_hand = 0.0
+    for part, margin, seen in zip(
+        (1.7, 1.9, 2.1),
+        (counts.sum(axis=1), counts.sum(axis=0), counts.ravel()),
+        np.split(output, [2, 5], axis=1),
+        strict=True,
+    ):
+        one = DiscreteGaussianMechanism(np.ones(len(margin)), part)
+        by_hand = by_hand + one.log_noise(seen - margin).sum(axis=1)
+    np.testing.assert_allclose(mechanism.log_likelihood(output, counts), by_hand, rtol=1e-12)
+    other = counts[::-1]
+    ratio = mechanism.log_likelihood_ratio(output, counts, other)
+    difference = mechanism.log_likelihood(output, counts) - mechanism.log_likelihood(output, other)
+    np.testing.assert_allclose(ratio, difference, rtol=1e-9, atol=1e-9)
+    x, y = mechanism.worst_pair()
+    assert mechanism.output_laws(x, y).delta(0.4) == pytest.approx(
+        exact_delta(mechanism.parts, mechanism.margins_of(x - y), 0.4), rel=1e-3
+    )
+
+
+def test_no_posterior_is_made_up_from_margins():
+    mechanism = CASES["gaussian"]
+    for reading in (
+        lambda: mechanism.row_likelihoods(np.zeros(11)),
+        lambda: mechanism.cell_log_likelihood(np.zeros(11), np.zeros(SHAPE)),
+    ):
+        with pytest.raises(ArgumentError, match=r"dirdp.fit\(release\)"):
+            reading()
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"margins": ()}, "at least one"),
+        ({"margins": ((0,), (0,)), "parameters": (1.0, 1.0)}, "twice"),
+        ({"margins": ((1, 0),), "parameters": (1.0,)}, "rising order"),
+        ({"margins": ((0, 2),), "parameters": (1.0,)}, "below 2"),
+        ({"margins": ((),), "parameters": (1.0,)}, "two cells"),
+        ({"parameters": (1.0,)}, "each of 3 margins"),
+        ({"parameters": (1.0, 1.0, math.nan)}, "sigma"),
+        ({"parameters": (1.0, 1.0, 0.0)}, "sigma"),
+        ({"noise": "laplace"}, "laplace"),
+        ({"contribution": Contribution(1, ("each",))}, "anywhere"),
+    ],
+)
+def test_what_is_no_mechanism_is_refused(facts, message):
+    with pytest.raises(ArgumentError, match=message):
+        MarginalsMechanism(**{"prior": np.ones(SHAPE), "margins": MARGINS, "parameters": (1.0, 2.0, 3.0)} | facts)
+
+
+@pytest.mark.parametrize(
+    "facts", [{"margins": [["0"]]}, {"margins": [0]}, {"margins": [[True]]}, {"parameters": ["1"]}]
+)
+def test_lists_of_a_file_hold_numbers(facts):
+    given = {"prior": np.ones(SHAPE), "margins": [[0]], "parameters": [1.0]}
+    assert MarginalsMechanism.from_facts(given).margins == ((0,),)
+    with pytest.raises(ArgumentError, match="lists of axes"):
+        MarginalsMechanism.from_facts(given | facts)
+
+
+def test_noise_that_adds_up_to_zero_is_for_public_numbers_of_records():
+    with pytest.raises(ArgumentError, match="private"):
+        ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINS, (1.0, 1.0, 1.0), adjacency="add-remove")
+    with pytest.raises(ArgumentError, match="gaussian"):
+        ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINS, (1.0, 1.0, 1.0), "gaussian")
+
+
+def test_counts_are_checked_and_never_shown():
+    mechanism = CASES["gaussian"]
+    for counts in ([[1, 2], [3, 4]], [[1, 2, -3], [0, 0, 0]], [[0.5, 1, 1], [0, 0, 0]], [[2**52] * 3] * 2):
+        with pytest.raises(DataError) as error:
+            mechanism.release(counts)
+        assert "4503599627370496" not in str(error.value)
+        with pytest.raises(DataError):
+            mechanism.check(counts)
+
+
+def test_equal_mechanisms_are_equal():
+    one = CASES["gaussian"]
+    assert one == replace(one)
+    assert hash(one) == hash(replace(one))
+    assert one != replace(one, parameters=(1.7, 1.9, 2.7))
+    _, stronger = one.stronger(2.0)
+    assert stronger.rho(8) == pytest.approx(4 * one.rho(8))

@@ -1,0 +1,443 @@
+"""Margins of whole models, from the plan to whoever reads the file."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
+from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
+from pymc_dirdp.privacy.curves import CurvesOf
+from pymc_dirdp.releases import release as release_module
+from tests.mechanisms.test_margins import exact_delta, moves
+
+CATEGORIES = {"a": ["x", "y"], "b": ["p", "q", "r"], "c": ["no", "yes"]}
+NETWORK = {"a": [], "b": ["a"], "c": ["a", "b"]}
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
+MARGINALS = {"mechanism": "marginals"}
+
+
+def records(n, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.choice(["x", "y"], n, p=[0.3, 0.7])
+    b = np.where(rng.random(n) < 0.6, np.where(a == "x", "p", "q"), "r")
+    return {"a": a, "b": b, "c": np.where(rng.random(n) < np.where(b == "q", 0.8, 0.1), "yes", "no")}
+
+
+@pytest.fixture(scope="module")
+def network():
+    return dirdp.bayesian_network(records(500), NETWORK, categories=CATEGORIES)
+
+
+@pytest.fixture(scope="module")
+def release(network):
+    return dirdp.sample(TARGET, network, **MARGINALS)
+
+
+def test_a_plan_reads_no_count_and_shows_what_will_be_measured(network, monkeypatch):
+    monkeypatch.setattr(release_module, "read_counts", None)
+    plan = dirdp.plan(TARGET, network, **MARGINALS)
+    assert {part.table.name: part.mechanism.margins for part in plan.parts} == {
+        "p_a": ((0,),),
+        "p_b": ((1,), (0, 1)),
+        "p_c": ((2,), (0, 2), (1, 2), (0, 1, 2)),
+    }
+    text = str(dirdp.report(plan))
+    assert "Plan of a private estimate of p_a, p_b, p_c" in text
+    margins = "; ".join(line for _, line in dict(dirdp.report(plan).sections)["Margins"])
+    for part in plan.parts:
+        for sd in part.mechanism.noise_sds:
+            assert f"noise of standard deviation {sd:.4g} a cell, {sd / 500:.2g} of all records" in margins
+    assert "a x b x c" in text
+    assert "interval" in text
+    loss, allowed = TARGET.loss(plan.composition), TARGET.allowed
+    assert 0.999 * allowed < loss <= allowed
+
+
+def test_a_release_can_be_checked_written_and_read(release, network, tmp_path):
+    assert dirdp.verify(release)
+    assert release["posterior"].sizes["draw"] == 1
+    assert release["posterior"]["p_c"].dims == ("chain", "draw", "a", "b", "c")
+    np.testing.assert_allclose(release["posterior"]["p_c"].sum("c"), 1.0)
+    assert "no draw" in release.attrs["estimate"]
+    noisy = release["mechanism/p_c"]
+    assert noisy["noisy_counts_0_2"].dims == ("a", "c")
+    assert noisy["noisy_counts_0_1_2"].dims == ("a", "b", "c")
+    assert list(noisy["c"].values) == ["no", "yes"]
+    release.to_netcdf(tmp_path / "release.nc")
+    with xr.open_datatree(tmp_path / "release.nc") as read:
+        assert dirdp.verify(read.load())
+        assert read.identical(release)
+        assert str(dirdp.report(read)) == str(dirdp.report(release))
+        assert "fitted to the noisy counts" in str(dirdp.statement(read))
+
+
+def test_a_plan_comes_back_from_its_file(network, tmp_path):
+    for target, options in (
+        (TARGET, {"weights": {("a", "b"): 3}}),
+        (dirdp.PureDP(epsilon=1), {}),
+        (TARGET, {"contribution": 2}),
+    ):
+        plan = dirdp.plan(target, network, **MARGINALS, **options)
+        plan.to_json(tmp_path / "plan.json")
+        read = dirdp.Plan.from_json(tmp_path / "plan.json")
+        assert read.digest == plan.digest
+        assert [part.mechanism for part in read.parts] == [part.mechanism for part in plan.parts]
+        assert dirdp.sample(read, network).attrs["plan_digest"] == plan.digest
+
+
+def test_everybody_predicts_and_draws_records_from_the_release(release):
+    assert np.isfinite(dirdp.log_likelihood(release, records(20))).all()
+    np.testing.assert_allclose(np.exp(dirdp.predict_log_proba(release, records(9), target="b")).sum(axis=1), 1.0)
+    assert dirdp.synthetic(release, random_seed=1).shape == (500, 3)
+    estimate = dirdp.fit(release, consistency="tables", progressbar=False)
+    for name in ("p_a", "p_b", "p_c"):
+        np.testing.assert_allclose(estimate["posterior"][name], release["posterior"][name], rtol=1e-9)
+
+
+def test_no_posterior_is_made_up(release):
+    for conclude in (dirdp.analyse, dirdp.estimate, dirdp.analyst_model):
+        with pytest.raises(ArgumentError, match=r"dirdp.fit\(release\)"):
+            conclude(release)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_nothing_tells_the_counts_of_neighbours_apart_by_more_than_the_plan_says(adjacency):
+    """A network of two variables: the exact laws of all that is published, for all neighbours of up to two records."""
+    two = {"a": ["x", "y"], "b": ["p", "q"]}
+    model = dirdp.bayesian_network({"a": list("xy"), "b": list("pp")}, {"a": [], "b": ["a"]}, categories=two)
+    plan = dirdp.plan(
+        dirdp.ApproxDP(epsilon=3.0, delta=0.01), model, **MARGINALS, noise="gaussian", adjacency=adjacency
+    )
+    parts = [part for planned in plan.parts for part in planned.mechanism.parts]
+
+    def published(data):
+        """The margins {a}, {b} and {a, b} of records over the four cells, without noise."""
+        cells = np.bincount(data, minlength=4).reshape(2, 2)
+        return [cells.sum(axis=1), cells.sum(axis=0), cells.ravel()]
+
+    changes = {}
+    for n in (1, 2):
+        for data in itertools.combinations_with_replacement(range(4), n):
+            others = [data[:-1]] if adjacency == "add-remove" else [(*data[:-1], cell) for cell in range(4)]
+            for other in others:
+                pair = zip(published(data), published(other), strict=True)
+                change = [one - two for one, two in pair]
+                # The noise of the cells of a margin is alike, so their order makes no difference.
+                changes[tuple(tuple(sorted(one.tolist())) for one in change)] = change
+    for epsilon in (0.0, 0.5, 3.0):
+        reached = max(exact_delta(parts, change, epsilon) for change in changes.values())
+        bound = plan.composition.delta(epsilon)
+        assert 0.97 * bound < reached <= bound + 1e-15
+    # The noise that is enough for add-remove is not for replace-one.
+    if adjacency == "add-remove":
+        moved = [
+            exact_delta(parts, [part.astype(int) for part in published_change], 3.0)
+            for move in moves((2, 2), "replace-one")
+            for published_change in [[move.sum(axis=1), move.sum(axis=0), move.ravel()]]
+        ]
+        assert max(moved) > plan.guarantee.delta
+
+
+class Together(CurvesOf, Mechanism):
+    """All tables of a plan, as one mechanism of the counts of the largest table."""
+
+    samplers = ("fast",)
+
+    def __init__(self, plan, mechanisms=None):
+        self.plan, self.mechanisms = plan, mechanisms or [part.mechanism for part in plan.parts]
+
+    @property
+    def _public(self):
+        return type(self), self.plan.digest, tuple(self.mechanisms)
+
+    @property
+    def _curves(self):
+        return self.plan.composition
+
+    @property
+    def in_short(self):
+        return "three tables"
+
+    def tables(self, counts):
+        return [counts.sum(axis=(1, 2)), counts.sum(axis=2), counts]
+
+    def releases(self, counts, n, *, sampler="fast", random_seed=None, steps=None):
+        rng = np.random.default_rng(random_seed)
+        pairs = zip(self.mechanisms, self.tables(counts), strict=True)
+        return np.concatenate([one.releases(table, n, random_seed=rng) for one, table in pairs], axis=-1)
+
+    def worst_pair(self):
+        return self.mechanisms[-1].worst_pair()
+
+    def log_likelihood(self, output, counts, *, steps=None):
+        sizes = [sum(part.prior.size for part in one.parts) for one in self.mechanisms]
+        seen = np.split(output, np.cumsum(sizes)[:-1], axis=-1)
+        return sum(
+            one.log_likelihood(part, table)
+            for one, part, table in zip(self.mechanisms, seen, self.tables(counts), strict=True)
+        )
+
+
+@pytest.mark.thorough
+def test_an_audit_of_three_tables_passes_and_refutes_less_noise(network):
+    plan = dirdp.plan(dirdp.ApproxDP(epsilon=2.0, delta=1e-3), network, **MARGINALS, noise="gaussian")
+    claim, options = plan.guarantee, {"n": 40_000, "random_seed": 4}
+    honest = dirdp.audit(Together(plan), claim=claim, **options)
+    assert not any(bound.exceeded for bound in honest.bounds)
+    # The noise of add-remove, for the same neighbours.
+    less = [
+        replace(part.mechanism, parameters=tuple(sigma / math.sqrt(2) for sigma in part.mechanism.parameters))
+        for part in plan.parts
+    ]
+    mutant = dirdp.audit(Together(plan, less), claim=plan.composition, **options)
+    assert any(bound.exceeded for bound in mutant.bounds)
+
+
+def test_pure_privacy_has_noise_that_adds_up_to_the_public_number(network):
+    release = dirdp.sample(dirdp.PureDP(epsilon=1.0), network, **MARGINALS)
+    for name in NETWORK:
+        group = release[f"mechanism/p_{name}"]
+        assert group.attrs["mechanism"] == "ZeroSumMarginalsMechanism"
+        assert all(group[noisy].sum() == 500 for noisy in group.data_vars if noisy.startswith("noisy_counts"))
+    assert dirdp.verify(release)
+    changed = release.copy(deep=True)
+    changed["mechanism/p_b"]["noisy_counts_1"][0] += 1
+    assert "totals" in [check.name for check in dirdp.verify(changed).checks if not check.passed]
+
+
+def test_margins_with_other_axes_than_they_say_are_damaged(release):
+    changed = release.copy(deep=True)
+    dataset = changed["mechanism/p_c"].to_dataset()
+    changed["mechanism/p_c"].dataset = dataset.assign(noisy_counts_0_2=dataset["noisy_counts_0_2"].T)
+    with pytest.raises(dirdp.ReleaseError, match="other dims"):
+        dirdp.verify(changed)
+
+
+def test_a_private_number_of_records(network):
+    plan = dirdp.plan(TARGET, network, **MARGINALS, adjacency="add-remove")
+    assert all(part.n_records is None for part in plan.parts)
+    # Without a number to plan for, all margins have the same noise.
+    assert len({sd for part in plan.parts for sd in part.mechanism.noise_sds}) == 1
+    with_size = dirdp.plan(TARGET, network, **MARGINALS, adjacency="add-remove", n_records=10**5)
+    assert len({sd for part in with_size.parts for sd in part.mechanism.noise_sds}) > 1
+    kinds = set()
+    for noise in ("gaussian", "geometric"):
+        release = dirdp.sample(TARGET, network, **MARGINALS, adjacency="add-remove", noise=noise)
+        assert dirdp.verify(release)
+        kinds |= {release["mechanism/p_c"].attrs["mechanism"]}
+    assert kinds == {"MarginalsMechanism"}
+
+
+def test_noise_is_never_shared(network):
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        seeded = dirdp.sample(TARGET, network, **MARGINALS, random_seed=1)
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        again = dirdp.sample(TARGET, network, **MARGINALS, random_seed=1)
+    assert seeded["mechanism/p_c"].to_dataset().identical(again["mechanism/p_c"].to_dataset())
+    table = dirdp.tables(network)[-1]
+    true = release_module.read_counts(table, network)
+    noise = [
+        (seeded["mechanism/p_c"]["noisy_counts_2"].values - true.sum(axis=(0, 1))),
+        (seeded["mechanism/p_a"]["noisy_counts_0"].values - true.sum(axis=(1, 2))),
+    ]
+    assert not np.array_equal(*noise)
+
+
+def test_a_ledger_and_a_unit(network):
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1.5, delta=1e-4))
+    dirdp.sample(TARGET, network, **MARGINALS, ledger=ledger)
+    with pytest.raises(dirdp.BudgetError):
+        dirdp.sample(TARGET, network, **MARGINALS, ledger=ledger)
+    two = dirdp.plan(TARGET, network, **MARGINALS, contribution=2)
+    one = dirdp.plan(TARGET, network, **MARGINALS)
+    assert two.parts[0].mechanism.noise_sds[0] > 1.9 * one.parts[0].mechanism.noise_sds[0]
+    assert "at most 2 records" in two.protected
+
+
+def test_a_list_of_margins(network):
+    precise = {"weights": {("c", "b"): 4}, "noise": "gaussian"}
+    plan = dirdp.plan(TARGET, network, **MARGINALS, measure=["a", ("b", "a"), ("c", "b")], **precise)
+    by_name = {part.table.name: part.mechanism for part in plan.parts}
+    assert by_name["p_b"].margins == ((0, 1),)
+    assert by_name["p_c"].margins == ((1, 2),)
+    assert by_name["p_b"].noise_sds[0] == pytest.approx(2 * by_name["p_c"].noise_sds[0], rel=1e-3)
+    assert dirdp.verify(dirdp.sample(plan, network))
+
+
+def test_tables_of_one_category_are_beside():
+    data = records(50) | {"one": ["any"] * 50}
+    categories = CATEGORIES | {"one": ["any"]}
+    model = dirdp.bayesian_network(data, {"a": [], "one": ["a"], "b": ["a"]}, categories=categories)
+    release = dirdp.sample(TARGET, model, **MARGINALS)
+    assert release["mechanism/p_one"].attrs["mechanism"] == "DirichletMechanism"
+    assert np.all(release["posterior"]["p_one"] == 1)
+    assert dirdp.verify(release)
+    assert "analyse" not in str(dirdp.report(release))
+    assert "p_one" in dirdp.fit(release, progressbar=False)["posterior"]
+
+
+def test_rates_given_a_row():
+    """A Beta table, whose variable is its outcome, and rows that are no variable of the model."""
+    with pm.Model(coords={"group": ["g", "h", "i"]}):
+        rate = pm.Beta("rate", 1, 1, dims="group")
+        pm.Binomial("wins", n=[300, 400, 500], p=rate, observed=[100, 300, 250], dims="group")
+        release = dirdp.sample(dirdp.ApproxDP(epsilon=3.0, delta=1e-5), **MARGINALS)
+    assert dirdp.verify(release)
+    group = release["mechanism/rate"]
+    assert group["noisy_counts_0_1"].dims == ("group", "rate_outcome")
+    np.testing.assert_allclose(release["posterior"]["rate"].values.ravel(), [1 / 3, 3 / 4, 1 / 2], atol=0.06)
+
+
+@pytest.mark.parametrize("dim", ["prior", "noisy_counts_0_1", "margins"])
+def test_dims_that_have_the_names_of_a_release(dim):
+    categories = {dim: ["x", "y"], "b": ["p", "q"]}
+    data = {dim: list("xyxy"), "b": list("ppqq")}
+    model = dirdp.bayesian_network(data, {dim: [], "b": [dim]}, categories=categories)
+    release = dirdp.sample(TARGET, model, **MARGINALS)
+    assert dirdp.verify(release)
+    assert np.isfinite(dirdp.log_likelihood(release, data)).all()
+
+
+def tables_of_others():
+    with pm.Model(coords={"hair": ["dark", "fair"]}) as model:
+        for name, n in (("one", 20), ("two", 20)):
+            p = pm.Dirichlet(f"p_{name}", [1, 1], dims="hair")
+            pm.Multinomial(name, n=n, p=p, observed=[n - 5, 5])
+    return model
+
+
+def other_sizes():
+    with pm.Model(coords={"hair": ["dark", "fair"], "eye": ["blue", "brown"]}) as model:
+        for dim, n in (("hair", 20), ("eye", 30)):
+            p = pm.Dirichlet(f"p_{dim}", [1, 1], dims=dim)
+            pm.Multinomial(f"n_{dim}", n=n, p=p, observed=[n - 5, 5])
+    return model
+
+
+def circle():
+    with pm.Model(coords={"a": [0, 1], "b": [0, 1]}) as model:
+        p = pm.Dirichlet("p", np.ones((2, 2)), dims=("a", "b"))
+        q = pm.Dirichlet("q", np.ones((2, 2)), dims=("b", "a"))
+        pm.Multinomial("x", n=[5, 5], p=p, observed=[[2, 3], [3, 2]])
+        pm.Multinomial("y", n=[4, 6], p=q, observed=[[2, 2], [3, 3]])
+    return model
+
+
+def survey():
+    with pm.Model(coords={"person": range(30), "item": ["i", "j"]}) as model:
+        rate = pm.Beta("rate", 1, 1, dims="item")
+        pm.Bernoulli("answer", p=rate, observed=np.ones((30, 2), dtype=int), dims=("person", "item"))
+    return model
+
+
+def same_name():
+    with pm.Model(coords={"state": [0, 1]}) as model:
+        p = pm.Dirichlet("p", np.ones((2, 2)), dims=("state", "state"))
+        pm.Multinomial("x", n=[5, 5], p=p, observed=[[2, 3], [3, 2]])
+    return model
+
+
+def wide():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones((101, 100, 100)))
+        pm.Multinomial("x", n=0, p=p, observed=np.zeros((101, 100, 100), dtype=int))
+    return model
+
+
+REFUSED = {
+    "two tables of one variable": (tables_of_others, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "both hold"),
+    "different numbers": (other_sizes, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "different numbers"),
+    "a circle": (circle, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "in a circle"),
+    "several rows of a person": (
+        survey,
+        {"unit": "person"},
+        {"contribution": 2},
+        UnsupportedModelError,
+        "contribution=",
+    ),
+    "rows of different people": (
+        other_sizes,
+        {"disjoint": [["p_hair"], ["p_eye"]]},
+        {"disjoint": [["p_hair"], ["p_eye"]], "mechanism": "gaussian"},
+        UnsupportedModelError,
+        "groups of disjoint",
+    ),
+    "several draws": (survey, {"contribution": 2, "draws": 2}, {"contribution": 2}, ArgumentError, "draws stays 1"),
+    "too many cells": (wide, {}, None, ArgumentError, "1010000 cells"),
+    "no noise": (
+        survey,
+        {"contribution": 2, "noise": "gaussian", "guarantee": dirdp.PureDP(epsilon=1)},
+        {"contribution": 2, "guarantee": dirdp.PureDP(epsilon=1)},
+        UnattainableError,
+        "geometric",
+    ),
+    "measure without margins": (
+        survey,
+        {"contribution": 2, "mechanism": "gaussian", "measure": "families"},
+        {"contribution": 2, "measure": "families"},
+        ArgumentError,
+        "for mechanism='marginals'",
+    ),
+    "noise without margins": (
+        survey,
+        {"contribution": 2, "mechanism": "auto", "noise": "geometric"},
+        {"contribution": 2, "noise": "geometric"},
+        ArgumentError,
+        "for mechanism='marginals'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_measured_is_refused_with_a_way_out(case):
+    build, options, way_out, error, message = REFUSED[case]
+    model = build()
+    options = {"guarantee": TARGET} | MARGINALS | options
+    with pytest.raises(error, match=message):
+        dirdp.plan(options.pop("guarantee"), model, **options)
+    if way_out is not None:
+        way_out = {"guarantee": TARGET} | MARGINALS | way_out
+        assert dirdp.verify(dirdp.sample(way_out.pop("guarantee"), model, **way_out))
+
+
+def test_axes_of_the_same_name():
+    with pytest.raises(UnsupportedModelError, match="same name"):
+        dirdp.plan(TARGET, same_name(), **MARGINALS)
+
+
+def test_how_noisy_counts_are_read_as_data_is_no_question(network):
+    with pytest.raises(ArgumentError, match="postprocess"):
+        dirdp.sample(TARGET, network, **MARGINALS, postprocess="clip")
+
+
+def test_margins_are_planned_for_models_alone():
+    with pytest.raises(ArgumentError, match="models alone"):
+        dirdp.expected_error(TARGET, prior=[1, 1], n_records=50, mechanism="marginals")
+
+
+def test_few_records_and_no_noise(network):
+    for n in (0, 1):
+        data = {name: values[:n] for name, values in records(3).items()}
+        model = dirdp.bayesian_network(data, NETWORK, categories=CATEGORIES)
+        for options in ({}, {"adjacency": "add-remove"}):
+            assert dirdp.verify(dirdp.sample(TARGET, model, **MARGINALS, **options))
+    for target in (
+        dirdp.ApproxDP(epsilon=500.0, delta=1e-5),
+        dirdp.PureDP(epsilon=500.0),
+        dirdp.ApproxDP(epsilon=1e-4, delta=1e-9),
+    ):
+        release = dirdp.sample(target, network, **MARGINALS)
+        assert dirdp.verify(release)
+        assert np.isfinite(release["posterior"]["p_c"].values).all()
+
+
+def test_the_classes_of_the_two_laws():
+    assert ZeroSumMarginalsMechanism.kind == MarginalsMechanism.kind == "marginals"
+    assert ZeroSumMarginalsMechanism.needs_public_totals

@@ -1,0 +1,77 @@
+"""What a release says of its tables, as measurements of margins."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.releases.description import cell_dims
+from pymc_dirdp.releases.measurements import measurements_of, measurements_of_table, shares_fitted_to
+
+RECORDS = {"a": list("xxy") * 20, "one": ["any"] * 60, "b": list("pqq") * 20}
+CATEGORIES = {"a": ["x", "y"], "one": ["any"], "b": ["p", "q"]}
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
+
+
+def model():
+    return dirdp.bayesian_network(RECORDS, {"a": [], "one": ["a"], "b": ["a"]}, categories=CATEGORIES)
+
+
+@pytest.mark.parametrize("mechanism", ["marginals", "geometric", "gaussian"])
+def test_noisy_counts_are_measurements_with_the_variance_of_their_noise(mechanism):
+    release = dirdp.sample(TARGET, model(), mechanism=mechanism)
+    families, measurements, n_records = measurements_of(release)
+    assert [(one.name, one.axes, one.shape) for one in families] == [
+        ("p_a", ("a",), (2,)),
+        ("p_b", ("a", "b"), (2, 2)),
+    ]
+    assert n_records == 60
+    margins = [("a",), ("b",), ("a", "b")] if mechanism == "marginals" else [("a",), ("a", "b")]
+    assert [one.axes for one in measurements] == margins
+    last = release["mechanism/p_b"]
+    if mechanism == "marginals":
+        assert np.array_equal(measurements[-1].noisy, last["noisy_counts_0_1"].values)
+        sds = [sd for name in ("p_a", "p_b") for sd in json.loads(release[f"mechanism/{name}"].attrs["noise_sds"])]
+        assert [one.variance for one in measurements] == pytest.approx(np.square(sds))
+    else:
+        assert np.array_equal(measurements[-1].noisy, last["noisy_counts"].values)
+        assert measurements[-1].variance == pytest.approx(float(last["noise_sd"]) ** 2)
+
+
+def test_a_private_number_of_records_is_no_part_of_it():
+    release = dirdp.sample(TARGET, model(), mechanism="marginals", adjacency="add-remove", n_records=77)
+    assert measurements_of(release)[2] is None
+
+
+def test_draws_that_are_the_release_are_no_measurements():
+    release = dirdp.sample(TARGET, model())
+    with pytest.raises(ArgumentError, match="no noisy counts of 'p_a'"):
+        measurements_of(release)
+
+
+def test_what_contradicts_itself_is_not_read():
+    release = dirdp.sample(TARGET, model(), mechanism="marginals")
+    release["mechanism/p_b"].attrs["noise_parameters"] = "[1.0, 1.0]"
+    with pytest.raises(ReleaseError):
+        measurements_of(release)
+
+
+def test_shares_are_fitted_to_the_tables_of_a_plan():
+    plan = dirdp.plan(TARGET, model(), mechanism="marginals")
+    counts = {"p_a": np.array([40.0, 20.0]), "p_b": np.array([[20.0, 20.0], [0.0, 20.0]])}
+    published = {
+        part.table.name: part.mechanism.release(counts[part.table.name])
+        for part in plan.parts
+        if part.table.name in counts
+    }
+    shares = shares_fitted_to(plan, published)
+    assert set(shares) == set(counts)
+    np.testing.assert_allclose(shares["p_b"].sum(axis=-1), 1.0)
+    family, measurements = measurements_of_table(
+        "p_b", tuple(cell_dims(plan.parts[2].table)), plan.parts[2].mechanism, published["p_b"]
+    )
+    assert family.axes == ("a", "b")
+    assert len(measurements) == 2
+    assert shares_fitted_to(dirdp.plan(TARGET, model(), mechanism="geometric"), {}) == {}
