@@ -1,10 +1,10 @@
 """Tables of logits as sums of effects: one for each subset of the axes, as in an analysis of variance."""
 
-import math
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import dctn, idctn
 
 from pymc_dirdp.arrays import Array
 
@@ -19,11 +19,11 @@ _MOST_AXES = 3
 class Effects:
     """Orthogonal coordinates of a table, grouped by the axes on which the effect that they describe depends.
 
-    The table is multiplied along each axis of `n` values by a matrix whose first column is constant and whose others
-    are orthonormal contrasts. A coordinate that takes contrasts along the axes in S, and the constant along the others,
-    describes an effect of the axes in S together. Independent coordinates of variance 1 make up an effect whose values
-    have a variance of nearly 1, and whose law does not depend on which contrasts were chosen, nor on the order of the
-    axes.
+    A coordinate is a multiple of a product of one function along each axis: a constant one, or one of the `n - 1`
+    cosines of the discrete cosine transform, which are orthonormal contrasts of the `n` values. A coordinate that takes
+    contrasts along the axes in S, and the constant 1 along the others, describes an effect of the axes in S together.
+    Independent coordinates of variance 1 make up an effect whose values have a variance of nearly 1. The law of the
+    effect is the same for all orthonormal contrasts, so neither the order of the values nor that of the axes matters.
 
     Parameters
     ----------
@@ -50,12 +50,15 @@ class Effects:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
-        self._matrices = [_contrasts(n) for n in shape]
+        self._axes = tuple(range(-len(shape), 0))
+        # The transform's constant functions have the length 1, and ours are 1 for each value.
+        self._lengths = np.ones(shape)
         subsets = np.zeros(shape, dtype=np.int64)
         orders = np.zeros(shape, dtype=np.int64)
-        for i, index in enumerate(np.indices(shape)):
+        for i, index in enumerate(np.indices(shape, sparse=True)):
             subsets += (index > 0) * 2**i
             orders += index > 0
+            self._lengths *= np.where(index > 0, 1.0, shape[i] ** 0.5)
         orders[orders > _MOST_AXES] = len(shape)
         subsets[orders > _MOST_AXES] = 2 ** len(shape)
         groups: NDArray[np.int64]
@@ -65,38 +68,16 @@ class Effects:
 
     def logits(self, coordinates: Array) -> Array:
         """The table with these coordinates. There may be axes before those of the table."""
-        return self._along_axes(coordinates, self._matrices)
+        return np.asarray(idctn(self._lengths * coordinates, axes=self._axes, norm="ortho"))
 
     def transposed(self, slopes: Array) -> Array:
         """The slope in each coordinate, from the slope in each logit."""
-        return self._along_axes(slopes, [matrix.T for matrix in self._matrices])
+        return np.asarray(self._lengths * dctn(slopes, axes=self._axes, norm="ortho"))
 
     def coordinates(self, logits: Array) -> Array:
         """The coordinates of a table."""
-        # The columns are orthogonal, and the first one has the squared length n.
-        inverses = [matrix.T / np.square(matrix).sum(axis=0)[:, None] for matrix in self._matrices]
-        return self._along_axes(logits, inverses)
+        return np.asarray(dctn(logits, axes=self._axes, norm="ortho") / self._lengths)
 
     def sums(self, values: Array) -> Array:
         """The sum over the coordinates of each group."""
         return np.bincount(self.groups.ravel(), values.ravel(), minlength=len(self.orders))
-
-    def _along_axes(self, table: Array, matrices: list[Array]) -> Array:
-        whole = table.shape
-        before = table.ndim - len(self.shape)
-        for i, matrix in enumerate(matrices, start=before):
-            # A product of matrices over the middle axis needs no copy of the table.
-            after = math.prod(whole[i + 1 :])
-            table = (
-                table.reshape(-1, whole[i]) @ matrix.T
-                if after == 1
-                else matrix @ table.reshape(*whole[:before], -1, whole[i], after)
-            )
-        return table.reshape(whole)
-
-
-def _contrasts(n: int) -> Array:
-    columns = np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]])
-    matrix: Array = np.linalg.qr(columns)[0]
-    matrix[:, 0] = 1.0
-    return matrix

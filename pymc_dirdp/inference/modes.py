@@ -16,7 +16,9 @@ Product = Callable[[Array], Array]
 # signs when theirs has.
 _SHARE, _CLOSE = 0.05, 0.02
 # Conjugate gradients take so many steps at most. After more than a few a new preconditioner pays.
-_MOST_STEPS, _FEW_STEPS = 500, 30
+_MOST_STEPS, _FEW_STEPS = 500, 100
+# Where the gradient is longer, the Gauss-Newton matrix takes the place of the second derivatives: steps are longer.
+_FAR = 10.0
 # Newton's method takes so many steps at most, and halves each so often.
 _MOST_MOVES, _MOST_HALVES = 500, 40
 # The number of dimensions that a preconditioner knows, and how many numbers it holds at most.
@@ -55,11 +57,12 @@ def minimised(
     value, gradient = objective(x)
     preconditioner = None
     for _ in range(_MOST_MOVES):
-        if np.linalg.norm(gradient) <= close:
+        length = float(np.linalg.norm(gradient))
+        if length <= close:
             break
         if preconditioner is None:
             preconditioner = _Nystrom.of(curvature(x, True), len(x))
-        step, steps = _solved(curvature(x, False), -gradient, preconditioner, _SHARE)
+        step, steps = _solved(curvature(x, length > _FAR), -gradient, preconditioner, _SHARE)
         if steps > _FEW_STEPS:
             preconditioner = None
         slope = float(gradient @ step)

@@ -18,7 +18,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.measurements import measurements_of
 from pymc_dirdp.stored.draws import Drawn, drawn_tables
-from pymc_dirdp.stored.untrusted import group_at
+from pymc_dirdp.stored.untrusted import computable, group_at
 
 __all__ = ["fit"]
 
@@ -94,7 +94,7 @@ def fit(
     others = drawn.keys() - {family.name for family in found}
     families = [*found, *(Family(name, (_variable(drawn[name]),), (1,)) for name in sorted(others))]
     _refuse_others(families, jointly=consistency == "joint")
-    with Bar((MOST_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
+    with computable(), Bar((MOST_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
         shares, done = _fitted(families, measurements, n_records, consistency, bar)
     tree = xr.DataTree.from_dict({"/posterior": _posterior(shares, drawn)})
     tree.attrs = {

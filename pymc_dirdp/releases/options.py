@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from pymc_dirdp.models.stated import Stated, Unit, stated
 from pymc_dirdp.planning.margins import Measure
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
 
-__all__ = ["Options", "Planning", "refuse_unknown", "with_options"]
+__all__ = ["Options", "Planning", "predicts", "refuse_unknown", "with_options"]
 
 
 class Planning(MechanismPlanning, total=False):
@@ -92,21 +92,10 @@ class Options(MechanismOptions):
     noise: str = "auto"
     disjoint: Iterable[Iterable[str]] | None = None
 
-    predicts: bool = field(default=False, init=False)
-
     def __post_init__(self) -> None:
-        if self.objective == "prediction":
-            # What the Dirichlet mechanism keeps small is then the error of its draw.
-            object.__setattr__(self, "predicts", True)
-            object.__setattr__(self, "objective", "estimate")
         super().__post_init__()
         object.__setattr__(self, "draws", integer(1, draws=self.draws))
         one_of(("auto", *NOISES), noise=self.noise)
-        if self.predicts and self.mechanism != "auto":
-            raise ArgumentError(
-                f"objective='prediction' is how mechanism='auto' compares, got mechanism={self.mechanism!r}. Take "
-                "objective='estimate'."
-            )
         if self.mechanism != "marginals" and (self.measure, self.noise) != ("levels", "auto"):
             raise ArgumentError(
                 f"measure and noise are for mechanism='marginals', got mechanism={self.mechanism!r}. Leave them out."
@@ -127,9 +116,22 @@ class Options(MechanismOptions):
         )
 
 
+def predicts(planning: Planning) -> bool:
+    """Whether mechanisms are compared by the next record. What a Dirichlet draw keeps small is then its own error."""
+    if planning.get("objective") != "prediction":
+        return False
+    if (mechanism := planning.get("mechanism", "dirichlet")) != "auto":
+        raise ArgumentError(
+            f"objective='prediction' is how mechanism='auto' compares, got mechanism={mechanism!r}. Take "
+            "objective='estimate'."
+        )
+    planning["objective"] = "estimate"
+    return True
+
+
 def refuse_unknown(function: str, planning: Mapping[str, object]) -> None:
     """Python's own error for an argument that a function does not have."""
-    if unknown := sorted(set(planning) - {option.name for option in fields(Options) if option.init}):
+    if unknown := sorted(set(planning) - {field.name for field in fields(Options)}):
         raise TypeError(f"{function}() got an unexpected keyword argument {unknown[0]!r}")
 
 

@@ -28,7 +28,7 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.measured import measured
-from pymc_dirdp.releases.options import Options, Planning, refuse_unknown, with_options
+from pymc_dirdp.releases.options import Options, Planning, predicts, refuse_unknown, with_options
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import best_for_prediction
 from pymc_dirdp.releases.wording import assumed
@@ -96,6 +96,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     guarantee = Guarantee.checked(guarantee=guarantee)
     if "objective" not in planning and (objective := built_for(model)) is not None:
         planning["objective"] = objective
+    whole = predicts(planning)
     wanted = Options(**planning)
     by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
     check_names(tuple(by_name.values()))
@@ -103,7 +104,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     stated = with_counted(wanted.stated, tuple(by_name.values()), model, relation)
     reading = read(tuple(by_name.values()), model, stated, relation)
     sizes = _sizes(reading, model, by_name, wanted.n_records)
-    chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted)
+    chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted, whole=whole)
     _warn_of_many_draws(chosen, wanted.draws)
     return Plan(
         guarantee=guarantee,
@@ -123,7 +124,13 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
 
 
 def _chosen(
-    guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
+    guarantee: Guarantee,
+    tables: Mapping[str, Table],
+    sizes: _Sizes,
+    reading: Reading,
+    wanted: Options,
+    *,
+    whole: bool,
 ) -> tuple[_Mechanisms, dict[str, Choice]]:
     """The mechanism of each table, and what the choice between kinds rested on, where there was one."""
     # A table of one category loses nothing, so it takes no share of the guarantee.
@@ -140,7 +147,7 @@ def _chosen(
     several = {name: table for name, table in tables.items() if name not in constant}
     if wanted.mechanism == "marginals":
         return constant | measured(guarantee, several, sizes, reading, wanted), {}
-    if wanted.predicts:
+    if whole:
         found, choices = _for_prediction(guarantee, several, sizes, reading, wanted)
         return constant | dict(found), choices
     by_table, choices = _by_table(guarantee, several, sizes, reading, wanted)

@@ -85,8 +85,6 @@ def test_a_private_number_is_planned_for(model):
 def test_prediction_is_how_auto_compares(model, mechanism):
     with pytest.raises(ArgumentError, match="mechanism='auto'"):
         dirdp.plan(TARGET, model, mechanism=mechanism, objective="prediction")
-    with pytest.raises(TypeError, match="predicts"):
-        dirdp.plan(TARGET, model, predicts=True)
 
 
 def test_candidates_that_cannot_be_planned_are_left_out(plan):

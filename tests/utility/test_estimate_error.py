@@ -13,8 +13,9 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+from pymc_dirdp.mechanisms.margins import MarginalsMechanism
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
-from pymc_dirdp.utility.estimate_error import estimate_error
+from pymc_dirdp.utility.estimate_error import estimate_error, estimated_shares
 
 
 def errors(parameters, estimate):
@@ -160,3 +161,17 @@ def test_an_urn_of_two_cells_against_all_its_outputs(steps):
     assert found.share == pytest.approx(math.sqrt(squared), rel=0.05)
     continuous = estimate_error(DirichletMechanism(mechanism.alpha, mechanism.r), prior, n)
     assert found.kl > 0.97 * continuous.kl
+
+
+def test_shares_are_estimated_from_one_simulated_table():
+    """With hardly any noise they are those of the posterior; a mechanism of margins is fitted elsewhere."""
+    prior, counts = np.array([[1.0, 2.0], [0.5, 0.5]]), np.array([[30, 10], [4, 16]])
+    rng = np.random.default_rng(0)
+    found = estimated_shares(GeometricMechanism(prior, 0.01), prior, counts, public=True, rng=rng)
+    exact = (prior + counts) / (prior + counts).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(found, exact, atol=1e-3)
+    noisy = estimated_shares(GeometricMechanism(prior, 20.0), prior, counts, public=True, rng=rng)
+    assert np.abs(noisy - exact).max() > 0.01
+    margins = MarginalsMechanism(prior, ((1,),), (1.0,))
+    assert estimated_shares(margins, prior, counts, public=True, rng=rng) is None
+    assert estimate_error(margins, prior, 60) is None
