@@ -375,7 +375,10 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         base = np.zeros(self.alpha.shape)
         moves = []
         for cells in blocks(self.alpha, self.contributed, lambda *_: 0.0):
-            a, b = self._worst_cells(cells, (near + far) / self.r)
+            found = self._worst_cells(cells, (near + far) / self.r)
+            if found is None:
+                continue
+            a, b = found
             for cell, intensity in ((a, near), (b, far)):
                 base.flat[cell] = max(round((intensity - self.alpha.flat[cell]) / self.r), 0)
             moves.append((a, b))
@@ -386,13 +389,16 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
             rows[row, 1] = number - moving - rows[row, 0]
         return moved(base, moves, self.contributed.records, self.adjacency)
 
-    def _worst_cells(self, cells: NDArray[np.intp], together: float) -> tuple[int, int]:
-        """Two cells of a block between which a record moves; where rows' numbers are public, those of a row of two.
+    def _worst_cells(self, cells: NDArray[np.intp], together: float) -> tuple[int, int] | None:
+        """Two cells of a block between which a record moves; None if there is no record.
 
-        The worst row has about so many records together as the worst counts of any number.
+        Where rows' numbers are public they are those of a row. The worst one has about so many records together as the
+        worst counts of any number.
         """
-        rows = [row for row in cells.reshape(-1, 2).tolist() if self._numbers and self._numbers[row[0] // 2]]
-        if not rows:
+        if not self._numbers:
             return int(cells[0]), int(cells[1])
+        rows = [row for row in cells.reshape(-1, 2).tolist() if self._numbers[row[0] // 2]]
+        if not rows:
+            return None
         a, b = min(rows, key=lambda row: abs(math.log(self._numbers[row[0] // 2] / together)))
         return a, b

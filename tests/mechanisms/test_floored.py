@@ -129,6 +129,23 @@ def test_public_numbers_of_rows_are_checked():
         floored(np.full((2, 2), 0.02), n_records=[1.5, 2])
 
 
+@pytest.mark.parametrize("d", [2, 3, 5])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_the_worst_neighbours_of_any_number_of_categories(d, adjacency):
+    x, y = floored(np.full((2, d), 0.02), adjacency=adjacency).worst_pair()
+    assert np.abs(x - y).sum() == (2 if adjacency == "replace-one" else 1)
+    assert min(x.max(), y.max()) > 0
+
+
+def test_rows_without_records_have_no_neighbours():
+    for alpha, n_records in (([0.02, 0.02], 0), (np.full((2, 2), 0.02), [0, 0])):
+        mechanism = floored(alpha, n_records=n_records)
+        x, y = mechanism.worst_pair()
+        mechanism.check(x)
+        assert np.array_equal(x, y)
+        assert mechanism.epsilon(1e-6) == 0
+
+
 def test_a_person_with_a_record_in_each_row_of_public_size():
     mechanism = floored(np.full((2, 2), 0.02), n_records=[30, 30], contribution=Contribution(1, ("each",)))
     x, y = mechanism.worst_pair()

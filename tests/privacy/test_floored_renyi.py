@@ -80,6 +80,22 @@ def test_the_largest_divergence_against_every_count(joins):
             assert truth <= value <= truth * (1 + 3e-9)
 
 
+@pytest.mark.parametrize("joins", [True, False])
+def test_no_count_near_the_maximiser_has_a_larger_divergence(joins):
+    """Steps from far smaller to far larger than the width of the maximum."""
+    rng = np.random.default_rng(15)
+    for _ in range(40):
+        floor, r, alpha = 10 ** rng.uniform(-2, 3), 10 ** rng.uniform(-3, 1.3), 10 ** rng.uniform(-2, 2)
+        order = 1 + 10 ** rng.uniform(-1, 2)
+        value = float(largest_divergences(np.array([order]), Shapes(alpha), r, floor, joins=joins)[0])
+        grid = np.unique(np.round(np.geomspace(1, (5 * floor + order * r + 50) / r, 60)))
+        over_grid = [renyi_of_record(order, alpha + r * n, r, floor, joins=joins) for n in grid.tolist()]
+        best = grid[int(np.argmax(over_grid))]
+        near = range(max(int(best) - 6, 0), int(best) + 7)
+        truth = max(*over_grid, *(renyi_of_record(order, alpha + r * n, r, floor, joins=joins) for n in near))
+        assert value >= truth
+
+
 def test_divergences_have_one_mode_in_the_shape():
     """What the search for the largest count rests on (statement 2 on the page of proofs)."""
     rng = np.random.default_rng(6)
