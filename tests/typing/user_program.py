@@ -158,6 +158,7 @@ def records() -> None:
     assert_type(dirdp.log_likelihood(dirdp.analyse(release), frame), NDArray[np.float64])
     assert_type(dirdp.predict_log_proba(release, frame, draws="released"), NDArray[np.float64])
     dirdp.synthetic(release, 100, n_sets=20, random_seed=1)
+    assert_type(dirdp.fit(release), xr.DataTree)
 
 
 def errors(model: pm.Model) -> str:
