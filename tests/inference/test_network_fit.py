@@ -88,7 +88,7 @@ def test_shares_are_shares_for_every_number_of_records_and_noise(n, variance):
     found = fit_jointly(FAMILIES, measured, n)
     for family in FAMILIES:
         assert found[family.name].shape == family.shape
-        assert np.all(found[family.name] >= 0)
+        assert np.all(found[family.name] > 0)
         np.testing.assert_allclose(found[family.name].sum(axis=-1), 1, rtol=1e-12)
 
 
