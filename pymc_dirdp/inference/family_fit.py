@@ -11,7 +11,7 @@ from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.shrinkage import Shrinkage
 from pymc_dirdp.progress import QUIET, Bar
 
-__all__ = ["MOST_ROUNDS", "fit_tables", "fitted"]
+__all__ = ["MOST_ROUNDS", "fit_tables", "fitted", "rows"]
 
 MOST_ROUNDS = 20
 """The scales are learned in so many rounds at most. They settle before; later changes would not change the tables."""
@@ -100,6 +100,19 @@ def fitted(
     return {name: table.conditional() for name, table in tables.items()}, shrinkage.scales
 
 
+def rows(table: Array) -> Array:
+    """The table with rows that add up to 1, and without shares that underflow.
+
+    Examples
+    --------
+    >>> rows(np.array([[0.2, 0.2], [0.5, 0.0]]))
+    array([[5.e-001, 5.e-001],
+           [1.e+000, 2.e-200]])
+    """
+    positive = np.maximum(table, _LEAST)
+    return np.asarray(positive / positive.sum(axis=-1, keepdims=True))
+
+
 @final
 class _Table:
     """One family, and the coordinates of its table as far as they are found."""
@@ -124,6 +137,4 @@ class _Table:
 
     def conditional(self) -> Array:
         """The shares of the variable given its parents."""
-        # Shares that underflow are as good as 0, and a row has to add up to 1.
-        joint = np.maximum(self.posterior.shares(self._coordinates), _LEAST)
-        return np.asarray(joint / joint.sum(axis=-1, keepdims=True))
+        return rows(self.posterior.shares(self._coordinates))

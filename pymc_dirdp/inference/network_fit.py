@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.inference.family_fit import fitted
+from pymc_dirdp.inference.family_fit import fitted, rows
 from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.network_posterior import NetworkPosterior
 from pymc_dirdp.progress import QUIET, Bar
@@ -55,4 +55,4 @@ def fit_jointly(
         mode = posterior.mode(mode, scales, close)
         bar.advance()
     tables = posterior.tables(mode)
-    return {family.name: family.as_given(tables[family.name]) for family in families}
+    return {family.name: family.as_given(rows(tables[family.name])) for family in families}

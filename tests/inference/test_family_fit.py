@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.inference.family_fit import MOST_ROUNDS, fit_tables
+from pymc_dirdp.inference.family_posterior import FamilyPosterior
 from pymc_dirdp.inference.margins import Family, Measurement
 from pymc_dirdp.progress import Bar
 
@@ -130,3 +131,22 @@ def test_the_bar_never_counts_more_than_was_announced():
     with Bar((MOST_ROUNDS + 1) * 3, "tables", shown=False) as bar:
         fit_tables(FAMILIES, levels(p, 800, 100.0, np.random.default_rng(0)), 800, bar)
         assert 0 < bar._done <= bar._total
+
+
+def test_each_table_ends_where_the_gradient_is_short(monkeypatch):
+    """Lengths are looked at, and not numbers of steps: in coordinates of which the prior has the variance 1."""
+    lengths = {}
+    found_by = FamilyPosterior.mode
+
+    def watched(self, start, scales, close):
+        found = found_by(self, start, scales, close)
+        of_each = scales[self.effects.groups]
+        x = np.divide(found, of_each, out=np.zeros(found.shape), where=of_each > 0)
+        lengths[self.effects.shape] = np.linalg.norm(self.objective(x.ravel(), of_each)[1])
+        return found
+
+    monkeypatch.setattr(FamilyPosterior, "mode", watched)
+    p = joint(np.random.default_rng(1))
+    fit_tables(FAMILIES, levels(p, 10**5, 25.0, np.random.default_rng(0)), 10**5)
+    assert len(lengths) == 3
+    assert max(lengths.values()) <= 1e-3

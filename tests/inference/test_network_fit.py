@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 
-from pymc_dirdp.inference.family_fit import fit_tables
+from pymc_dirdp.inference.family_fit import fit_tables, fitted
 from pymc_dirdp.inference.margins import Family, Measurement
 from pymc_dirdp.inference.network_fit import fit_jointly
 from pymc_dirdp.inference.network_margins import EliminationError
+from pymc_dirdp.inference.network_posterior import NetworkPosterior
+from pymc_dirdp.progress import QUIET
 
 # A chain, of which the families alone are measured: what is measured of b and c says something of b.
 FAMILIES = [
@@ -86,7 +88,7 @@ def test_shares_are_shares_for_every_number_of_records_and_noise(n, variance):
     found = fit_jointly(FAMILIES, measured, n)
     for family in FAMILIES:
         assert found[family.name].shape == family.shape
-        assert np.all(found[family.name] >= 0)
+        assert np.all(found[family.name] > 0)
         np.testing.assert_allclose(found[family.name].sum(axis=-1), 1, rtol=1e-12)
 
 
@@ -96,3 +98,28 @@ def test_a_network_whose_margins_explode_is_refused():
     every = tuple(f"v{i}" for i in range(10))
     with pytest.raises(EliminationError, match="consistency='tables'"):
         fit_jointly(families, [Measurement(every, np.zeros((1,) * 10), 1.0)], 100)
+
+
+def test_the_fit_is_the_mode_given_the_variance_of_the_sample_at_the_fit():
+    """The gradient is short with the weights of the fit itself, and long without the variance of the sample."""
+    measured = families_measured(truth(1), 2000, 1.0, np.random.default_rng(0))
+    found = fit_jointly(FAMILIES, measured, 2000)
+    ordered = [family.sorted for family in FAMILIES]
+    _, scales = fitted(ordered, measured, 2000, QUIET)
+    posterior = NetworkPosterior(ordered, measured, 2000)
+    mode = posterior.coordinates(
+        {
+            family.name: found[family.name].transpose([family.axes.index(a) for a in family.sorted.axes])
+            for family in FAMILIES
+        }
+    )
+    of_each = [scales[f.name][e.groups] for f, e in zip(FAMILIES, posterior.effects, strict=True)]
+    for own in of_each:
+        own[..., 0] = 0.0
+    x = np.concatenate(
+        [np.divide(m, s, out=np.zeros(s.shape), where=s > 0).ravel() for m, s in zip(mode, of_each, strict=True)]
+    )
+    without = np.linalg.norm(posterior.objective(x, of_each)[1])
+    posterior.reweighted(mode)
+    assert np.linalg.norm(posterior.objective(x, of_each)[1]) < 0.1
+    assert without > 10

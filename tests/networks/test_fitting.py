@@ -194,3 +194,12 @@ def test_a_damaged_estimate_is_refused():
     hostile["posterior/p_b"] = 2 * hostile["posterior/p_b"]
     with pytest.raises(dirdp.ReleaseError, match="no probability"):
         dirdp.log_likelihood(hostile, data)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, 2.0**400])
+def test_noisy_counts_that_no_computation_can_take_are_a_damaged_release(value):
+    with pytest.warns(dirdp.SeededReleaseWarning):
+        hostile = released("geometric", adjacency="add-remove").copy(deep=True)
+    hostile["mechanism/p_b"]["noisy_counts"][0, 0] = value
+    with pytest.raises(dirdp.ReleaseError):
+        dirdp.fit(hostile)

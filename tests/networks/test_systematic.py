@@ -37,3 +37,11 @@ def test_categories_of_probability_zero_and_one_and_no_records():
     assert codes.tolist() == [1, 2, 1, 2, 2]
     assert systematic(np.zeros(0, dtype=int), certain, np.random.default_rng(0)).size == 0
     assert systematic(np.zeros(3, dtype=int), np.ones((1, 1)), np.random.default_rng(0)).tolist() == [0, 0, 0]
+
+
+def test_two_children_of_the_same_parents_are_independent_given_them():
+    """Without a random order within rows, both would go up and down together."""
+    rng, shares = np.random.default_rng(0), np.full((2, 2), 0.5)
+    rows = np.repeat([0, 1], 5000)
+    one, other = systematic(rows, shares, rng), systematic(rows, shares, rng)
+    assert abs(np.corrcoef(one, other)[0, 1]) < 5 / 100

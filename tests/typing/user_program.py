@@ -162,6 +162,7 @@ def records() -> None:
     assert_type(sparse, xr.DataTree)
     assert_type(dirdp.estimate_sparse(sparse, n_records=2, n_occupied=1), dirdp.SparseEstimates)
     assert_type(dirdp.analyse_sparse(sparse, n_records=2, n_occupied=1), xr.DataTree)
+    assert_type(dirdp.fit(release), xr.DataTree)
 
 
 def errors(model: pm.Model) -> str:
