@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.hellinger_distance import hellinger_distance
 from pymc_dirdp.published import p4_global_sensitivity, p4_local_sensitivity, p4_smooth_sensitivity
 
@@ -78,6 +78,12 @@ def test_the_most_extreme_data_sets_that_the_functions_take():
     wide = np.zeros(1000, dtype=int)
     wide[0] = 5
     assert p4_local_sensitivity(wide, prior=np.ones(1000)) <= p4_global_sensitivity(prior=np.ones(1000), n_records=5)
+
+
+def test_a_smoothness_that_looks_too_far_is_refused():
+    with pytest.raises(UnattainableError, match="Raise the smoothness"):
+        p4_smooth_sensitivity([1_000_000] * 3, prior=[1] * 3, smoothness=1e-3)
+    assert p4_smooth_sensitivity([1_000_000] * 3, prior=[1] * 3, smoothness=1.0) < 1e-2
 
 
 def test_arguments():
