@@ -10,7 +10,7 @@ from typing import Self, final, override
 from scipy.special import polygamma
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import positive
+from pymc_dirdp.checks import positive, within
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.conversion import best_order, converted_deltas, log_delta_at
@@ -19,6 +19,9 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.renyi import renyi_remove
 
 __all__ = ["RealValuedLoss"]
+
+# Squares of products of two parameters have to be doubles.
+_LEAST, _MOST = 1e-60, 1e60
 
 
 @final
@@ -37,14 +40,14 @@ class RealValuedLoss(PrivacyCurves):
     Parameters
     ----------
     r : float
-        Concentration, positive.
+        Concentration. This and the other parameters lie between 1e-60 and 1e60.
     alpha_min : float
-        Smallest prior parameter, positive. With the public promise that every entry of f is at least c, pass
+        Smallest prior parameter. With the public promise that every entry of f is at least c, pass
         `alpha_min + r * c`.
     delta_2_squared : float
-        Largest squared l2 distance of f between neighbours, positive.
+        Largest squared l2 distance of f between neighbours.
     delta_inf : float
-        Largest distance of one entry, positive.
+        Largest distance of one entry.
 
     References
     ----------
@@ -66,6 +69,7 @@ class RealValuedLoss(PrivacyCurves):
     def __post_init__(self) -> None:
         for name in ("r", "alpha_min", "delta_2_squared", "delta_inf"):
             object.__setattr__(self, name, positive(**{name: getattr(self, name)}))
+            within(_LEAST, _MOST, **{name: getattr(self, name)})
 
     @classmethod
     def for_guarantee(cls, guarantee: Guarantee, *, alpha_min: float, delta_2_squared: float, delta_inf: float) -> Self:
@@ -92,7 +96,9 @@ class RealValuedLoss(PrivacyCurves):
         def at(r: float) -> Self:
             return cls(r, alpha_min, delta_2_squared, delta_inf)
 
-        return at(largest_safe(lambda r: log_excess(*at(r).loss(guarantee)), start=1.0, least=1e-12, most=1e12))
+        # A first guess of the right size: r times the step is what changes.
+        start = min(max(1 / positive(delta_inf=delta_inf), _LEAST), _MOST)
+        return at(largest_safe(lambda r: log_excess(*at(r).loss(guarantee)), start=start, least=_LEAST, most=_MOST))
 
     @property
     def _step(self) -> float:

@@ -9,10 +9,13 @@ from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import checked_counts, integer, positive, positive_array
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.hellinger_sensitivity import global_sensitivity, local_sensitivities, smooth_sensitivities
 
 __all__ = ["p4_global_sensitivity", "p4_local_sensitivity", "p4_smooth_sensitivity"]
+
+# All pairs of numbers of records that two cells lose are listed, up to so many in each: 9e6 pairs.
+_MOST_MOVED = 3_000
 
 
 def p4_local_sensitivity(counts: ArrayLike, *, prior: ArrayLike) -> float:
@@ -67,13 +70,27 @@ def p4_smooth_sensitivity(counts: ArrayLike, *, prior: ArrayLike, smoothness: fl
     smoothness : float, default 1
         P4's gamma, positive. P4 takes 1, which is a poor choice (ERRATA P4.3).
 
+    Raises
+    ------
+    UnattainableError
+        If there are three or more categories and the smoothness is so small that data sets count which differ in more
+        than 3000 records of two cells.
+
     Examples
     --------
     >>> round(p4_smooth_sensitivity([50, 50], prior=[1, 1], smoothness=0.1), 4)
     0.1274
     """
-    parameters, whole = _checked(counts, prior)
-    return float(smooth_sensitivities(parameters, whole[None], positive(smoothness=smoothness))[0])
+    (parameters, whole), gamma = _checked(counts, prior), positive(smoothness=smoothness)
+    local = float(local_sensitivities(parameters, whole[None])[0])
+    # A data set that differs in more records than this does not decide.
+    reach = min(float(whole.max()), 1 / (local * gamma))
+    if len(parameters) > 2 and reach > _MOST_MOVED:
+        raise UnattainableError(
+            "With three or more categories, this many records and this smoothness, too many data sets have to be "
+            "looked at. Raise the smoothness."
+        )
+    return float(smooth_sensitivities(parameters, whole[None], gamma)[0])
 
 
 def _row(prior: ArrayLike) -> Array:

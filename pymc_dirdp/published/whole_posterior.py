@@ -1,8 +1,8 @@
 """P4's mechanisms for a whole posterior, as printed, for comparison.
 
-:class:`pymc_dirdp.mechanisms.TruncatedNoiseMechanism` and :class:`pymc_dirdp.mechanisms.HellingerMechanism` are more
-accurate at the same promise. P4's own private exponential mechanism is a `HellingerMechanism` with the exponent
-`epsilon / 4`.
+:class:`pymc_dirdp.mechanisms.TruncatedNoiseMechanism` and :class:`pymc_dirdp.mechanisms.HellingerMechanism`, made by
+`for_guarantee`, lose what is promised and no less; the page "What the papers printed" says where each is the more
+accurate. P4's own private exponential mechanism is a `HellingerMechanism` with the exponent `epsilon / 4`.
 """
 
 import numpy as np

@@ -74,7 +74,7 @@ def cell_errors(mechanism: Mechanism, counts: ArrayLike, *, row_records: int) ->
     >>> np.round(errors.relative_bias, 3)
     array([0.887, 0.887, 0.887, 0.887, 0.887, 0.887])
     """
-    drawn = mechanism.tempered
+    drawn = getattr(mechanism, "tempered", None)
     if drawn is None:
         raise ArgumentError(
             f"{type_name(mechanism)} draws from no tempered posterior. Expected a mechanism that does, such as "

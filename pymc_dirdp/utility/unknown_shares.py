@@ -67,7 +67,7 @@ def unknown_shares_kl(mechanism: Mechanism, *, prior: ArrayLike, n_records: int)
     UnknownSharesKL(forward=0.0169..., reverse=0.0202...)
     """
     a = positive_array(prior=prior)
-    drawn, n = mechanism.tempered, integer(0, n_records=n_records)
+    drawn, n = getattr(mechanism, "tempered", None), integer(0, n_records=n_records)
     if drawn is None:
         raise ArgumentError(
             f"{type_name(mechanism)} draws from no tempered posterior. Expected a mechanism that does, such as "

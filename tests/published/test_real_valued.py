@@ -145,6 +145,14 @@ def test_calibration_ends_at_the_boundary(guarantee, alpha_min):
     assert not RealValuedLoss(found.r * 1.001, alpha_min, 0.5, 0.25).satisfies(guarantee)
 
 
+def test_statistics_of_any_scale_are_calibrated():
+    """In other units of the statistic r is another, and r times the statistic is the same."""
+    target = dirdp.ApproxDP(epsilon=1e-9, delta=1e-12)
+    one = RealValuedLoss.for_guarantee(target, alpha_min=1e-3, delta_2_squared=1.0, delta_inf=1.0)
+    thousands = RealValuedLoss.for_guarantee(target, alpha_min=1e-3, delta_2_squared=1e8, delta_inf=1e4)
+    assert thousands.r * 1e4 == pytest.approx(one.r, rel=1e-6)
+
+
 def test_arguments():
     for wrong in ({"r": 0}, {"alpha_min": -1.0}, {"delta_2_squared": math.nan}, {"delta_inf": "1"}):
         with pytest.raises(ArgumentError, match=next(iter(wrong))):
@@ -152,6 +160,9 @@ def test_arguments():
     for guarantee in (dirdp.PureDP(epsilon=1), dirdp.ZeroCDP(rho=1)):
         with pytest.raises(UnattainableError, match="unbounded"):
             RealValuedLoss.for_guarantee(guarantee, alpha_min=1.0, delta_2_squared=1.0, delta_inf=1.0)
+    for wrong in ({"r": 1e-200}, {"delta_inf": 1e200}, {"alpha_min": 1e-300}):
+        with pytest.raises(ArgumentError, match="between 1e-60 and 1e"):
+            RealValuedLoss(**({"r": 1.0, "alpha_min": 1.0, "delta_2_squared": 2.0, "delta_inf": 1.0} | wrong))
     # An entry cannot change by more than the whole vector.
     assert RealValuedLoss(1.0, 2.0, 0.25, 9.0).renyi(3) == pytest.approx(RealValuedLoss(1.0, 2.0, 0.25, 0.5).renyi(3))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.hellinger_distance import hellinger_distance
 from pymc_dirdp.published import p4_global_sensitivity, p4_local_sensitivity, p4_smooth_sensitivity
 
@@ -75,9 +75,15 @@ def test_the_most_extreme_data_sets_that_the_functions_take():
     assert 0 < p4_local_sensitivity([1, 0], prior=[1e-3, 1e-3]) <= 1
     assert 0 < p4_local_sensitivity([10_000_000, 0], prior=[1, 1]) < 1
     assert p4_global_sensitivity(prior=[1, 1], n_records=1) == p4_local_sensitivity([1, 0], prior=[1, 1])
-    wide = np.zeros(1000, dtype=int)
+    wide = np.zeros(200, dtype=int)
     wide[0] = 5
-    assert p4_local_sensitivity(wide, prior=np.ones(1000)) <= p4_global_sensitivity(prior=np.ones(1000), n_records=5)
+    assert p4_local_sensitivity(wide, prior=np.ones(200)) <= p4_global_sensitivity(prior=np.ones(200), n_records=5)
+
+
+def test_a_smoothness_that_looks_too_far_is_refused():
+    with pytest.raises(UnattainableError, match="Raise the smoothness"):
+        p4_smooth_sensitivity([1_000_000] * 3, prior=[1] * 3, smoothness=1e-3)
+    assert p4_smooth_sensitivity([1_000_000] * 3, prior=[1] * 3, smoothness=1.0) < 1e-2
 
 
 def test_arguments():

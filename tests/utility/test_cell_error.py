@@ -76,3 +76,5 @@ def test_arguments_and_the_text_of_the_object():
         cell_errors(mechanism, 0, row_records=0)
     with pytest.raises(ArgumentError, match="GeometricMechanism draws from no tempered posterior"):
         cell_errors(dirdp.mechanisms.GeometricMechanism([1, 1], 2.0), 3, row_records=10)
+    with pytest.raises(ArgumentError, match="no tempered posterior"):
+        cell_errors("dirichlet", 3, row_records=10)
