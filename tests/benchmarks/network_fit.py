@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from tests.benchmarks.paper_models import halves, read
 
 import pymc_dirdp as dirdp
+from tests.benchmarks.paper_models import halves, read
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 # Log-likelihood and total variation to reach, and the log-likelihood of the shares of the records themselves (with one

@@ -170,6 +170,7 @@ def refuted(mechanism, **options):
     return any(bound.exceeded for bound in dirdp.audit(mechanism, n=20_000, **options).bounds)
 
 
+@pytest.mark.thorough
 def test_audits_pass_and_refute_the_mutants():
     mechanism = CASES["gaussian"]
     assert not refuted(mechanism, random_seed=1)

@@ -123,6 +123,7 @@ FINITE = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", FINITE, ids=str)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("prior", [np.full(6, 0.1), np.ones(4), np.full((3, 2), 0.2)], ids=["sparse", "flat", "rows"])

@@ -202,6 +202,7 @@ def test_a_row_of_two_categories_rests_on_its_public_number(tmp_path):
     assert not dirdp.verify(release)
 
 
+@pytest.mark.thorough
 def test_a_pure_promise_all_the_way(tmp_path):
     target = dirdp.PureDP(epsilon=2.0)
     plan = dirdp.plan(target, hair(), mechanism="floored")
