@@ -135,7 +135,8 @@ def bayesian_network(
     -------
     model : pymc.Model
         For a variable `v` with parents `a, b`: the free variable `p_v` with dims `(a, b, v)`, and the observed `n_v`, a
-        Multinomial of counts, for every configuration of the parents. This model, and no copy of it, is planned with
+        Multinomial of counts, for every configuration of the parents. Beside other parents, one with a single label is
+        left out, because it divides nothing. This model, and no copy of it, is planned with
         `objective="estimate"` unless another is given: a network predicts, so the error of the draw itself counts.
 
     Raises
@@ -162,6 +163,7 @@ def bayesian_network(
     labels = checked_categories(list(parents), categories)
     for name, values in labels.items():
         _refuse_labels(name, values)
+    parents = {name: _dividing(given, labels) for name, given in parents.items()}
     if isinstance(alpha, Mapping) and (unknown := [name for name in alpha if name not in parents]):
         raise ArgumentError(f"alpha has {unknown[0]!r}, which is no variable of the model.")
     shapes = {name: table_shape([*given, name], labels) for name, given in parents.items()}
@@ -228,6 +230,11 @@ def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]])
         cycle = " -> ".join(reversed(error.args[1]))
         raise ArgumentError(f"The structure has a cycle: {cycle}. Take one of its arrows out.") from None
     return {name: parents[name] for name in order}
+
+
+def _dividing(parents: tuple[str, ...], labels: Categories) -> tuple[str, ...]:
+    """The parents that divide the records; one of them, if each has a single label."""
+    return tuple(parent for parent in parents if len(labels[parent]) > 1) or parents[:1]
 
 
 def _says(structure: object, question: str) -> bool | None:

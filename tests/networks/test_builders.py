@@ -276,6 +276,25 @@ def test_a_label_that_nobody_has():
     assert [part.n_records for part in plan.parts] == [3, 3, 3, 3]
 
 
+def test_a_parent_with_one_label_divides_nothing():
+    records = {"a": list("xyxy"), "only": list("kkkk"), "c": list("ppqq")}
+    categories = {"a": ["x", "y"], "only": ["k"], "c": ["p", "q"]}
+    structure = {"a": [], "only": ["a"], "c": ["only", "a"]}
+    model = dirdp.bayesian_network(records, structure, categories=categories)
+    assert model.named_vars_to_dims["p_c"] == ("a", "c")
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
+    asked = {"a": ["x", "y"], "only": ["k", "k"]}
+    assert dirdp.predict_log_proba(release, asked, target="c").shape == (2, 2)
+    assert np.isfinite(dirdp.log_likelihood(release, records)).all()
+    # Where no parent divides anything, one of them stays.
+    alone = {"only": [], "other": [], "c": ["only", "other"]}
+    kinds = {"only": ["k"], "other": ["k"], "c": ["p", "q"]}
+    model = dirdp.bayesian_network(records | {"other": list("kkkk")}, alone, categories=kinds)
+    assert model.named_vars_to_dims["p_c"] == ("only", "c")
+    target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+    assert len(dirdp.plan(target, model, contribution=1).parts) == 3
+
+
 def test_rows_that_stand_for_many_records():
     """The same model as that of the records themselves."""
     cells = {"a": ["x", "y", "x"], "b": ["u", "u", "v"], "n": [3, 1, 2]}
