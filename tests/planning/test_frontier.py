@@ -62,7 +62,12 @@ IMPOSSIBLE = {dirdp.PureDP: {"gaussian"}}
 
 @pytest.mark.parametrize(
     ("mechanism", "objective"),
-    [("dirichlet", "posterior"), ("dirichlet", "estimate"), ("gaussian", "posterior"), ("laplace", "estimate")],
+    [
+        pytest.param("dirichlet", "posterior", marks=pytest.mark.slow),
+        ("dirichlet", "estimate"),
+        ("gaussian", "posterior"),
+        ("laplace", "estimate"),
+    ],
 )
 @pytest.mark.parametrize("like", LIKE, ids=lambda like: type(like).__name__)
 @pytest.mark.thorough

@@ -119,7 +119,7 @@ FINITE = [
     dirdp.ApproxDP(epsilon=1.0, delta=1e-6),
     dirdp.ApproxDP(epsilon=0.1, delta=1e-3),
     dirdp.RenyiDP(order=8, epsilon=0.5),
-    TruncatedCDP(rho=0.05, omega=20),
+    pytest.param(TruncatedCDP(rho=0.05, omega=20), marks=pytest.mark.slow),
 ]
 
 
