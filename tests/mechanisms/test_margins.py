@@ -150,6 +150,7 @@ class Twice(CurvesOf, Mechanism):
         return sum(self.mechanism.log_likelihood(output[..., i, :], counts) for i in range(2))
 
 
+@pytest.mark.thorough
 def test_mutants_lose_more_than_they_say():
     """The sensitivity of add-remove used for replace-one, and a margin that is measured twice and counted once."""
     added = CASES["gaussian add-remove"]
