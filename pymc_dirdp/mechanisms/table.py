@@ -61,6 +61,11 @@ class TableMechanism(Mechanism):
         """The tables that are published in place of draws, by name, and which axes of the table each of them keeps."""
         return {} if self.publishes is None else {self.publishes: tuple(range(len(self.shape)))}
 
+    @property
+    def margins_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """The axes that each published margin keeps, and the standard deviation of its noise; empty without margins."""
+        return ()
+
     def as_output(self, published: Mapping[str, Array]) -> Array:
         """The output, as a likelihood takes it, that tables make up which were published in place of draws."""
         (output,) = published.values()
