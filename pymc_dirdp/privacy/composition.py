@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -75,6 +75,11 @@ class Composition(PrivacyCurves):
         if order not in self._divergences:
             self._divergences[order] = _added(times * mechanism._renyi(order) for mechanism, times in self._distinct)
         return self._divergences[order]
+
+    def _look_ahead(self, curve: str, points: Sequence[float]) -> None:
+        # Deltas of several parts are no function of their deltas.
+        for mechanism, _ in self._distinct if curve == "renyi" or self._single is not None else ():
+            mechanism._look_ahead(curve, points)
 
     def _renyi_back(self, order: float) -> float:
         return _added(times * mechanism._renyi_back(order) for mechanism, times in self._distinct)
@@ -306,6 +311,10 @@ class Parallel(PrivacyCurves):
 
     def _epsilon(self, delta: float) -> float:
         return max(member._epsilon(delta) for member in self.members)
+
+    def _look_ahead(self, curve: str, points: Sequence[float]) -> None:
+        for member in self.members:
+            member._look_ahead(curve, points)
 
     def hockey_sticks(self, step: float, points: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The largest hockey-stick divergences of a member, for removing and for adding."""
