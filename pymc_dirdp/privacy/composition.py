@@ -110,6 +110,15 @@ class Composition(PrivacyCurves):
 
         return min(delta, math.exp(log_delta(best_order(log_delta))))
 
+    def proves(self, epsilon: float, delta: float) -> bool:
+        """Whether `(epsilon, delta)`-differential privacy follows."""
+        return super().proves(epsilon, delta) if self._single is None else self._single.proves(epsilon, delta)
+
+    @property
+    def searches_counts(self) -> bool:
+        """Whether it is one part whose deltas a search ends with."""
+        return self._single is not None and self._single.searches_counts
+
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
             return self._single._epsilon(delta)
@@ -311,6 +320,15 @@ class Parallel(PrivacyCurves):
 
     def _epsilon(self, delta: float) -> float:
         return max(member._epsilon(delta) for member in self.members)
+
+    def proves(self, epsilon: float, delta: float) -> bool:
+        """Whether `(epsilon, delta)`-differential privacy follows for every member."""
+        return all(member.proves(epsilon, delta) for member in self.members)
+
+    @property
+    def searches_counts(self) -> bool:
+        """Whether a search ends with the deltas of a member."""
+        return any(member.searches_counts for member in self.members)
 
     def _look_ahead(self, curve: str, points: Sequence[float]) -> None:
         for member in self.members:

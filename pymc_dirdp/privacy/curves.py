@@ -125,8 +125,19 @@ class PrivacyCurves(abc.ABC):
 
     def satisfies(self, guarantee: Guarantee) -> bool:
         """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
-        loss, allowed = self.loss(guarantee)
-        return loss <= allowed
+        return Guarantee.checked(guarantee=guarantee).kept_by(self)
+
+    def proves(self, epsilon: float, delta: float) -> bool:
+        """Whether `(epsilon, delta)`-differential privacy follows from these curves."""
+        return self._delta(epsilon) <= delta
+
+    @property
+    def searches_counts(self) -> bool:
+        """Whether deltas are what a search over counts ends with.
+
+        They hold wherever it ends, and on another machine, which rounds differently, it may end elsewhere.
+        """
+        return False
 
     def loss(self, guarantee: Guarantee) -> tuple[float, float]:
         """The loss in the guarantee's own measure, and the largest loss that it allows."""
@@ -180,6 +191,15 @@ class CurvesOf(PrivacyCurves):
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
         return self._curves.hockey_sticks(step, points)
+
+    @override
+    def proves(self, epsilon: float, delta: float) -> bool:
+        return self._curves.proves(epsilon, delta)
+
+    @property
+    @override
+    def searches_counts(self) -> bool:
+        return self._curves.searches_counts
 
     @override
     def _look_ahead(self, curve: str, points: Sequence[float]) -> None:

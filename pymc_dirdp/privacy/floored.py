@@ -36,6 +36,7 @@ from pymc_dirdp.privacy.floored_search import (
     largest_joins,
     largest_leaves,
     largest_moves,
+    looser,
 )
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 
@@ -48,6 +49,8 @@ _TOLERANCE = 0.02
 # So much lower than delta the logarithm of what is seen has to be, because the bound is a little above it; and how far
 # below that it may end.
 _ROOM, _CLOSE = 0.025, 3e-3
+# A smaller tolerance takes too many boxes, unless the counts are few; then single counts are exact.
+_FINEST = 1e-3
 # Within these bounds, of alpha, r, and the floor, the curves were tried and take little time.
 ALPHAS, STEPS, FLOORS = (1e-6, 1e12), (1e-9, 100.0), (1e-6, 1e8)
 _MOST_OTHERS = 2**36
@@ -254,9 +257,22 @@ class FlooredCells(PrivacyCurves):
         return list(itertools.starmap(Found.larger, zip(*both, strict=True)))
 
     @property
+    @override
     def searches_counts(self) -> bool:
-        """Whether deltas come from a search over counts, which :meth:`worst_counts` can do without a proof."""
         return self._from_counts
+
+    @override
+    def proves(self, epsilon: float, delta: float) -> bool:
+        if super().proves(epsilon, delta):
+            return True
+        if not self._from_counts:
+            return False
+        # A finer search may prove what is a little below the bound of the usual one.
+        attained = self._searched([epsilon], _TOLERANCE)[0].attained
+        if not LEAST_DELTA < attained <= delta:
+            return False
+        tolerance = max((delta / attained - 1) / 2, _FINEST) / float(looser(attained))
+        return self._searched([epsilon], tolerance)[0].bound <= delta
 
     def worst_counts(self, epsilon: float, near: tuple[float, ...] | None = None) -> Found:
         """The largest delta that a quick search sees, for real shapes; no bound. Where records move, start at `near`.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.numerics.truncated_gamma import log_hazard
@@ -25,6 +25,7 @@ __all__ = [
     "largest_joins",
     "largest_leaves",
     "largest_moves",
+    "looser",
     "lower_floors",
 ]
 
@@ -118,6 +119,11 @@ def _floors_of(low: Array, high: Array, floor: float) -> Array:
         if not len(left):
             break
     return np.asarray(np.where(safe > math.log(_NO_FLOOR), np.exp(safe), 0.0))
+
+
+def looser(delta: ArrayLike) -> Array:
+    """A factor for the tolerance of small deltas, whose logarithms change the more with r."""
+    return np.maximum(1.0, -np.log(np.maximum(delta, LEAST_DELTA)) / 14)
 
 
 def largest_moves(
@@ -232,7 +238,7 @@ class _Search:
             search = self.search[way]
             seen += np.bincount(search, minlength=searches)
             bounds = self._bounds(way, boxes)
-            share = tolerance * self._looser * (1 + seen / _MANY_BOXES)
+            share = tolerance * looser(self.attained) * (1 + seen / _MANY_BOXES)
             allowed = np.maximum(self.attained * (1 + share), LEAST_DELTA)[search]
             done = (bounds <= allowed) | self._points(boxes) | (seen > _MOST_BOXES)[search]
             np.maximum.at(settled, search[done], bounds[done])
@@ -240,11 +246,6 @@ class _Search:
         largest = float(self.start.max()) + self.floor + self.r + (0.0 if self.others is None else _FAR_SHAPE)
         margin = 1 + _MARGIN + _MARGIN_PER_SHAPE * largest
         return np.minimum(np.maximum(np.maximum(settled, self.attained), LEAST_DELTA) * margin, 1.0)
-
-    @property
-    def _looser(self) -> Array:
-        """A factor for the tolerance of small deltas, whose logarithms change the more with r."""
-        return np.maximum(1.0, -np.log(np.maximum(self.attained, LEAST_DELTA)) / 14)
 
     def _interval(self, boxes: Array, way: Integers, cell: int) -> tuple[Array, Array]:
         """The least and the largest count of a cell in each box."""
