@@ -174,6 +174,11 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
 
     @property
     @override
+    def rests_on_rows(self) -> bool:
+        return len(self._numbers) > 1
+
+    @property
+    @override
     def shape(self) -> tuple[int, ...]:
         return tuple(self.alpha.shape)
 

@@ -86,6 +86,11 @@ class TableMechanism(Mechanism):
         return None
 
     @property
+    def rests_on_rows(self) -> bool:
+        """Whether its curves rest on the number of records of each of several rows."""
+        return False
+
+    @property
     def contributed(self) -> Contribution:
         """What one person adds to the table, with one entry for each of its row axes."""
         return Contribution.of(self.contribution)

@@ -1,6 +1,7 @@
 """Releases by floored draws: plan, file, report, inference, and what an editor of a file might try."""
 
 import sys
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -283,3 +284,32 @@ def test_a_promise_between_what_is_seen_and_the_bound_is_proved_by_a_finer_searc
         assert curves.satisfies(dirdp.ApproxDP(epsilon=1.0, delta=between))
     for below in (seen * (1 - 1e-9), 0.99 * seen):
         assert not curves.satisfies(dirdp.ApproxDP(epsilon=1.0, delta=below))
+
+
+def test_numbers_of_rows_are_data_of_a_model_so_no_plan_rests_on_them(tmp_path):
+    """A plan that was edited so was released, and charged, and nobody could read the release."""
+    with pm.Model() as model:
+        rate = pm.Beta("rate", 1, 1, shape=3)
+        pm.Binomial("admitted", n=[93, 58, 91], p=rate, observed=[60, 37, 32])
+    plan = dirdp.plan(TARGET, model, mechanism="floored")
+    mechanism = dirdp.calibrate_floored(TARGET, prior=np.ones((3, 2)), n_records=[93, 58, 91], public_totals=True)
+    assert mechanism.assumed_records == plan.parts[0].n_records
+    assert mechanism.r > plan.parts[0].mechanism.r
+    edited = replace(plan, parts=(replace(plan.parts[0], mechanism=mechanism),))
+    ledger = dirdp.Ledger(TARGET)
+    with pytest.raises(ArgumentError, match="rest on the number of records of each row") as raised:
+        dirdp.sample(edited, model, ledger=ledger)
+    assert not ledger.entries()
+    edited.to_json(tmp_path / "plan.json")
+    with pytest.raises(ArgumentError, match="rest on the number of records of each row"):
+        dirdp.Plan.from_json(tmp_path / "plan.json")
+    # The way out.
+    assert "MechanismOutput(mechanism, output, prior=prior)" in str(raised.value)
+    output, prior = mechanism.release([[60, 33], [37, 21], [32, 59]]), np.ones((3, 2))
+    found = dirdp.estimate(dirdp.MechanismOutput(mechanism, output, prior=prior)).frame()
+    assert len(found) == 6
+    # A file cannot say it either.
+    release = released().copy(deep=True)
+    release["mechanism/p"].attrs["public_records"] = "[93, 58, 91]"
+    with pytest.raises(ReleaseError, match="public_records"):
+        dirdp.verify(release)
