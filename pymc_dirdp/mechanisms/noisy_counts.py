@@ -167,6 +167,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
 
     @property
     @abc.abstractmethod
+    @override
     def noise_sd(self) -> float:
         """Standard deviation of the noise in one cell."""
 
