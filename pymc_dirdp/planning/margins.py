@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from pymc_dirdp.checks import one_of, positive
@@ -12,6 +12,7 @@ from pymc_dirdp.mechanisms.margins import NOISES, MarginalsMechanism, ZeroSumMar
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["MEASURES", "Margin", "Measure", "Protected", "by_table", "chosen_noise", "margins_of", "weights_of"]
@@ -62,11 +63,14 @@ class Protected:
         How many records a person holds in each table at most, anywhere.
     public_totals : bool
         Whether the number of records is public, so that noise may add up to 0.
+    before : PrivacyCurves, optional
+        What the same people have lost before, and the guarantee has to cover.
     """
 
     adjacency: str
     records: Mapping[str, int]
     public_totals: bool
+    before: PrivacyCurves = field(default_factory=NoLoss)
 
     def kind(self, noise: str) -> type[MarginalsMechanism]:
         """The class of the mechanisms with this kind of noise."""
@@ -278,7 +282,7 @@ def _least_noise(
         if min(parameters) < LEAST:
             return math.inf
         parts = (people.part(margin, kind, value) for margin, value in zip(margins, parameters, strict=True))
-        composed = Composition(tuple((part.with_few_cells(), 1) for part in parts))
+        composed = Composition(((people.before, 1), *((part.with_few_cells(), 1) for part in parts)))
         return log_excess(*composed.loss(guarantee))
 
     inverse = largest_safe(excess, rtol=_TIGHT)

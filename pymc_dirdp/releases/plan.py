@@ -120,6 +120,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         reading=reading,
         assumptions=assumed(reading),
         library_version=library_version(),
+        after=wanted.after,
     )
 
 
