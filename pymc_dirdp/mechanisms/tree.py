@@ -1,6 +1,5 @@
 """A tree over the variables of a table, chosen by the exponential mechanism among all pairs of variables."""
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -79,7 +78,8 @@ class TreeMechanism(CurvesOf):
     References
     ----------
     Chow and Liu (1968), https://doi.org/10.1109/TIT.1968.1054142. McKenna, Miklau and Sheldon (2021), Winning the NIST
-    contest, https://doi.org/10.29012/jpc.778, for a tree by the exponential mechanism. The page of proofs on structures.
+    contest, https://doi.org/10.29012/jpc.778, for a tree by the exponential mechanism. The page of proofs on
+    structures.
 
     Examples
     --------
@@ -142,8 +142,11 @@ class TreeMechanism(CurvesOf):
     @cached_property
     def margins(self) -> tuple[NoisyCounts, ...]:
         """The mechanism of the margin of each variable that has more than one category."""
-        facts = {"noise": self.noise, "adjacency": self.adjacency, "records": self.contribution}
-        return tuple(MarginalsMechanism.part(self.lengths[i], self.parameter, **facts) for i in self.variables)
+        noise, adjacency, records = self.noise, self.adjacency, self.contribution
+        return tuple(
+            MarginalsMechanism.part(self.lengths[i], self.parameter, noise=noise, adjacency=adjacency, records=records)
+            for i in self.variables
+        )
 
     @cached_property
     @override

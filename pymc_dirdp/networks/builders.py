@@ -119,7 +119,8 @@ def bayesian_network(
         The records, as :func:`pymc_dirdp.count` takes them. DuckDB counts all tables in one pass over them.
     structure : mapping of str to iterable of str, or iterable of (parent, child), or directed graph of networkx
         The parents of each variable. It is public: a structure that was learned from the data is not protected, unless
-        :func:`choose_structure` has chosen it. Of a graph pass `G` itself, and not a view such as `G.edges`, which leaves out variables without arrows.
+        :func:`choose_structure` has chosen it. Of a graph pass `G` itself, and not a view such as `G.edges`, which
+        leaves out variables without arrows.
     categories : mapping of str to sequence
         All values that each variable could take. They are public, so they are not taken from the data. They become
         coords, so those of one variable are all texts or all numbers.

@@ -4,7 +4,7 @@ import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pymc_dirdp.accounting.rules import refuse_other
 from pymc_dirdp.checks import one_of
@@ -12,7 +12,7 @@ from pymc_dirdp.counting.bounding import Bound, checked_bound
 from pymc_dirdp.counting.categories import Categories, checked_categories
 from pymc_dirdp.counting.codes import Frame
 from pymc_dirdp.counting.families import count_families
-from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning, UnattainableError
+from pymc_dirdp.errors import ArgumentError, DataError, SeededReleaseWarning, UnattainableError
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.planning.structure import part_of, tree_within
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -121,65 +121,80 @@ def choose_structure(
     >>> bool(dirdp.verify(release))
     True
     """
-    part = part_of(guarantee, share)
-    relation = adjacency_named(adjacency)
+    part = part_of(guarantee, share=share)
     refuse_other(ledger)
-    names = list(categories) if isinstance(categories, Mapping) else []
-    labels = checked_categories(names, categories)
-    refuse_names(labels)
-    for name, values in labels.items():
-        refuse_labels(name, values)
-    if root is not None:
-        one_of(names, root=root)
-    bound = checked_bound(unit, contribution, distinct=False)
-    if bound is not None and relation.records_are_public and bound.records > 1:
-        raise ArgumentError(
-            f"At most {bound.records} records of each {bound.unit!r} are counted, so the number of records depends on "
-            'who these are, and replace-one would make it public. Add adjacency="add-remove", or contribution=1.'
-        )
-    lengths = [len(values) for values in labels.values()]
-    records = 1 if bound is None else bound.records
-    mechanism = tree_within(part, lengths, adjacency=relation.name, contribution=records)
+    labels = _declared(categories, root=root)
+    bound = _bounded(adjacency=adjacency, unit=unit, contribution=contribution)
+    records, people = (1, "record") if bound is None else (bound.records, bound.unit)
+    names, lengths = list(labels), [len(values) for values in labels.values()]
+    mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=records)
     promise = kept_of(part, mechanism)
     if promise is None or not mechanism.satisfies(promise):
         raise UnattainableError(f"No promise such as {part} can be stated for the structure. Ask for another kind.")
-    people = "record" if bound is None else bound.unit
-    if random_seed is not None:
-        warnings.warn(
-            "A structure that was chosen with random_seed can be computed again by whoever knows the seed, so it is "
-            "not private. Leave random_seed out for anything that is published.",
-            SeededReleaseWarning,
-            stacklevel=2,
-        )
+    seeded = _seeded(random_seed=random_seed)
     if ledger is not None:
-        ledger.spend(
-            promise,
-            what=f"the structure of {', '.join(names)}",
-            mechanism=mechanism,
-            adjacency=relation.name,
-            unit=people,
-            contribution=records,
-        )
-    variables = [names[i] for i in mechanism.variables]
-    pairs = list(itertools.combinations(variables, 2))
-    families: list[Sequence[str]] = [*((name,) for name in variables), *pairs]
-    tables = count_families(frame, families, labels, otherwise={}, bound=bound, times=counts)
-    places = list(itertools.combinations(mechanism.variables, 2))
-    by_pair = dict(zip(places, tables[len(variables) :], strict=True))
-    edges = mechanism.release(tables[: len(variables)], by_pair, random_seed=random_seed)
+        what = f"the structure of {', '.join(names)}"
+        terms: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": people, "contribution": records}
+        ledger.spend(promise, what=what, mechanism=mechanism, **terms)
+    pairs = list(itertools.combinations(mechanism.variables, 2))
+    families = [[names[i] for i in axes] for axes in (*((i,) for i in mechanism.variables), *pairs)]
+    try:
+        tables = count_families(frame, families, labels, otherwise={}, bound=bound, times=counts)
+    except DataError as error:
+        if ledger is None:
+            raise
+        raise DataError(f"{error} The ledger has been charged, because this error depends on the data.") from None
+    alone = len(mechanism.variables)
+    by_pair = dict(zip(pairs, tables[alone:], strict=True))
+    edges = mechanism.release(tables[:alone], by_pair, random_seed=random_seed)
     return Structure(
-        parents=_directed(names, [(names[i], names[j]) for i, j in edges], root),
+        parents=_directed(names, [(names[i], names[j]) for i, j in edges], root=root),
         mechanism=mechanism,
         guarantee=promise,
         unit=people,
         recorded=ledger is not None,
-        reproducible=random_seed is not None,
+        reproducible=seeded,
         library_version=library_version(),
     )
 
 
+def _declared(categories: Categories, *, root: str | None) -> dict[str, list[Any]]:
+    """The labels of all variables; names that a network could not have are refused now, before anything is spent."""
+    labels = checked_categories(list(categories) if isinstance(categories, Mapping) else [], categories)
+    refuse_names(labels)
+    for name, values in labels.items():
+        refuse_labels(name, values)
+    if root is not None:
+        one_of(list(labels), root=root)
+    return labels
+
+
+def _bounded(*, adjacency: str, unit: str | None, contribution: int | None) -> Bound | None:
+    """Whose records are counted, and how many of each at most."""
+    bound = checked_bound(unit, contribution, distinct=False)
+    if bound is not None and bound.records > 1 and adjacency_named(adjacency).records_are_public:
+        raise ArgumentError(
+            f"At most {bound.records} records of each {bound.unit!r} are counted, so the number of records depends on "
+            'who these are, and replace-one would make it public. Add adjacency="add-remove", or contribution=1.'
+        )
+    return bound
+
+
+def _seeded(*, random_seed: Seed) -> bool:
+    """Whether the choice can be computed again, which is said aloud."""
+    if random_seed is None:
+        return False
+    warnings.warn(
+        "A structure that was chosen with random_seed can be computed again by whoever knows the seed, so it is not "
+        "private. Leave random_seed out for anything that is published.",
+        SeededReleaseWarning,
+        stacklevel=3,
+    )
+    return True
+
+
 def _directed(
-    names: Sequence[str], edges: Sequence[tuple[str, str]], root: str | None
+    names: Sequence[str], edges: Sequence[tuple[str, str]], *, root: str | None
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The parents of each variable in a forest: arrows lead away from the first variable of each part."""
     parents: dict[str, tuple[str, ...]] = {}

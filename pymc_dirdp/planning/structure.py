@@ -79,9 +79,7 @@ def tree_within(
         else:
             spent = choices * width**2 / 8 / (1 / _MARGINS - 1)
             noise, parameter = "gaussian", math.sqrt(variables * relation.delta_2_squared / (2 * spent))
-        return TreeMechanism(
-            tuple(lengths), scale, parameter, noise, adjacency=adjacency, contribution=contribution
-        )
+        return TreeMechanism(tuple(lengths), scale, parameter, noise, adjacency=adjacency, contribution=contribution)
 
     mechanism(1.0)  # What is wrong with the lengths is no matter of the noise.
 

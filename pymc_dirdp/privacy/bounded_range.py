@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import final, override
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -83,10 +84,11 @@ class BoundedRange(PrivacyCurves):
         deltas = self._deltas(step * np.arange(points))
         return deltas, deltas
 
-    def _deltas(self, epsilon: Array) -> Array:
+    def _deltas(self, epsilon: NDArray[np.floating]) -> Array:
         """The largest of `p (1 - exp(epsilon - t))` over the largest loss t, which has probability p: at the middle."""
         half = -np.expm1(np.minimum(epsilon - self.u, 0.0) / 2)
-        return np.minimum(half * half / -math.expm1(-self.u) * _UP, 1.0)
+        deltas: Array = np.minimum(half * half / -math.expm1(-self.u) * _UP, 1.0)
+        return deltas
 
 
 def _largest_divergence(u: float, order: float) -> float:

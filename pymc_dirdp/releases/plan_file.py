@@ -1,7 +1,6 @@
 """A plan as a text that people can read, and back. Whoever reads it believes nothing that it says."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -51,8 +50,7 @@ def contents(plan: Plan) -> dict[str, Any]:
         "min_count": plan.min_count,
         "strategy": plan.strategy,
         "objective": plan.objective,
-        "people": plain(asdict(plan.reading.stated))
-        | {"n_units": plan.reading.n_units, "others": plan.reading.others},
+        "people": plain(asdict(plan.reading.stated)) | {"n_units": plan.reading.n_units, "others": plan.reading.others},
         "groups": plain(plan.groups),
         "tables": [_table(part) for part in plan.parts],
     } | ({} if plan.after is None else {"after": plan.after.facts})

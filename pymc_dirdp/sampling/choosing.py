@@ -33,8 +33,8 @@ def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
 
     References
     ----------
-    McSherry and Talwar (2007), Mechanism design via differential privacy, https://doi.org/10.1109/FOCS.2007.66. Canonne,
-    Kamath and Steinke (2020), Algorithm 1, for the coin.
+    McSherry and Talwar (2007), Mechanism design via differential privacy, https://doi.org/10.1109/FOCS.2007.66.
+    Canonne, Kamath and Steinke (2020), Algorithm 1, for the coin.
 
     Examples
     --------

@@ -97,7 +97,8 @@ class Structure(Labelled, Mapping[str, tuple[str, ...]]):
     @override
     def _told(self) -> tuple[str, Sections]:
         edges = [f"{parent} -> {name}" for name, given in self.parents for parent in given]
-        alone = [name for name, given in self.parents if not given and name not in {p for _, g in self.parents for p in g}]
+        joined = {name for child, given in self.parents if given for name in (child, *given)}
+        alone = [name for name in self if name not in joined]
         lines = [
             ("edges", ", ".join(edges) or "none"),
             *([("without an edge", ", ".join(alone))] if alone else []),
@@ -163,7 +164,8 @@ class Structure(Labelled, Mapping[str, tuple[str, ...]]):
             )
             # Written again, it has to be the same: so it says nothing else.
             same = len(found.mechanism.lengths) == len(found) and plain(found.facts) == plain(facts)
-            if not same or not {found.recorded, found.reproducible} <= {True, False}:
+            # The number 1 is equal to True, and no truth value.
+            if not same or not (type(found.recorded) is type(found.reproducible) is bool):
                 raise ValueError
         except DirdpError as error:
             raise ArgumentError(f"The structure is damaged: {error}") from None
