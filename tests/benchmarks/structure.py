@@ -41,21 +41,21 @@ def one_split(train, held_out, network, categories, epsilon, shares):
     return rows
 
 
-def run(folder, name, splits, shares):
+def run(folder, name, splits, shares, epsilons):
     network = json.loads((folder / "networks.json").read_text())[name]
     frame, categories, _ = read(folder, name)
     categories = {variable: list(categories[variable]) for variable in network}
-    print(f"\n{name}, {splits} splits")
+    print(f"\n{name}, splits {splits[0]} to {splits[-1]}")
     print(f"{'epsilon':>7} {'structure':<25} {'log-likelihood':>15} {'edges':>6}")
-    for epsilon in EPSILONS:
+    for epsilon in epsilons:
         found = []
-        for split in range(splits):
+        for split in splits:
             train, held_out = halves(frame[list(network)], np.random.default_rng(split))
             found.append(one_split(train, held_out, network, categories, epsilon, shares))
         for way in found[0]:
             values = np.array([rows[way] for rows in found])
             mean, edges = values.mean(axis=0)
-            error = values[:, 0].std(ddof=1) / np.sqrt(splits) if splits > 1 else np.nan
+            error = values[:, 0].std(ddof=1) / np.sqrt(len(splits)) if len(splits) > 1 else np.nan
             print(f"{epsilon:>7g} {way:<25} {mean:>8.3f} ± {error:<4.3f} {edges:>6.1f}", flush=True)
 
 
@@ -63,10 +63,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with the data sets")
     parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first split")
+    parser.add_argument("--epsilon", type=float, action="append", help="all four if none is given")
     parser.add_argument("--name", choices=NAMES, action="append", help="one of the data sets")
     parser.add_argument("--share", type=float, action="append", help="of the structure; the default if none is given")
     given = parser.parse_args()
     # Every release here is of the same people, and none is published.
     warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
     for name in given.name or NAMES:
-        run(given.data, name, given.splits, given.share or [0.25])
+        splits = range(given.first, given.first + given.splits)
+        run(given.data, name, splits, given.share or [0.25], given.epsilon or EPSILONS)

@@ -82,7 +82,7 @@ def test_arrows_lead_away_from_the_roots(size):
 
 
 def test_one_guarantee_covers_the_structure_and_the_tables(structure, release):
-    model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
+    model = dirdp.bayesian_network(RECORDS, dict(structure), categories=CATEGORIES)
     plan, free = (dirdp.plan(TARGET, model, after=after, **MARGINALS) for after in (structure, None))
     loss = plan.composition.delta(TARGET.epsilon)
     assert 0.99 * TARGET.delta < loss <= TARGET.delta
@@ -121,12 +121,22 @@ def test_every_kind_of_guarantee_is_shared(guarantee):
 
 def test_a_structure_that_is_not_paid_for_breaks_the_promise(structure):
     """A mutant: the tables take the whole guarantee, and the structure is forgotten."""
-    model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
+    model = dirdp.bayesian_network(RECORDS, dict(structure), categories=CATEGORIES)
     forgotten = replace(dirdp.plan(TARGET, model, **MARGINALS), after=structure)
     assert forgotten.tables_alone.satisfies(TARGET)
     assert not forgotten.composition.satisfies(TARGET)
     with pytest.raises(UnattainableError, match="does not keep"):
         dirdp.sample(forgotten, model)
+
+
+def test_a_network_of_a_structure_that_nobody_has_paid_for_is_refused(structure):
+    model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
+    for options in ({}, MARGINALS, {"mechanism": "geometric"}):
+        with pytest.raises(ArgumentError, match="nothing covers what that has cost"):
+            dirdp.plan(TARGET, model, **options)
+    recorded = replace(structure, recorded=True)
+    model = dirdp.bayesian_network(RECORDS, recorded, categories=CATEGORIES)
+    assert dirdp.plan(TARGET, model, mechanism="geometric").after is None
 
 
 def test_plans_and_releases_are_written_and_read(structure, release, tmp_path):
