@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.names import dim_name, outcome_dim
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.tables import Table
-from pymc_dirdp.planning.margins import Axes, Protected, by_table, chosen_noise, margins_of
-from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
+from pymc_dirdp.planning.margin_noise import Protected, by_table, chosen_noise
+from pymc_dirdp.planning.margins import Axes, margins_of
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.options import Options
 
@@ -73,18 +74,18 @@ def measured(
     return dict(by_table(margins, noise, parameters, people, {name: table.prior for name, table in tables.items()}))
 
 
-def _lost_before(guarantee: Guarantee, reading: Reading, wanted: Options) -> PrivacyCurves:
-    """The loss of the structure that was chosen before; none without one."""
+def _lost_before(guarantee: Guarantee, reading: Reading, wanted: Options) -> tuple[tuple[PrivacyCurves, int], ...]:
+    """The structure that was chosen before, once; nothing without one."""
     after = wanted.after
     if after is None:
-        return NoLoss()
+        return ()
     after.refuse_other_people(wanted.adjacency, reading.label)
     if not after.mechanism.satisfies(guarantee):
         raise UnattainableError(
             f"The structure alone does not keep {guarantee}: it keeps {after.guarantee}. Relax the guarantee; another "
             "structure would cost more."
         )
-    return after.mechanism
+    return ((after.mechanism, 1),)
 
 
 def axes_of(table: Table) -> Axes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
@@ -224,6 +224,14 @@ def made_again(plan: Plan) -> Plan:
             "The plan would publish a private number of records: what adds up to it is for public ones. Call plan() "
             "again."
         )
+    for part in parts:
+        if part.mechanism.rests_on_rows:
+            raise ArgumentError(
+                f"The curves of {part.table.name!r} rest on the number of records of each row. The promise of a "
+                "release of a model is about a record that is replaced, perhaps by one of another row, so these "
+                "numbers are data. Call plan() again; or release the table alone, by output = "
+                "mechanism.release(counts), and conclude from dirdp.MechanismOutput(mechanism, output, prior=prior)."
+            )
     rested_on = [part for part in parts if part.mechanism.assumed_records is not None]
     if any(part.mechanism.assumed_records != part.n_records or not plan.reading.sizes_are_public for part in rested_on):
         raise ArgumentError(
