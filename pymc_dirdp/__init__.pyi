@@ -39,6 +39,7 @@ from pymc_dirdp.models.tables import Table as Table
 from pymc_dirdp.models.tables import tables as tables
 from pymc_dirdp.networks.builders import bayesian_network as bayesian_network
 from pymc_dirdp.networks.builders import naive_bayes as naive_bayes
+from pymc_dirdp.networks.choosing import choose_structure as choose_structure
 from pymc_dirdp.networks.fitting import fit as fit
 from pymc_dirdp.networks.prediction import log_likelihood as log_likelihood
 from pymc_dirdp.networks.prediction import predict_log_proba as predict_log_proba
@@ -78,6 +79,7 @@ from pymc_dirdp.releases.statement import Statement as Statement
 from pymc_dirdp.releases.statement import statement as statement
 from pymc_dirdp.releases.verification import Verification as Verification
 from pymc_dirdp.releases.verification import verify as verify
+from pymc_dirdp.stored.structure import Structure as Structure
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL as PriorExpectedKL
 
 __version__: str
