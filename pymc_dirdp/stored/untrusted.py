@@ -7,12 +7,13 @@ names the group and the value.
 import json
 import math
 import numbers
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError, type_name
@@ -108,11 +109,14 @@ class Group:
 
     def json(self, name: str) -> Any:
         """The content of the attribute of that name, which is JSON."""
-        text = self.text(name)
+        return self.parsed(name, self.text(name))
+
+    def parsed(self, name: str, text: str) -> Any:
+        """The content of a JSON text that stands under that name."""
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            raise self.damaged(f"the attribute {name!r} is not the JSON that it should be") from None
+            raise self.damaged(f"{name!r} is not the JSON that it should be") from None
 
     def names(self, name: str) -> tuple[str, ...]:
         """The attribute of that name, a list of texts in JSON."""
@@ -145,6 +149,51 @@ class Group:
         except (OSError, RuntimeError, ValueError) as error:
             raise self.damaged(f"the variable {name!r} cannot be read") from error
         return values
+
+    def words(self, name: str, dim: str) -> list[str]:
+        """The variable of that name, a list of texts along a dim."""
+        values = self._listed(name, dim)
+        texts = values.tolist() if values.dtype.kind in "OTU" else []
+        if not texts or not all(isinstance(text, str) and len(text) <= _LONGEST for text in texts):
+            raise self.damaged(f"the variable {name!r} is no list of texts")
+        return texts
+
+    def whole_numbers(self, name: str, dim: str) -> NDArray[np.int64]:
+        """The variable of that name, a list of whole numbers along a dim."""
+        values = self._listed(name, dim)
+        if values.dtype.kind != "i" or not values.size:
+            raise self.damaged(f"the variable {name!r} is no list of whole numbers")
+        return values.astype(np.int64)
+
+    def _listed(self, name: str, dim: str) -> NDArray[Any]:
+        if name not in self.dataset.variables:
+            raise self.damaged(f"the variable {name!r} is missing")
+        variable = self.dataset[name]
+        if variable.dims != (dim,) or variable.size > _MOST_NUMBERS:
+            raise self.damaged(f"the variable {name!r} is no list along {dim!r}")
+        try:
+            return np.asarray(variable.values)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise self.damaged(f"the variable {name!r} cannot be read") from error
+
+    def exactly(
+        self,
+        variables: Set[str] | None,
+        *,
+        coords: Set[str],
+        attributes: Set[str] | None,
+        of_variables: Set[str] = frozenset(),
+    ) -> None:
+        """Refuse whatever else it holds; None allows for any names."""
+        beyond: list[object] = [name for name in self.dataset.coords if name not in coords]
+        if variables is not None:
+            beyond += [name for name in self.dataset.data_vars if name not in variables]
+        if attributes is not None:
+            beyond += [name for name in self.dataset.attrs if name not in attributes]
+        for one in self.dataset.variables.values():
+            beyond += [name for name in one.attrs if name not in of_variables]
+        if beyond:
+            raise self.damaged(f"{shown(beyond[0])} is not part of a release")
 
     def scalar(self, name: str) -> float:
         """The variable of that name, one number."""
