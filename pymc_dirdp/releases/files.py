@@ -9,7 +9,7 @@ import xarray as xr
 from pymc_dirdp.errors import ReleaseError, type_name
 from pymc_dirdp.releases.flat import UnlikeOthersError
 from pymc_dirdp.releases.packed import packed, unpacked
-from pymc_dirdp.stored.untrusted import refuse_confidential
+from pymc_dirdp.stored.untrusted import refuse_others
 
 __all__ = ["load", "save"]
 
@@ -58,7 +58,7 @@ def save(release: xr.DataTree, path: str | os.PathLike[str]) -> None:
     ...     dirdp.load(f"{folder}/hair.nc").identical(release)
     True
     """
-    refuse_confidential(release)
+    refuse_others(release)
     children = set(getattr(release, "children", ()))
     if not isinstance(release, xr.DataTree) or not children & {"mechanism", "noisy_counts"}:
         raise ReleaseError(f"Expected a release from pymc_dirdp.sample, got {type_name(release)} that is none.")
@@ -95,8 +95,9 @@ def load(path: str | os.PathLike[str]) -> xr.DataTree:
     except Exception:
         # The libraries that read the format have errors of many kinds for files that somebody made to break them.
         raise ReleaseError(f"{file} is no netCDF file such as dirdp.save writes, or a damaged one.") from None
-    refuse_confidential(tree)
-    return unpacked(tree) if "format" in tree.attrs else tree
+    release = unpacked(tree) if "format" in tree.attrs else tree
+    refuse_others(release)
+    return release
 
 
 def _flat_if_it_can_be(release: xr.DataTree) -> xr.DataTree:

@@ -152,12 +152,11 @@ class Labels:
         """The labels that such groups hold, checked."""
         found = cls()
         if (flat := groups.get("labels")) is not None:
-            for kind in _KINDS:
-                if f"{kind}_dim" in flat.dataset.variables:
+            parts = {kind: {f"{kind}_{part}" for part in ("dim", "length", "label")} for kind in _KINDS}
+            flat.exactly(set().union(*parts.values()), coords=set(), attributes=set())
+            for kind, names in parts.items():
+                if not names.isdisjoint(flat.dataset.variables):
                     found._read_flat(flat, kind)
-            flat.exactly(
-                {f"{kind}_{part}" for kind in _KINDS for part in ("dim", "length", "label")}, coords=set(), attributes=set()
-            )
         if (other := groups.get("other_labels")) is not None:
             for dim, labels in other.dataset.coords.items():
                 if labels.dims != (dim,) or dim in found.of:

@@ -93,7 +93,10 @@ def unpacked(tree: xr.DataTree) -> xr.DataTree:
     if unused := set(labels.of) - used:
         raise ReleaseError(f"The file is damaged: it labels {shown(min(unused))}, which is no dim of what it holds.")
     del groups["/"]
-    release = xr.DataTree.from_dict(groups)
+    try:
+        release = xr.DataTree.from_dict(groups)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ReleaseError("The file is damaged: its names are none that variables and groups can have.") from error
     release.attrs = {name: value for name, value in root.dataset.attrs.items() if name not in ("format", "format_version")}
     return release
 
@@ -223,7 +226,7 @@ def _as_tables(flat: Mapping[str, Group], labels: Labels, used: set[str]) -> dic
             if value is not None:
                 (variables if kind == "variable" else attributes)[name][column] = value
     above = cells.any_array("above_prior")
-    if above.ndim != 1 or np.any(np.isinf(above)):
+    if cells.dataset["above_prior"].dims != ("piece",) or np.any(np.isinf(above)):
         raise cells.damaged("'above_prior' is no list of numbers")
     owners = cells.words("table", "piece")
     for owner, piece, step in zip(owners, separated(cells, held=np.isnan(above).tolist()), above.tolist(), strict=True):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
-from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential, shown
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others, shown
 
 __all__ = ["Drawn", "drawn_tables", "probabilities", "stored_labels"]
 
@@ -58,7 +58,7 @@ def drawn_tables(release: Any) -> dict[str, Drawn]:
     ReleaseError
         If there are no such groups, or the draws are no probabilities.
     """
-    refuse_confidential(release)
+    refuse_others(release)
     children = getattr(release, "children", {})
     if not {"posterior", "mechanism"} <= set(children) or not children["mechanism"].children:
         raise ReleaseError("Expected a release from pymc_dirdp.sample, with the groups posterior and mechanism.")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError, type_name
 
-__all__ = ["Group", "computable", "group_at", "refuse_confidential", "shown"]
+__all__ = ["Group", "computable", "group_at", "refuse_others", "shown"]
 
 # A few bytes of a file may declare an array larger than any memory. No release holds more numbers in one array.
 _MOST_NUMBERS = 10**8
@@ -203,12 +203,17 @@ class Group:
         return float(values)
 
 
-def refuse_confidential(tree: Any) -> None:
-    """Refuse a tree that was computed from the data themselves, before anything of it is read as a release."""
+def refuse_others(tree: Any) -> None:
+    """Refuse a tree that was computed from the data themselves, and a flat file that was not opened by `load`."""
     if "confidential" in getattr(tree, "attrs", ()):
         raise ReleaseError(
             "Expected a release from pymc_dirdp.sample, got a tree that is marked as confidential: like those of "
             "posterior() and diagnose(), it was computed from the data themselves, and no guarantee covers it."
+        )
+    if "format" in getattr(tree, "attrs", ()):
+        raise ReleaseError(
+            "Expected a release, got the flat form in which a file holds it. Open the file by "
+            'pymc_dirdp.load("release.nc").'
         )
 
 
