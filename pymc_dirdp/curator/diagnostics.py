@@ -17,7 +17,7 @@ from pymc_dirdp.curator.pointwise import observations
 from pymc_dirdp.curator.posterior_tree import posterior_groups
 from pymc_dirdp.curator.private_model import nuts as nuts_draws
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named

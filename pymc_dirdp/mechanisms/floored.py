@@ -13,11 +13,11 @@ from scipy.special import gammaincc, gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.truncated_gamma import log_mass
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution

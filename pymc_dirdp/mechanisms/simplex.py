@@ -15,11 +15,9 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_
 from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
-from pymc_dirdp.mechanisms.urn_laws import urn_laws
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
@@ -131,15 +129,6 @@ class SimplexMechanism(DirichletDraws):
         """The mechanism whose curves are those of an urn of so many steps."""
         return replace(self, urn_steps=steps)
 
-    @override
-    def checked_sampler(self, sampler: str | None) -> str:
-        if super().checked_sampler(sampler) == "fast" and self.urn_steps is not None:
-            raise ArgumentError(
-                "The promise is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', or "
-                "leave urn_steps out and ask for ApproxDP, RenyiDP or TruncatedCDP."
-            )
-        return sampler or self.samplers[0]
-
     def sample(
         self,
         p: ArrayLike,
@@ -179,8 +168,6 @@ class SimplexMechanism(DirichletDraws):
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
-        if self.urn_steps not in (None, steps or self.urn_steps):
-            raise ArgumentError("The curves are those of another number of steps. Leave steps out.")
         if steps is None:
             steps = self._default_steps(len(secret))
         (k,), digits_of_k = over_one_power([self.k])
@@ -266,18 +253,6 @@ class SimplexMechanism(DirichletDraws):
         """The likelihood of a vector of probabilities, in the place of counts."""
         u, steps = self.concentration(counts), steps or self.urn_steps
         return self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
-
-    @override
-    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        if self.urn_steps is None:
-            return super().log_likelihood_ratio(outputs, x, y, floor=floor)
-        return self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
-
-    @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
-        if self.urn_steps is None:
-            return super().output_laws(x, y, cells)
-        return urn_laws(self.concentration(x), self.concentration(y), self.urn_steps)
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:

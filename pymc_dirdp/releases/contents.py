@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import xarray as xr
 
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.stored.release import A_PRIORI, CURVES, Stored
 from pymc_dirdp.stored.untrusted import Group
 

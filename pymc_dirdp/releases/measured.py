@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.names import dim_name, outcome_dim
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.tables import Table

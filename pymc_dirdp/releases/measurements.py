@@ -9,8 +9,8 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.family_fit import fit_tables
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.releases.description import cell_dims
 from pymc_dirdp.releases.sources import checked

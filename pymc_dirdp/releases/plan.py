@@ -11,8 +11,8 @@ import pymc as pm
 
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnattainableError, type_name
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.known import by_kind
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records

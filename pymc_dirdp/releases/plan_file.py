@@ -12,9 +12,9 @@ import numpy as np
 from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.checks import MOST_RECORDS, at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.likelihoods import KINDS as LIKELIHOODS
 from pymc_dirdp.models.likelihoods import Likelihood

@@ -11,8 +11,8 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.allocation import whole_share
 from pymc_dirdp.planning.choosing import rank

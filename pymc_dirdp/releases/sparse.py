@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,14 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.counting.categories import Categories, checked_categories
 from pymc_dirdp.counting.codes import Frame, encode
 from pymc_dirdp.counting.columns import column_of, index_of
-from pymc_dirdp.errors import ArgumentError, DataError, SeededReleaseWarning, type_name
+from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import check_labels, held_labels
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import arithmetic
 from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.warned import warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, randomness
 
 if TYPE_CHECKING:
@@ -137,12 +137,7 @@ def release_sparse(
         guarantee, n_cells=size, threshold=threshold, adjacency=adjacency, contribution=contribution
     )
     if random_seed is not None:
-        warnings.warn(
-            "A release with random_seed can be computed again by whoever knows the seed, so it is not private. "
-            "Leave random_seed out for anything that is published.",
-            SeededReleaseWarning,
-            stacklevel=2,
-        )
+        warn_of_seed()
     if ledger is not None:
         ledger.spend(
             guarantee,
