@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Final
 
 import h5py
 import xarray as xr
@@ -13,7 +14,7 @@ from pymc_dirdp.stored.untrusted import refuse_others
 
 __all__ = ["load", "save"]
 
-_ENGINE = "h5netcdf"
+_ENGINE: Final = "h5netcdf"
 # A few bytes of a file may declare an array larger than any memory. No release holds more numbers.
 _MOST_NUMBERS = 10**8
 
@@ -62,7 +63,7 @@ def save(release: xr.DataTree, path: str | os.PathLike[str]) -> None:
     children = set(getattr(release, "children", ()))
     if not isinstance(release, xr.DataTree) or not children & {"mechanism", "noisy_counts"}:
         raise ReleaseError(f"Expected a release from pymc_dirdp.sample, got {type_name(release)} that is none.")
-    _flat_if_it_can_be(release).to_netcdf(path, engine=_ENGINE)
+    _flat_if_it_can_be(release).to_netcdf(Path(path), engine=_ENGINE)
 
 
 def load(path: str | os.PathLike[str]) -> xr.DataTree:

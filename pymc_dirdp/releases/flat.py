@@ -105,7 +105,9 @@ def separated(group: Group, *, held: Sequence[bool] | None = None, leading: tupl
 def _described(group: Group, name: str, dims: str, shape: str) -> Piece:
     axes, lengths = group.parsed("dims", dims), group.parsed("shape", shape)
     named = group.texts("dims", axes)
-    if not isinstance(lengths, list) or not all(type(length) is int and 0 < length <= _MOST_CELLS for length in lengths):
+    if not isinstance(lengths, list) or not all(
+        type(length) is int and 0 < length <= _MOST_CELLS for length in lengths
+    ):
         raise group.damaged(f"{shown(shape)} is no shape of an array")
     if len(lengths) != len(named) or len(set(named)) < len(named) or "" in named or math.prod(lengths) > _MOST_CELLS:
         raise group.damaged(f"the dims {shown(dims)} and the shape {shown(shape)} are not those of an array")

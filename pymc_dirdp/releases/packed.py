@@ -81,23 +81,26 @@ def unpacked(tree: xr.DataTree) -> xr.DataTree:
     for name in flat:
         if tree.children[name].children:
             raise flat[name].damaged("there are further groups, which no release has")
-    labels, used = Labels.read(flat), set()
+    labels = Labels.read(flat)
+    used: set[str] = set()
     groups = {
+        "/posterior": _as_drawn(flat["posterior"], flat.get("others"), labels, used),
+        "/mechanism": xr.Dataset(attrs=flat["mechanism"].dataset.attrs),
+    }
+    groups |= {f"/mechanism/{name}": table for name, table in _as_tables(flat, labels, used).items()}
+    groups |= {
         node.path: node.to_dataset(inherit=False)
         for node in tree.subtree
-        if node.path.split("/", 2)[1] not in _OF_THE_FORM
+        if node.path != "/" and node.path.split("/", 2)[1] not in _OF_THE_FORM
     }
-    groups["/posterior"] = _as_drawn(flat["posterior"], flat.get("others"), labels, used)
-    groups["/mechanism"] = xr.Dataset(attrs=flat["mechanism"].dataset.attrs)
-    groups |= {f"/mechanism/{name}": table for name, table in _as_tables(flat, labels, used).items()}
     if unused := set(labels.of) - used:
         raise ReleaseError(f"The file is damaged: it labels {shown(min(unused))}, which is no dim of what it holds.")
-    del groups["/"]
     try:
         release = xr.DataTree.from_dict(groups)
     except (KeyError, TypeError, ValueError) as error:
         raise ReleaseError("The file is damaged: its names are none that variables and groups can have.") from error
-    release.attrs = {name: value for name, value in root.dataset.attrs.items() if name not in ("format", "format_version")}
+    attributes = root.dataset.attrs.items()
+    release.attrs = {name: value for name, value in attributes if name not in ("format", "format_version")}
     return release
 
 
@@ -138,8 +141,9 @@ def _cells(tables: Mapping[str, xr.Dataset], labels: Labels) -> xr.Dataset:
         for name, array in table.data_vars.items():
             if not array.dims:
                 continue
-            beside_prior = prior is not None and name != "prior" and array.dims == prior.dims
-            step = _above(prior.values, array.values) if beside_prior else np.nan
+            step = np.nan
+            if prior is not None and name != "prior" and array.dims == prior.dims:
+                step = _above(prior.values, array.values)
             values = array.values if np.isnan(step) else None
             pieces.append(Piece(str(name), tuple(map(str, array.dims)), array.shape, values))
             owners.append(owner)
@@ -167,12 +171,15 @@ def _note(dataset: xr.Dataset, labels: Labels) -> None:
 def _drawn(posterior: xr.Dataset, labels: Labels) -> dict[str, xr.Dataset]:
     """The draws of all variables, and apart from them those that are no doubles."""
     pieces, other = [], {}
-    for name, array in posterior.data_vars.items():
+    # The data set itself looks through all its labels for each variable that it is asked for.
+    for name in posterior.data_vars:
+        array = posterior.variables[name]
         if array.dims[:2] == _DRAWS and array.dtype == np.float64:
             pieces.append(Piece(str(name), tuple(map(str, array.dims[2:])), array.shape[2:], array.values))
         else:
-            other[name] = array.variable
-    for name, coord in posterior.coords.items():
+            other[name] = array
+    for name in posterior.coords:
+        coord = posterior.variables[name]
         if coord.dims != (name,):
             raise UnlikeOthersError(f"labels {name!r} of no single dim")
         # ArviZ numbers the entries of a dim without labels, and so does whoever reads the file.
@@ -232,13 +239,13 @@ def _as_tables(flat: Mapping[str, Group], labels: Labels, used: set[str]) -> dic
     for owner, piece, step in zip(owners, separated(cells, held=np.isnan(above).tolist()), above.tolist(), strict=True):
         if owner not in variables or piece.name in variables[owner] or not piece.dims:
             raise cells.damaged(f"an array belongs to {shown(owner)}, which is no such table, or has it already")
-        values = piece.values
-        if values is None:
+        array = piece.values
+        if array is None:
             dims, prior = variables[owner].get("prior", ((), None))
             if dims != piece.dims or prior is None or prior.shape != piece.shape:
                 raise cells.damaged(f"{shown(piece.name)} of {shown(owner)} is above a prior that is not there")
-            values = prior + step
-        variables[owner][piece.name] = (piece.dims, values)
+            array = prior + step
+        variables[owner][piece.name] = (piece.dims, array)
     found = {}
     for name in names:
         arrays = [given for given in variables[name].values() if isinstance(given, tuple)]

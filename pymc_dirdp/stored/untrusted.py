@@ -137,9 +137,10 @@ class Group:
 
     def any_array(self, name: str) -> Array:
         """The variable of that name, where a number may be missing (NaN)."""
-        if name not in self.dataset.data_vars and name not in self.dataset.coords:
+        if name not in self.dataset.variables:
             raise self.damaged(f"the variable {name!r} is missing")
-        variable = self.dataset[name]
+        # The data set itself looks through all its labels for each variable that it is asked for.
+        variable = self.dataset.variables[name]
         if variable.dtype.kind not in "fiu":
             raise self.damaged(f"the variable {name!r} holds {variable.dtype} and no numbers")
         if not 0 < variable.size <= _MOST_NUMBERS:
@@ -168,7 +169,7 @@ class Group:
     def _listed(self, name: str, dim: str) -> NDArray[Any]:
         if name not in self.dataset.variables:
             raise self.damaged(f"the variable {name!r} is missing")
-        variable = self.dataset[name]
+        variable = self.dataset.variables[name]
         if variable.dims != (dim,) or variable.size > _MOST_NUMBERS:
             raise self.damaged(f"the variable {name!r} is no list along {dim!r}")
         try:

@@ -159,9 +159,9 @@ def test_small_tables_need_no_compiler(monkeypatch):
 def test_many_small_tables_are_compiled_as_a_large_one_is(monkeypatch):
     """Python walks so many steps in a process, and no more, and what it walked before changes no draw."""
     walks = []
-    for called in ("_in_python", "_compiled"):
+    for called, walk in {name: getattr(module, name) for name in ("_in_python", "_compiled")}.items():
 
-        def noted(*given, called=called, walk=getattr(module, called)):
+        def noted(*given, called=called, walk=walk):
             walks.append(called)
             return walk(*given)
 
