@@ -38,8 +38,8 @@ def analyse(
     Parameters
     ----------
     release : xarray.DataTree, MechanismOutput, or a list of them
-        From :func:`pymc_dirdp.sample`, or from a file, see :func:`pymc_dirdp.load`; or what a mechanism put out alone. A
-        list holds several releases of the same tables **of the same records**, and is read as all that is known of these. Releases
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`; or what a mechanism put out alone. A list holds
+        several releases of the same tables **of the same records**, and is read as all that is known of these. Releases
         of other data, such as another year's, are not for one list: analyse each by itself. In either case what the
         people lose adds up over all releases that they are in.
     draws : int, default 4000

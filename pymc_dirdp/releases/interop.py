@@ -29,7 +29,7 @@ def as_mechanism(release: Any) -> PrivacyCurves:
     Parameters
     ----------
     release : xarray.DataTree or PrivacyCurves
-        From :func:`pymc_dirdp.sample`, or from a file, see :func:`pymc_dirdp.load`. Curves, such as those of a mechanism,
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`. Curves, such as those of a mechanism,
         are returned as they are.
 
     Returns

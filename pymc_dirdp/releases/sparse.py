@@ -88,9 +88,9 @@ def release_sparse(
     -------
     release : xarray.DataTree
         It may be published and saved by :func:`pymc_dirdp.save`. Group `noisy_counts` holds `cell` and `noisy_count` of
-        each listed cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the promise; `categories` the
-        labels, if there are any. :func:`estimate_sparse` and :func:`analyse_sparse` read it, and :func:`verify` checks
-        it.
+        each listed cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the promise;
+        `categories` the labels, if there are any. :func:`estimate_sparse` and :func:`analyse_sparse` read it, and
+        :func:`verify` checks it.
 
     Raises
     ------

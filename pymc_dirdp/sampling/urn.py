@@ -54,7 +54,8 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
 
     Ten thousand steps take about 5 ms in Python. Once a process has walked a million steps the urn is compiled, which
     takes one to two seconds once; then a million steps take about 0.02 s. Both make the same draws from the same words.
-    Weights that do not fit into two words, such as parameters with a sum of 1e22 times the least of them, stay in Python.
+    Weights that do not fit into two words, such as parameters with a sum of 1e22 times the least of them, stay in
+    Python.
 
     References
     ----------
