@@ -84,6 +84,19 @@ def load(path: str | os.PathLike[str]) -> xr.DataTree:
         If the file is none of netCDF, is damaged, or declares more than a release holds.
     OSError
         If there is no such file, or it cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pymc as pm
+    >>> import pymc_dirdp as dirdp
+    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
+    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
+    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dirdp.save(dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model), f"{folder}/hair.nc")
+    ...     bool(dirdp.verify(dirdp.load(f"{folder}/hair.nc")))
+    True
     """
     file = Path(path)
     file.open("rb").close()  # This raises the operating system's own error if the file cannot be read.

@@ -34,7 +34,7 @@ def labelled(labels):
     def model():
         with pm.Model(coords={"k": labels}) as made:
             p = pm.Dirichlet("p", a=np.ones(len(labels)), dims="k")
-            pm.Multinomial("x", n=60, p=p, observed=np.full(len(labels), 60 // len(labels)))
+            pm.Multinomial("x", n=20 * len(labels), p=p, observed=np.full(len(labels), 20))
         return made
 
     return model
@@ -169,7 +169,7 @@ def test_what_was_added_is_kept_and_fails_to_verify(tmp_path):
         damage(release)
         dirdp.save(release, tmp_path / "r.nc")
         back = dirdp.load(tmp_path / "r.nc")
-        assert [node.path for node in back.subtree] == [node.path for node in release.subtree]
+        assert {node.path for node in back.subtree} == {node.path for node in release.subtree}
         failed = [check.name for check in dirdp.verify(back).checks if not check.passed]
         # A file may hold any Deterministics, and nothing else that was added.
         assert failed == ([] if "x" in back["posterior"] else ["contents"])
