@@ -65,6 +65,8 @@ from pymc_dirdp.releases.analyst import analyst_model as analyst_model
 from pymc_dirdp.releases.analyst import latent_counts as latent_counts
 from pymc_dirdp.releases.estimation import Estimates as Estimates
 from pymc_dirdp.releases.estimation import estimate as estimate
+from pymc_dirdp.releases.files import load as load
+from pymc_dirdp.releases.files import save as save
 from pymc_dirdp.releases.likelihood import release_logp as release_logp
 from pymc_dirdp.releases.plan import plan as plan
 from pymc_dirdp.releases.planned import Plan as Plan

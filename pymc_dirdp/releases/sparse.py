@@ -87,10 +87,10 @@ def release_sparse(
     Returns
     -------
     release : xarray.DataTree
-        It may be published and saved by `to_netcdf`. Group `noisy_counts` holds `cell` and `noisy_count` of each listed
-        cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the promise; `categories` the
-        labels, if there are any. :func:`estimate_sparse` and :func:`analyse_sparse` read it, and :func:`verify` checks
-        it.
+        It may be published and saved by :func:`pymc_dirdp.save`. Group `noisy_counts` holds `cell` and `noisy_count` of
+        each listed cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the promise;
+        `categories` the labels, if there are any. :func:`estimate_sparse` and :func:`analyse_sparse` read it, and
+        :func:`verify` checks it.
 
     Raises
     ------
