@@ -82,6 +82,5 @@ from pymc_dirdp.releases.statement import statement as statement
 from pymc_dirdp.releases.verification import Verification as Verification
 from pymc_dirdp.releases.verification import verify as verify
 from pymc_dirdp.stored.structure import Structure as Structure
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL as PriorExpectedKL
 
 __version__: str
