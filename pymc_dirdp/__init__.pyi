@@ -14,6 +14,8 @@ from pymc_dirdp.bandits.simulation import BanditRuns as BanditRuns
 from pymc_dirdp.bandits.simulation import simulate_bandit as simulate_bandit
 from pymc_dirdp.bandits.thompson import ThompsonSampler as ThompsonSampler
 from pymc_dirdp.counting.counts import Counts as Counts
+from pymc_dirdp.counting.sparse import SparseCounts as SparseCounts
+from pymc_dirdp.counting.sparse import count_sparse as count_sparse
 from pymc_dirdp.counting.tables import count as count
 from pymc_dirdp.curator.diagnostics import diagnose as diagnose
 from pymc_dirdp.curator.posterior import posterior as posterior
