@@ -88,16 +88,16 @@ def parser(description, *, data):
     made = argparse.ArgumentParser(description=description.splitlines()[0])
     if data:
         made.add_argument("--data", type=Path, required=True, help="folder of the data sets")
+        made.add_argument("--only", nargs="*", metavar="NAME", help="some of the data sets")
     made.add_argument("--out", type=Path, required=True, help="folder for the table and the figure")
     made.add_argument("--quick", action="store_true", help="a few seconds: fewer points or fewer releases")
     return made
 
 
-def releasing_parser(description, names):
-    """The same for experiments that make so many releases of some data sets."""
+def releasing_parser(description):
+    """The same for experiments whose full run makes as many releases as one likes."""
     made = parser(description, data=True)
     made.add_argument("--releases", type=int, default=10, help="releases at each guarantee")
-    made.add_argument("--only", nargs="*", choices=names, help="some of the data sets")
     return made
 
 

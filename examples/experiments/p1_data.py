@@ -28,20 +28,23 @@ DATA = {
 }
 
 
-def sets(folder, quick):
-    """The names of the data sets that are there; the smallest one for a quick run."""
-    found = [name for name in present(folder, DATA) if DATA[name] is not None]
-    return [name for name in found if name == "german_credit"] or found[:1] if quick else found
+def sets(given):
+    """The names of the data sets that are there and asked for; of a quick run, one."""
+    found = [name for name in present(given.data, given.only or DATA) if DATA[name] is not None]
+    return sorted(found, key=lambda name: name != "german_credit")[:1] if given.quick else found
 
 
-def frame(folder, name):
-    """Codes of every column, with numbers cut into at most ten bins at their quantiles, and the class."""
+def frame(folder, name, *, apart=False):
+    """Codes of every column, with numbers cut into at most ten bins at their quantiles, and the class.
+
+    Bins are closed below, so a column has one bin if nine tenths of its records have its least value. With `apart` they
+    are closed above, and that value stands apart from larger ones.
+    """
     target, dropped, numbers = DATA[name]
     table = pd.read_csv(folder / f"{name}.csv.gz").drop(columns=dropped)
     for column in numbers:
         inner = np.unique(np.quantile(table[column], np.linspace(0, 1, 11)[1:-1]))
-        # Bins are closed above, so a value that most records have, such as a gain of 0, is apart from larger ones.
-        table[column] = np.searchsorted(inner, table[column])
+        table[column] = np.searchsorted(inner, table[column], side="left" if apart else "right")
     codes = {column: pd.factorize(table[column], sort=True)[0] for column in table}
     return pd.DataFrame(codes), target
 

@@ -52,7 +52,7 @@ class Classifier:
 
 def compute(given, publishers=under_renyi, quick=0.1):
     rows = []
-    for name in p1_data.sets(given.data, given.quick):
+    for name in p1_data.sets(given):
         classifier = Classifier(given.data, name)
         rng = np.random.default_rng(SEED)
         cells = int(np.median([table.shape[1] for table in classifier.tables]))

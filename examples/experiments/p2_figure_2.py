@@ -1,7 +1,7 @@
 """P2, Figure 2: the largest error of a frequency, by the number of records, for 10, 100 and 1000 categories.
 
-`uv run examples/experiments/p2_figure_2.py --out DIR [--quick]` makes 200 tables for each setting, as P2 does. P2 shows
-the draw and Gaussian noise as it comes. Without privacy the error would be 0.
+`uv run examples/experiments/p2_figure_2.py --out DIR [--quick]` makes 200 tables for each setting, as P2 does, and
+60 for estimated noise. P2 shows the draw and Gaussian noise as it comes. Without privacy the error would be 0.
 """
 
 import math
@@ -22,7 +22,7 @@ def compute(given):
         promise = dirdp.TruncatedCDP(rho=rho, omega=2.0)
         alpha = dirdp.published.p2_theorem_1_prior(rho=rho, gamma=1.0)
         noise = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.ZeroCDP(rho=rho), prior=np.full(d, 5.0))
-        for n in (100,) if given.quick else (30, 100, 300, 1000, 3000, 10_000):
+        for n in (100,) if given.quick else (30, 100, 1000, 10_000):
             rng = np.random.default_rng(SEED)
             counts = rng.multinomial(n, rng.dirichlet(np.full(d, 5.0), size=times)).astype(float)
             exact = dirdp.calibrate(promise, prior=np.full(d, 5.0), n_records=n, objective="estimate")
@@ -39,7 +39,9 @@ def compute(given):
                 "nothing known": np.full(counts.shape, 1 / d),
             }
             for line, y in outputs.items():
-                rows.append({"d": d, "rho": rho, "n": n, "line": line} | spread(np.abs(y - counts / n).max(axis=1)))
+                rows.append(
+                    {"d": d, "rho": rho, "n": n, "line": line} | spread(np.abs(y - counts[: len(y)] / n).max(axis=1))
+                )
     return pd.DataFrame(rows)
 
 

@@ -1,7 +1,7 @@
 """P2, Figure 3 (Appendix C): the divergence of a private posterior from the posterior, by the number of records.
 
 `uv run examples/experiments/p2_figure_3.py --out DIR [--quick]` makes 200 tables of ten categories for each setting
-(P2 does not say how many it has). Without privacy the divergence is 0.
+(60 for estimated noise; P2 does not say how many categories it has). Without privacy the divergence is 0.
 """
 
 import math
@@ -25,7 +25,7 @@ def compute(given):
         printed = dirdp.published.p2_theorem_1_prior(rho=rho, gamma=2.0)
         inflated = dirdp.calibrate(promise, prior=flat, strategy="inflate")
         noise = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.ZeroCDP(rho=rho), prior=flat)
-        for n in (1000,) if given.quick else (10, 30, 100, 300, 1000, 3000, 10_000):
+        for n in (1000,) if given.quick else (10, 100, 1000, 10_000):
             optimal = dirdp.calibrate(promise, prior=flat, n_records=n)
             for eta in (0.1, 10.0) if given.quick else (0.1, 1.0, 10.0):
                 rng = np.random.default_rng(SEED)
@@ -41,7 +41,7 @@ def compute(given):
                     "geometric noise, estimated": estimated_tables(noise, flat, x, rng) * (n + D),
                 }
                 for line, parameters in private.items():
-                    kl = dirichlet_kl_rows(x + 1, parameters)
+                    kl = dirichlet_kl_rows(x[: len(parameters)] + 1, parameters)
                     rows.append({"rho": rho, "eta": eta, "n": n, "line": line} | spread(kl))
     return pd.DataFrame(rows)
 

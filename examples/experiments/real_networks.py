@@ -127,7 +127,7 @@ def figure(path):
 
 
 if __name__ == "__main__":
-    given = releasing_parser(__doc__, DATA).parse_args()
+    given = releasing_parser(__doc__).parse_args()
     # The same people are released again and again here, on purpose.
     warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
     given.out.mkdir(parents=True, exist_ok=True)
