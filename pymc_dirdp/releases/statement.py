@@ -266,7 +266,7 @@ def _use(stored: Stored, entry: dict[str, Any]) -> Lines:
         )
     lines = [
         ("mechanism", "; ".join(laws)),
-        ("to compute with it", f"xarray.open_datatree(path) opens the file as a release; {how}"),
+        ("to compute with it", f"pymc_dirdp.load(path) opens the file; {how}"),
         ("to check it", "pymc_dirdp.verify(release), without the data"),
         ("software", f"{entry['implementation']} {entry['version']}"),
     ]

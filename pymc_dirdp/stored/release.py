@@ -22,7 +22,7 @@ from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
 from pymc_dirdp.stored.structure import Structure
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
-from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential, shown
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others, shown
 
 __all__ = ["A_PRIORI", "CURVES", "MOST_DRAWS", "Stored", "read", "stated_guarantee"]
 
@@ -115,12 +115,12 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     ReleaseError
         If it is no release, or damaged: something is missing, of the wrong kind, or does not fit the rest.
     """
-    refuse_confidential(release)
+    refuse_others(release)
     children = getattr(release, "children", None)
     if not isinstance(children, Mapping):
         raise ReleaseError(
             f"Expected a release from pymc_dirdp.sample, an xarray.DataTree, got {type_name(release)}. A file is "
-            'opened first, by xarray.open_datatree("release.nc").'
+            'opened first, by pymc_dirdp.load("release.nc").'
         )
     if "noisy_counts" in children:
         raise ReleaseError(
