@@ -16,11 +16,11 @@ from sphinx.util.docutils import SphinxDirective
 
 FOLDER = "teach"
 INSTALL = """\
-# This cell installs the library where it is missing. From a clone: %pip install "/path/to/pymc_dirdp[plots]"
+# This cell installs the library where it is missing. From a clone: %pip install "/path/to/pymc_dirdp[plots,duckdb]"
 import importlib.util
 
 if importlib.util.find_spec("pymc_dirdp") is None:
-    %pip install --quiet "pymc-dirdp[plots]\""""
+    %pip install --quiet "pymc-dirdp[plots,duckdb]\""""
 
 _DIRECTIVE = re.compile(r"^```\{as-notebook\}\n```\n*", re.MULTILINE)
 _ROLE = re.compile(r"\{[a-z:]+\}`~?([^`<]+)`")

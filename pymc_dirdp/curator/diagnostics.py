@@ -25,7 +25,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.stored.table import mechanism_of_table
-from pymc_dirdp.stored.untrusted import refuse_confidential
+from pymc_dirdp.stored.untrusted import refuse_others
 
 __all__ = ["diagnose"]
 
@@ -52,7 +52,7 @@ def diagnose(
     Parameters
     ----------
     release : xarray.DataTree
-        A release from :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
+        A release from :func:`pymc_dirdp.sample`, also from a file, see :func:`pymc_dirdp.load`.
     model : pymc.Model, optional
         The model that it was drawn from, with its data. The one on the context stack by default.
     draws : int, default 1000
@@ -193,7 +193,7 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], dict[
 
     This function reads the counts.
     """
-    refuse_confidential(release)
+    refuse_others(release)
     if missing := {"posterior", "mechanism", "privacy", "utility"} - set(getattr(release, "children", ())):
         raise ArgumentError(
             f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(sorted(missing))}."

@@ -13,6 +13,7 @@ from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.planning.margins import Margin
 from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["Protected", "by_table", "chosen_noise", "weights_of"]
@@ -35,11 +36,14 @@ class Protected:
         How many records a person holds in each table at most, anywhere.
     public_totals : bool
         Whether the number of records is public, so that noise may add up to 0.
+    before : tuple of (PrivacyCurves, int)
+        What the same people have lost before, and how often; the guarantee has to cover it.
     """
 
     adjacency: str
     records: Mapping[str, int]
     public_totals: bool
+    before: tuple[tuple[PrivacyCurves, int], ...] = ()
 
     def kind(self, noise: str) -> type[MarginalsMechanism]:
         """The class of the mechanisms with this kind of noise."""
@@ -170,7 +174,7 @@ def _least_noise(
         if min(parameters) < LEAST:
             return math.inf
         parts = (people.part(margin, kind, value) for margin, value in zip(margins, parameters, strict=True))
-        composed = Composition(tuple((part.with_few_cells(), 1) for part in parts))
+        composed = Composition((*people.before, *((part.with_few_cells(), 1) for part in parts)))
         return log_excess(*composed.loss(guarantee))
 
     inverse = largest_safe(excess, rtol=_TIGHT)

@@ -21,6 +21,8 @@ _WIDENING = 1e-3
 # The grid ends where delta is below this; larger losses count as infinite.
 _CUT = 1e-22
 _MOST_POINTS = 2**15
+# The Rényi orders that say where it may end, less 1, over one by the standard deviation of the loss.
+_REACHES = (0.5, 1.5, 4.0, 10.0)
 # A grid is used within these bounds, in which squares of standard deviations are doubles.
 _GRID_SPREADS = (1e-100, 1e100)
 
@@ -202,19 +204,33 @@ def _grid_step(spreads: list[tuple[float, int]]) -> float:
 
 def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[LossDistribution, LossDistribution]:
     """The loss of one mechanism, for removing and for adding; the same object where there is no difference."""
-
-    def left(top: float) -> float:
-        """The larger delta of both directions at the end of the grid."""
-        return max(float(deltas[1]) for deltas in mechanism.hockey_sticks(top, 2))
-
-    # The search starts above 0, and at a step or more where the other losses have a larger scale.
-    top = max(4 * spread, step)
-    while left(top) > _CUT and top < _MOST_POINTS * step:
-        top *= 1.3
+    top = _reach(mechanism, step, spread)
     points = min(math.ceil(top / step), _MOST_POINTS) + 2
     there, back = mechanism.hockey_sticks(step, points)
     forward = discretised(step, there, back)
     return forward, forward if there is back else discretised(step, back, there)
+
+
+def _reach(mechanism: PrivacyCurves, step: float, spread: float) -> float:
+    """An epsilon at which a grid may end: delta is below `_CUT`, or what is left of it is an infinite loss."""
+    top = math.inf
+    # Beyond these spreads a double holds no digit of the order less 1.
+    for order in [1 + share / spread for share in _REACHES] if 1e-10 < spread < 1e10 else ():
+        divergence = max(mechanism._renyi(order), mechanism._renyi_back(order))
+        top = min(top, divergence - math.log(_CUT) / (order - 1))
+    if math.isfinite(top):
+        return max(top, step)
+
+    def left(top: float) -> float:
+        """The larger delta of both directions."""
+        return max(float(deltas[1]) for deltas in mechanism.hockey_sticks(top, 2))
+
+    # The search starts above 0, and at a step or more where the other losses have a larger scale.
+    top, furthest = max(4 * spread, step), _MOST_POINTS * step
+    never_less = max(_CUT, left(furthest))
+    while top < furthest and left(top) > never_less:
+        top *= 1.3
+    return top
 
 
 @final

@@ -29,8 +29,8 @@ def as_mechanism(release: Any) -> PrivacyCurves:
     Parameters
     ----------
     release : xarray.DataTree or PrivacyCurves
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back. Curves, such as those of a mechanism, are
-        returned as they are.
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`. Curves, such as those of a mechanism,
+        are returned as they are.
 
     Returns
     -------

@@ -306,13 +306,12 @@ def test_report_refuses_what_is_not_a_release():
 
 def test_a_path_or_anything_but_a_tree_is_no_release_and_the_way_to_open_a_file_works(tmp_path):
     path = tmp_path / "release.nc"
-    dirdp.sample(TARGET, hair_model()).to_netcdf(path)
+    dirdp.save(dirdp.sample(TARGET, hair_model()), path)
     for read in (dirdp.report, dirdp.verify, dirdp.analyse, dirdp.estimate, dirdp.statement):
         for given in (path, str(path), hair_model(), None):
-            with pytest.raises(dirdp.ReleaseError, match=r"an xarray\.DataTree, got .*xarray\.open_datatree\("):
+            with pytest.raises(dirdp.ReleaseError, match=r"an xarray\.DataTree, got .*pymc_dirdp\.load\("):
                 read(given)
-    with xr.open_datatree(path) as release:
-        assert dirdp.verify(release)
+    assert dirdp.verify(dirdp.load(path))
 
 
 def test_synthetic_data_use_the_release_alone():
