@@ -159,6 +159,11 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         return None
 
     @property
+    def noise_sd(self) -> float | None:
+        """Standard deviation of the noise in one cell; None if it does not add noise of one law to every cell."""
+        return None
+
+    @property
     def tempered(self) -> "Tempered | None":
         """The parameters of a draw that is itself the release; None if draws come from something released before."""
         return None

@@ -211,7 +211,18 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         -------
         concentration : array, shape of `alpha`
         """
-        return self.r * self._checked(counts) + self.alpha
+        return self._parameters(self._checked(counts))
+
+    @override
+    def _parameters(self, secret: Array) -> Array:
+        secret *= self.r
+        secret += self.alpha
+        return secret
+
+    @property
+    @override
+    def _least_parameter(self) -> float:
+        return float(self.alpha.min())
 
     def _checked(self, counts: ArrayLike) -> Array:
         return checked_counts(counts, self.alpha.shape, self.min_count, self.n_records)
@@ -254,8 +265,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         ----------
         Theory, section 11, for the exact sampler.
         """
-        table = self._checked(counts)
-        return self._draws(table, draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
+        return self._draws(self._checked(counts), draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:

@@ -52,11 +52,20 @@ class DirichletDraws(CurvesOf, Mechanism):
         """The parameters of the Dirichlet law. **Secret**, as the counts are."""
 
     @abc.abstractmethod
+    def _parameters(self, secret: Array) -> Array:
+        """The same for a secret that has been checked, in its place: a new array costs as much as the sum."""
+
+    @property
+    def _least_parameter(self) -> float:
+        """A public number that no parameter is below."""
+        return 0.0
+
+    @abc.abstractmethod
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
         """Draws of the urn; None takes the default number of steps."""
 
     def _draws(self, secret: Array, *, draws: int, sampler: str, steps: int | None, random_seed: Seed) -> Array:
-        """Draws for a secret that has been checked."""
+        """Draws for a secret that has been checked and is an array of its own, which is overwritten."""
         draws = integer(1, draws=draws)
         if steps is not None:
             integer(1, steps=steps)
@@ -66,7 +75,7 @@ class DirichletDraws(CurvesOf, Mechanism):
             return self._urn_draws(secret, draws, steps, Bits(random_seed))
         if steps is not None:
             raise ArgumentError("steps is for sampler='exact'.")
-        return fast_dirichlet(self.concentration(secret), draws, generator(random_seed))
+        return fast_dirichlet(self._parameters(secret), draws, generator(random_seed), least=self._least_parameter)
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:

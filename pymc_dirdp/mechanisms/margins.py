@@ -182,6 +182,11 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     @property
     @override
+    def margins_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+        return tuple(zip(self.margins, self.noise_sds, strict=True))
+
+    @property
+    @override
     def in_short(self) -> str:
         least, most = min(self.noise_sds), max(self.noise_sds)
         many = f"{len(self.margins)} margins" if len(self.margins) > 1 else "1 margin"

@@ -167,6 +167,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
 
     @property
     @abc.abstractmethod
+    @override
     def noise_sd(self) -> float:
         """Standard deviation of the noise in one cell."""
 
@@ -263,9 +264,16 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @override
     def _exact_release(self, counts: Array, bits: Bits) -> Array:
         largest, noise = int(_LARGEST), self.exact_noise(counts.shape, bits)
+        try:
+            extra = noise.astype(np.int64)
+        except OverflowError:
+            extra = None
+        # Counts are up to 2**53, so these sums are 64-bit numbers.
+        if extra is not None and extra.min(initial=0) > -(2**62) and extra.max(initial=0) < 2**62:
+            return (counts.astype(np.int64) + extra).astype(np.float64)
         sums = [
-            max(-largest, min(int(count) + extra, largest))
-            for count, extra in zip(counts.ravel().tolist(), noise.ravel().tolist(), strict=True)
+            max(-largest, min(int(count) + one, largest))
+            for count, one in zip(counts.ravel().tolist(), noise.ravel().tolist(), strict=True)
         ]
         return np.array([float(value) for value in sums]).reshape(counts.shape)
 

@@ -144,7 +144,8 @@ class SimplexMechanism(DirichletDraws):
         Parameters
         ----------
         p : array_like, shape (n,)
-            The secret: positive, adds up to 1. For an average or a linear query, the value of the query.
+            The secret: positive, adds up to 1 but for the rounding of doubles. For an average or a linear query, the
+            value of the query.
         protected : sequence of int
             Positions of the protected entries; public.
         draws : int, default 1
@@ -199,7 +200,12 @@ class SimplexMechanism(DirichletDraws):
     @override
     def concentration(self, counts: ArrayLike) -> Array:
         """The parameters `k * p` for a vector of probabilities, in the place of counts. **Secret**, as `p` is."""
-        return self.k * np.asarray(counts, dtype=np.float64)
+        return self._parameters(np.array(counts, dtype=np.float64))
+
+    @override
+    def _parameters(self, secret: Array) -> Array:
+        secret *= self.k
+        return secret
 
     def variance(self, p: float) -> float:
         """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""
@@ -224,8 +230,13 @@ class SimplexMechanism(DirichletDraws):
             raise DataError("Expected p to be a vector of probabilities.")
         if vector.ndim != 1 or vector.size <= positions[-1] or vector.size == len(positions):
             raise ArgumentError(f"Expected p to be a vector that holds the positions {positions} and others.")
-        if not np.all(np.isfinite(vector)) or np.any(vector <= 0) or abs(float(vector.sum()) - 1) > 1e-9:
-            raise DataError("The entries of p are not positive numbers that add up to 1.")
+        # Neighbours lose as much in one entry as they gain in the other. Sums that miss 1 by more than rounding hide a
+        # difference between the two, which counts k times, and the curves are not about it.
+        if not np.all(np.isfinite(vector)) or np.any(vector <= 0) or _misses_one(vector):
+            raise DataError(
+                "The entries of p are not positive numbers that add up to 1, up to the rounding of doubles. Pass "
+                "p / p.sum()."
+            )
         # There is no tolerance: an input below the floor loses more than is promised.
         if np.any(vector[positions] < self.domain.eta):
             raise DataError("Some protected entry of p is below the floor eta that was promised.")
@@ -268,3 +279,8 @@ class SimplexMechanism(DirichletDraws):
             p[-1] = 1 - p[:-1].sum()
             vectors.append(p)
         return vectors[0], vectors[1]
+
+
+def _misses_one(vector: Array) -> bool:
+    """Whether entries add up to another number than 1, by more than dividing them by their sum leaves."""
+    return abs(math.fsum(vector.tolist()) - 1) > (len(vector) + 2) * 2.0**-52

@@ -61,6 +61,11 @@ class TableMechanism(Mechanism):
         """The tables that are published in place of draws, by name, and which axes of the table each of them keeps."""
         return {} if self.publishes is None else {self.publishes: tuple(range(len(self.shape)))}
 
+    @property
+    def margins_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """The axes that each published margin keeps, and the standard deviation of its noise; empty without margins."""
+        return ()
+
     def as_output(self, published: Mapping[str, Array]) -> Array:
         """The output, as a likelihood takes it, that tables make up which were published in place of draws."""
         (output,) = published.values()
@@ -79,6 +84,11 @@ class TableMechanism(Mechanism):
     def assumed_records(self) -> int | None:
         """The public number of records that its curves rest on; None if they hold for any number."""
         return None
+
+    @property
+    def rests_on_rows(self) -> bool:
+        """Whether its curves rest on the number of records of each of several rows."""
+        return False
 
     @property
     def contributed(self) -> Contribution:

@@ -16,7 +16,16 @@ _MARKS = _LIBRARY | {"guarantee", "adjacency", "plan_digest", "estimate", "left_
 # ArviZ writes these into the group of the draws.
 _ARVIZ = {"created_at", "creation_library", "creation_library_version", "creation_library_language"}
 _WORDS = {"statement", "neighbours", "unit", "people", "protected", "assumptions"}
-_PRIVACY = _WORDS | {"guarantee", "adjacency", "min_count", "contribution", "groups", "draws", "pure_epsilon"}
+_PRIVACY = _WORDS | {
+    "guarantee",
+    "adjacency",
+    "min_count",
+    "contribution",
+    "groups",
+    "draws",
+    "pure_epsilon",
+    "structure",
+}
 _SAMPLING = {"sampler", "arithmetic", "randomness"}
 _MECHANISM = _SAMPLING | {"mechanism", "family", "observed", "adjacency", "strategy", "objective", "contribution"}
 

@@ -36,6 +36,7 @@ from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
 from pymc_dirdp.releases.posterior import posterior_group, refuse_dims
+from pymc_dirdp.releases.verification import kept_of
 from pymc_dirdp.releases.warned import warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, generator
 
@@ -178,10 +179,11 @@ def sample(
     elif ledger is None:
         warn_of_repetition(released)
     if ledger is not None:
+        promise, lost = charged(chosen)
         ledger.spend(
-            chosen.guarantee,
+            promise,
             what=", ".join(table.name for table in released),
-            mechanism=_as_drawn(composition, frame["/privacy"].attrs.get("pure_epsilon", math.inf)),
+            mechanism=_as_drawn(lost, frame["/privacy"].attrs.get("pure_epsilon", math.inf)),
             adjacency=chosen.adjacency,
             unit=chosen.unit_label,
             contribution=chosen.contribution,
@@ -199,6 +201,14 @@ def sample(
     tree = xr.DataTree.from_dict({"/posterior": posterior_group(values, chosen, model, marks), **frame})
     tree.attrs = marks
     return tree
+
+
+def charged(chosen: Plan) -> tuple[Guarantee, PrivacyCurves]:
+    """What a release costs a ledger: without the structure, if a ledger holds that already."""
+    if chosen.after is None or not chosen.after.recorded:
+        return chosen.guarantee, chosen.composition
+    alone = chosen.tables_alone
+    return kept_of(chosen.guarantee, alone) or chosen.guarantee, alone
 
 
 def _as_drawn(composition: PrivacyCurves, pure: float) -> PrivacyCurves:
