@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,14 @@ from pymc_dirdp.counting.categories import Categories, checked_categories
 from pymc_dirdp.counting.codes import Frame, encode
 from pymc_dirdp.counting.columns import column_of, index_of
 from pymc_dirdp.counting.sparse import SparseCounts
-from pymc_dirdp.errors import ArgumentError, DataError, SeededReleaseWarning, type_name
+from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import check_labels, held_labels
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import arithmetic
 from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.warned import warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, randomness
 
 if TYPE_CHECKING:
@@ -90,10 +90,10 @@ def release_sparse(
     Returns
     -------
     release : xarray.DataTree
-        It may be published and saved by `to_netcdf`. Group `noisy_counts` holds `cell` and `noisy_count` of each listed
-        cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the promise; `categories` the
-        labels, if there are any. :func:`estimate_sparse` and :func:`analyse_sparse` read it, and :func:`verify` checks
-        it.
+        It may be published and saved by :func:`pymc_dirdp.save`. Group `noisy_counts` holds `cell` and `noisy_count` of
+        each listed cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the promise;
+        `categories` the labels, if there are any. :func:`estimate_sparse` and :func:`analyse_sparse` read it, and
+        :func:`verify` checks it.
 
     Raises
     ------
@@ -150,12 +150,7 @@ def release_sparse(
         guarantee, n_cells=size, threshold=threshold, adjacency=adjacency, contribution=contribution
     )
     if random_seed is not None:
-        warnings.warn(
-            "A release with random_seed can be computed again by whoever knows the seed, so it is not private. "
-            "Leave random_seed out for anything that is published.",
-            SeededReleaseWarning,
-            stacklevel=2,
-        )
+        warn_of_seed()
     if ledger is not None:
         ledger.spend(
             guarantee,
