@@ -90,7 +90,13 @@ def estimate_error(
 
 
 def estimated_shares(
-    mechanism: Mechanism, prior: Array, counts: Array, *, public: bool, rng: np.random.Generator, times: int | None = None
+    mechanism: Mechanism,
+    prior: Array,
+    counts: Array,
+    *,
+    public: bool,
+    rng: np.random.Generator,
+    times: int | None = None,
 ) -> Array | None:
     """What is estimated of the shares of one table from a simulated release; None if that is not known.
 
