@@ -20,9 +20,9 @@ SEED = 1
 """Of the draws around the mode, which are the same each time."""
 
 # Shares are averaged over so many draws, or fewer that hold so many numbers together.
-_DRAWS, _LEAST_DRAWS, _MOST_NUMBERS = 512, 64, 4 * 10**6
+_DRAWS, _LEAST_DRAWS, _MOST_NUMBERS = 2048, 64, 4 * 10**6
 # Noise of one cell hides most if it is more than one record in so many.
-_HIDES = 10.0
+_HIDES = 5.0
 # Lengths of the gradient at which a mode counts as found: while the scales change, and at the end.
 _ROUGH, _CLOSE = 0.1, 1e-3
 # No share is smaller: what is 0 cannot be told from a mistake.
@@ -58,7 +58,7 @@ def fit_tables(
 
     Notes
     -----
-    The estimate is the mode of the posterior given the scales. Where the noise of a cell is more than a tenth of all
+    The estimate is the mode of the posterior given the scales. Where the noise of a cell is more than a fifth of all
     records, it is the mean of the shares over the normal law around the mode: there the mode of the logits is far too
     sure. The scales are those at which the Laplace approximation
     of the marginal likelihood, times a prior that counts for ten coordinates, is stationary (MacKay's fixed point).
@@ -79,7 +79,9 @@ def fit_tables(
     n = number_of_records(measurements) if n_records is None else float(n_records)
     tables, scales = _fitted([family.sorted for family in families], measurements, n, bar)
     rng = np.random.default_rng(SEED) if noise_hides(measurements, n) else None
-    found = {name: table.conditional() if rng is None else table.mean(scales[name], rng) for name, table in tables.items()}
+    found = {
+        name: table.conditional() if rng is None else table.mean(scales[name], rng) for name, table in tables.items()
+    }
     return {family.name: family.as_given(found[family.name]) for family in families}
 
 
@@ -89,13 +91,13 @@ def draws_of(cells: int) -> int:
     Examples
     --------
     >>> draws_of(100), draws_of(10**6)
-    (512, 64)
+    (2048, 64)
     """
     return 2 * (min(_DRAWS, max(_LEAST_DRAWS, _MOST_NUMBERS // cells)) // 2)
 
 
 def noise_hides(measurements: Sequence[Measurement], n_records: float) -> bool:
-    """Whether the noise of a cell is typically more than a tenth of all records.
+    """Whether the noise of a cell is typically more than a fifth of all records.
 
     Examples
     --------

@@ -89,8 +89,8 @@ class Measurement:
     def onto(self, axes: Sequence[str]) -> "Measurement | None":
         """The measurement of those of its variables that are among `axes`, in their order; None if there are none.
 
-        The counts of the other variables' values are added up, and so are the variances of their noise. A sum of Laplace
-        noise is taken as normal.
+        The counts of the other variables' values are added up, and so are the variances of their noise. A sum of
+        Laplace noise is taken as normal.
         """
         common = tuple(axis for axis in axes if axis in self.axes)
         if not common:

@@ -21,6 +21,7 @@ from pymc_dirdp.stored.untrusted import computable
 
 __all__ = ["fit"]
 
+
 def fit(
     release: xr.DataTree, consistency: Literal["joint", "tables"] | None = None, *, progressbar: bool = True
 ) -> xr.DataTree:
@@ -38,7 +39,8 @@ def fit(
         `"geometric"` or `"gaussian"`. Its tables are read as those of the same records.
     consistency : {"joint", "tables"}, optional
         By default `"joint"` for a release of margins, and `"tables"` for one of noisy tables: without small margins
-        among what was measured, wide noise in the tables of children misleads those of their parents. `"joint"` compares each measured margin with that of the whole network. `"tables"` fits each table by itself to
+        among what was measured, wide noise in the tables of children misleads those of their parents. `"joint"`
+        compares each measured margin with that of the whole network. `"tables"` fits each table by itself to
         the margins of its own variables; it is faster, and its tables agree only roughly. It is also what is done where
         the margins of the whole network would need a table of more than 10**7 cells; the attribute `consistency` of
         the estimate says so.
@@ -65,8 +67,8 @@ def fit(
     The logits of a variable are sums of effects, one for each subset of its parents. An effect is drawn to 0 with a
     strength that is learned from the noisy counts (empirical Bayes): what the noise hides is left out, and what it does
     not hide is kept. The likelihood of a noisy count is normal, with the variance of the noise and that of the sample.
-    The estimate is the mode, found by Newton's method to a length of the gradient of 0.001. Where the noise of a cell is
-    more than a tenth of all records, it is the mean of the shares over the normal law around the mode.
+    The estimate is the mode, found by Newton's method to a length of the gradient of 0.001. Where the noise of a cell
+    is more than a fifth of all records, it is the mean of the shares over the normal law around the mode.
 
     References
     ----------

@@ -71,7 +71,9 @@ class Network:
         known = tuple(dict.fromkeys(axis for family in families for axis in family.axes))
         measured = (one.onto(known) for one in self.measurements)
         drawn = {name: one for name, one in self.drawn.items() if name in names}
-        return Network(families, tuple(one for one in measured if one is not None), self.n_records, drawn, self.of_margins)
+        return Network(
+            families, tuple(one for one in measured if one is not None), self.n_records, drawn, self.of_margins
+        )
 
 
 def network_of(release: xr.DataTree) -> Network:

@@ -50,7 +50,10 @@ WAYS = {
 def codes_of(frame, categories):
     """The records as positions in the declared categories."""
     return pd.DataFrame(
-        {name: frame[name].map(str).map({str(label): i for i, label in enumerate(labels)}) for name, labels in categories}
+        {
+            name: frame[name].map(str).map({str(label): i for i, label in enumerate(labels)})
+            for name, labels in categories
+        }
     )
 
 
@@ -117,8 +120,9 @@ def private_pgm(release, held_out, families, categories):
     found = [np.asarray(model.project(axes).values) for axes in families]
     sds = {frozenset(one.axes): one.variance**0.5 for one in measured}
     more = (0.0, 1.0, None)
-    np.random.seed(1)
-    frame = pd.DataFrame({name: np.asarray(values) for name, values in model.synthetic_data(RECORDS).to_dict().items()})
+    np.random.seed(1)  # noqa: NPY002 - what mbi draws from
+    drawn = model.synthetic_data(RECORDS).to_dict()
+    frame = pd.DataFrame({name: np.asarray(values) for name, values in drawn.items()})
     pairs = off(frame.astype(int), held_out, categories)
     for way, extra in zip(PGM, more, strict=True):
         tables = [
@@ -134,7 +138,7 @@ def privbayes(train, epsilon, held_out, families, categories, split):
     from DataSynthesizer.lib.utils import normalize_given_distribution
 
     sizes = {name: len(labels) for name, labels in categories}
-    np.random.seed(split)
+    np.random.seed(split)  # noqa: NPY002 - what DataSynthesizer draws from
     tables, smoothed = [], []
     for axes in families:
         # It adds noise of scale (variables - parents) / epsilon. A record that is replaced changes each of the tables

@@ -1,4 +1,4 @@
-"""The hierarchical model of a network given its noisy margins: what is in it, and whether its posterior is calibrated."""
+"""The hierarchical model of a network given its noisy margins: what is in it, and whether it is calibrated."""
 
 import warnings
 
@@ -19,6 +19,8 @@ from pymc_dirdp.releases.measurements import network_of
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": [1, 2], "one": ["only"], "c": ["no", "yes"]}
 STRUCTURE = {"a": [], "b": ["a"], "one": ["a"], "c": ["b", "a"]}
+# Compiling takes longer than what is computed here.
+QUICK = Mode(linker="py", optimizer="fast_compile")
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 TWO = {"a": ["x", "y"], "b": ["p", "q"]}
 
@@ -54,11 +56,11 @@ def test_the_model_has_the_names_dims_and_labels_of_the_release(release, consist
     model = dirdp.analyst_model(release, consistency=consistency)
     for name, table in release["posterior"].data_vars.items():
         assert model.named_vars_to_dims[name] == table.dims[2:]
-        shares = pm.draw(model[name], 3, random_seed=1)
+        shares = pm.draw(model[name], 3, random_seed=1, mode=QUICK)
         assert shares.shape == (3, *table.shape[2:])
         np.testing.assert_allclose(shares.sum(axis=-1), 1, rtol=1e-12)
     assert model.coords["a"] == ("x", "y", "z")
-    assert np.isfinite(model.compile_logp()(model.initial_point()))
+    assert np.isfinite(model.compile_logp(mode=QUICK)(model.initial_point()))
     with model:
         pm.Deterministic("odds", model["p_c"][..., 1] / model["p_c"][..., 0], dims=("b", "a"))
     assert "odds" in model.named_vars
@@ -117,7 +119,7 @@ def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
     """Two variables of two values: the prior and the likelihood by hand, at random points."""
     release = two_nodes(1.0, noise=noise)
     model = dirdp.analyst_model(release, consistency=consistency)
-    logp, rng, n = model.compile_logp(jacobian=False), np.random.default_rng(0), 300
+    logp, rng, n = model.compile_logp(jacobian=False, mode=QUICK), np.random.default_rng(0), 300
     measured = {one.axes: one for one in network_of(release).measurements}
     half = np.sqrt(0.5)
 
@@ -132,9 +134,7 @@ def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
 
     differences = []
     for _ in range(4):
-        point = {
-            value.name: rng.normal(size=value.type.shape) for value in model.value_vars
-        }
+        point = {value.name: rng.normal(size=value.type.shape) for value in model.value_vars}
         scales = {name[: -len("_scales_log__")]: np.exp(x) for name, x in point.items() if name.endswith("_log__")}
         expected = sum(norm.logpdf(x).sum() for name, x in point.items() if not name.endswith("_log__"))
         if consistency == "joint":
@@ -273,7 +273,7 @@ def ranks(epsilon, noise, consistency, wrong=1.0, sets=150, iterations=100, step
     # Table by table, that of b is looked at.
     model = dirdp.analyst_model(release, None if consistency == "joint" else ["p_b"], consistency=consistency)
     free = [variable for variable in model.free_RVs if not variable.name.endswith("_sampling")]
-    values = dict(zip([one.name for one in free], pm.draw(free, sets, random_seed=3), strict=True))
+    values = dict(zip([one.name for one in free], pm.draw(free, sets, random_seed=3, mode=QUICK), strict=True))
     a, b = tables_of(values, consistency)
     n = network_of(release).n_records
     counts = rng.multinomial(n, (a[..., None] * b).reshape(sets, -1)).reshape(sets, 2, 2)
