@@ -38,6 +38,7 @@ WITHOUT_SOURCE = {
     "releases/test_wide_tables.py": "two data sets from the frame to the release",
     "stored/test_hostile_files.py": "releases in which any one thing is wrong, through the whole room",
     "test_dependencies.py": "the project's declared dependencies",
+    "test_figures.py": "the scripts of the papers' figures and the records of their full runs",
     "test_fuzz.py": "the public functions at random",
     "test_house.py": "who may ask for a kind, and how long a signature is",
     "test_imports.py": "the order of the rooms",

@@ -44,6 +44,17 @@ class SparseCounts:
         of a cell. Public.
     bound : Bound or None
         The unit, and how many of its records were counted at most; None if each record was counted. Public.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> visits = {"postcode": [10115, 80331, 80331], "illness": ["flu", "flu", "cold"]}
+    >>> declared = {"postcode": range(10_000, 100_000), "illness": ["cold", "flu"]}
+    >>> found = dirdp.count_sparse(visits, ["postcode", "illness"], categories=declared)
+    >>> found
+    SparseCounts(postcode, illness: 180000 cells)
+    >>> found.labels()["postcode"]
+    [10115, 80331, 80331]
     """
 
     cells: Integers
