@@ -11,11 +11,18 @@ from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.shrinkage import Shrinkage
 from pymc_dirdp.progress import QUIET, Bar
 
-__all__ = ["MOST_ROUNDS", "fit_tables", "fitted", "rows"]
+__all__ = ["MOST_ROUNDS", "SEED", "draws_of", "fit_tables", "fitted", "noise_hides", "rows"]
 
 MOST_ROUNDS = 20
 """The scales are learned in so many rounds at most. They settle before; later changes would not change the tables."""
 
+SEED = 1
+"""Of the draws around the mode, which are the same each time."""
+
+# Shares are averaged over so many draws, or fewer that hold so many numbers together.
+_DRAWS, _LEAST_DRAWS, _MOST_NUMBERS = 2048, 64, 4 * 10**6
+# Noise of one cell hides most if it is more than one record in so many.
+_HIDES = 5.0
 # Lengths of the gradient at which a mode counts as found: while the scales change, and at the end.
 _ROUGH, _CLOSE = 0.1, 1e-3
 # No share is smaller: what is 0 cannot be told from a mistake.
@@ -51,7 +58,9 @@ def fit_tables(
 
     Notes
     -----
-    The estimate is the mode of the posterior given the scales. The scales are those at which the Laplace approximation
+    The estimate is the mode of the posterior given the scales. Where the noise of a cell is more than a fifth of all
+    records, it is the mean of the shares over the normal law around the mode: there the mode of the logits is far too
+    sure. The scales are those at which the Laplace approximation
     of the marginal likelihood, times a prior that counts for ten coordinates, is stationary (MacKay's fixed point).
 
     References
@@ -68,14 +77,40 @@ def fit_tables(
            [0.92, 0.08]])
     """
     n = number_of_records(measurements) if n_records is None else float(n_records)
-    found, _ = fitted([family.sorted for family in families], measurements, n, bar)
+    tables, scales = _fitted([family.sorted for family in families], measurements, n, bar)
+    rng = np.random.default_rng(SEED) if noise_hides(measurements, n) else None
+    found = {
+        name: table.conditional() if rng is None else table.mean(scales[name], rng) for name, table in tables.items()
+    }
     return {family.name: family.as_given(found[family.name]) for family in families}
+
+
+def draws_of(cells: int) -> int:
+    """How many draws around the mode shares are averaged over, in tables of so many cells.
+
+    Examples
+    --------
+    >>> draws_of(100), draws_of(10**6)
+    (2048, 64)
+    """
+    return 2 * (min(_DRAWS, max(_LEAST_DRAWS, _MOST_NUMBERS // cells)) // 2)
+
+
+def noise_hides(measurements: Sequence[Measurement], n_records: float) -> bool:
+    """Whether the noise of a cell is typically more than a fifth of all records.
+
+    Examples
+    --------
+    >>> noise_hides([Measurement(("sex",), np.array([40.0, 61.0]), 2.0)], 101)
+    False
+    """
+    return n_records < _HIDES * float(np.median([one.variance for one in measurements])) ** 0.5
 
 
 def fitted(
     families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, bar: Bar
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The shares of :func:`fit_tables` for families whose parents are sorted, and the scales of the effects by groups.
+    """The shares at the modes for families whose parents are sorted, and the scales of the effects by groups.
 
     Examples
     --------
@@ -84,6 +119,13 @@ def fitted(
     >>> scales["p_sex"].shape
     (2,)
     """
+    tables, scales = _fitted(families, measurements, n_records, bar)
+    return {name: table.conditional() for name, table in tables.items()}, scales
+
+
+def _fitted(
+    families: Sequence[Family], measurements: Sequence[Measurement], n_records: float, bar: Bar
+) -> tuple[dict[str, "_Table"], dict[str, Array]]:
     tables = {family.name: _Table(family, measurements, n_records) for family in families}
     shrinkage = Shrinkage({name: table.posterior.effects.orders for name, table in tables.items()})
     for _ in range(MOST_ROUNDS):
@@ -97,7 +139,7 @@ def fitted(
     for name, table in tables.items():
         table.fit(shrinkage.scales[name], _CLOSE)
         bar.advance()
-    return {name: table.conditional() for name, table in tables.items()}, shrinkage.scales
+    return tables, shrinkage.scales
 
 
 def rows(table: Array) -> Array:
@@ -138,3 +180,8 @@ class _Table:
     def conditional(self) -> Array:
         """The shares of the variable given its parents."""
         return rows(self.posterior.shares(self._coordinates))
+
+    def mean(self, scales: Array, rng: np.random.Generator) -> Array:
+        """The shares of the variable given its parents, from the mean of all shares over draws around the mode."""
+        draws = self.posterior.spread(self._coordinates, scales, rng, draws_of(self._coordinates.size))
+        return rows(sum((self.posterior.shares(each) for each in draws), np.zeros(self._coordinates.shape)))

@@ -9,7 +9,7 @@ import numpy as np
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.inference.modes import inverse_diagonal, minimised
+from pymc_dirdp.inference.modes import inverse_diagonal, minimised, solved
 
 __all__ = ["FamilyPosterior"]
 
@@ -158,6 +158,22 @@ class FamilyPosterior:
         variances = inverse_diagonal(self.curvature(x.ravel(), of_each, gauss_newton=True), x.size)
         sizes = self.effects.sums(np.ones(mode.shape))
         return np.clip(sizes - self.effects.sums(variances), 0.0, sizes)
+
+    def spread(self, mode: Array, scales: Array, rng: np.random.Generator, draws: int) -> Array:
+        """Draws from the normal law around the mode that has the Gauss-Newton curvature: shape `(draws, *shape)`.
+
+        They come in pairs, as far above the mode as below it.
+        """
+        of_each = scales[self.effects.groups]
+        x = np.divide(mode, of_each, out=np.zeros(mode.shape), where=of_each > 0).ravel()
+        p, half = self.shares(mode), draws // 2
+        slopes = np.zeros((half, *mode.shape))
+        for margin, weight in zip(self._margins, self._weights, strict=True):
+            slopes += np.sqrt(weight) * rng.standard_normal((half, *margin.noisy.shape))
+        moved = self._n_records * p * (slopes - self._sum(p * slopes))
+        pulled = (of_each * self.effects.transposed(moved)).reshape(half, -1) + rng.standard_normal((half, x.size))
+        off = solved(self.curvature(x, of_each, gauss_newton=True), pulled).reshape(half, *mode.shape) * of_each
+        return np.concatenate([mode + off, mode - off])
 
     def _sum(self, table: Array) -> Array:
         found: Array = table.sum(axis=self._axes, keepdims=True)

@@ -70,7 +70,10 @@ class Measurement:
     noisy : array
         The noisy counts, with an axis for each variable.
     variance : float
-        Of the noise of one cell; the noise of different cells is independent.
+        Of the noise of one cell; the noise of different cells is independent. Where the total is known and the noise
+        adds up to 0, it is the variance of the independent noise of which that is the law given its sum.
+    laplace_scale : float or None, default None
+        The scale of the noise if its law is Laplace's; None if it is normal, or nearly.
 
     Examples
     --------
@@ -81,11 +84,13 @@ class Measurement:
     axes: tuple[str, ...]
     noisy: Array
     variance: float
+    laplace_scale: float | None = None
 
     def onto(self, axes: Sequence[str]) -> "Measurement | None":
         """The measurement of those of its variables that are among `axes`, in their order; None if there are none.
 
-        The counts of the other variables' values are added up, and so are the variances of their noise.
+        The counts of the other variables' values are added up, and so are the variances of their noise. A sum of
+        Laplace noise is taken as normal.
         """
         common = tuple(axis for axis in axes if axis in self.axes)
         if not common:
@@ -94,7 +99,7 @@ class Measurement:
         kept = [axis for axis in self.axes if axis in common]
         summed = self.noisy.sum(axis=others).transpose([kept.index(axis) for axis in common])
         cells = math.prod(self.noisy.shape[i] for i in others)
-        return Measurement(common, summed, self.variance * cells)
+        return Measurement(common, summed, self.variance * cells, self.laplace_scale if cells == 1 else None)
 
 
 def number_of_records(measurements: Sequence[Measurement]) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 
-__all__ = ["inverse_diagonal", "minimised"]
+__all__ = ["inverse_diagonal", "minimised", "solved"]
 
 Product = Callable[[Array], Array]
 
@@ -102,6 +102,23 @@ def inverse_diagonal(product: Product, n: int) -> Array:
     signs = np.random.default_rng(_SEED).choice(np.array([-1.0, 1.0]), (_PROBES, n))
     solved, _ = _solved(product, signs, _Nystrom.of(product, n), _CLOSE)
     return np.asarray((signs * solved).mean(axis=0))
+
+
+def solved(product: Product, right: Array) -> Array:
+    """Solutions of `H x = b` for each row b, where H is the identity plus a positive semidefinite matrix.
+
+    Parameters
+    ----------
+    product : callable
+        It multiplies each row of an array of shape `(..., n)` by the matrix.
+    right : array, shape (rows, n)
+
+    Examples
+    --------
+    >>> solved(lambda v: v * [1.0, 2.0, 4.0], np.ones((1, 3))).round(3)
+    array([[1.  , 0.5 , 0.25]])
+    """
+    return _solved(product, right, _Nystrom.of(product, right.shape[-1]), _CLOSE)[0]
 
 
 @final

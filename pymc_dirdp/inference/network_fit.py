@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.inference.family_fit import fitted, rows
+from pymc_dirdp.inference.family_fit import SEED, draws_of, fitted, noise_hides, rows
 from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.network_posterior import NetworkPosterior
 from pymc_dirdp.progress import QUIET, Bar
@@ -21,7 +23,8 @@ def fit_jointly(
 
     As :func:`pymc_dirdp.inference.family_fit.fit_tables`, from whose tables it starts, but each measurement is compared
     with the margin of the whole network. So what is measured of a variable's children says something of the variable.
-    Effects have the scales that `fit_tables` finds for them.
+    Effects have the scales that `fit_tables` finds for them, and the same mean takes the place of the mode where noise
+    hides most.
 
     Parameters
     ----------
@@ -37,7 +40,6 @@ def fit_jointly(
 
     Examples
     --------
-    >>> import numpy as np
     >>> families = [Family("p_sex", ("sex",), (2,)), Family("p_left", ("sex", "left"), (2, 2))]
     >>> noisy = Measurement(("sex", "left"), np.array([[400.0, 41.0], [359.0, 30.0]]), variance=9.0)
     >>> fit_jointly(families, [noisy], n_records=830)["p_sex"].round(2)
@@ -54,5 +56,10 @@ def fit_jointly(
         posterior.reweighted(mode)
         mode = posterior.mode(mode, scales, close)
         bar.advance()
-    tables = posterior.tables(mode)
+    if noise_hides(measurements, n):
+        draws = posterior.spread(mode, scales, np.random.default_rng(SEED), draws_of(sum(one.size for one in mode)))
+        each = [posterior.tables(coordinates) for coordinates in draws]
+        tables = {family.name: sum(one[family.name] for one in each) / len(each) for family in families}
+    else:
+        tables = posterior.tables(mode)
     return {family.name: family.as_given(rows(tables[family.name])) for family in families}

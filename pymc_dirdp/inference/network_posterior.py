@@ -8,7 +8,7 @@ import numpy as np
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.inference.modes import minimised
+from pymc_dirdp.inference.modes import minimised, solved
 from pymc_dirdp.inference.network_margins import NetworkMargins
 
 __all__ = ["NetworkPosterior"]
@@ -133,6 +133,23 @@ class NetworkPosterior:
             close,
         )
         return self._scaled(found, of_each)
+
+    def spread(
+        self, mode: Sequence[Array], scales: Sequence[Array], rng: np.random.Generator, draws: int
+    ) -> list[list[Array]]:
+        """Draws from the normal law around the mode that has the Gauss-Newton curvature: coordinates for each draw.
+
+        They come in pairs, as far above the mode as below it.
+        """
+        of_each = self._of_each(scales)
+        x, half = _divided(mode, of_each), draws // 2
+        p = self._shares(self._scaled(x, of_each))
+        made = self._margins.run(p)
+        noise = [rng.standard_normal((half, *w.shape)) / np.sqrt(w) for w in self._weights]
+        slopes = self._margins.slopes(made, self._weighted(noise))[: len(p)]
+        pulled = self._through_softmax(p, slopes, of_each) + rng.standard_normal((half, x.size))
+        off = solved(self.curvature(x, of_each, gauss_newton=True), pulled)
+        return [self._scaled(x + one, of_each) for one in (*off, *-off)]
 
     def _of_each(self, scales: Sequence[Array]) -> list[Array]:
         found = [own[effects.groups] for own, effects in zip(scales, self.effects, strict=True)]

@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 
-__all__ = ["Shrinkage"]
+__all__ = ["SCALES", "Shrinkage"]
 
-# The scale of an effect of one, two, three, and more variables before anything is known, and how many coordinates of
-# that size this counts for. The scales of the effects of one order are around a common one, which counts for as many.
-_SCALES = np.array([0.0, 2.0, 0.5, 0.2, 0.1])
+SCALES = np.array([0.0, 2.0, 0.5, 0.2, 0.1])
+"""The scale of an effect of no, one, two, three, and more variables before anything is known."""
+
+# How many coordinates of that size this counts for. The scales of the effects of one order are around a common one,
+# which counts for as many.
 _WORTH = 10.0
 # The scales have settled when their logarithms change by less on average over what the measurements tell.
 _SETTLED = 0.03
@@ -46,8 +48,8 @@ class Shrinkage:
     """
 
     def __init__(self, orders: dict[str, NDArray[np.int64]]) -> None:
-        self._orders = {name: np.minimum(order, len(_SCALES) - 1) for name, order in orders.items()}
-        self.scales: dict[str, Array] = {name: _SCALES[order] for name, order in self._orders.items()}
+        self._orders = {name: np.minimum(order, len(SCALES) - 1) for name, order in orders.items()}
+        self.scales: dict[str, Array] = {name: SCALES[order] for name, order in self._orders.items()}
 
     def update(self, squares: dict[str, Array], known: dict[str, Array]) -> bool:
         """Learn from the modes at the present scales; whether the scales have settled.
@@ -62,8 +64,8 @@ class Shrinkage:
         order, of_all, told = (
             np.concatenate([found[name] for name in self._orders]) for found in (self._orders, squares, known)
         )
-        lengths = np.bincount(order, of_all, len(_SCALES)) + _WORTH * _SCALES**2
-        common = lengths / (np.bincount(order, told, len(_SCALES)) + _WORTH)
+        lengths = np.bincount(order, of_all, len(SCALES)) + _WORTH * SCALES**2
+        common = lengths / (np.bincount(order, told, len(SCALES)) + _WORTH)
         change = 0.0
         for name, own in self._orders.items():
             scales = np.sqrt((squares[name] + _WORTH * common[own]) / (known[name] + _WORTH))

@@ -164,6 +164,16 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         return None
 
     @property
+    def free_variance(self) -> float | None:
+        """Variance of the noise in one cell where nothing is known of its sum; None as for `noise_sd`."""
+        return None
+
+    @property
+    def laplace_scale(self) -> float | None:
+        """The scale of noise whose law is that of Laplace, on whole numbers or not; None for any other."""
+        return None
+
+    @property
     def tempered(self) -> "Tempered | None":
         """The parameters of a draw that is itself the release; None if draws come from something released before."""
         return None

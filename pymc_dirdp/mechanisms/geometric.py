@@ -67,6 +67,7 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
 
     kind: ClassVar[str] = "geometric"
     smooth_noise: ClassVar[bool] = True
+    noise_family: ClassVar[str] = "laplace"
 
     @override
     def _checked_parameter(self, value: float) -> float:

@@ -68,6 +68,7 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
 
     kind: ClassVar[str] = "laplace"
     smooth_noise: ClassVar[bool] = True
+    noise_family: ClassVar[str] = "laplace"
     samplers: ClassVar[tuple[str, ...]] = ("fast",)
     exact_form: ClassVar[str] = "GeometricMechanism"
 

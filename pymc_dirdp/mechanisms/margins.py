@@ -306,8 +306,8 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     def _refuse_product(self) -> NoReturn:
         raise ArgumentError(
             "Margins of a table say something of sums of its cells, so the likelihood is no product over cells, and no "
-            "posterior is computed from it here. The shares that the release holds are fitted to the margins; "
-            "dirdp.fit(release) fits them again."
+            "posterior is computed from it here. dirdp.analyst_model(release) is a PyMC model of all tables, for "
+            "pm.sample; dirdp.fit(release) is one estimate."
         )
 
     @override

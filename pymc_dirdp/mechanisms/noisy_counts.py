@@ -80,6 +80,8 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     )
     smooth_noise: ClassVar[bool] = False
     """Whether `log_noise` follows a smooth curve with few kinks between whole numbers, too."""
+    noise_family: ClassVar[str] = "normal"
+    """The continuous law that `log_noise` follows: "normal", or "laplace" with the scale `parameter`."""
     exact_form: ClassVar[str] = ""
     """The mechanism to use in the place of one that cannot be drawn exactly."""
 
@@ -170,6 +172,21 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @override
     def noise_sd(self) -> float:
         """Standard deviation of the noise in one cell."""
+
+    @property
+    @override
+    def free_variance(self) -> float:
+        """The variance of the noise in one cell where nothing is known of its sum.
+
+        Noise that adds up to 0 has the law of such noise given its sum, so the likelihood of noisy counts with a known
+        total is that of independent cells with this variance, up to the shape of the law.
+        """
+        return self.noise_sd**2
+
+    @property
+    @override
+    def laplace_scale(self) -> float | None:
+        return self.parameter if self.noise_family == "laplace" else None
 
     @property
     def parameter(self) -> float:

@@ -45,8 +45,7 @@ class TreeMechanism(CurvesOf):
     other. A pair is a candidate if no path joins its variables yet. Its score is the l1 distance between its counts and
     those that the noisy margins predict for independent variables, less what this distance would be on average if they
     were independent. Each choice is one of the exponential mechanism, among all candidates and "no more edges", whose
-    score is half of what the noise of the choice would reach among so many candidates. No other number of the data is
-    used.
+    score is what the noise of the choice would reach among so many candidates. No other number of the data is used.
 
     Parameters
     ----------
@@ -200,11 +199,8 @@ class TreeMechanism(CurvesOf):
         return tuple(sorted(edges))
 
     def end(self, candidates: int) -> int:
-        """The score of no more edges: half of what the best of so many candidates reaches by the noise of the choice.
-
-        With the whole, edges are seldom false, but more of the true ones are missing, and these are worth more.
-        """
-        return math.ceil(self.scale * math.log(candidates) / 2)
+        """The score of no more edges: about what the best of so many candidates reaches by the noise of the choice."""
+        return math.ceil(self.scale * math.log(candidates))
 
     def _predicted(self, noisy: Sequence[Array]) -> tuple[dict[int, Array], float]:
         """Shares of all variables, and a number of records, from the noisy margins."""

@@ -93,6 +93,7 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
         "Dirichlet(x + prior), averaged over all counts x"
     )
     smooth_noise: ClassVar[bool] = True
+    noise_family: ClassVar[str] = "laplace"
     needs_public_totals: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -156,6 +157,12 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
         if more == 0:
             return 0.0
         return math.sqrt((cells - 1) / (cells + 1)) * math.sqrt(more) * math.sqrt(1 + excess * (1 + 1 / more))
+
+    @property
+    @override
+    def free_variance(self) -> float:
+        # The covariance of exchangeable noise that adds up to 0 is that of independent noise without its mean.
+        return self.noise_sd**2 * self._block_cells / (self._block_cells - 1)
 
     @property
     @override

@@ -1,7 +1,7 @@
 """The tables of a network, fitted to the noisy counts that a release published: post-processing of it."""
 
 import json
-from graphlib import CycleError, TopologicalSorter
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,24 +9,21 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.family_fit import MOST_ROUNDS, fit_tables
 from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.network_fit import fit_jointly
 from pymc_dirdp.inference.network_margins import EliminationError
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.library import library_version
-from pymc_dirdp.releases.measurements import measurements_of
-from pymc_dirdp.stored.draws import Drawn, drawn_tables
-from pymc_dirdp.stored.untrusted import computable, group_at
+from pymc_dirdp.releases.measurements import network_of
+from pymc_dirdp.stored.draws import Drawn
+from pymc_dirdp.stored.untrusted import computable
 
 __all__ = ["fit"]
 
-_APART = "Take consistency='tables', which fits each table by itself."
-
 
 def fit(
-    release: xr.DataTree, consistency: Literal["joint", "tables"] = "joint", *, progressbar: bool = True
+    release: xr.DataTree, consistency: Literal["joint", "tables"] | None = None, *, progressbar: bool = True
 ) -> xr.DataTree:
     """The tables of a network, estimated from all noisy counts of a release together.
 
@@ -40,8 +37,10 @@ def fit(
     release : xarray.DataTree
         From :func:`pymc_dirdp.sample`, with `mechanism="marginals"`, or any other that publishes noisy counts, such as
         `"geometric"` or `"gaussian"`. Its tables are read as those of the same records.
-    consistency : {"joint", "tables"}, default "joint"
-        `"joint"` compares each measured margin with that of the whole network. `"tables"` fits each table by itself to
+    consistency : {"joint", "tables"}, optional
+        By default `"joint"` for a release of margins, and `"tables"` for one of noisy tables: without small margins
+        among what was measured, wide noise in the tables of children misleads those of their parents. `"joint"`
+        compares each measured margin with that of the whole network. `"tables"` fits each table by itself to
         the margins of its own variables; it is faster, and its tables agree only roughly. It is also what is done where
         the margins of the whole network would need a table of more than 10**7 cells; the attribute `consistency` of
         the estimate says so.
@@ -68,7 +67,8 @@ def fit(
     The logits of a variable are sums of effects, one for each subset of its parents. An effect is drawn to 0 with a
     strength that is learned from the noisy counts (empirical Bayes): what the noise hides is left out, and what it does
     not hide is kept. The likelihood of a noisy count is normal, with the variance of the noise and that of the sample.
-    The estimate is the mode, found by Newton's method to a length of the gradient of 0.001.
+    The estimate is the mode, found by Newton's method to a length of the gradient of 0.001. Where the noise of a cell
+    is more than a fifth of all records, it is the mean of the shares over the normal law around the mode.
 
     References
     ----------
@@ -86,24 +86,23 @@ def fit(
     >>> dirdp.log_likelihood(estimate, records).shape
     (100,)
     """
-    one_of(["joint", "tables"], consistency=consistency)
-    found, measurements, n_records = measurements_of(release)
-    _refuse_other_records(release)
-    drawn = drawn_tables(release)
-    # A variable with one category has no noisy counts, and may be a parent.
-    others = drawn.keys() - {family.name for family in found}
-    families = [*found, *(Family(name, (_variable(drawn[name]),), (1,)) for name in sorted(others))]
-    _refuse_others(families, jointly=consistency == "joint")
+    if consistency is not None:
+        one_of(["joint", "tables"], consistency=consistency)
+    network = network_of(release)
+    consistency = consistency or ("joint" if network.of_margins else "tables")
+    if consistency == "joint":
+        network.refuse_parts()
+    families, measurements, n_records = network.families, network.measurements, network.n_records
     with computable(), Bar((MOST_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
         shares, done = _fitted(families, measurements, n_records, consistency, bar)
-    tree = xr.DataTree.from_dict({"/posterior": _posterior(shares, drawn)})
+    tree = xr.DataTree.from_dict({"/posterior": _posterior(shares, network.drawn)})
     tree.attrs = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": library_version(),
         "estimate": "the shares are fitted to noisy counts, and are no draw",
         "consistency": done,
         "n_records": round(number_of_records(measurements)) if n_records is None else n_records,
-        "beta_tables": json.dumps([name for name, one in drawn.items() if one.family == "beta"]),
+        "beta_tables": json.dumps([name for name, one in network.drawn.items() if one.family == "beta"]),
     }
     tree.attrs |= {name: release.attrs[name] for name in ("guarantee", "adjacency") if name in release.attrs}
     if "reproducible" in release.attrs:
@@ -112,7 +111,7 @@ def fit(
 
 
 def _fitted(
-    families: list[Family], measurements: tuple[Measurement, ...], n_records: int | None, consistency: str, bar: Bar
+    families: Sequence[Family], measurements: tuple[Measurement, ...], n_records: int | None, consistency: str, bar: Bar
 ) -> tuple[dict[str, Array], str]:
     """The shares, and how they were found."""
     if consistency == "joint":
@@ -122,49 +121,6 @@ def _fitted(
             note = f"tables, because the whole network is too large: {error}"
             return fit_tables(families, measurements, n_records, bar), note
     return fit_tables(families, measurements, n_records, bar), "tables"
-
-
-def _variable(drawn: Drawn) -> str:
-    """The variable of a table, by the name that its axis has in the table of counts."""
-    return str(drawn.group.dataset["prior"].dims[-1])
-
-
-def _refuse_other_records(release: xr.DataTree) -> None:
-    utility = group_at(release, "utility")
-    sizes = utility.any_array("n_records")
-    if utility.text("records") == "public" and len(np.unique(sizes[~np.isnan(sizes)])) > 1:
-        raise ArgumentError(
-            "The tables hold different numbers of records, so nothing is fitted to them together. Release tables of "
-            "other records as models of their own."
-        )
-
-
-def _refuse_others(families: list[Family], *, jointly: bool) -> None:
-    """Refuse tables that are not those of one network."""
-    own: dict[str, str] = {}
-    sizes: dict[str, int] = {}
-    for family in families:
-        if (other := own.setdefault(family.variable, family.name)) != family.name:
-            raise ArgumentError(
-                f"{other!r} and {family.name!r} both hold shares of {family.variable!r}, so they are no tables of a "
-                "network, and nothing is fitted to them together. Release them as models of their own."
-            )
-        for axis, size in zip(family.axes, family.shape, strict=True):
-            if sizes.setdefault(axis, size) != size:
-                raise ArgumentError(
-                    f"The axis {axis!r} has different lengths in different tables, so they are no tables of a network."
-                )
-    if not jointly:
-        return
-    if orphans := {parent for family in families for parent in family.parents} - set(own):
-        raise ArgumentError(
-            f"The release has no table of {min(orphans)!r}, which is a parent in it, so it is no whole network. "
-            f"{_APART}"
-        )
-    try:
-        TopologicalSorter({family.variable: family.parents for family in families}).prepare()
-    except CycleError:
-        raise ArgumentError(f"The tables depend on each other in a circle, so they are no network. {_APART}") from None
 
 
 def _posterior(shares: dict[str, Array], drawn: dict[str, Drawn]) -> xr.Dataset:

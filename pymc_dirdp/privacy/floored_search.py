@@ -162,7 +162,7 @@ def largest_moves(
 
     guess = [(floor + math.sqrt(floor), floor + 4 * math.sqrt(floor))] if near is None else near
     reach = 2 * math.sqrt(floor + 1) / (1 if near is None else 16)
-    return _Search(floor, r, pairs, (0.0, r), divergence, epsilons, guess, reach, others).run(tolerance)
+    return _Search(floor, r, pairs, (0.0, r), divergence, epsilons, (guess, reach), others).run(tolerance)
 
 
 def largest_joins(
@@ -171,7 +171,7 @@ def largest_joins(
     """The largest divergence where a record appears in one of the cells."""
     ways = tuple((cell,) for cell in cells)
     start = [(floor,)], math.sqrt(floor + 1)
-    return _Search(floor, r, ways, (0.0,), joining, epsilons, *start).run(tolerance)
+    return _Search(floor, r, ways, (0.0,), joining, epsilons, start).run(tolerance)
 
 
 def largest_leaves(
@@ -180,7 +180,7 @@ def largest_leaves(
     """The largest divergence where a record disappears from one of the cells."""
     ways = tuple((cell,) for cell in cells)
     start = [(floor,)], math.sqrt(floor + 1)
-    return _Search(floor, r, ways, (r,), leaving, epsilons, *start).run(tolerance)
+    return _Search(floor, r, ways, (r,), leaving, epsilons, start).run(tolerance)
 
 
 class _Search:
@@ -199,8 +199,7 @@ class _Search:
         matched_at: tuple[float, ...],
         divergence: Callable[..., Array],
         epsilons: Sequence[float],
-        guess: Sequence[tuple[float, ...]],
-        reach: float,
+        begin: tuple[Sequence[tuple[float, ...]], float],
         others: int | None = None,
     ) -> None:
         self.floor, self.r, self.divergence, self.others = floor, r, divergence, others
@@ -209,7 +208,8 @@ class _Search:
         self.search = np.repeat(np.arange(searches), len(ways))
         self.epsilon = np.asarray(epsilons, dtype=np.float64)[self.search]
         # The climb starts at these shapes with steps of this size.
-        self.guess, self.reach = np.broadcast_to(guess, (searches, len(matched_at)))[self.search], reach
+        guess, self.reach = begin
+        self.guess = np.broadcast_to(guess, (searches, len(matched_at)))[self.search]
         self.start = np.array([[cell.start for cell in way] for way in ways] * searches)
         self.real = np.array([[cell.real for cell in way] for way in ways] * searches)
         # Hazards are compared at the shapes under the second law: with the record, where it leaves the cell.

@@ -1,19 +1,22 @@
 """Models of whoever concludes from a release: a model to start from, and counts behind the draws of one's own."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.blocks import law_of
 from pymc_dirdp.inference.number_laws import ImpossibleError
 from pymc_dirdp.releases.concluding import Conclusions, conclusions
+from pymc_dirdp.releases.hierarchical import hierarchical_model
 from pymc_dirdp.releases.likelihood import logp_of, owned
-from pymc_dirdp.releases.sources import Source
+from pymc_dirdp.releases.measurements import network_of
+from pymc_dirdp.releases.sources import Source, checked
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["analyst_model", "latent_counts"]
@@ -28,12 +31,16 @@ def analyst_model(
     prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    consistency: Literal["joint", "tables"] | None = None,
 ) -> pm.Model:
     """A PyMC model of a release: the shares with their priors, and the likelihood of what was published.
 
     Its posterior is what :func:`pymc_dirdp.analyse` draws from directly, without chains. Take the model if you want to
     add to it; take `analyse` if not. For other priors than Dirichlet and Beta write a model of your own around
     :func:`pymc_dirdp.release_logp`.
+
+    A release of margins (`mechanism="marginals"`) has no law table by table. Its model is that of a whole network with
+    log-linear tables, of which :func:`pymc_dirdp.fit` estimates the mode; `analyse` does not draw from it.
 
     Parameters
     ----------
@@ -42,21 +49,38 @@ def analyst_model(
     tables : sequence of str, optional
         Which tables of the release; all by default.
     prior, n_prior, row_prior
-        As for :func:`pymc_dirdp.analyse`.
+        As for :func:`pymc_dirdp.analyse`. The hierarchical model takes none of them but one number as `n_prior`, the
+        largest number of records, where that is private.
+    consistency : {"joint", "tables"}, optional
+        Take the hierarchical model: `"joint"` compares each noisy margin with that of the whole network, `"tables"`
+        takes each table by itself, with all that was measured of its variables. By default a release of margins has the
+        joint model if its margins need products of up to 200 000 cells and no `tables` are chosen, and otherwise table
+        by table; a release of noisy tables has the exact likelihood of each.
 
     Returns
     -------
     model : pymc.Model
         For each table a Dirichlet or a Beta, with the name, dims and labels that it has in the release, and the
-        potential `<name>_release`.
+        potential `<name>_release`. In a hierarchical model the shares are Deterministics with that name, dims and
+        labels. They are the softmax of sums of effects: `<name>_effects` are normal with variance 1, and multiplied by
+        `<name>_scales`, one for each subset of the axes, which are half-normal with the scales 2, 0.5, 0.2 and 0.1 for
+        effects of one, two, three and more variables. `<name>_sampling` is the error of the sample. The noisy counts
+        are observed variables `noisy_<names of the axes>`, and a private number of records is `n_records`.
 
     Raises
     ------
     ReleaseError, ArgumentError
-        As :func:`pymc_dirdp.analyse` does, or if the release has no such table.
+        As :func:`pymc_dirdp.analyse` does, or if the release has no such table. A hierarchical model of tables with
+        more than 10 000 cells together is refused: name some of them as `tables`, or take `dirdp.fit`.
 
     Notes
     -----
+    The law of the sample in a hierarchical model is the normal law with the covariance of counts of records, and the
+    noise has its own law, normal or Laplace's. So intervals are wrong for shares of which fewer than about five records
+    are expected where the noise is so small that this matters. They rest on the prior of the scales. In 100
+    simulated networks of two variables with 300 records at epsilon 0.3, joint intervals held what they say; other
+    networks were not checked.
+
     `pm.sample_prior_predictive` draws from the priors alone and warns that it leaves potentials out.
 
     Examples
@@ -72,12 +96,40 @@ def analyst_model(
     >>> [variable.name for variable in model.free_RVs + model.potentials]
     ['p', 'p_release']
     """
+    if consistency is not None:
+        one_of(("joint", "tables"), consistency=consistency)
+    if consistency is not None or _holds_margins(release):
+        if prior is not None or row_prior is not None or isinstance(n_prior, Mapping):
+            raise ArgumentError(
+                "The shares are sums of effects here, so prior and row_prior do not fit, and n_prior is one number for "
+                "all tables. Leave them out, and change the model that is returned."
+            )
+        return _of_network(release, tables, consistency, n_prior)
     found = conclusions(owned(release), prior, n_prior, row_prior, jointly=False)
     with pm.Model() as model:
         for name in _chosen(found, tables):
             logp = logp_of(found.tables[name], found.beliefs[name], _shares(model, name, found))
             pm.Potential(f"{name}_release", logp)
     return model
+
+
+def _holds_margins(release: Any) -> bool:
+    """Whether a release holds margins of its tables, which have no law cell by cell."""
+    return isinstance(release, xr.DataTree) and any(
+        one.mechanism.fits_all_tables for one in checked(release).tables.values()
+    )
+
+
+def _of_network(
+    release: Any, tables: Sequence[str] | None, consistency: Literal["joint", "tables"] | None, n_prior: Any
+) -> pm.Model:
+    if not isinstance(release, xr.DataTree):
+        raise ArgumentError("consistency is for one release of a whole model. Leave it out, or pass one release.")
+    network = network_of(release)
+    if tables is not None:
+        network = network.only(_named(tuple(network.drawn), tables))
+        consistency = consistency or "tables"
+    return hierarchical_model(network, consistency, n_prior)
 
 
 def _shares(model: pm.Model, name: str, found: Conclusions) -> Any:
@@ -94,11 +146,15 @@ def _shares(model: pm.Model, name: str, found: Conclusions) -> Any:
 
 
 def _chosen(found: Conclusions, tables: Sequence[str] | None) -> list[str]:
-    names = list(found.tables) if tables is None else [tables] if isinstance(tables, str) else list(tables)
+    return list(found.tables) if tables is None else _named(tuple(found.tables), tables)
+
+
+def _named(known: Sequence[str], tables: Sequence[str]) -> list[str]:
+    names = [tables] if isinstance(tables, str) else list(tables)
     if not names:
         raise ArgumentError("Expected tables to name at least one table of the release.")
-    if unknown := [name for name in names if name not in found.tables]:
-        raise ArgumentError(f"The release has no table {unknown[0]!r}, but {', '.join(found.tables)}.")
+    if unknown := [name for name in names if name not in known]:
+        raise ArgumentError(f"The release has no table {unknown[0]!r}, but {', '.join(known)}.")
     return names
 
 

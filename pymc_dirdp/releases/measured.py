@@ -17,8 +17,8 @@ from pymc_dirdp.releases.options import Options
 
 __all__ = ["axes_of", "measured"]
 
-# Shares are fitted to tables of this many cells, and no larger ones.
-_MOST_CELLS = 10**6
+# Shares are fitted to tables of this many cells, and no larger ones: the fit of such a table takes minutes.
+_MOST_CELLS = 10**5
 _OTHERWISE = "Or take mechanism='gaussian', which releases each table by itself."
 
 

@@ -36,7 +36,6 @@ from pymc_dirdp.privacy.composition import Composition
 
 TABLE = Path(__file__).with_suffix(".csv")
 COLUMNS = ("work", "beside", "their_version", "ratio", "our_seconds", "our_mb", "their_mb", "found")
-TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 HAIR = np.array([108, 286, 71, 127])
 DRAWS = 4000
 _RNG = np.random.default_rng(1)
@@ -71,7 +70,6 @@ def draws_of_posteriors() -> Iterator[Pair]:
     with pm.Model() as model:
         p = pm.Dirichlet("p", a=np.ones(4))
         pm.Multinomial("x", n=int(HAIR.sum()), p=p, observed=HAIR)
-    release = dirdp.sample(TARGET, model, mechanism="geometric", progressbar=False)
 
     def nuts(model: pm.Model) -> object:
         return pm.sample(1000, chains=4, cores=1, model=model, progressbar=False, random_seed=1)
@@ -85,10 +83,6 @@ def draws_of_posteriors() -> Iterator[Pair]:
 
     work = f"{DRAWS} effective draws of the posterior of 4 categories"
     yield Pair(work, "pymc", lambda: dirdp.posterior(model, DRAWS), lambda: nuts(model), 3, found, weight)
-    work = f"{DRAWS} effective draws of 4 shares given noisy counts"
-    given = dirdp.analyst_model(release)
-    ours = lambda: dirdp.analyse(release, draws=DRAWS, progressbar=False)  # noqa: E731
-    yield Pair(work, "pymc", ours, lambda: nuts(given), 3, found, weight)
 
 
 def draws_of_gammas() -> Iterator[Pair]:

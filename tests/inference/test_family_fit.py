@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from pymc_dirdp.inference.family_fit import MOST_ROUNDS, fit_tables
+from pymc_dirdp.inference.family_fit import MOST_ROUNDS, fit_tables, fitted, noise_hides
 from pymc_dirdp.inference.family_posterior import FamilyPosterior
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.progress import Bar
+from pymc_dirdp.progress import QUIET, Bar
 
 FAMILIES = [
     Family("p_a", ("a",), (3,)),
@@ -150,3 +150,36 @@ def test_each_table_ends_where_the_gradient_is_short(monkeypatch):
     fit_tables(FAMILIES, levels(p, 10**5, 25.0, np.random.default_rng(0)), 10**5)
     assert len(lengths) == 3
     assert max(lengths.values()) <= 1e-3
+
+
+def test_draws_around_the_mode_have_the_inverse_curvature_as_covariance():
+    """Of the coordinates divided by their scales, in each direction that linear algebra looks at."""
+    p = joint(np.random.default_rng(1))
+    posterior = FamilyPosterior(FAMILIES[2], levels(p, 300, 900.0, np.random.default_rng(0)), 300)
+    scales = np.where(posterior.effects.orders == 0, 0.0, 0.7)
+    mode = posterior.mode(posterior.start(), scales, 1e-6)
+    posterior.reweighted(mode)
+    draws = posterior.spread(mode, scales, np.random.default_rng(3), 8000)
+    of_each = scales[posterior.effects.groups]
+    kept = of_each.ravel() > 0
+    off = ((draws - mode).reshape(8000, -1) / np.where(kept, of_each.ravel(), 1))[:, kept]
+    x = (mode / np.where(of_each > 0, of_each, 1)).ravel()
+    matrix = posterior.curvature(x, of_each, gauss_newton=True)(np.eye(x.size))[np.ix_(kept, kept)]
+    np.testing.assert_allclose(off.mean(axis=0), 0, atol=1e-12)
+    values, vectors = np.linalg.eigh(matrix)
+    ratios = (off @ vectors).var(axis=0) * values
+    # The draws come in pairs, so there are 4000.
+    np.testing.assert_allclose(ratios, 1, atol=6 * (2 / 4000) ** 0.5)
+    assert np.ptp((off**2).mean(axis=0)) > 0.3
+
+
+def test_the_mean_is_taken_where_noise_hides_most_and_it_is_better_there():
+    p = joint(np.random.default_rng(1))
+    means, modes = [], []
+    for i in range(15):
+        measured = levels(p, 300, 150.0**2, np.random.default_rng(i))
+        assert noise_hides(measured, 300)
+        means.append(divergence(p, fit_tables(FAMILIES, measured, 300)))
+        modes.append(divergence(p, fitted([family.sorted for family in FAMILIES], measured, 300, QUIET)[0]))
+    assert np.mean(means) < 0.8 * np.mean(modes)
+    assert not noise_hides(levels(p, 300, 25.0**2, np.random.default_rng(0)), 300)

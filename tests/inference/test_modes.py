@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import rosen, rosen_der, rosen_hess
 
-from pymc_dirdp.inference.modes import inverse_diagonal, minimised
+from pymc_dirdp.inference.modes import inverse_diagonal, minimised, solved
 
 
 def low_rank(n, rank, size, seed=0):
@@ -63,3 +63,13 @@ def test_sums_of_the_diagonal_of_the_inverse_are_those_of_linear_algebra(n, rank
 
 def test_the_inverse_of_the_identity_is_exact():
     np.testing.assert_allclose(inverse_diagonal(lambda v: v, 7), 1, rtol=1e-12)
+
+
+def test_solutions_are_those_of_linear_algebra():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(30, 12))
+    matrix = np.eye(30) + root @ root.T
+    right = rng.normal(size=(5, 30))
+    found = solved(lambda v: v @ matrix, right)
+    expected = np.linalg.solve(matrix, right.T).T
+    assert np.linalg.norm(found - expected) < 0.03 * np.linalg.norm(expected)

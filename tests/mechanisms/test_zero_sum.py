@@ -315,3 +315,14 @@ def test_seeds_repeat_a_release_and_the_system_does_not():
     first, again = (mechanism.release(counts, random_seed=9) for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert np.any(mechanism.release(counts) != mechanism.release(counts))
+
+
+def test_the_free_variance_is_that_of_independent_noise_with_the_same_covariance():
+    mechanism = ZeroSumGeometricMechanism([1, 1, 1], 1.5)
+    z = np.arange(-60, 61)
+    first, second = (axis.ravel() for axis in np.meshgrid(z, z))
+    noise = np.stack([first, second, -first - second])
+    law = np.exp(-np.abs(noise).sum(axis=0) / 1.5)
+    covariance = (noise * law) @ noise.T / law.sum()
+    np.testing.assert_allclose(covariance, mechanism.free_variance * (np.eye(3) - 1 / 3), rtol=1e-9)
+    assert GeometricMechanism([1, 1, 1], 1.5).free_variance == GeometricMechanism([1, 1, 1], 1.5).noise_sd ** 2

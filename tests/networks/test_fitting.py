@@ -131,11 +131,16 @@ def test_a_release_of_margins_is_an_estimate_itself():
         dirdp.log_likelihood(release, data, draws=10)
 
 
+def test_a_release_of_noisy_tables_is_fitted_table_by_table_unless_one_asks(release):
+    margins = "estimate" in release.attrs
+    assert dirdp.fit(release).attrs["consistency"] == ("joint" if margins else "tables")
+
+
 def test_a_network_that_is_too_large_falls_back_to_tables_and_says_so(release, monkeypatch):
     monkeypatch.setattr("pymc_dirdp.inference.network_margins.MOST_CELLS", 3)
     with pytest.raises(dirdp.ArgumentError, match="needs a product"):
         NetworkMargins([fitting.Family("p", ("a", "b"), (3, 2)), fitting.Family("q", ("a",), (3,))], [("b",)])
-    estimate = dirdp.fit(release)
+    estimate = dirdp.fit(release, "joint")
     assert estimate.attrs["consistency"].startswith("tables, because the whole network is too large: The margin of")
     expected = dirdp.fit(release, "tables")
     xr.testing.assert_identical(estimate["posterior"].to_dataset(), expected["posterior"].to_dataset())
@@ -172,7 +177,7 @@ def test_what_is_no_network_is_refused():
     with pytest.warns(dirdp.SeededReleaseWarning):
         rows = dirdp.sample(EPSILON, model, mechanism="geometric", random_seed=1)
     with pytest.raises(dirdp.ArgumentError, match="no table of 'row', which is a parent"):
-        dirdp.fit(rows)
+        dirdp.fit(rows, "joint")
     apart = dirdp.fit(rows, "tables")
     assert apart.posterior["p"].shape == (1, 1, 3, 2)
     with pytest.raises(dirdp.ArgumentError, match="No table holds the shares of 'row'"):
