@@ -28,11 +28,10 @@ def show(name: str) -> None:
 def table() -> str:
     """Paper, item and verdict of every experiment, as HTML."""
     records = [(path.stem, json.loads(path.read_text(encoding="utf-8"))) for path in FIGURES.glob("*.json")]
-    lines = ["<tr><th>Paper</th><th>Item</th><th>Verdict</th><th>Script</th></tr>"]
+    lines = ["<tr><th>Paper, item</th><th>Verdict, and the script that says so</th></tr>"]
     for name, record in sorted(records, key=lambda pair: (pair[1]["paper"], _number(pair[1]["item"]))):
-        said = f"<i>{record['word']}</i>. {html.escape(record['sentence'], quote=False)}"
-        cells = (record["paper"], record["item"], said, f"<code>{name}</code>")
-        lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+        said = f"<i>{record['word']}</i>. {html.escape(record['sentence'], quote=False)} <code>{name}</code>"
+        lines.append(f"<tr><td>{record['paper']}, {record['item']}</td><td>{said}</td></tr>")
     return f"<table>{''.join(lines)}</table>"
 
 
