@@ -133,21 +133,12 @@ def release_sparse(
     True
     """
     refuse_other(ledger, reservation=reservation)
-    if isinstance(cells, SparseCounts):
-        if any(given is not None for given in (counts, n_cells, categories, unit, contribution)):
-            raise ArgumentError(
-                "What count_sparse found knows its counts, categories, unit and contribution. Leave these arguments "
-                "out, or pass its cells and counts: release_sparse(guarantee, found.cells, found.counts, n_cells, ...)."
-            )
-        categories = cells.categories
-        if cells.bound is not None:
-            unit, contribution = cells.bound.unit, cells.bound.records
-    unit, contribution = _RECORD if unit is None else unit, 1 if contribution is None else contribution
+    _refuse_twice(cells, counts=counts, n_cells=n_cells, categories=categories, unit=unit, contribution=contribution)
+    whom, most = _protected(cells, unit=unit, contribution=contribution)
     labels = _checked_labels(cells, n_cells, categories)
     size = math.prod(map(len, labels.values())) if labels is not None else integer(2, n_cells=n_cells)
-    _check_unit(unit=unit, contribution=contribution)
     mechanism = SparseGeometricMechanism.for_guarantee(
-        guarantee, n_cells=size, threshold=threshold, adjacency=adjacency, contribution=contribution
+        guarantee, n_cells=size, threshold=threshold, adjacency=adjacency, contribution=most
     )
     if random_seed is not None:
         warn_of_seed()
@@ -157,8 +148,8 @@ def release_sparse(
             what=f"the cells of a table of {size} with a noisy count of at least {mechanism.threshold}",
             mechanism=mechanism,
             adjacency=mechanism.adjacency,
-            unit=unit,
-            contribution=contribution,
+            unit=whom,
+            contribution=most,
             reservation=reservation,
         )
     try:
@@ -167,11 +158,24 @@ def release_sparse(
         charged = "" if ledger is None else " The ledger has been charged, because this error depends on the data."
         message = f"{error}{charged}"
     else:
-        return _tree(guarantee, mechanism, listed, noisy, labels, unit=unit, seeded=random_seed is not None)
+        return _tree(guarantee, mechanism, listed, noisy, labels, unit=whom, seeded=random_seed is not None)
     raise DataError(message)
 
 
-def _check_unit(*, unit: str, contribution: int) -> None:
+def _refuse_twice(cells: Any, **given: object) -> None:
+    if isinstance(cells, SparseCounts) and any(value is not None for value in given.values()):
+        raise ArgumentError(
+            "What count_sparse found knows its counts, categories, unit and contribution. Leave these arguments "
+            "out, or pass its cells and counts: release_sparse(guarantee, found.cells, found.counts, n_cells, ...)."
+        )
+
+
+def _protected(cells: Any, *, unit: str | None, contribution: int | None) -> tuple[str, int]:
+    """Whom the promise is about, and how many records of the table are theirs at most."""
+    bound = cells.bound if isinstance(cells, SparseCounts) else None
+    if bound is not None:
+        return bound.unit, bound.records
+    unit, contribution = _RECORD if unit is None else unit, 1 if contribution is None else contribution
     if unit == _RECORD and contribution != 1:
         raise ArgumentError(
             "With contribution= above 1 the promise is about somebody who has several records: say who, as in "
@@ -179,6 +183,7 @@ def _check_unit(*, unit: str, contribution: int) -> None:
         )
     if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
         raise ArgumentError(f"Expected unit to be a word such as 'patient', got {type_name(unit)} that is none.")
+    return unit, contribution
 
 
 def sparse_neighbours(mechanism: SparseGeometricMechanism, unit: str) -> str:
@@ -191,6 +196,8 @@ def sparse_neighbours(mechanism: SparseGeometricMechanism, unit: str) -> str:
 
 def _checked_labels(cells: Any, n_cells: int | None, categories: Categories | None) -> dict[str, list[Any]] | None:
     """The labels of each variable; None if cells are numbers. Public arguments alone are looked at."""
+    if isinstance(cells, SparseCounts):
+        categories = cells.categories
     if (n_cells is None) == (categories is None):
         raise ArgumentError(
             "Say what the whole table is, without looking at the data: n_cells= if cells are numbers, or categories= "

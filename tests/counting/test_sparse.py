@@ -79,13 +79,14 @@ def test_a_few_records_of_each_unit(choosing):
         {
             "who": [f"p{i % 50}" for i in range(350)],
             "zip": [i % 50 for i in range(350)],
+            "street": [7] * 350,
             "ill": ["flu" if i < 200 else "cold" for i in range(350)],
         }
     )
-    declared = {"zip": range(10**9), "ill": ["cold", "flu"]}
+    declared = {"zip": range(10**5), "street": range(10**5), "ill": ["cold", "flu"]}
     options = {"categories": declared, "unit": "who"}
     for contribution, distinct, most in ((1, False, 1), (3, False, 3), (20, False, 7), (20, True, 2)):
-        found = count_sparse(choosing(table), ["zip", "ill"], contribution=contribution, distinct=distinct, **options)
+        found = count_sparse(choosing(table), list(declared), contribution=contribution, distinct=distinct, **options)
         of_people = np.zeros(50, dtype=int)
         np.add.at(of_people, found.labels()["zip"], found.counts)
         assert of_people.tolist() == [most] * 50
