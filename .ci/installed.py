@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
-import xarray as xr
 
 import pymc_dirdp as dirdp
 
@@ -24,14 +23,14 @@ with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
     plan = dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
 plan.to_json("first.json")
 release = dirdp.sample(dirdp.Plan.from_json("first.json"), model)
-release.to_netcdf("release.nc")
-with xr.open_datatree("release.nc") as back:
-    assert dirdp.verify(back)
-    assert str(dirdp.report(back)) == str(dirdp.report(release))
-    assert np.array_equal(back["posterior"]["p"].values, release["posterior"]["p"].values)
-    here, there = (dirdp.analyse(tree, random_seed=1)["posterior"]["p"] for tree in (release, back))
-    assert here.identical(there)
-    assert str(dirdp.estimate(back)) == str(dirdp.estimate(release))
+dirdp.save(release, "release.nc")
+back = dirdp.load("release.nc")
+assert dirdp.verify(back)
+assert str(dirdp.report(back)) == str(dirdp.report(release))
+assert np.array_equal(back["posterior"]["p"].values, release["posterior"]["p"].values)
+here, there = (dirdp.analyse(tree, random_seed=1)["posterior"]["p"] for tree in (release, back))
+assert here.identical(there)
+assert str(dirdp.estimate(back)) == str(dirdp.estimate(release))
 session = time.perf_counter() - start
 
 # The commands of the page, as they stand there.
@@ -44,8 +43,7 @@ Path("survey.csv").write_text(text, encoding="utf-8")
 Path("release.nc").unlink()
 for line in shell.splitlines():
     subprocess.run([sys.executable, *line.split()[1:]], check=True, stdout=subprocess.DEVNULL)
-with xr.open_datatree("release.nc") as back:
-    assert dirdp.verify(back)
+assert dirdp.verify(dirdp.load("release.nc"))
 
 names = ("pymc-dirdp", "pymc", "pytensor", "arviz", "xarray", "numpy", "scipy", "pandas", "h5netcdf", "h5py")
 print(f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in names))

@@ -25,6 +25,7 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
     "public_names",
+    "as_notebook",
 ]
 exclude_patterns = ["_build", "jupyter_execute", "utility_table.md"]
 

@@ -18,7 +18,7 @@ with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
 figure, axes = plt.subplots(1, 4, figsize=(9, 2.6), sharex=True, layout="constrained")
 grid = np.linspace(0, 0.7, 500)
 for epsilon, style in ((0.3, ":"), (1.0, "--"), (3.0, "-.")):
-    mechanism = dirdp.plan(dirdp.ApproxDP(epsilon=epsilon, delta=1e-6), model).mechanism
+    mechanism = dirdp.plan(dirdp.ApproxDP(epsilon=epsilon, delta=1e-6), model).parts[0].mechanism
     u = mechanism.concentration(COUNTS)
     for axis, u_i in zip(axes, u, strict=True):
         axis.plot(

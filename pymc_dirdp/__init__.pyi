@@ -14,6 +14,8 @@ from pymc_dirdp.bandits.simulation import BanditRuns as BanditRuns
 from pymc_dirdp.bandits.simulation import simulate_bandit as simulate_bandit
 from pymc_dirdp.bandits.thompson import ThompsonSampler as ThompsonSampler
 from pymc_dirdp.counting.counts import Counts as Counts
+from pymc_dirdp.counting.sparse import SparseCounts as SparseCounts
+from pymc_dirdp.counting.sparse import count_sparse as count_sparse
 from pymc_dirdp.counting.tables import count as count
 from pymc_dirdp.curator.diagnostics import diagnose as diagnose
 from pymc_dirdp.curator.posterior import posterior as posterior
@@ -39,6 +41,7 @@ from pymc_dirdp.models.tables import Table as Table
 from pymc_dirdp.models.tables import tables as tables
 from pymc_dirdp.networks.builders import bayesian_network as bayesian_network
 from pymc_dirdp.networks.builders import naive_bayes as naive_bayes
+from pymc_dirdp.networks.choosing import choose_structure as choose_structure
 from pymc_dirdp.networks.fitting import fit as fit
 from pymc_dirdp.networks.prediction import log_likelihood as log_likelihood
 from pymc_dirdp.networks.prediction import predict_log_proba as predict_log_proba
@@ -64,6 +67,8 @@ from pymc_dirdp.releases.analyst import analyst_model as analyst_model
 from pymc_dirdp.releases.analyst import latent_counts as latent_counts
 from pymc_dirdp.releases.estimation import Estimates as Estimates
 from pymc_dirdp.releases.estimation import estimate as estimate
+from pymc_dirdp.releases.files import load as load
+from pymc_dirdp.releases.files import save as save
 from pymc_dirdp.releases.likelihood import release_logp as release_logp
 from pymc_dirdp.releases.plan import plan as plan
 from pymc_dirdp.releases.planned import Plan as Plan
@@ -78,6 +83,6 @@ from pymc_dirdp.releases.statement import Statement as Statement
 from pymc_dirdp.releases.statement import statement as statement
 from pymc_dirdp.releases.verification import Verification as Verification
 from pymc_dirdp.releases.verification import verify as verify
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL as PriorExpectedKL
+from pymc_dirdp.stored.structure import Structure as Structure
 
 __version__: str

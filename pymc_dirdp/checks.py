@@ -108,23 +108,24 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
 
 
 def numbers_or_none(value: ArrayLike) -> Array | None:
-    """The value as an array of doubles, or None.
+    """The value as an array of doubles of its own, or None.
 
     NumPy's own error shows the value, and Python would keep it as the context of a later error, so it is caught here.
     """
     try:
-        return np.asarray(value, dtype=np.float64)
+        array = np.asarray(value, dtype=np.float64)
     except (OverflowError, TypeError, ValueError):
         return None
+    # Doubles are not converted, so they may be the memory of the value.
+    return array if isinstance(value, np.ndarray) and value.dtype != np.float64 else array.copy()
 
 
 def positive_array(*, fewest: int = 2, **named: ArrayLike) -> Array:
     """A read-only copy of an array of finite positive numbers with at least `fewest` in its last axis."""
     ((name, value),) = named.items()
-    doubles = numbers_or_none(value)
-    if doubles is None:
+    array = numbers_or_none(value)
+    if array is None:
         raise ArgumentError(f"Expected {name} to be an array of numbers, got {type_name(value)}.")
-    array = doubles.copy()
     if array.ndim == 0 or array.shape[-1] < fewest:
         raise ArgumentError(
             f"Expected {name} to have at least two categories in its last axis, got shape {array.shape}. "
@@ -157,30 +158,42 @@ def checked_counts(
     Returns
     -------
     counts : array of float, shape `shape`
+        An array of its own.
     """
     array = numbers_or_none(counts)
     if array is None:
         raise DataError("Expected counts to be an array of whole numbers.")
     if array.shape != shape:
         raise DataError(f"Expected counts of shape {shape}, the shape of alpha, got another shape.")
-    if not np.all(np.isfinite(array)):
+    # A NaN is passed on by both.
+    least, most = array.min(initial=0.0), array.max(initial=0.0)
+    if not (math.isfinite(least) and math.isfinite(most)):
         raise DataError("Some counts are missing or not finite. Drop those records or give them a category.")
-    if np.any(array < 0):
+    if least < 0:
         raise DataError("Some counts are negative.")
-    if np.any(array != np.floor(array)):
+    is_whole = isinstance(counts, np.ndarray) and counts.dtype.kind in "biu"
+    if not is_whole and np.any(array != np.floor(array)):
         raise DataError(
             "Some counts are not whole numbers. The guarantee is for whole records; see published.p1_theorem_1."
         )
-    if np.any(array > MOST_RECORDS):
+    if most > MOST_RECORDS:
         raise DataError("Some counts are above 2**53 and cannot be held exactly.")
     if min_count and np.any(array < min_count):
         raise DataError(
             "Some cell holds fewer records than min_count promises, so the guarantee would be false. "
             "Lower min_count; it must hold for every data set that could have occurred."
         )
-    if n_records is not None and sum(map(int, array.ravel().tolist())) != n_records:
+    if n_records is not None and _exact_sum(array) != n_records:
         raise DataError(
             "The counts do not add up to n_records, so the guarantee would be false. It must be the number of records "
             "of every data set that could have occurred."
         )
     return array
+
+
+def _exact_sum(whole: Array) -> int:
+    """The sum of whole numbers up to 2**53, fewer than 2**36 of them, without rounding."""
+    numbers = whole.astype(np.int64)
+    high: int = (numbers >> 26).sum(dtype=np.int64).item()
+    low: int = (numbers & (2**26 - 1)).sum(dtype=np.int64).item()
+    return (high << 26) + low

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pymc_dirdp.checks import at_least, integer, one_of, open_unit_interval, positive, positive_array
-from pymc_dirdp.errors import ArgumentError, type_name
+from pymc_dirdp.checks import at_least, checked_counts, integer, one_of, open_unit_interval, positive, positive_array
+from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
 NUMBERS = [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1)]
 
@@ -91,3 +91,38 @@ def test_positive_arrays_are_read_only_copies():
 def test_arrays_outside_of_the_domain(value, message):
     with pytest.raises(ArgumentError, match=message):
         positive_array(alpha=value)
+
+
+@pytest.mark.parametrize("counts", [[2**53, 1], [2**53 - 1, 2], [2**26, 2**53 + 1 - 2**26]])
+def test_the_number_of_records_is_added_without_rounding(counts):
+    """Oracle: Python's whole numbers. Doubles hold no 2**53 + 1."""
+    checked_counts(counts, (2,), n_records=2**53 + 1)
+    for wrong in (2**53, 2**53 + 2):
+        with pytest.raises(DataError, match="do not add up"):
+            checked_counts(counts, (2,), n_records=wrong)
+
+
+@pytest.mark.parametrize("counts", [np.array([1, 2]), np.array([1.0, 2.0]), [1, 2]])
+def test_checked_counts_are_an_array_of_their_own(counts):
+    checked_counts(counts, (2,))[:] = 7
+    assert list(counts) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([1.0, math.nan], "missing"),
+        ([math.inf, 1], "missing"),
+        ([-math.inf, math.nan], "missing"),
+        ([-1, 1], "negative"),
+        (np.array([-1, 1]), "negative"),
+        ([0.5, 1], "not whole"),
+        ([2.0**54, 1], r"above 2\*\*53"),
+        (np.array([2**62, 1]), r"above 2\*\*53"),
+        ([1, 2, 3], "another shape"),
+        (["a", "b"], "whole numbers"),
+    ],
+)
+def test_counts_that_are_none(counts, message):
+    with pytest.raises(DataError, match=message):
+        checked_counts(counts, (2,))

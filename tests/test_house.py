@@ -6,20 +6,26 @@ from pathlib import Path
 import pytest
 
 import pymc_dirdp
+from pymc_dirdp import mechanisms
+from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.privacy.guarantees import KINDS
 
 PACKAGE = Path(pymc_dirdp.__file__).parent
 FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
 
+
+def family(kind):
+    """The names of a class and of all classes below it."""
+    return {kind.__name__}.union(*map(family, kind.__subclasses__()))
+
+
+# A class is below another once its file is imported.
+PUBLIC = [name for name in mechanisms.__all__ if getattr(mechanisms, name)]
 # The classes that only their own room tells apart. Everybody else asks the object.
-SWITCHES = {
-    "privacy": set(KINDS),
-    "mechanisms": {
-        *by_class_name(),
-        *("Mechanism", "TableMechanism", "NoisyCounts", "WholePosterior", "SimplexMechanism", "HellingerMechanism"),
-    },
-}
+SWITCHES = {"privacy": set(KINDS), "mechanisms": family(Mechanism)}
+# Whether what somebody passed is a mechanism at all is no question to the object.
+AT_ALL = {"Mechanism", "TableMechanism"}
 
 MOST_PARAMETERS = 8
 # A function that is compiled takes arrays and no object that holds them.
@@ -45,6 +51,8 @@ def asked_kinds(tree):
                 yield from names_in(node.cls)
             case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                 yield from names_in(kinds)
+            case ast.Call(func=ast.Attribute(value=kind, attr="of")):
+                yield from set(names_in(kind)) - AT_ALL
             case ast.Compare():
                 yield from names_in(node)
             case ast.Dict() | ast.DictComp():
@@ -97,6 +105,12 @@ def test_signatures_are_short():
 )
 def test_each_way_to_ask_is_seen(code):
     assert SWITCHES["privacy"] & set(asked_kinds(ast.parse(code)))
+
+
+@pytest.mark.parametrize("name", sorted({"NoisyCounts", "WholePosterior", "SimplexMechanism", *by_class_name()}))
+def test_each_mechanism_is_known_to_the_rule(name):
+    code = f"noise = mechanisms.{name}.of(mechanism)"
+    assert SWITCHES["mechanisms"] & set(asked_kinds(ast.parse(code))) == {name}
 
 
 def test_making_a_guarantee_is_not_asking_for_its_kind():

@@ -42,6 +42,7 @@ WITHOUT_SOURCE = {
     "test_house.py": "who may ask for a kind, and how long a signature is",
     "test_imports.py": "the order of the rooms",
     "test_mirror.py": "this file",
+    "test_notebooks.py": "the teaching pages as notebooks that somebody downloads",
     "test_pages.py": "the README and the pages, as somebody meets them who has nothing else",
     "test_papers.py": "the papers' statements and where they are tested",
     "test_proofs.py": "the pages of proofs and the files they name",

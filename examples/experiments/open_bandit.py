@@ -9,9 +9,7 @@ campaign, with the spread that the log makes likeliest, but at least that of 300
 spread at all likeliest. Then the shop is simulated for a million visitors.
 """
 
-import argparse
 from dataclasses import replace
-from pathlib import Path
 
 import matplotlib
 
@@ -19,6 +17,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from common import parser
 from scipy.optimize import minimize_scalar
 from scipy.special import betaln
 
@@ -40,11 +39,8 @@ def shop(log, rng):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--quick", action="store_true", help="100,000 visitors and ten runs")
-    chosen = parser.parse_args()
+    # A quick run has 100,000 visitors and ten runs.
+    chosen = parser(__doc__, data=True).parse_args()
     log = pd.read_csv(chosen.data / "open_bandit.csv.gz")
     log = log[log["policy"] == "random"]
     horizon, n_runs = (10**5, 10) if chosen.quick else (10**6, 50)

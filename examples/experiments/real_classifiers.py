@@ -9,11 +9,9 @@ Numbers are cut at edges that were chosen without looking at the data, and texts
 Seven tenths of the records train and the rest tests; the measured accuracy is not covered by any guarantee.
 """
 
-import argparse
 import csv
 import warnings
 from collections import defaultdict
-from pathlib import Path
 
 import matplotlib
 
@@ -21,6 +19,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from common import releasing_parser
 from scipy.special import log_softmax
 
 import pymc_dirdp as dirdp
@@ -221,13 +220,7 @@ def figure(path):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder of the three files")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the table and the figure")
-    parser.add_argument("--quick", action="store_true", help="two releases at two guarantees")
-    parser.add_argument("--releases", type=int, default=10, help="releases at each guarantee")
-    parser.add_argument("--only", nargs="*", choices=DATA, help="some of the data sets")
-    given = parser.parse_args()
+    given = releasing_parser(__doc__).parse_args()
     # The same people are released again and again here, on purpose.
     warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
     given.out.mkdir(parents=True, exist_ok=True)

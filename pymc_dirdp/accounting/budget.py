@@ -7,6 +7,7 @@ chose after seeing anything, fixes one rule.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -30,6 +31,8 @@ __all__ = ["Bounded", "balances", "cost_of", "kept_rules", "tightest"]
 _ORDERS = tuple(1 + 2.0 ** (k / 2) for k in range(-6, 19))
 # The share of delta that a conversion from divergences uses; the rest is for releases known only up to a delta.
 _CONVERTED = 0.5
+# Above so many different epsilons each is rounded up to a power of the ratio.
+_DIFFERENT, _RATIO = 1000, 1.001
 # The share of the limit's delta at which a release without a delta of its own is stated.
 _STATED = 0.1
 
@@ -131,12 +134,32 @@ def _optimal(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...]
     """Composition of what each (epsilon, delta) allows at worst (Kairouz, Oh and Viswanath 2017)."""
     if sum(totals.promises.values()) < max(1, totals.releases):
         return None
-    composition = Composition(tuple((Bounded(*promise), times) for promise, times in totals.promises.items()))
+    composition = Composition(_worst(totals.promises))
     largest = as_decimal(epsilon)
     if composition._delta(epsilon) > delta:
         # The amount past the limit is of no use, and an epsilon need not exist.
         return (Amount("epsilon", max(EXACT.multiply(largest, Decimal(2)), as_decimal(math.ulp(0))), largest),)
     return (Amount("epsilon", min(as_decimal(composition._epsilon(delta)), largest), largest),)
+
+
+def _worst(promises: Mapping[tuple[float, float], int]) -> tuple[tuple[PrivacyCurves, int], ...]:
+    """What some promises allow at worst, in few different parts: each epsilon by itself, and all deltas in one."""
+    rounded = len({epsilon for epsilon, _ in promises}) > _DIFFERENT
+    times: Counter[float] = Counter()
+    for (epsilon, _), count in promises.items():
+        times[_rounded_up(epsilon) if rounded else epsilon] += count
+    survives = math.fsum(count * math.log1p(-delta) for (_, delta), count in promises.items() if delta < 1)
+    # Next to 0 the logarithm keeps the digits that 1 - delta would lose; the factor covers its rounding.
+    leak = 1.0 if any(delta >= 1 for _, delta in promises) else min(1.0, -math.expm1(survives) * (1 + 1e-14))
+    parts = [(Bounded(epsilon, 0.0), count) for epsilon, count in times.items()]
+    return (*parts, (Bounded(0.0, leak), 1)) if leak > 0 else tuple(parts)
+
+
+def _rounded_up(epsilon: float) -> float:
+    """The least power of `_RATIO` that is not below, where powers are doubles."""
+    if not 1e-300 < epsilon < 1e300:
+        return epsilon
+    return max(_RATIO ** math.ceil(math.log(epsilon) / math.log(_RATIO)), epsilon)
 
 
 # How an (epsilon, delta) is shown to hold; for other promises the losses add up.

@@ -1,14 +1,12 @@
 """What each command does. It calls the functions that a program would call, and returns what is printed."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pymc_dirdp.commands.declaration import Declaration, declared
 from pymc_dirdp.commands.output import new_file
 from pymc_dirdp.commands.records import read_columns
-from pymc_dirdp.errors import ArgumentError, DataError, LedgerError, ReleaseError
+from pymc_dirdp.errors import ArgumentError, DataError, LedgerError
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -44,10 +42,11 @@ def release(
     with new_file(out, force=force) as aside:
         given = None if plan_file is None else _read_plan(plan_file, facts)
         model = _model(facts, data)
+        from pymc_dirdp.releases.files import save
         from pymc_dirdp.releases.release import sample
 
         drawn = sample(given or _plan(facts, model), model, ledger=budget, reservation=reservation)
-        drawn.to_netcdf(aside, engine=_ENGINE)
+        save(drawn, aside)
     return report_of(drawn)
 
 
@@ -57,8 +56,7 @@ def report(path: Path) -> "Report":
         from pymc_dirdp.releases.planned import Plan
 
         return report_of(Plan.from_json(path))
-    with _opened(path) as tree:
-        return report_of(tree)
+    return report_of(_opened(path))
 
 
 def report_of(thing: "xr.DataTree | Plan") -> "Report":
@@ -73,11 +71,11 @@ def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, fo
     from pymc_dirdp.releases.analysis import analyse as analysed
     from pymc_dirdp.releases.estimation import estimate
 
-    with _opened(path) as tree:
-        found = estimate(tree, n_prior=n_prior)
-        if out is not None:
-            with new_file(out, force=force) as aside:
-                analysed(tree, draws, n_prior=n_prior).to_netcdf(aside, engine=_ENGINE)
+    tree = _opened(path)
+    found = estimate(tree, n_prior=n_prior)
+    if out is not None:
+        with new_file(out, force=force) as aside:
+            analysed(tree, draws, n_prior=n_prior).to_netcdf(aside, engine=_ENGINE)
     return found
 
 
@@ -85,8 +83,7 @@ def verify(path: Path) -> "Verification":
     """Whether the promise of a release follows from its file."""
     from pymc_dirdp.releases.verification import verify as verified
 
-    with _opened(path) as tree:
-        return verified(tree)
+    return verified(_opened(path))
 
 
 def ledger(declaration: Path, *, new: bool, head: str | None) -> str:
@@ -163,16 +160,7 @@ def _ledger(facts: Declaration, *, new: bool) -> "Ledger | None":
     return Ledger(facts.limit, facts.ledger, adjacency=facts.adjacency)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator["xr.DataTree"]:
-    """A release in a file, read as it is asked for, because a few bytes may declare an array larger than any memory."""
-    import xarray as xr
+def _opened(path: Path) -> "xr.DataTree":
+    from pymc_dirdp.releases.files import load
 
-    path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
-    try:
-        tree = xr.open_datatree(path, engine=_ENGINE)
-    except Exception:
-        # The library that reads the format has errors of many kinds for files that somebody made to break it.
-        raise ReleaseError(f"{path} is no netCDF file such as the command release writes, or a damaged one.") from None
-    with tree:
-        yield tree
+    return load(path)

@@ -10,10 +10,19 @@ from typing import Any
 from pymc_dirdp.counting.columns import is_missing, of_data_frame, scalar, without_dims
 from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, type_name
 
-__all__ = ["Categories", "Otherwise", "checked_categories", "checked_otherwise"]
+__all__ = ["Categories", "Otherwise", "checked_categories", "checked_otherwise", "checked_variables"]
 
 Categories = Mapping[str, Sequence[Any]]
 Otherwise = Mapping[str, Any]
+
+
+def checked_variables(variables: Sequence[str]) -> list[str]:
+    """The names of the columns of a table, at least one and each once."""
+    if isinstance(variables, str) or not (names := list(variables)):
+        raise ArgumentError("Expected variables to be a list of at least one column name.")
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"Expected each variable once, got {', '.join(map(repr, names))}.")
+    return names
 
 
 def checked_categories(names: Sequence[str], categories: Categories) -> dict[str, list[Any]]:

@@ -1,6 +1,5 @@
 """Records that an engine holds: they are grouped where they are, and only the table comes back. **Secret**."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,13 +12,12 @@ from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.categories import Categories
 from pymc_dirdp.counting.codes import encode
 from pymc_dirdp.counting.keeping import kept
-from pymc_dirdp.counting.tallies import tabulate
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, type_name
 
 if TYPE_CHECKING:
     import narwhals as nw
 
-__all__ = ["EngineRecords", "in_engine"]
+__all__ = ["Coded", "EngineRecords", "in_engine"]
 
 # An engine's name for a package whose tables are not computed before they are asked for.
 _LAZY = {
@@ -34,6 +32,8 @@ _LAZY = {
 # `grouping` of DuckDB takes no more columns.
 _MOST_GROUPED = 60
 
+# Rows as the positions of their values among the labels, column by column, and how many records have each row.
+Coded = tuple[list[Integers], Integers]
 # The values of some columns, by name, and how many records have each row of them.
 _Group = tuple[dict[str, Any], Integers]
 
@@ -113,45 +113,51 @@ class EngineRecords:
         columns = [f"v{i}" for i in range(len(self.labels))]
         return replace(self, frame=_asked(lambda: kept(self.frame, columns, bound, key)))
 
-    def tables(self, families: Sequence[Sequence[str]], shapes: Sequence[tuple[int, ...]]) -> list[Integers]:
-        """The counts of each family of variables."""
+    def coded(self, families: Sequence[Sequence[str]], most: Sequence[int | None]) -> list[Coded]:
+        """The different rows of each family of variables, as positions of labels, and how many records have each.
+
+        `most` is the number of rows that a family can have at most; None if there is no limit.
+        """
         positions = [[list(self.labels).index(name) for name in family] for family in families]
-        # A zero has two signs, and a missing value may be among the others. With more rows, some value is undeclared.
-        most = [math.prod(2 * (length + 1) for length in shape) for shape in shapes]
-        tables = []
-        for (values, times), shape, limit in zip(self._grouped(positions, most), shapes, most, strict=True):
+        found = []
+        for (values, times), limit in zip(self._grouped(positions, most), most, strict=True):
             columns = encode(values, list(values), self.labels, self.otherwise)
-            if len(times) > limit:
+            if limit is not None and len(times) > limit:
                 raise DataError(
                     f"The columns {', '.join(values)} hold too many different values to be brought back. Cast them to "
                     "texts or whole numbers."
                 )
-            tables.append(tabulate(list(columns.values()), shape, times))
-        return tables
+            found.append(([columns[name] for name in values], times))
+        return found
 
-    def _grouped(self, families: Sequence[Sequence[int]], most: Sequence[int]) -> list[_Group]:
+    def _grouped(self, families: Sequence[Sequence[int]], most: Sequence[int | None]) -> list[_Group]:
         """The different rows of each family of columns, and how many records have each."""
         used = sorted({i for family in families for i in family})
         if self._engine == "duckdb" and len(families) > 1 and len(used) <= _MOST_GROUPED:
-            return _asked(lambda: self._in_one_pass(families, used, sum(most)))
+            return _asked(lambda: self._in_one_pass(families, used, most))
         return [_asked(partial(self._by, family, limit)) for family, limit in zip(families, most, strict=True)]
 
     @property
     def _engine(self) -> str:
         return str(self.frame.implementation.value)
 
-    def _by(self, family: Sequence[int], most: int) -> _Group:
+    def _by(self, family: Sequence[int], most: int | None) -> _Group:
         nw = _narwhals()
         groups = self.frame.group_by(*(f"v{i}" for i in family)).agg(nw.len().alias("n"))
-        return self._named(family, groups.head(most + 1).collect())
+        return self._named(family, (groups if most is None else groups.head(most + 1)).collect())
 
-    def _in_one_pass(self, families: Sequence[Sequence[int]], used: Sequence[int], most: int) -> list[_Group]:
+    def _in_one_pass(
+        self, families: Sequence[Sequence[int]], used: Sequence[int], most: Sequence[int | None]
+    ) -> list[_Group]:
         """All families by one query of DuckDB."""
         nw = _narwhals()
         listed = ", ".join(f"v{i}" for i in used)
         sets = ", ".join("(" + ", ".join(f"v{i}" for i in family) + ")" for family in families)
         facts = f"{listed}, count(*) AS n, grouping({listed})::BIGINT AS g"
-        found = self.frame.to_native().aggregate(facts, f"GROUPING SETS ({sets})").limit(most + len(families))
+        found = self.frame.to_native().aggregate(facts, f"GROUPING SETS ({sets})")
+        limits = [limit + 1 for limit in most if limit is not None]
+        if len(limits) == len(most):
+            found = found.limit(sum(limits))
         answer = nw.from_native(found).collect()
         # A bit is 0 where the column is grouped by. The first column has the highest bit.
         marks = [sum(2 ** (len(used) - 1 - used.index(i)) for i in used if i not in family) for family in families]

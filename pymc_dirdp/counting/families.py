@@ -15,7 +15,7 @@ from pymc_dirdp.counting.parquet import is_parquet, relation
 from pymc_dirdp.counting.tallies import row_counts, tabulate
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
-__all__ = ["count_families", "table_shape"]
+__all__ = ["coded_families", "count_families", "table_shape"]
 
 # A table of doubles of this size takes 400 MB, and the release several of them.
 _MOST_CELLS = 50_000_000
@@ -47,15 +47,36 @@ def count_families(
         A column that says how many records each row stands for.
     """
     shapes = [table_shape(family, labels) for family in families]
+    # A zero has two signs, and a missing value may be among the others. With more rows, some value is undeclared.
+    most = [math.prod(2 * (length + 1) for length in shape) for shape in shapes]
+    found = coded_families(records, families, labels, otherwise=otherwise, bound=bound, times=times, most=most)
+    return [tabulate(columns, shape, n) for (columns, n), shape in zip(found, shapes, strict=True)]
+
+
+def coded_families(
+    records: Any,
+    families: Sequence[Sequence[str]],
+    labels: Categories,
+    *,
+    otherwise: Mapping[str, int],
+    bound: Bound | None,
+    most: Sequence[int | None],
+    times: str | None = None,
+) -> Sequence[tuple[Sequence[Integers], Integers | None]]:
+    """Rows of each family as positions of labels, and how many records each stands for; None if it is one. **Secret**.
+
+    The parameters are those of :func:`count_families`; `most` is the number of different rows that a family can have at
+    most, if there is a limit.
+    """
     if is_parquet(records):
         records = relation(records, [*labels, *([] if bound is None else [bound.unit])])
     if in_engine(records):
         if times is not None:
             raise ArgumentError(f"Expected each row of {type_name(records)} to be one record. Leave counts= out.")
         engine = EngineRecords.of(records, labels, otherwise, bound)
-        found = engine.tables(families, shapes)
+        found = engine.coded(families, most)
         # By now every record has been looked at, so which ones are chosen decides no error.
-        return found if bound is None else engine.bounded(bound, randbits(256)).tables(families, shapes)
+        return found if bound is None else engine.bounded(bound, randbits(256)).coded(families, most)
     columns = encode(records, list(labels), labels, otherwise, beside=None if bound is None else bound.unit)
     weights = None if times is None else row_counts(records, times)
     if weights is not None and len(weights) != len(next(iter(columns.values()))):
@@ -65,10 +86,7 @@ def count_families(
             raise ArgumentError("Expected one record in each row where unit= says whose it is. Leave counts= out.")
         rows = kept_rows(column_of(records, bound.unit), list(columns.values()), bound, randbits(256))
         columns = {name: codes[rows] for name, codes in columns.items()}
-    return [
-        tabulate([columns[name] for name in family], shape, weights)
-        for family, shape in zip(families, shapes, strict=True)
-    ]
+    return [([columns[name] for name in family], weights) for family in families]
 
 
 def table_shape(names: Sequence[str], labels: Categories) -> tuple[int, ...]:
@@ -77,7 +95,7 @@ def table_shape(names: Sequence[str], labels: Categories) -> tuple[int, ...]:
     if math.prod(shape) > _MOST_CELLS:
         raise ArgumentError(
             f"The table of {', '.join(names)} has {math.prod(shape)} cells, more than {_MOST_CELLS}. "
-            "Count fewer variables together, or merge categories; release_sparse is for tables of which few cells hold "
+            "Count fewer variables together, or merge categories; count_sparse is for tables of which few cells hold "
             "records."
         )
     return shape

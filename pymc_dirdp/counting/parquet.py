@@ -1,5 +1,6 @@
 """Parquet files through DuckDB, which counts what is larger than memory."""
 
+import contextlib
 import glob
 import os
 from collections.abc import Sequence
@@ -43,8 +44,10 @@ def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
     names = [glob.escape(os.fspath(file)) for file in files]
     try:
         connection = duckdb.connect()
-        # DuckDB would print a bar also where nobody looks at a terminal.
-        connection.execute("SET enable_progress_bar = false")
+        # DuckDB would print a bar also where nobody looks at a terminal. In a notebook without ipywidgets, where it has
+        # no bar, it refuses to change it.
+        with contextlib.suppress(duckdb.InvalidInputException):
+            connection.execute("SET enable_progress_bar = false")
         # `schema_element` has a row for each column of each file.
         types = connection.execute(
             "SELECT name, count(DISTINCT (type, type_length, logical_type, converted_type, num_children)), count(*) "

@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from os import PathLike
 
 from pymc_dirdp.counting.bounding import checked_bound
-from pymc_dirdp.counting.categories import Categories, Otherwise, checked_categories, checked_otherwise
+from pymc_dirdp.counting.categories import (
+    Categories,
+    Otherwise,
+    checked_categories,
+    checked_otherwise,
+    checked_variables,
+)
 from pymc_dirdp.counting.codes import Frame
 from pymc_dirdp.counting.counts import Counts
 from pymc_dirdp.counting.families import count_families
-from pymc_dirdp.errors import ArgumentError
 
 __all__ = ["count"]
 
@@ -94,10 +99,7 @@ def count(
     >>> count(visits, ["ill"], categories=declared, unit="patient", contribution=1, otherwise=otherwise).tolist()
     [1, 0, 1]
     """
-    if isinstance(variables, str) or not (names := list(variables)):
-        raise ArgumentError("Expected variables to be a list of at least one column name.")
-    if len(set(names)) < len(names):
-        raise ArgumentError(f"Expected each variable once, got {', '.join(map(repr, names))}.")
+    names = checked_variables(variables)
     labels = checked_categories(names, categories)
     bound = checked_bound(unit, contribution, distinct=distinct)
     (table,) = count_families(records, [names], labels, otherwise=checked_otherwise(otherwise, labels), bound=bound)

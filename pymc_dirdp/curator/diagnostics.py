@@ -17,7 +17,7 @@ from pymc_dirdp.curator.pointwise import observations
 from pymc_dirdp.curator.posterior_tree import posterior_groups
 from pymc_dirdp.curator.private_model import nuts as nuts_draws
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -25,7 +25,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.stored.table import mechanism_of_table
-from pymc_dirdp.stored.untrusted import refuse_confidential
+from pymc_dirdp.stored.untrusted import refuse_others
 
 __all__ = ["diagnose"]
 
@@ -52,7 +52,7 @@ def diagnose(
     Parameters
     ----------
     release : xarray.DataTree
-        A release from :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
+        A release from :func:`pymc_dirdp.sample`, also from a file, see :func:`pymc_dirdp.load`.
     model : pymc.Model, optional
         The model that it was drawn from, with its data. The one on the context stack by default.
     draws : int, default 1000
@@ -193,7 +193,7 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], dict[
 
     This function reads the counts.
     """
-    refuse_confidential(release)
+    refuse_others(release)
     if missing := {"posterior", "mechanism", "privacy", "utility"} - set(getattr(release, "children", ())):
         raise ArgumentError(
             f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(sorted(missing))}."

@@ -11,7 +11,7 @@ from scipy.special import digamma
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.laws import Law, simplex
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.releases.estimation import estimate
 from pymc_dirdp.utility.estimate_error import _Rows, estimates_of
 

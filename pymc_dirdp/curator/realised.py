@@ -64,7 +64,7 @@ class RealisedError:
     """How far the draws of a Dirichlet mechanism are from these data: for the curator, never to be published.
 
     Every number is a :class:`pymc_dirdp.curator.Confidential`. What may be published is the a priori version,
-    :class:`pymc_dirdp.PriorExpectedKL`, or a :class:`pymc_dirdp.utility.DrawError` of assumed frequencies.
+    :class:`pymc_dirdp.utility.PriorExpectedKL`, or a :class:`pymc_dirdp.utility.DrawError` of assumed frequencies.
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ def report(release: xr.DataTree | Plan) -> Report:
     Parameters
     ----------
     release : xarray.DataTree or Plan
-        A release from :func:`pymc_dirdp.sample`, also after `to_netcdf` and back; a plan from :func:`pymc_dirdp.plan`,
-        before any count is read; or a diagnosis from :func:`pymc_dirdp.diagnose`.
+        A release from :func:`pymc_dirdp.sample`, or from a file, see :func:`pymc_dirdp.load`; a plan from
+        :func:`pymc_dirdp.plan`, before any count is read; or a diagnosis from :func:`pymc_dirdp.diagnose`.
 
     Returns
     -------

@@ -11,5 +11,6 @@ from pymc_dirdp.mechanisms.margins import ZeroSumMarginalsMechanism as ZeroSumMa
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism as SimplexMechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain as SimplexDomain
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism as SparseGeometricMechanism
+from pymc_dirdp.mechanisms.tree import TreeMechanism as TreeMechanism
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism as TruncatedNoiseMechanism
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism as ZeroSumGeometricMechanism

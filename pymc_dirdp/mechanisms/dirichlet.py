@@ -11,18 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
 from pymc_dirdp.mechanisms.facts import Fact
-from pymc_dirdp.mechanisms.neighbours import blocks, moved
+from pymc_dirdp.mechanisms.neighbours import blocks, crowd, moved, smallest_two
 from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.mechanisms.tempered import Tempered
-from pymc_dirdp.mechanisms.urn_laws import urn_laws
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair, is_binary_row
@@ -35,8 +33,6 @@ __all__ = ["DirichletMechanism"]
 
 # More steps of the exact sampler for a table would take a minute; the second number is for private numbers of records.
 _MOST_STEPS, _UNKNOWN_STEPS = 100_000_000, 1_000_000
-# The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
-_CROWD = 1_000_000
 
 
 @final
@@ -204,15 +200,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         return self if steps is None else replace(self, urn_steps=steps)
 
     @override
-    def checked_sampler(self, sampler: str | None) -> str:
-        if super().checked_sampler(sampler) == "fast" and self.urn_steps is not None:
-            raise ArgumentError(
-                "The promise is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', or "
-                "ask for ApproxDP, RenyiDP or TruncatedCDP with a finite omega, and another strategy than 'urn'."
-            )
-        return sampler or self.samplers[0]
-
-    @override
     def concentration(self, counts: ArrayLike) -> Array:
         """Parameters `r * counts + alpha` of the law that :meth:`sample` draws from. **Secret**, as the counts are.
 
@@ -224,7 +211,18 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         -------
         concentration : array, shape of `alpha`
         """
-        return self.r * self._checked(counts) + self.alpha
+        return self._parameters(self._checked(counts))
+
+    @override
+    def _parameters(self, secret: Array) -> Array:
+        secret *= self.r
+        secret += self.alpha
+        return secret
+
+    @property
+    @override
+    def _least_parameter(self) -> float:
+        return float(self.alpha.min())
 
     def _checked(self, counts: ArrayLike) -> Array:
         return checked_counts(counts, self.alpha.shape, self.min_count, self.n_records)
@@ -267,15 +265,12 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         ----------
         Theory, section 11, for the exact sampler.
         """
-        table = self._checked(counts)
-        return self._draws(table, draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
+        return self._draws(self._checked(counts), draws=draws, sampler=sampler, steps=steps, random_seed=random_seed)
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
         if self._is_constant:
             return np.ones((draws, *self.alpha.shape))
-        if self.urn_steps not in (None, steps or self.urn_steps):
-            raise ArgumentError("The curves are those of another number of steps. Leave steps out.")
         if steps is None:
             public = adjacency_named(self.adjacency).records_are_public
             # Whole numbers: a sum of doubles would be rounded, and how may depend on where the records lie.
@@ -360,18 +355,6 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         return [self._row_likelihood(alpha, self.r, y, steps or self.urn_steps) for alpha, y in rows]
 
     @override
-    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        if self.urn_steps is None:
-            return super().log_likelihood_ratio(outputs, x, y, floor=floor)
-        return self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
-
-    @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
-        if self.urn_steps is None:
-            return super().output_laws(x, y, cells)
-        return urn_laws(self.concentration(x), self.concentration(y), self.urn_steps)
-
-    @override
     def stronger(self, factor: float) -> tuple[str, "DirichletMechanism"]:
         return "the same mechanism with a larger r", replace(self, r=self.r * factor)
 
@@ -401,37 +384,20 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         base = np.full(alpha.shape, math.ceil(self.min_count), dtype=np.float64)
         moves = []
         for cells in blocks(alpha, self.contributed, weigh):
-            a, b = _two_cells(alpha, cells, d)
+            a, b = smallest_two(alpha, cells, d)
             moves.append((a, b))
             if not replaced:
-                _fill(base, a, d)
+                crowd(base, a, d)
             elif self.n_records is not None:
                 # All that do not move lie in the cell with the larger prior.
                 records = min(records, self.n_records)
                 base.flat[b] += max(self.n_records - records - base.sum(), 0.0)
             elif a // d != b // d:
-                _fill(base, a, d)
-                _fill(base, b, d)
+                crowd(base, a, d)
+                crowd(base, b, d)
         return moved(base, moves, records, self.adjacency)
 
 
 def _nothing(counts: Array, cells: NDArray[np.int64]) -> Array:
     """The logarithm of a likelihood that is 1 for all counts."""
     return np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells)))
-
-
-def _two_cells(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:
-    """The two smallest priors of a block. Equal ones leave a choice: two cells of one row attain the supremum."""
-    a, b = cells[np.argsort(alpha.flat[cells], kind="stable")[:2]].tolist()
-    # A block holds whole rows.
-    for row in cells.reshape(-1, d):
-        i, j = row[np.argsort(alpha.flat[row], kind="stable")[:2]].tolist()
-        if (alpha.flat[i], alpha.flat[j]) == (alpha.flat[a], alpha.flat[b]):
-            return i, j
-    return a, b
-
-
-def _fill(base: Array, cell: int, d: int) -> None:
-    """Put many records into another cell of the row of this cell."""
-    row, column = divmod(cell, d)
-    base.flat[row * d + (column + 1) % d] += _CROWD

@@ -13,6 +13,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.cut_densities import CELLS, dirichlet_laws
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.urn_laws import urn_laws
 from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.bits import Bits
@@ -33,28 +34,54 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     has_urn: ClassVar[bool] = True
 
+    urn_steps: int | None
+    """The public number of steps of the urn whose counts the curves are about; None if they are about the draw."""
+
+    @override
+    def checked_sampler(self, sampler: str | None) -> str:
+        if super().checked_sampler(sampler) == "fast" and self.urn_steps is not None:
+            raise ArgumentError(
+                "The promise is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', or "
+                "leave urn_steps and strategy='urn' out and ask for ApproxDP, RenyiDP or TruncatedCDP with a finite "
+                "omega."
+            )
+        return sampler or self.samplers[0]
+
     @abc.abstractmethod
     def concentration(self, counts: ArrayLike) -> Array:
         """The parameters of the Dirichlet law. **Secret**, as the counts are."""
+
+    @abc.abstractmethod
+    def _parameters(self, secret: Array) -> Array:
+        """The same for a secret that has been checked, in its place: a new array costs as much as the sum."""
+
+    @property
+    def _least_parameter(self) -> float:
+        """A public number that no parameter is below."""
+        return 0.0
 
     @abc.abstractmethod
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
         """Draws of the urn; None takes the default number of steps."""
 
     def _draws(self, secret: Array, *, draws: int, sampler: str, steps: int | None, random_seed: Seed) -> Array:
-        """Draws for a secret that has been checked."""
+        """Draws for a secret that has been checked and is an array of its own, which is overwritten."""
         draws = integer(1, draws=draws)
         if steps is not None:
             integer(1, steps=steps)
         if self.checked_sampler(sampler) == "exact":
+            if self.urn_steps not in (None, steps or self.urn_steps):
+                raise ArgumentError("The curves are those of another number of steps. Leave steps out.")
             return self._urn_draws(secret, draws, steps, Bits(random_seed))
         if steps is not None:
             raise ArgumentError("steps is for sampler='exact'.")
-        return fast_dirichlet(self.concentration(secret), draws, generator(random_seed))
+        return fast_dirichlet(self._parameters(secret), draws, generator(random_seed), least=self._least_parameter)
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        """Cells that do not change cancel exactly."""
+        if self.urn_steps is not None:
+            return self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
+        # Cells that do not change cancel exactly.
         u, v = self.concentration(x), self.concentration(y)
         changed = u != v
         # What claims to be a mechanism may put out anything.
@@ -63,7 +90,8 @@ class DirichletDraws(CurvesOf, Mechanism):
 
     @override
     def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
-        return dirichlet_laws(self.concentration(x), self.concentration(y), cells or CELLS)
+        u, v = self.concentration(x), self.concentration(y)
+        return dirichlet_laws(u, v, cells or CELLS) if self.urn_steps is None else urn_laws(u, v, self.urn_steps)
 
     @staticmethod
     def _cell_terms(u: Array, output: ArrayLike, steps: int | None) -> Array:

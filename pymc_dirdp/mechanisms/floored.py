@@ -8,17 +8,17 @@ from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaincc, gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, at_least, checked_counts, integer, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.facts import Fact
+from pymc_dirdp.mechanisms.floored_law import FlooredLaw
+from pymc_dirdp.mechanisms.floored_pair import floored_pair
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
-from pymc_dirdp.numerics.truncated_gamma import log_mass
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -33,10 +33,8 @@ __all__ = ["FlooredDirichletMechanism"]
 
 # Between these the curves, the law and the grid can be computed.
 _RANGE = 1e-3, 1e4
-# What an intensity says of a count is looked at in so many places, so many standard deviations far.
-_POINTS, _REACH = 64, 12.0
-# A probability that SciPy computes with all digits, and what a cell of the grid adds to an intensity at most.
-_RARE, _LAST_CELL = 1e-200, 1 + 2.0**-36
+# What a cell of the grid adds to an intensity at most.
+_LAST_CELL = 1 + 2.0**-36
 
 
 @final
@@ -176,6 +174,11 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
 
     @property
     @override
+    def rests_on_rows(self) -> bool:
+        return len(self._numbers) > 1
+
+    @property
+    @override
     def shape(self) -> tuple[int, ...]:
         return tuple(self.alpha.shape)
 
@@ -304,35 +307,21 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         # The middle of the last cell may lie a little above the ceiling.
         return bool(np.all((output >= self.floor) & (output <= self._top * _LAST_CELL)))
 
+    @cached_property
+    def _law(self) -> FlooredLaw:
+        return FlooredLaw(self.r, self.floor, self._top)
+
     @override
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        return self._log_density(np.asarray(output, dtype=np.float64), np.asarray(counts, dtype=np.float64), self.alpha)
-
-    def _log_density(self, g: Array, counts: Array, alpha: Array) -> Array:
-        a = alpha + self.r * counts
-        return np.asarray((a - 1) * np.log(g) - g - self._log_mass(a))
-
-    def _log_mass(self, a: Array) -> Array:
-        """The logarithm of the normaliser: quickly where SciPy's function is precise, by quadrature elsewhere."""
-        if self.ceiling is not None:
-            return log_mass(a, self.floor, self.ceiling)
-        above = np.asarray(gammaincc(a, self.floor))
-        found, rare = np.array(gammaln(a) + np.log(np.maximum(above, _RARE))), above < _RARE
-        found[rare] = log_mass(a[rare], self.floor)
-        return found
+        g, x = np.asarray(output, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+        return self._law.log_density(g, x, self.alpha)
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
         if not self._inside(output):
             raise ArgumentError("Expected intensities between the floor and the ceiling. No sampler puts out others.")
-
-        def of(g: Array, alpha: Array) -> RowLikelihood:
-            return RowLikelihood(
-                lambda counts, cells: self._log_density(g[cells], counts, alpha[cells]), np.zeros_like, smooth=True
-            )
-
         d = self.alpha.shape[-1]
-        return [of(*row) for row in zip(output.reshape(-1, d), self.alpha.reshape(-1, d), strict=True)]
+        return list(map(self._law.row_likelihood, output.reshape(-1, d), self.alpha.reshape(-1, d)))
 
     @override
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
@@ -340,21 +329,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         if np.ptp(self.alpha):
             return None
         alpha = np.broadcast_to(self.alpha.flat[0], counts.shape)
-        g = self._simulated(alpha, counts, rng)
-        reach = _REACH * np.sqrt(g) / self.r + 1
-        low, high = np.maximum(g / self.r - reach, 0), g / self.r + reach
-
-        def log_likelihood(x: Array) -> Array:
-            return self._log_density(g, x, alpha)
-
-        points = low + (high - low) * np.linspace(0, 1, _POINTS)[:, None, None]
-        logs = log_likelihood(points)
-        mass = np.exp(logs - logs.max(axis=0))
-        mass /= mass.sum(axis=0)
-        mean = (mass * points).sum(axis=0)
-        variance = (mass * (points - mean) ** 2).sum(axis=0)
-        spread = float(np.sqrt(variance.sum(axis=-1)).mean())
-        return RowsSeen(low, high, log_likelihood, mean.sum(axis=-1), spread)
+        return self._law.rows_seen(self._simulated(alpha, counts, rng), alpha)
 
     @override
     def stronger(self, factor: float) -> tuple[str, Self]:
@@ -370,35 +345,6 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
 
     @override
     def worst_pair(self) -> tuple[Array, Array]:
-        # The loss is largest a little above the floor: nearly there for the cell that gains, further up for the other.
-        near, far = (self.floor + k * math.sqrt(self.floor) for k in (1, 4))
-        base = np.zeros(self.alpha.shape)
-        moves = []
-        for cells in blocks(self.alpha, self.contributed, lambda *_: 0.0):
-            found = self._worst_cells(cells, (near + far) / self.r)
-            if found is None:
-                continue
-            a, b = found
-            for cell, intensity in ((a, near), (b, far)):
-                base.flat[cell] = max(round((intensity - self.alpha.flat[cell]) / self.r), 0)
-            moves.append((a, b))
-        rows = base.reshape(-1, base.shape[-1])
-        for row, number in enumerate(self._numbers):
-            moving = sum(cell // 2 == row for cell, _ in moves)
-            rows[row, 0] = min(rows[row, 0], max(number - moving, 0))
-            rows[row, 1] = number - moving - rows[row, 0]
+        moving = blocks(self.alpha, self.contributed, lambda *_: 0.0)
+        base, moves = floored_pair(self.alpha, self.r, self.floor, moving, self._numbers)
         return moved(base, moves, self.contributed.records, self.adjacency)
-
-    def _worst_cells(self, cells: NDArray[np.intp], together: float) -> tuple[int, int] | None:
-        """Two cells of a block between which a record moves; None if there is no record.
-
-        Where rows' numbers are public they are those of a row. The worst one has about so many records together as the
-        worst counts of any number.
-        """
-        if not self._numbers:
-            return int(cells[0]), int(cells[1])
-        rows = [row for row in cells.reshape(-1, 2).tolist() if self._numbers[row[0] // 2]]
-        if not rows:
-            return None
-        a, b = min(rows, key=lambda row: abs(math.log(self._numbers[row[0] // 2] / together)))
-        return a, b

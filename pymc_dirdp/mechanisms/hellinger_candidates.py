@@ -14,8 +14,8 @@ from pymc_dirdp.mechanisms.hellinger_distance import AffinityRows, distance_of
 
 __all__ = ["Candidates", "all_counts", "number_of_tables"]
 
-# This many vectors of counts are still listed and held in memory.
-_MOST_LISTED = 5_000_000
+# So many vectors of counts, and so many counts in all, are still listed and held in memory.
+_MOST_LISTED, _MOST_COUNTS = 5_000_000, 20_000_000
 
 
 def number_of_tables(n_records: int, d: int) -> int:
@@ -53,10 +53,13 @@ class Candidates:
         self.prior = prior
         self.n_records = n_records
         self.size = number_of_tables(n_records, len(prior))
-        if self.size > _MOST_LISTED:
+        most = min(_MOST_LISTED, _MOST_COUNTS // len(prior))
+        if self.size > most:
+            # Python refuses to print numbers of thousands of digits.
+            many = str(self.size) if self.size < 10**15 else "more than 1e15"
             raise UnattainableError(
-                f"{n_records} records in {len(prior)} categories have {self.size} posteriors, and this mechanism "
-                f"weighs each of them; at most {_MOST_LISTED} can be. Use GeometricMechanism or DirichletMechanism."
+                f"{n_records} records in {len(prior)} categories have {many} posteriors, and this mechanism weighs "
+                f"each of them; at most {most} can be. Use GeometricMechanism or DirichletMechanism."
             )
 
     @cached_property
@@ -88,6 +91,11 @@ class Candidates:
         ends = np.searchsorted(first, np.arange(self.n_records + 2))
         return (range(start, stop) for start, stop in itertools.pairwise(ends.tolist()))
 
+    @property
+    def number_of_neighbours(self) -> int:
+        """How many pairs of neighbours there are: two cells that hold one record more than those of n - 1 records."""
+        return number_of_tables(self.n_records - 1, len(self.prior)) * math.comb(len(self.prior), 2)
+
     @cached_property
     def neighbours(self) -> list[tuple[Integers, Integers]]:
         """For each layer, two arrays of indices: the pairs of neighbours in it, or in it and the layer before."""
@@ -98,8 +106,8 @@ class Candidates:
         first, second = [], []
         for i, row in zip(layer, self.counts[layer.start : layer.stop].tolist(), strict=True):
             # A move from the first cell leads into the layer before; one between two others is listed in one order.
-            for left, joined in itertools.combinations(range(len(row)), 2):
-                if row[left]:
+            for left in (cell for cell, count in enumerate(row) if count):
+                for joined in range(left + 1, len(row)):
                     moved = row.copy()
                     moved[left] -= 1
                     moved[joined] += 1

@@ -16,8 +16,9 @@ from pymc_dirdp.numerics.roots import largest_safe, log_excess
 
 __all__ = ["HellingerLaws"]
 
-# Every data set is held against every candidate: 2.6e8 numbers, some seconds.
-_MOST_COMPARED = 16_000
+# Every pair of neighbours is compared on every candidate. The first number is 2.6e8 numbers for two categories, some
+# seconds; the second is a minute. So many numbers are held at once.
+_MOST_COMPARED, _MOST_NUMBERS, _AT_ONCE = 16_000, 4_000_000_000, 20_000_000
 # A pair of neighbours that binds again after its own root was taken binds by rounding.
 _ROUNDING = 1e-13
 # Exponentials above exp(30) are better summed as logarithms.
@@ -72,13 +73,20 @@ class HellingerLaws:
                 f"The exact loss is found by comparing all pairs of {size} posteriors; at most {_MOST_COMPARED} are "
                 'allowed. Use accounting="proved", which needs no comparison.'
             )
+        if self.candidates.number_of_neighbours * size > _MOST_NUMBERS:
+            raise UnattainableError(
+                f"The exact loss is found by comparing {self.candidates.number_of_neighbours} pairs of neighbours on "
+                f'{size} posteriors, which takes minutes or more. Use accounting="proved", which needs no comparison.'
+            )
         before = np.empty((0, size))
         for layer, (first, second) in zip(self.candidates.layers(), self.candidates.neighbours, strict=True):
             now = np.array([self.log_law_at(i, exponent) for i in layer])
             start = layer.start - len(before)
             both = np.concatenate([before, now])
-            if len(first):
-                yield first, second, both[first - start], both[second - start]
+            parts = math.ceil(len(first) * size / _AT_ONCE)
+            for some, others in zip(np.array_split(first, parts or 1), np.array_split(second, parts or 1), strict=True):
+                if len(some):
+                    yield some, others, both[some - start], both[others - start]
             before = now
 
     def log_law_at(self, index: int, exponent: float) -> Array:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
@@ -13,6 +12,7 @@ from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.neighbours import moved
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.released import Released
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition
@@ -179,6 +179,11 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     def noise_sds(self) -> tuple[float, ...]:
         """The standard deviation of the noise in one cell of each margin."""
         return tuple(part.noise_sd for part in self.parts)
+
+    @property
+    @override
+    def margins_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+        return tuple(zip(self.margins, self.noise_sds, strict=True))
 
     @property
     @override

@@ -11,7 +11,10 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 
-__all__ = ["blocks", "moved"]
+__all__ = ["blocks", "crowd", "moved", "smallest_two"]
+
+# The curve of a record that joins, or that changes rows, is a supremum: it is approached as the row fills up.
+_CROWD = 1_000_000
 
 
 def blocks(prior: Array, contribution: Contribution, weigh: Callable[[float, float], float]) -> list[NDArray[np.intp]]:
@@ -45,3 +48,20 @@ def moved(base: Array, moves: Sequence[tuple[int, int]], records: int, adjacency
         if adjacency_named(adjacency).records_are_public:
             y.flat[b] += records
     return x, y
+
+
+def smallest_two(alpha: Array, cells: NDArray[np.intp], d: int) -> tuple[int, int]:
+    """The two smallest priors of a block. Equal ones leave a choice: two cells of one row attain the supremum."""
+    a, b = cells[np.argsort(alpha.flat[cells], kind="stable")[:2]].tolist()
+    # A block holds whole rows.
+    for row in cells.reshape(-1, d):
+        i, j = row[np.argsort(alpha.flat[row], kind="stable")[:2]].tolist()
+        if (alpha.flat[i], alpha.flat[j]) == (alpha.flat[a], alpha.flat[b]):
+            return i, j
+    return a, b
+
+
+def crowd(base: Array, cell: int, d: int) -> None:
+    """Put many records into another cell of the row of this cell, beside which a record that joins shows most."""
+    row, column = divmod(cell, d)
+    base.flat[row * d + (column + 1) % d] += _CROWD

@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, checked_counts, one_of, positive, positive_array, within
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
 from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.released_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
@@ -169,10 +169,12 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
 
     @property
     @abc.abstractmethod
+    @override
     def noise_sd(self) -> float:
         """Standard deviation of the noise in one cell."""
 
     @property
+    @override
     def free_variance(self) -> float:
         """The variance of the noise in one cell where nothing is known of its sum.
 
@@ -180,6 +182,11 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         total is that of independent cells with this variance, up to the shape of the law.
         """
         return self.noise_sd**2
+
+    @property
+    @override
+    def laplace_scale(self) -> float | None:
+        return self.parameter if self.noise_family == "laplace" else None
 
     @property
     def parameter(self) -> float:
@@ -274,9 +281,16 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @override
     def _exact_release(self, counts: Array, bits: Bits) -> Array:
         largest, noise = int(_LARGEST), self.exact_noise(counts.shape, bits)
+        try:
+            extra = noise.astype(np.int64)
+        except OverflowError:
+            extra = None
+        # Counts are up to 2**53, so these sums are 64-bit numbers.
+        if extra is not None and extra.min(initial=0) > -(2**62) and extra.max(initial=0) < 2**62:
+            return (counts.astype(np.int64) + extra).astype(np.float64)
         sums = [
-            max(-largest, min(int(count) + extra, largest))
-            for count, extra in zip(counts.ravel().tolist(), noise.ravel().tolist(), strict=True)
+            max(-largest, min(int(count) + one, largest))
+            for count, one in zip(counts.ravel().tolist(), noise.ravel().tolist(), strict=True)
         ]
         return np.array([float(value) for value in sums]).reshape(counts.shape)
 

@@ -15,11 +15,9 @@ from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError, type_
 from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
-from pymc_dirdp.mechanisms.urn_laws import urn_laws
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
-from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
@@ -131,15 +129,6 @@ class SimplexMechanism(DirichletDraws):
         """The mechanism whose curves are those of an urn of so many steps."""
         return replace(self, urn_steps=steps)
 
-    @override
-    def checked_sampler(self, sampler: str | None) -> str:
-        if super().checked_sampler(sampler) == "fast" and self.urn_steps is not None:
-            raise ArgumentError(
-                "The promise is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', or "
-                "leave urn_steps out and ask for ApproxDP, RenyiDP or TruncatedCDP."
-            )
-        return sampler or self.samplers[0]
-
     def sample(
         self,
         p: ArrayLike,
@@ -155,7 +144,8 @@ class SimplexMechanism(DirichletDraws):
         Parameters
         ----------
         p : array_like, shape (n,)
-            The secret: positive, adds up to 1. For an average or a linear query, the value of the query.
+            The secret: positive, adds up to 1 but for the rounding of doubles. For an average or a linear query, the
+            value of the query.
         protected : sequence of int
             Positions of the protected entries; public.
         draws : int, default 1
@@ -179,8 +169,6 @@ class SimplexMechanism(DirichletDraws):
 
     @override
     def _urn_draws(self, secret: Array, draws: int, steps: int | None, bits: Bits) -> Array:
-        if self.urn_steps not in (None, steps or self.urn_steps):
-            raise ArgumentError("The curves are those of another number of steps. Leave steps out.")
         if steps is None:
             steps = self._default_steps(len(secret))
         (k,), digits_of_k = over_one_power([self.k])
@@ -212,7 +200,12 @@ class SimplexMechanism(DirichletDraws):
     @override
     def concentration(self, counts: ArrayLike) -> Array:
         """The parameters `k * p` for a vector of probabilities, in the place of counts. **Secret**, as `p` is."""
-        return self.k * np.asarray(counts, dtype=np.float64)
+        return self._parameters(np.array(counts, dtype=np.float64))
+
+    @override
+    def _parameters(self, secret: Array) -> Array:
+        secret *= self.k
+        return secret
 
     def variance(self, p: float) -> float:
         """Variance of an entry of the output whose input is `p` (P3 Proposition 1); its mean is `p`."""
@@ -237,8 +230,13 @@ class SimplexMechanism(DirichletDraws):
             raise DataError("Expected p to be a vector of probabilities.")
         if vector.ndim != 1 or vector.size <= positions[-1] or vector.size == len(positions):
             raise ArgumentError(f"Expected p to be a vector that holds the positions {positions} and others.")
-        if not np.all(np.isfinite(vector)) or np.any(vector <= 0) or abs(float(vector.sum()) - 1) > 1e-9:
-            raise DataError("The entries of p are not positive numbers that add up to 1.")
+        # Neighbours lose as much in one entry as they gain in the other. Sums that miss 1 by more than rounding hide a
+        # difference between the two, which counts k times, and the curves are not about it.
+        if not np.all(np.isfinite(vector)) or np.any(vector <= 0) or _misses_one(vector):
+            raise DataError(
+                "The entries of p are not positive numbers that add up to 1, up to the rounding of doubles. Pass "
+                "p / p.sum()."
+            )
         # There is no tolerance: an input below the floor loses more than is promised.
         if np.any(vector[positions] < self.domain.eta):
             raise DataError("Some protected entry of p is below the floor eta that was promised.")
@@ -268,18 +266,6 @@ class SimplexMechanism(DirichletDraws):
         return self._cell_terms(u, output, steps).sum(axis=-1) + self._row_terms(u.sum(axis=-1), steps)
 
     @override
-    def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        if self.urn_steps is None:
-            return super().log_likelihood_ratio(outputs, x, y, floor=floor)
-        return self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
-
-    @override
-    def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
-        if self.urn_steps is None:
-            return super().output_laws(x, y, cells)
-        return urn_laws(self.concentration(x), self.concentration(y), self.urn_steps)
-
-    @override
     def stronger(self, factor: float) -> tuple[str, Self]:
         return "the same mechanism with a larger k", replace(self, k=self.k * factor)
 
@@ -293,3 +279,8 @@ class SimplexMechanism(DirichletDraws):
             p[-1] = 1 - p[:-1].sum()
             vectors.append(p)
         return vectors[0], vectors[1]
+
+
+def _misses_one(vector: Array) -> bool:
+    """Whether entries add up to another number than 1, by more than dividing them by their sum leaves."""
+    return abs(math.fsum(vector.tolist()) - 1) > (len(vector) + 2) * 2.0**-52

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS, checked_counts, integer, positive_array, within
 from pymc_dirdp.errors import ArgumentError, DataError
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.finite_choice import drawn_from
 from pymc_dirdp.mechanisms.hellinger_candidates import all_counts, number_of_tables
 from pymc_dirdp.mechanisms.hellinger_distance import hellinger_distance
@@ -20,6 +19,7 @@ from pymc_dirdp.mechanisms.neighbours import moved
 from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.released_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.finite_laws import FiniteLaws

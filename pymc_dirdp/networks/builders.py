@@ -20,7 +20,7 @@ from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.models.purpose import build_for
 
-__all__ = ["bayesian_network", "naive_bayes"]
+__all__ = ["bayesian_network", "naive_bayes", "refuse_labels", "refuse_names"]
 
 Alpha = float | Mapping[str, ArrayLike]
 
@@ -118,8 +118,9 @@ def bayesian_network(
     frame : data frame, mapping of str to one-dimensional array, table of an engine, or path
         The records, as :func:`pymc_dirdp.count` takes them. DuckDB counts all tables in one pass over them.
     structure : mapping of str to iterable of str, or iterable of (parent, child), or directed graph of networkx
-        The parents of each variable. It is public: a structure that was learned from the data is not protected. Of a
-        graph pass `G` itself, and not a view such as `G.edges`, which leaves out variables without arrows.
+        The parents of each variable. It is public: a structure that was learned from the data is not protected, unless
+        :func:`choose_structure` has chosen it. Of a graph pass `G` itself, and not a view such as `G.edges`, which
+        leaves out variables without arrows.
     categories : mapping of str to sequence
         All values that each variable could take. They are public, so they are not taken from the data. They become
         coords, so those of one variable are all texts or all numbers.
@@ -162,7 +163,7 @@ def bayesian_network(
     parents = _parents(structure)
     labels = checked_categories(list(parents), categories)
     for name, values in labels.items():
-        _refuse_labels(name, values)
+        refuse_labels(name, values)
     parents = {name: _dividing(given, labels) for name, given in parents.items()}
     if isinstance(alpha, Mapping) and (unknown := [name for name in alpha if name not in parents]):
         raise ArgumentError(f"alpha has {unknown[0]!r}, which is no variable of the model.")
@@ -180,7 +181,7 @@ def bayesian_network(
             p = pm.Dirichlet(f"p_{name}", a=priors[name], dims=dims)
             pm.Multinomial(f"n_{name}", n=np.asarray(cells).sum(axis=-1), p=p, observed=cells, dims=dims)
     # Nobody reads the draw of a network as a posterior: it predicts.
-    build_for(model, objective="estimate")
+    build_for(model, objective="estimate", structure=structure)
     return model
 
 
@@ -214,7 +215,7 @@ def _parents(structure: Mapping[str, Iterable[str]] | Iterable[tuple[str, str]])
             parents.setdefault(parent, ())
     if not parents:
         raise ArgumentError("Expected structure to name at least one variable.")
-    _refuse_names(parents)
+    refuse_names(parents)
     for name, given in parents.items():
         for parent in given:
             if parent not in parents:
@@ -256,7 +257,7 @@ def _names(name: str, given: Iterable[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _refuse_names(names: Iterable[str]) -> None:
+def refuse_names(names: Iterable[str]) -> None:
     """Refuse names that no dim can have, or that would stand for two things in the model."""
     taken = tuple(names)
     for name in taken:
@@ -272,7 +273,7 @@ def _refuse_names(names: Iterable[str]) -> None:
                 raise ArgumentError(f"{own!r} is a variable, and the name of a table of {name!r}. Rename a column.")
 
 
-def _refuse_labels(name: str, labels: list[Any]) -> None:
+def refuse_labels(name: str, labels: list[Any]) -> None:
     """Refuse labels that an array would change: it turns 1 and "1" into the same text."""
     try:
         array = np.asarray(labels)

@@ -14,7 +14,7 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.draws import drawn_tables, probabilities, stored_labels
-from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others
 
 __all__ = ["DrawnTable", "analysed", "given_release", "is_analysis", "is_estimate", "of_release", "records_of_estimate"]
 
@@ -116,7 +116,7 @@ def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> di
         How many; an analysis has its own. By default 4000, or fewer where those would fill much memory.
     random_seed : int, SeedSequence, Generator or None
     """
-    refuse_confidential(tree)
+    refuse_others(tree)
     if is_estimate(tree):
         if draws is not None:
             raise ArgumentError("The release holds one estimate of the shares, and no draws. Leave draws out.")

@@ -1,7 +1,7 @@
 """Roots that end on the safe side."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import Any
 
@@ -9,14 +9,18 @@ from pymc_dirdp.errors import UnattainableError
 
 __all__ = [
     "bracket",
+    "found_together",
     "largest_safe",
     "last_safe",
     "least_epsilon",
     "log_excess",
     "near_root",
+    "root_search",
     "safe_root",
     "with_margin",
 ]
+
+type RootSearch = Generator[float, float, float | None]
 
 # This relative margin of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
 _MARGIN = 2.0**-34
@@ -179,10 +183,48 @@ def near_root(
     >>> 2 - 1e-7 < x <= 2
     True
     """
+    search = root_search(start, slope=slope, close=close, reach=reach, least=least, most=most)
+    return found_together([search], lambda points: [excess(x) for x in points.values()])[0]
+
+
+def found_together(
+    searches: Sequence[RootSearch], excesses: Callable[[dict[int, float]], Sequence[float]]
+) -> list[float | None]:
+    """The results of several searches for roots, whose curves are looked at together.
+
+    Parameters
+    ----------
+    searches : sequence of RootSearch
+        From :func:`root_search`.
+    excesses : callable
+        Takes a point of each search that goes on, by its number, and returns the excess of each, in the same order.
+    """
+    found: list[float | None] = [None] * len(searches)
+    points = {i: next(search) for i, search in enumerate(searches)}
+    while points:
+        for i, value in zip(list(points), excesses(points), strict=True):
+            try:
+                points[i] = searches[i].send(value)
+            except StopIteration as end:
+                found[i] = end.value
+                del points[i]
+    return found
+
+
+def root_search(
+    start: float,
+    *,
+    slope: float,
+    close: float,
+    reach: float = 1.0,
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> RootSearch:
+    """The search of :func:`near_root`, with its arguments, which yields each point where it asks for `excess`."""
     safe, unsafe, x = -math.inf, math.inf, min(max(start, least), most)
     last: tuple[float, float] | None = None
     for step in range(_MOST_STEPS):
-        value = excess(x)
+        value = yield x
         if value <= 0:
             safe = x
             if value > -close or x == most:

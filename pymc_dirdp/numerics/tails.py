@@ -66,6 +66,7 @@ def _first_above[Real: (float, Array)](x: Real, *branches: tuple[float, Callable
     left = np.ones(x.shape, dtype=bool)
     for bound, f in branches:
         here = left & (x > bound)
-        values[here] = f(x[here])
-        left &= ~here
+        if here.any():
+            values[here] = f(x[here])
+            left &= ~here
     return values

@@ -8,8 +8,9 @@ from typing import Any, final
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import Mechanism, TableMechanism
+from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.known import by_kind, noises
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.planning.floor_choice import calibrate_floored
 from pymc_dirdp.privacy.contribution import Contribution

@@ -11,7 +11,7 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.plots.axes import COLOURS, DASHES, Axes, axes_or_new, legend
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves

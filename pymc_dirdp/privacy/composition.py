@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -21,6 +21,8 @@ _WIDENING = 1e-3
 # The grid ends where delta is below this; larger losses count as infinite.
 _CUT = 1e-22
 _MOST_POINTS = 2**15
+# The Rényi orders that say where it may end, less 1, over one by the standard deviation of the loss.
+_REACHES = (0.5, 1.5, 4.0, 10.0)
 # A grid is used within these bounds, in which squares of standard deviations are doubles.
 _GRID_SPREADS = (1e-100, 1e100)
 
@@ -76,6 +78,11 @@ class Composition(PrivacyCurves):
             self._divergences[order] = _added(times * mechanism._renyi(order) for mechanism, times in self._distinct)
         return self._divergences[order]
 
+    def _look_ahead(self, curve: str, points: Sequence[float]) -> None:
+        # Deltas of several parts are no function of their deltas.
+        for mechanism, _ in self._distinct if curve == "renyi" or self._single is not None else ():
+            mechanism._look_ahead(curve, points)
+
     def _renyi_back(self, order: float) -> float:
         return _added(times * mechanism._renyi_back(order) for mechanism, times in self._distinct)
 
@@ -104,6 +111,15 @@ class Composition(PrivacyCurves):
             return log_delta_at(order, max(self._renyi(order), self._renyi_back(order)), epsilon)
 
         return min(delta, math.exp(log_delta(best_order(log_delta))))
+
+    def proves(self, epsilon: float, delta: float) -> bool:
+        """Whether `(epsilon, delta)`-differential privacy follows."""
+        return super().proves(epsilon, delta) if self._single is None else self._single.proves(epsilon, delta)
+
+    @property
+    def searches_counts(self) -> bool:
+        """Whether it is one part whose deltas a search ends with."""
+        return self._single is not None and self._single.searches_counts
 
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
@@ -188,19 +204,33 @@ def _grid_step(spreads: list[tuple[float, int]]) -> float:
 
 def _on_grid(mechanism: PrivacyCurves, step: float, spread: float) -> tuple[LossDistribution, LossDistribution]:
     """The loss of one mechanism, for removing and for adding; the same object where there is no difference."""
-
-    def left(top: float) -> float:
-        """The larger delta of both directions at the end of the grid."""
-        return max(float(deltas[1]) for deltas in mechanism.hockey_sticks(top, 2))
-
-    # The search starts above 0, and at a step or more where the other losses have a larger scale.
-    top = max(4 * spread, step)
-    while left(top) > _CUT and top < _MOST_POINTS * step:
-        top *= 1.3
+    top = _reach(mechanism, step, spread)
     points = min(math.ceil(top / step), _MOST_POINTS) + 2
     there, back = mechanism.hockey_sticks(step, points)
     forward = discretised(step, there, back)
     return forward, forward if there is back else discretised(step, back, there)
+
+
+def _reach(mechanism: PrivacyCurves, step: float, spread: float) -> float:
+    """An epsilon at which a grid may end: delta is below `_CUT`, or what is left of it is an infinite loss."""
+    top = math.inf
+    # Beyond these spreads a double holds no digit of the order less 1.
+    for order in [1 + share / spread for share in _REACHES] if 1e-10 < spread < 1e10 else ():
+        divergence = max(mechanism._renyi(order), mechanism._renyi_back(order))
+        top = min(top, divergence - math.log(_CUT) / (order - 1))
+    if math.isfinite(top):
+        return max(top, step)
+
+    def left(top: float) -> float:
+        """The larger delta of both directions."""
+        return max(float(deltas[1]) for deltas in mechanism.hockey_sticks(top, 2))
+
+    # The search starts above 0, and at a step or more where the other losses have a larger scale.
+    top, furthest = max(4 * spread, step), _MOST_POINTS * step
+    never_less = max(_CUT, left(furthest))
+    while top < furthest and left(top) > never_less:
+        top *= 1.3
+    return top
 
 
 @final
@@ -306,6 +336,19 @@ class Parallel(PrivacyCurves):
 
     def _epsilon(self, delta: float) -> float:
         return max(member._epsilon(delta) for member in self.members)
+
+    def proves(self, epsilon: float, delta: float) -> bool:
+        """Whether `(epsilon, delta)`-differential privacy follows for every member."""
+        return all(member.proves(epsilon, delta) for member in self.members)
+
+    @property
+    def searches_counts(self) -> bool:
+        """Whether a search ends with the deltas of a member."""
+        return any(member.searches_counts for member in self.members)
+
+    def _look_ahead(self, curve: str, points: Sequence[float]) -> None:
+        for member in self.members:
+            member._look_ahead(curve, points)
 
     def hockey_sticks(self, step: float, points: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The largest hockey-stick divergences of a member, for removing and for adding."""

@@ -5,16 +5,19 @@ the shares, are released. What a record in one cell changes depends on the cell'
 nowhere near 0: every curve here is a supremum over all counts. The proofs are in the documentation under "floored".
 """
 
+import itertools
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final, override
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.numerics.roots import log_excess, near_root
+from pymc_dirdp.numerics.roots import found_together, log_excess, root_search
 from pymc_dirdp.numerics.truncated_gamma import log_mass_change
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.conversion import LOOKED_AT_FIRST, ORDERS, best_order, least_log_delta, log_delta_at
@@ -30,9 +33,10 @@ from pymc_dirdp.privacy.floored_search import (
     LEAST_DELTA,
     Found,
     Shapes,
-    largest_join,
-    largest_leave,
-    largest_move,
+    largest_joins,
+    largest_leaves,
+    largest_moves,
+    looser,
 )
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 
@@ -45,6 +49,8 @@ _TOLERANCE = 0.02
 # So much lower than delta the logarithm of what is seen has to be, because the bound is a little above it; and how far
 # below that it may end.
 _ROOM, _CLOSE = 0.025, 3e-3
+# A smaller tolerance takes too many boxes, unless the counts are few; then single counts are exact.
+_FINEST = 1e-3
 # Within these bounds, of alpha, r, and the floor, the curves were tried and take little time.
 ALPHAS, STEPS, FLOORS = (1e-6, 1e12), (1e-9, 100.0), (1e-6, 1e8)
 _MOST_OTHERS = 2**36
@@ -177,11 +183,26 @@ class FlooredCells(PrivacyCurves):
     @override
     def _renyi(self, order: float) -> float:
         if order not in self._known:
-            # Many orders together take as long as a few.
-            orders = LOOKED_AT_FIRST if order in LOOKED_AT_FIRST else (order,)
-            values = np.minimum(self._divergences(np.array(orders)), self.pure_epsilon)
-            self._known.update(zip(orders, values.tolist(), strict=True))
+            self._look_ahead("renyi", LOOKED_AT_FIRST if order in LOOKED_AT_FIRST else (order,))
         return self._known[order]
+
+    @override
+    def _look_ahead(self, curve: str, points: Sequence[float]) -> None:
+        # Many orders together take as long as a few, and so do searches for many deltas.
+        if curve == "renyi":
+            self._learn(self._known, points, self._least_divergences)
+        elif self._from_counts and curve == "delta":
+            self._learn(self._known_deltas, points, self._certified_deltas)
+        elif self._from_counts:
+            self._learn(self._known_epsilons, points, self._certified_epsilons)
+
+    def _least_divergences(self, orders: ArrayLike) -> list[float]:
+        return np.minimum(self._divergences(np.asarray(orders)), self.pure_epsilon).tolist()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _learn(known: dict[float, float], points: Sequence[float], find: Callable[[list[float]], list[float]]) -> None:
+        if new := [point for point in dict.fromkeys(points) if point not in known]:
+            known.update(zip(new, find(new), strict=True))
 
     @cached_property
     def _known(self) -> dict[float, float]:
@@ -191,6 +212,11 @@ class FlooredCells(PrivacyCurves):
     @cached_property
     def _known_deltas(self) -> dict[float, float]:
         """A cache by epsilon: a plan, a release and its report ask for the same ones."""
+        return {}
+
+    @cached_property
+    def _known_epsilons(self) -> dict[float, float]:
+        """The same by delta."""
         return {}
 
     @override
@@ -203,48 +229,71 @@ class FlooredCells(PrivacyCurves):
     def _delta(self, epsilon: float) -> float:
         if not self._from_counts:
             return self._converted(epsilon)
-        if epsilon not in self._known_deltas:
-            delta = self._searched(epsilon, _TOLERANCE)[0]
-            # The search sees nothing below its least delta. There the divergences at a few orders are precise enough.
-            rare = delta <= 2 * LEAST_DELTA
-            self._known_deltas[epsilon] = (
-                min(delta, math.exp(least_log_delta(self._at_orders, epsilon))) if rare else delta
-            )
+        self._look_ahead("delta", (epsilon,))
         return self._known_deltas[epsilon]
 
-    def _searched(self, epsilon: float, tolerance: float) -> tuple[float, float]:
-        """An upper bound of delta, and the largest delta that was seen."""
+    def _certified_deltas(self, epsilons: Sequence[float]) -> list[float]:
+        # The search sees nothing below its least delta, which no delta is above where rho says so.
+        far = self._rho_everywhere + 2 * math.sqrt(-self._rho_everywhere * math.log(LEAST_DELTA))
+        common = [epsilon for epsilon in epsilons if epsilon < far]
+        bounds = dict.fromkeys(epsilons, LEAST_DELTA)
+        found = self._searched(common, _TOLERANCE) if common else []
+        bounds.update((at, one.bound) for at, one in zip(common, found, strict=True))
+        # There the divergences at a few orders are precise enough.
+        return [
+            min(bound, math.exp(least_log_delta(self._at_orders, at))) if bound <= 2 * LEAST_DELTA else bound
+            for at, bound in ((epsilon, bounds[epsilon]) for epsilon in epsilons)
+        ]
+
+    def _searched(self, epsilons: Sequence[float], tolerance: float) -> list[Found]:
+        """What the search finds at each epsilon; where a record comes or goes, the larger of both."""
         if self._moves:
-            found = [largest_move(self.floor, self.r, self._pairs, epsilon, tolerance=tolerance, others=self.others)]
-        else:
-            found = [
-                search(self.floor, self.r, self._shapes, epsilon, tolerance=tolerance)
-                for search in (largest_join, largest_leave)
-            ]
-        return max(one.bound for one in found), max(one.attained for one in found)
+            law = self.floor, self.r, self._pairs
+            return list(largest_moves(*law, epsilons, tolerance=tolerance, others=self.others))
+        both = (
+            search(self.floor, self.r, self._shapes, epsilons, tolerance=tolerance)
+            for search in (largest_joins, largest_leaves)
+        )
+        return list(itertools.starmap(Found.larger, zip(*both, strict=True)))
 
     @property
+    @override
     def searches_counts(self) -> bool:
-        """Whether deltas come from a search over counts, which :meth:`worst_counts` can do without a proof."""
         return self._from_counts
+
+    @override
+    def proves(self, epsilon: float, delta: float) -> bool:
+        if super().proves(epsilon, delta):
+            return True
+        if not self._from_counts:
+            return False
+        # A finer search may prove what is a little below the bound of the usual one.
+        attained = self._searched([epsilon], _TOLERANCE)[0].attained
+        if not LEAST_DELTA < attained <= delta:
+            return False
+        tolerance = max((delta / attained - 1) / 2, _FINEST) / float(looser(attained))
+        return self._searched([epsilon], tolerance)[0].bound <= delta
 
     def worst_counts(self, epsilon: float, near: tuple[float, ...] | None = None) -> Found:
         """The largest delta that a quick search sees, for real shapes; no bound. Where records move, start at `near`.
 
         Real shapes have no smaller supremum than the lattice of counts, and it is smooth in r.
         """
+        return self._worst_counts((epsilon,), None if near is None else (near,))[0]
+
+    def _worst_counts(self, epsilons: Sequence[float], near: Sequence[tuple[float, ...]] | None) -> list[Found]:
         real = {cell: Shapes(cell.start, real=True) for cell in self._shapes}
         if self._moves:
             pairs = tuple((real[a], real[b]) for a, b in self._pairs)
-            law = self.floor, self.r, pairs, epsilon
+            law = self.floor, self.r, pairs, epsilons
             # Real counts of more records are rounded, and nothing depends on so many.
             others = None if self.others is None else min(self.others, _MOST_OTHERS)
-            return largest_move(*law, tolerance=math.inf, near=near, others=others)
-        found = [
-            search(self.floor, self.r, tuple(real.values()), epsilon, tolerance=math.inf)
-            for search in (largest_join, largest_leave)
-        ]
-        return max(found, key=lambda one: one.attained)
+            return list(largest_moves(*law, tolerance=math.inf, near=near, others=others))
+        both = (
+            search(self.floor, self.r, tuple(real.values()), epsilons, tolerance=math.inf)
+            for search in (largest_joins, largest_leaves)
+        )
+        return list(itertools.starmap(Found.larger, zip(*both, strict=True)))
 
     def _converted(self, epsilon: float) -> float:
         """The delta that the divergence at the best order implies, or the pure promise."""
@@ -261,28 +310,43 @@ class FlooredCells(PrivacyCurves):
     def _epsilon(self, delta: float) -> float:
         if not self._from_counts:
             return min(super()._epsilon(delta), self.pure_epsilon)
+        self._look_ahead("epsilon", (delta,))
+        return self._known_epsilons[delta]
+
+    def _certified_epsilons(self, deltas: Sequence[float]) -> list[float]:
         # The search for the worst counts is quick. Only its result needs to be proved.
-        if delta < 10 * LEAST_DELTA:
-            return super()._epsilon(delta)
-        near: tuple[float, ...] | None = None
-
-        def excess(less: float) -> float:
-            nonlocal near
-            found = self.worst_counts(-less, near)
-            near = found.shapes if found.attained > 0 else near
-            return log_excess(found.attained, delta) + _ROOM
-
+        searched = [delta for delta in deltas if delta >= 10 * LEAST_DELTA]
         # The loss is nearly a Gaussian one with this mean and twice this variance.
-        rho, far = self._rho_everywhere, -math.log(delta)
-        start = rho + 1.5 * math.sqrt(rho * far)
-        slope = 2 * far / start
-        found = near_root(excess, -start, slope=slope, close=_CLOSE, reach=start, most=0.0)
-        # The promise holds where no loss is as large as epsilon.
-        epsilon = 0.0 if found is None else -found
-        while (loss := log_excess(self._delta(epsilon), delta)) > 0:
-            # The root may be 0, which no factor moves.
-            epsilon += loss / slope + 1e-4 * start
-        return epsilon
+        rho, far = self._rho_everywhere, [-math.log(delta) for delta in searched]
+        start = [rho + 1.5 * math.sqrt(rho * nats) for nats in far]
+        slope = [2 * nats / first for nats, first in zip(far, start, strict=True)]
+        near: dict[int, tuple[float, ...]] = {}
+
+        def excesses(less: dict[int, float]) -> list[float]:
+            # A search starts where the last one for the same delta ended.
+            found: dict[int, Found] = {}
+            for known in (True, False):
+                some = [i for i in less if (i in near) is known]
+                if some:
+                    begin = [near[i] for i in some] if known else None
+                    found.update(zip(some, self._worst_counts([-less[i] for i in some], begin), strict=True))
+            near.update((i, one.shapes) for i, one in found.items() if one.attained > 0)
+            return [log_excess(found[i].attained, searched[i]) + _ROOM for i in less]
+
+        searches = [
+            root_search(-first, slope=steep, close=_CLOSE, reach=first, most=0.0)
+            for first, steep in zip(start, slope, strict=True)
+        ]
+        roots = [0.0 if root is None else -root for root in found_together(searches, excesses)]
+        self._look_ahead("delta", roots)
+        proved = {}
+        for delta, epsilon, first, steep in zip(searched, roots, start, slope, strict=True):
+            # The promise holds where no loss is as large as epsilon.
+            while (loss := log_excess(self._delta(epsilon), delta)) > 0:
+                # The root may be 0, which no factor moves.
+                epsilon += loss / steep + 1e-4 * first
+            proved[delta] = epsilon
+        return [proved[delta] if delta in proved else super(FlooredCells, self)._epsilon(delta) for delta in deltas]
 
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
@@ -294,4 +358,4 @@ class FlooredCells(PrivacyCurves):
 
     @cached_property
     def _at_orders(self) -> Array:
-        return np.minimum(self._divergences(ORDERS), self.pure_epsilon)
+        return np.array(self._least_divergences(ORDERS))

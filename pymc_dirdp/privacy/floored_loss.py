@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_dirdp.arrays import Array
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.numerics.bisection import last_inside
 from pymc_dirdp.numerics.truncated_gamma import log_mass_change_and_peak
 
@@ -89,7 +89,7 @@ class Cells:
         return np.asarray(_intensity(v) - mode - a * (v - np.log(mode)))
 
 
-def moving(losing: Cells, gaining: Cells, epsilon: float) -> Array:
+def moving(losing: Cells, gaining: Cells, epsilon: float | Array) -> Array:
     """Divergence of `TG(a + r) x TG(b)` from `TG(a) x TG(b + r)`, where `a` gains a record and `b` loses one.
 
     Let x and y be the logarithms of the two intensities. The loss is above `epsilon` where `x - y > s`, and the
@@ -104,34 +104,79 @@ def moving(losing: Cells, gaining: Cells, epsilon: float) -> Array:
     ----------
     losing, gaining : Cells
         The cells with `b` and with `a`, arrays of shape (n,). Floors may differ.
-    epsilon : float
+    epsilon : float or array, shape (n,)
         At least 0.
     """
     r = gaining.r
     s = np.minimum((epsilon + gaining.change - losing.change) / r, _FARTHEST)
     breaks = _breaks(losing, gaining, s)
-    width = np.diff(breaks, axis=-1)
-    x = breaks[:, :-1, None] + width[..., None] * _UNIT
-    lowest = np.log(gaining.floor)[:, None, None]
-    intensity = _intensity(x)
-    a, mode = gaining.a[:, None, None], gaining.mode[:, None, None]
-    log_density = gaining.log_peak[:, None, None] + a * (x - np.log(mode)) - (intensity - mode)
-    # A panel lies on one side of the floor, below which the formula may overflow.
-    above = x.mean(axis=-1, keepdims=True) > lowest
-    density = np.exp(np.where(above, log_density, -np.inf))
-    tail = _from_the_top(density, width)
+    panels = _Panels.between(breaks)
+    x, of = panels.nodes, panels.of_rows
+    # A panel lies on one side of the floor, below which the formula may overflow, and the density is 0.
+    above = x.mean(axis=-1) > np.log(gaining.floor)[panels.rows]
+    density = np.zeros_like(x)
+    rows, at = panels.rows[above], x[above]
+    density[above] = np.exp(gaining.log_peak[rows, None] - gaining[rows].fall(at.T).T)
+    tail = panels.from_the_top(density)
     # The tilt is measured from the threshold at the highest density of `b`, where a large epsilon makes it large.
     # Beyond a tilt of exp(500) neither law has anything left.
-    scale = np.minimum(r * (s + np.log(losing.mode)), gaining.change + _FARTHEST)[:, None, None]
-    inner = _from_the_top(r * np.exp(np.minimum(r * x - scale, _FARTHEST)) * tail, width)
-    y = x - s[:, None, None]
-    b, mode = losing.a[:, None, None], losing.mode[:, None, None]
-    log_outer = losing.log_peak[:, None, None] + b * (y - np.log(mode)) - (_intensity(y) - mode)
-    outer = np.exp(log_outer + scale - gaining.change[:, None, None])
-    return np.asarray(((outer * inner) @ _UNIT_WEIGHTS * width).sum(axis=-1))
+    scale = np.minimum(r * (s + np.log(losing.mode)), gaining.change + _FARTHEST)
+    inner = panels.from_the_top(r * np.exp(np.minimum(r * x - of(scale), _FARTHEST)) * tail)
+    log_outer = of(losing.log_peak + scale - gaining.change) - losing[panels.rows].fall((x - of(s)).T).T
+    return panels.integrals(np.exp(log_outer) * inner)
 
 
-def joining(cells: Cells, epsilon: float) -> Array:
+@dataclass(frozen=True, eq=False)
+class _Panels:
+    """The panels of several integrals that are not empty, of which there are half as many.
+
+    Attributes
+    ----------
+    rows, columns : array of int, shape (panels,)
+        The integral that each panel belongs to, and which of its panels it is.
+    width : array, shape (panels,)
+    nodes : array, shape (panels, nodes)
+    shape : tuple of int
+        The number of integrals, and of the panels of each with the empty ones.
+    """
+
+    rows: Integers
+    columns: Integers
+    width: Array
+    nodes: Array
+    shape: tuple[int, ...]
+
+    @classmethod
+    def between(cls, breaks: Array) -> "_Panels":
+        """The panels between breaks in rising order, shape (n, panels + 1)."""
+        widths = np.diff(breaks, axis=-1)
+        rows, columns = np.nonzero(widths > 0)
+        width = widths[rows, columns]
+        return cls(rows, columns, width, breaks[rows, columns, None] + width[:, None] * _UNIT, widths.shape)
+
+    def of_rows(self, values: Array) -> Array:
+        """What belongs to an integral, beside each of its panels."""
+        return np.asarray(values[self.rows, None])
+
+    def _in_rows(self, values: Array) -> Array:
+        """The integral over each panel, where it belongs."""
+        found = np.zeros(self.shape)
+        found[self.rows, self.columns] = values @ _UNIT_WEIGHTS * self.width
+        return found
+
+    def integrals(self, values: Array) -> Array:
+        """The integral of each row."""
+        return np.asarray(self._in_rows(values).sum(axis=-1))
+
+    def from_the_top(self, values: Array) -> Array:
+        """The integral from each node to the last break."""
+        panels = self._in_rows(values)
+        after = np.zeros(self.shape)
+        after[:, :-1] = np.cumsum(panels[:, :0:-1], axis=-1)[:, ::-1]
+        return np.asarray(after[self.rows, self.columns, None] + (values @ _TO_THE_END.T) * self.width[:, None])
+
+
+def joining(cells: Cells, epsilon: float | Array) -> Array:
     """Divergence of `TG(a + r)` from `TG(a)`: a record appears."""
     epsilons = np.minimum(epsilon, cells.r * _FARTHEST - cells.change)[:, None]
     x = np.maximum((epsilons[:, 0] + cells.change) / cells.r, np.log(cells.floor))
@@ -143,7 +188,7 @@ def joining(cells: Cells, epsilon: float) -> Array:
     return np.asarray((density * excess * weights).sum(axis=-1))
 
 
-def leaving(cells: Cells, epsilon: float) -> Array:
+def leaving(cells: Cells, epsilon: float | Array) -> Array:
     """Divergence of `TG(a)` from `TG(a + r)`: a record disappears."""
     lowest, highest = np.log(cells.floor), _top(cells, np.log(cells.mode), shift=0.0)
     y = np.minimum((cells.change - epsilon) / cells.r, highest)
@@ -154,7 +199,7 @@ def leaving(cells: Cells, epsilon: float) -> Array:
     bottom = last_inside(lambda v: cells.fall(v) < drop, centre, lowest)[1]
     z, weights = _panels(centre, bottom, y)
     density = np.exp(cells.log_peak[:, None] - _fall_of_all(cells, z))
-    deficit = -np.expm1(np.minimum(epsilon + cells.r * z - cells.change[:, None], 0.0))
+    deficit = -np.expm1(np.minimum(cells.r * z - (cells.change - epsilon)[:, None], 0.0))
     return np.asarray(np.where(possible, (density * deficit * weights).sum(axis=-1), 0.0))
 
 
@@ -174,13 +219,6 @@ def _panels(centre: Array, low: Array, high: Array) -> tuple[Array, Array]:
     width = np.diff(breaks, axis=-1)
     nodes = breaks[:, :-1, None] + width[..., None] * _UNIT
     return nodes.reshape(len(centre), -1), (width[..., None] * _UNIT_WEIGHTS).reshape(len(centre), -1)
-
-
-def _from_the_top(values: Array, width: Array) -> Array:
-    """The integral from each node to the last break, for values of shape (n, panels, nodes)."""
-    panels = values @ _UNIT_WEIGHTS * width
-    after = np.concatenate([np.cumsum(panels[:, :0:-1], axis=-1)[:, ::-1], np.zeros((len(panels), 1))], axis=-1)
-    return np.asarray(after[..., None] + (values @ _TO_THE_END.T) * width[..., None])
 
 
 def _breaks(losing: Cells, gaining: Cells, s: Array) -> Array:

@@ -7,11 +7,11 @@ divergence that was found, and what is returned is the largest bound of a box, n
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.numerics.truncated_gamma import log_hazard
@@ -22,9 +22,10 @@ __all__ = [
     "LEAST_DELTA",
     "Found",
     "Shapes",
-    "largest_join",
-    "largest_leave",
-    "largest_move",
+    "largest_joins",
+    "largest_leaves",
+    "largest_moves",
+    "looser",
     "lower_floors",
 ]
 
@@ -81,6 +82,11 @@ class Found:
     attained: float
     shapes: tuple[float, ...]
 
+    def larger(self, other: "Found") -> "Found":
+        """What both searches together found."""
+        more = self if self.attained >= other.attained else other
+        return Found(max(self.bound, other.bound), more.attained, more.shapes)
+
 
 def lower_floors(low: Array, high: Array, floor: float) -> Array:
     """The floors at which `low` has a hazard not above that of `high` at `floor`; 0 where there is none but 0.
@@ -98,29 +104,38 @@ def _floors_of(low: Array, high: Array, floor: float) -> Array:
     target = log_hazard(high, floor) - _SLACK * (1 + 1e-3 * high)
     # The hazard rises with the floor. Newton's steps aim a little below equality, so that they end on either side.
     safe, unsafe = np.full(low.shape, math.log(_NO_FLOOR)), np.full(low.shape, math.log(floor))
-    at = unsafe
+    at, left = unsafe.copy(), np.arange(len(low))
     for _ in range(_STEPS):
-        value = log_hazard(low, np.exp(at))
-        holds = value <= target
-        safe, unsafe = np.where(holds, np.maximum(safe, at), safe), np.where(holds, unsafe, np.minimum(unsafe, at))
-        if np.all(holds & (target - value <= _NEAR)):
+        x = at[left]
+        value = log_hazard(low[left], np.exp(x))
+        holds = value <= target[left]
+        safe[left] = np.where(holds, np.maximum(safe[left], x), safe[left])
+        unsafe[left] = np.where(holds, unsafe[left], np.minimum(unsafe[left], x))
+        slope = np.maximum(low[left] - np.exp(x) + np.exp(value), 1e-3)
+        step = x - (value - target[left] + _SLACK) / slope
+        at[left] = np.where((step > safe[left]) & (step < unsafe[left]), step, (safe[left] + unsafe[left]) / 2)
+        # What has ended stays, so that no floor depends on which others are looked up with it.
+        left = left[~(holds & (target[left] - value <= _NEAR))]
+        if not len(left):
             break
-        slope = np.maximum(low - np.exp(at) + np.exp(value), 1e-3)
-        step = at - (value - target + _SLACK) / slope
-        at = np.where((step > safe) & (step < unsafe), step, (safe + unsafe) / 2)
     return np.asarray(np.where(safe > math.log(_NO_FLOOR), np.exp(safe), 0.0))
 
 
-def largest_move(
+def looser(delta: ArrayLike) -> Array:
+    """A factor for the tolerance of small deltas, whose logarithms change the more with r."""
+    return np.maximum(1.0, -np.log(np.maximum(delta, LEAST_DELTA)) / 14)
+
+
+def largest_moves(
     floor: float,
     r: float,
     pairs: tuple[tuple[Shapes, Shapes], ...],
-    epsilon: float,
+    epsilons: Sequence[float],
     *,
     tolerance: float = 0.02,
-    near: tuple[float, ...] | None = None,
+    near: Sequence[tuple[float, ...]] | None = None,
     others: int | None = None,
-) -> Found:
+) -> tuple[Found, ...]:
     """The largest divergence where a record moves: for each pair the first cell gains it and the second loses it.
 
     Parameters
@@ -129,52 +144,51 @@ def largest_move(
         Positive, `r` up to `LARGEST_STEP`.
     pairs : tuple of (Shapes, Shapes)
         The cells between which a record may move.
-    epsilon : float
-        At least 0.
+    epsilons : sequence of float
+        At least 0. All are searched side by side, which takes much less time than one after the other, and what is
+        found for one does not depend on the others.
     tolerance : float
         By how much the bound may exceed the divergence that was found, relative. If it is infinite, there is no search
         for a bound, and the bound is 1: this is quick, and enough to refuse.
-    near : tuple of float, optional
-        Shapes of a gaining and a losing cell with a large divergence.
+    near : sequence of tuple of float, optional
+        For each epsilon, shapes of a gaining and a losing cell with a large divergence.
     others : int, optional
         The number of records in both cells together without the one that moves, if it is public. Without it each cell
         may hold any number.
     """
 
-    def divergence(gaining: Cells, losing: Cells) -> Array:
+    def divergence(gaining: Cells, losing: Cells, epsilon: Array) -> Array:
         return moving(losing, gaining, epsilon)
 
-    guess = near or (floor + math.sqrt(floor), floor + 4 * math.sqrt(floor))
+    guess = [(floor + math.sqrt(floor), floor + 4 * math.sqrt(floor))] if near is None else near
     reach = 2 * math.sqrt(floor + 1) / (1 if near is None else 16)
-    return _Search(floor, r, pairs, (0.0, r), divergence, guess, reach, others).run(tolerance)
+    return _Search(floor, r, pairs, (0.0, r), divergence, epsilons, (guess, reach), others).run(tolerance)
 
 
-def largest_join(
-    floor: float, r: float, cells: tuple[Shapes, ...], epsilon: float, *, tolerance: float = 0.02
-) -> Found:
+def largest_joins(
+    floor: float, r: float, cells: tuple[Shapes, ...], epsilons: Sequence[float], *, tolerance: float = 0.02
+) -> tuple[Found, ...]:
     """The largest divergence where a record appears in one of the cells."""
     ways = tuple((cell,) for cell in cells)
-    return _Search(floor, r, ways, (0.0,), lambda cell: joining(cell, epsilon), (floor,), math.sqrt(floor + 1)).run(
-        tolerance
-    )
+    start = [(floor,)], math.sqrt(floor + 1)
+    return _Search(floor, r, ways, (0.0,), joining, epsilons, start).run(tolerance)
 
 
-def largest_leave(
-    floor: float, r: float, cells: tuple[Shapes, ...], epsilon: float, *, tolerance: float = 0.02
-) -> Found:
+def largest_leaves(
+    floor: float, r: float, cells: tuple[Shapes, ...], epsilons: Sequence[float], *, tolerance: float = 0.02
+) -> tuple[Found, ...]:
     """The largest divergence where a record disappears from one of the cells."""
     ways = tuple((cell,) for cell in cells)
-    return _Search(floor, r, ways, (r,), lambda cell: leaving(cell, epsilon), (floor,), math.sqrt(floor + 1)).run(
-        tolerance
-    )
+    start = [(floor,)], math.sqrt(floor + 1)
+    return _Search(floor, r, ways, (r,), leaving, epsilons, start).run(tolerance)
 
 
 class _Search:
-    """Branch and bound over one or two cells.
+    """Branch and bound over one or two cells, for several epsilons.
 
-    A box has a row: for each axis the first and the last count, in units of r, and the way it belongs to. Each cell is
-    an axis, unless the number of records in both is known: then there is one axis, the count of the first cell. A cell
-    of real shapes has counts that are real numbers.
+    A box has a row: for each axis the first and the last count, in units of r, and the way it belongs to, which is one
+    of the cells that change and an epsilon. Each cell is an axis, unless the number of records in both is known: then
+    there is one axis, the count of the first cell. A cell of real shapes has counts that are real numbers.
     """
 
     def __init__(
@@ -184,15 +198,20 @@ class _Search:
         ways: tuple[tuple[Shapes, ...], ...],
         matched_at: tuple[float, ...],
         divergence: Callable[..., Array],
-        guess: tuple[float, ...],
-        reach: float,
+        epsilons: Sequence[float],
+        begin: tuple[Sequence[tuple[float, ...]], float],
         others: int | None = None,
     ) -> None:
         self.floor, self.r, self.divergence, self.others = floor, r, divergence, others
+        # The ways of the first epsilon come first, then those of the second.
+        searches = len(epsilons)
+        self.search = np.repeat(np.arange(searches), len(ways))
+        self.epsilon = np.asarray(epsilons, dtype=np.float64)[self.search]
         # The climb starts at these shapes with steps of this size.
-        self.guess, self.reach = guess, reach
-        self.start = np.array([[cell.start for cell in way] for way in ways])
-        self.real = np.array([[cell.real for cell in way] for way in ways])
+        guess, self.reach = begin
+        self.guess = np.broadcast_to(guess, (searches, len(matched_at)))[self.search]
+        self.start = np.array([[cell.start for cell in way] for way in ways] * searches)
+        self.real = np.array([[cell.real for cell in way] for way in ways] * searches)
         # Hazards are compared at the shapes under the second law: with the record, where it leaves the cell.
         self.matched_at = matched_at
         self.cells = len(matched_at)
@@ -201,33 +220,32 @@ class _Search:
         last = np.ceil(np.maximum(beyond - self.start, 0.0) / r)
         # Beyond 2**50 counts are no longer told apart.
         self.last = np.minimum(last, 2.0**50)
-        self.attained, self.shapes = 0.0, tuple(self.start[0].tolist())
+        self.attained, self.shapes = np.zeros(searches), np.tile(self.start[0], (searches, 1))
 
-    def run(self, tolerance: float) -> Found:
+    def run(self, tolerance: float) -> tuple[Found, ...]:
+        """What was found for each epsilon."""
         self._climb()
-        if math.isinf(tolerance):
-            return Found(1.0, self.attained, self.shapes)
+        bounds = np.ones(len(self.attained)) if math.isinf(tolerance) else self._certified(tolerance)
+        found = zip(bounds.tolist(), self.attained.tolist(), self.shapes.tolist(), strict=True)
+        return tuple(Found(bound, attained, tuple(shapes)) for bound, attained, shapes in found)
+
+    def _certified(self, tolerance: float) -> Array:
+        """The largest bound of a box for each epsilon."""
         way, boxes = self._first()
-        settled, seen = 0.0, 0
+        searches = len(self.attained)
+        settled, seen = np.zeros(searches), np.zeros(searches, dtype=np.int64)
         while len(way):
-            seen += len(way)
+            search = self.search[way]
+            seen += np.bincount(search, minlength=searches)
             bounds = self._bounds(way, boxes)
-            allowed = max(self.attained * (1 + tolerance * self._looser * (1 + seen / _MANY_BOXES)), LEAST_DELTA)
-            if seen > _MOST_BOXES:
-                settled = max(settled, float(bounds.max()))
-                break
-            done = (bounds <= allowed) | self._points(boxes)
-            settled = max(settled, float(bounds[done].max(initial=0.0)))
+            share = tolerance * looser(self.attained) * (1 + seen / _MANY_BOXES)
+            allowed = np.maximum(self.attained * (1 + share), LEAST_DELTA)[search]
+            done = (bounds <= allowed) | self._points(boxes) | (seen > _MOST_BOXES)[search]
+            np.maximum.at(settled, search[done], bounds[done])
             way, boxes = self._split(way[~done], boxes[~done])
         largest = float(self.start.max()) + self.floor + self.r + (0.0 if self.others is None else _FAR_SHAPE)
         margin = 1 + _MARGIN + _MARGIN_PER_SHAPE * largest
-        bound = min(max(settled, self.attained, LEAST_DELTA) * margin, 1.0)
-        return Found(bound, self.attained, self.shapes)
-
-    @property
-    def _looser(self) -> float:
-        """A factor for the tolerance of a small delta, whose logarithm changes the more with r."""
-        return max(1.0, -math.log(max(self.attained, LEAST_DELTA)) / 14)
+        return np.minimum(np.maximum(np.maximum(settled, self.attained), LEAST_DELTA) * margin, 1.0)
 
     def _interval(self, boxes: Array, way: Integers, cell: int) -> tuple[Array, Array]:
         """The least and the largest count of a cell in each box."""
@@ -250,47 +268,54 @@ class _Search:
     def _values(self, way: Integers, counts: Array) -> Array:
         """The divergences at single counts, shape (n, axes)."""
         floors = np.full(len(way), self.floor)
-        return self.divergence(*(Cells.of(shape, floors, self.r) for shape in self._shapes(counts, way).T))
+        cells = (Cells.of(shape, floors, self.r) for shape in self._shapes(counts, way).T)
+        return self.divergence(*cells, self.epsilon[way])
 
-    def _see(self, way: Integers, counts: Array) -> int:
-        """Evaluate single counts, remember the best, and say which it is, or -1 if an earlier one was better."""
-        values = self._values(way, counts)
-        best = int(np.argmax(values))
-        if values[best] <= self.attained:
-            return -1
-        self.attained = float(values[best])
-        self.shapes = tuple(self._shapes(counts[best : best + 1], way[best : best + 1])[0].tolist())
-        return best
+    def _see(self, way: Integers, counts: Array, values: Array) -> Integers:
+        """Remember the best values of single counts, and say where those are that no earlier one was as good as."""
+        search = self.search[way]
+        order = np.lexsort((-values, search))
+        best = order[np.unique(search[order], return_index=True)[1]]
+        better = best[values[best] > self.attained[search[best]]]
+        self.attained[search[better]] = values[better]
+        self.shapes[search[better]] = self._shapes(counts[better], way[better])
+        return better
 
     def _climb(self) -> None:
         """Find large divergences: a few counts of every way, then the neighbours of the best with shrinking steps."""
         way, counts = self._starts()
         whole = ~self.real[way][:, : self.axes]
         counts = np.where(whole, np.round(counts), counts)
-        best = self._see(way, counts)
-        if best < 0:
-            return
-        chosen, at = way[best], counts[best]
-        real = self.real[chosen][: self.axes]
-        step = max(1.0, self.reach / self.r)
+        best = self._see(way, counts, self._values(way, counts))
+        # The searches that still climb: each is at some counts of a way.
+        way, at = way[best], counts[best]
+        real = self.real[way][:, : self.axes]
+        step = np.full(len(way), max(1.0, self.reach / self.r))
         grid = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * self.axes)).reshape(self.axes, -1).T
-        while step >= 1 or (np.any(real) and step * self.r > 2e-2 * math.sqrt(self.floor)):
-            around = np.maximum(at + np.where(real, step, max(1.0, round(step))) * grid, 0.0)
+        while True:
+            on = (step >= 1) | (np.any(real, axis=1) & (step * self.r > 2e-2 * math.sqrt(self.floor)))
+            way, at, real, step = way[on], at[on], real[on], step[on]
+            if not len(way):
+                return
+            size = np.where(real, step[:, None], np.maximum(np.round(step), 1.0)[:, None])
+            around = np.maximum(at[:, None] + size[:, None] * grid, 0.0).reshape(-1, self.axes)
             around = around if self.others is None else np.minimum(around, self.others)
-            best = self._see(np.full(len(around), chosen), around)
-            if best < 0:
-                step /= 3
-            else:
-                at = around[best]
+            ways = np.repeat(way, len(grid))
+            best = self._see(ways, around, self._values(ways, around))
+            climbed = best // len(grid)
+            at[climbed] = around[best]
+            stays = np.ones(len(way), dtype=bool)
+            stays[climbed] = False
+            step[stays] /= 3
 
     def _starts(self) -> tuple[Integers, Array]:
         """Counts of every way from which the best is climbed to."""
         every = np.arange(len(self.start))
         if self.others is None:
-            guess = np.maximum(np.array(self.guess) - self.start, 0.0) / self.r
+            guess = np.maximum(self.guess - self.start, 0.0) / self.r
             return np.tile(every, 2), np.concatenate([np.zeros_like(guess), guess])
         # There may be a maximum next to either end.
-        nearby = (self.guess[0] - self.start[:, 0]) / self.r
+        nearby = (self.guess[:, 0] - self.start[:, 0]) / self.r
         ends = [np.append(self._sides(way, 0).ravel(), nearby[way]) for way in range(len(every))]
         sides = [np.clip(end, 0.0, self.others) for end in ends]
         return np.repeat(every, [len(side) for side in sides]), np.concatenate(sides)[:, None]
@@ -333,13 +358,10 @@ class _Search:
         index = np.flatnonzero(np.all(usable[places], axis=0))
         for part in np.array_split(index, max(1, math.ceil(len(index) / _BATCH))):
             if len(part):
-                bounds[part] = self.divergence(*(cells[place[part]] for place in places))
-        points = np.flatnonzero(self._points(boxes))
-        if len(points):
-            best = points[np.argmax(bounds[points])]
-            if bounds[best] > self.attained:
-                self.attained = float(bounds[best])
-                self.shapes = tuple(self._shapes(boxes[best : best + 1, :, 0], way[best : best + 1])[0].tolist())
+                bounds[part] = self.divergence(*(cells[place[part]] for place in places), self.epsilon[way[part]])
+        points = self._points(boxes)
+        if np.any(points):
+            self._see(way[points], boxes[points, :, 0], bounds[points])
         return bounds
 
     def _dominating(self, rows: Array) -> tuple[Cells, NDArray[np.bool_]]:

@@ -172,6 +172,10 @@ class ApproxDP(Guarantee):
         return self.delta
 
     @override
+    def kept_by(self, curves: "PrivacyCurves") -> bool:
+        return curves.proves(self.epsilon, self.delta)
+
+    @override
     def least_budget(self, curves: "PrivacyCurves") -> float:
         return curves.epsilon(self.delta)
 

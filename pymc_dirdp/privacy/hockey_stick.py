@@ -22,6 +22,8 @@ _NEGLIGIBLE = 46.0
 _LARGEST_EXPONENT = 600.0
 # A step of a grid is one panel if it is at most this share of the law's scales and the tail falls by less than exp(2).
 _SMOOTH, _FALL = 0.5, 2.0
+# More panels than that would not be quicker than integrals that are taken one by one.
+_MOST_PANELS = 2**15
 
 
 class Tail(Protocol):
@@ -106,15 +108,22 @@ class Loss:
     def _accumulated(self, step: float, t: Array, first: Array) -> Array:
         """The integral of :meth:`_integrated` at increasing `t`, each from the one after it, in one pass from the top.
 
-        `first` is `P[V > t]`. One rule a step is enough where the integrand changes little in it; elsewhere each
-        integral is taken by itself.
+        `first` is `P[V > t]`. Each step is cut into panels in which the integrand changes little. Where that would take
+        too many of them, the integral is taken by itself.
         """
         width = step / self.r
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             tail = np.log(first[:-1] / first[1:])
-        smooth = (width <= _SMOOTH * min(1.0, self.spread)) & (step <= 4 * _SMOOTH) & (tail <= _FALL)
-        u, weights = nodes(np.array([0.0, 1.0]))
-        panels = self.upper(t[:-1, None] + width * u) @ (step * weights * np.exp(-step * u))
+        finest = max(width / (_SMOOTH * min(1.0, self.spread)), step / (4 * _SMOOTH))
+        # A log-concave tail falls most in the last panel of a step, so of several panels each may have half as much.
+        steepest = 2 * float(np.max(tail, where=np.isfinite(tail), initial=0.0)) / _FALL
+        cuts = 1
+        if finest > 1 or steepest > 2:
+            cuts = max(1, math.ceil(min(max(finest, steepest), _MOST_PANELS / len(t))))
+        smooth = (finest <= cuts) & (tail <= (_FALL if cuts == 1 else _FALL * cuts / 2))
+        u, weights = nodes(np.linspace(0.0, 1.0, cuts + 1))
+        panels = np.zeros_like(tail)
+        panels[smooth] = self.upper(t[:-1][smooth, None] + width * u) @ (step * weights * np.exp(-step * u))
         fall = math.exp(-step)
         deltas = np.empty_like(t)
         deltas[-1] = self._integrated(float(t[-1]))

@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Self, final
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
-from pymc_dirdp.arrays import Array
+from pymc_dirdp.arrays import Array, Integers
 
 __all__ = ["ComposedLoss", "LossDistribution", "discretised"]
 
@@ -53,12 +53,6 @@ class LossDistribution:
         """The losses that belong to `masses`, in nats."""
         n = len(self.masses) // 2
         return self.step * np.arange(-n, n + 1, dtype=np.float64)
-
-    @cached_property
-    def log_masses(self) -> Array:
-        """Logarithms of the masses, minus infinity where a mass is 0."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.masses)
 
 
 def discretised(step: float, forward: Array, backward: Array) -> LossDistribution:
@@ -147,19 +141,22 @@ class ComposedLoss:
         _, spread = self._location(0.0)
         return {tilt: self._log_moment(tilt) for tilt in (_TILTS / spread).tolist()}
 
+    @cached_property
+    def _points(self) -> "_Points":
+        return _Points.of([part for part, _ in self.parts])
+
+    @cached_property
+    def _times(self) -> Array:
+        return np.array([times for _, times in self.parts], dtype=np.float64)
+
     def _log_moment(self, tilt: float) -> float:
         """Logarithm of the expectation of `exp(tilt * loss)` over finite losses."""
-        return math.fsum(times * _log_moment(part, tilt) for part, times in self.parts)
+        return math.fsum((self._times * self._points.log_moments(tilt)).tolist())
 
     def _location(self, tilt: float) -> tuple[float, float]:
         """Mean and standard deviation of the tilted sum; the latter at least one step."""
-        mean, variance = 0.0, self.step**2
-        for part, times in self.parts:
-            weights = _tilted(part, tilt)
-            here = _inner(weights, part.losses)
-            mean += times * here
-            variance += times * _inner(weights, (part.losses - here) ** 2)
-        return mean, math.sqrt(variance)
+        means, variances = self._points.locations(tilt)
+        return _inner(self._times, means), math.sqrt(self.step**2 + _inner(self._times, variances))
 
     def _bulk(self, tilt: float) -> tuple[Array, Array, float]:
         """Losses and masses of the tilted sum in a window that holds nearly all of it, and the error of the masses."""
@@ -167,10 +164,9 @@ class ComposedLoss:
         size = int(next_fast_len(high - low + 1, real=True))
         spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
         norms = 1.0
-        for part, times in self.parts:
-            n = len(part.masses) // 2
+        for (_, times), places, weights in zip(self.parts, *self._points.tilted_parts(tilt), strict=True):
             # The transform wraps around: mass outside of the window falls somewhere into it, and is accounted for.
-            circle = np.bincount(np.arange(-n, n + 1) % size, weights=_tilted(part, tilt), minlength=size)
+            circle = np.bincount(places % size, weights=weights, minlength=size)
             spectrum *= rfft(circle) ** times
             norms += times * math.sqrt(_inner(circle, circle))
         circle = irfft(spectrum, n=size)
@@ -195,18 +191,63 @@ class ComposedLoss:
         return max(low, -furthest), min(high, furthest)
 
 
-def _log_moment(part: LossDistribution, tilt: float) -> float:
-    exponents = part.log_masses + tilt * part.losses
-    top = float(exponents.max())
-    return top + math.log(float(np.exp(exponents - top).sum()))
+@final
+@dataclass(frozen=True, eq=False)
+class _Points:
+    """All positive masses of some losses, one loss after the other, so that one pass over them serves all losses.
+
+    Attributes
+    ----------
+    places : array of int
+        The losses in steps.
+    losses, log_masses : array
+        The losses in nats, and the logarithms of their masses.
+    starts : array of int
+        Where each of the laws begins.
+    """
+
+    places: Integers
+    losses: Array
+    log_masses: Array
+    starts: Integers
+
+    @classmethod
+    def of(cls, parts: Sequence[LossDistribution]) -> Self:
+        """The points of these losses, each of which has a positive mass."""
+        held = [np.flatnonzero(part.masses > 0) for part in parts]
+        starts = np.cumsum([0, *map(len, held[:-1])])
+        places = np.concatenate([where - len(part.masses) // 2 for part, where in zip(parts, held, strict=True)])
+        masses = np.concatenate([part.masses[where] for part, where in zip(parts, held, strict=True)])
+        return cls(places, parts[0].step * places.astype(np.float64), np.log(masses), starts)
+
+    def log_moments(self, tilt: float) -> Array:
+        """Logarithms of the expectations of `exp(tilt * loss)`, for each loss."""
+        exponents = self.log_masses + tilt * self.losses
+        top: Array = np.maximum.reduceat(exponents, self.starts)
+        exponents -= self._spread_out(top)
+        return top + np.log(np.add.reduceat(np.exp(exponents, out=exponents), self.starts))
+
+    def tilted(self, tilt: float) -> Array:
+        """The masses times `exp(tilt * loss)`, normalised for each loss."""
+        exponents = self.log_masses + tilt * self.losses
+        exponents -= self._spread_out(self.log_moments(tilt))
+        return np.exp(exponents, out=exponents)
+
+    def tilted_parts(self, tilt: float) -> tuple[list[Integers], list[Array]]:
+        """The places and the tilted masses of each loss."""
+        return np.split(self.places, self.starts[1:]), np.split(self.tilted(tilt), self.starts[1:])
+
+    def locations(self, tilt: float) -> tuple[Array, Array]:
+        """Mean and variance of each loss, tilted."""
+        weights = self.tilted(tilt)
+        means: Array = np.add.reduceat(weights * self.losses, self.starts)
+        variances: Array = np.add.reduceat(weights * (self.losses - self._spread_out(means)) ** 2, self.starts)
+        return means, variances
+
+    def _spread_out(self, of_losses: Array) -> Array:
+        return np.repeat(of_losses, np.diff(self.starts, append=len(self.places)))
 
 
 def _inner(x: Array, y: Array) -> float:
     """The inner product. That of NumPy wakes the threads of a BLAS library, which takes longer than so few products."""
     return float(np.add.reduce(x * y))
-
-
-def _tilted(part: LossDistribution, tilt: float) -> Array:
-    """The masses times `exp(tilt * loss)`, normalised."""
-    weights: Array = np.exp(part.log_masses + tilt * part.losses - _log_moment(part, tilt))
-    return weights

@@ -103,6 +103,10 @@ class Guarantee(abc.ABC):
         """The largest loss, in the measure of this kind, with which the promise holds."""
         return self.budget
 
+    def kept_by(self, curves: "PrivacyCurves") -> bool:
+        """Whether the promise holds on the curves, without tolerance."""
+        return self.loss(curves) <= self.allowed
+
     def least_budget(self, curves: "PrivacyCurves") -> float:
         """The least budget with which this promise holds on the curves; it may be 0 or infinite."""
         return self.loss(curves)

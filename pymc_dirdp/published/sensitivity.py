@@ -14,6 +14,8 @@ from pymc_dirdp.mechanisms.hellinger_sensitivity import global_sensitivity, loca
 
 __all__ = ["p4_global_sensitivity", "p4_local_sensitivity", "p4_smooth_sensitivity"]
 
+# Sensitivities of two cells are listed, up to so many; so are the steps of more cells.
+_MOST_LISTED = 10_000_000
 # All pairs of numbers of records that two cells lose are listed, up to so many in each: 9e6 pairs.
 _MOST_MOVED = 3_000
 
@@ -48,14 +50,22 @@ def p4_global_sensitivity(*, prior: ArrayLike, n_records: int) -> float:
     prior : array_like, shape (d,)
         The model's own prior, positive.
     n_records : int
-        Public, at least 1.
+        Public, at least 1; with two categories at most 10,000,000.
+
+    Raises
+    ------
+    UnattainableError
+        If two categories have more records.
 
     Examples
     --------
     >>> round(p4_global_sensitivity(prior=[1, 1], n_records=100), 4)
     0.3389
     """
-    return global_sensitivity(_row(prior), integer(1, n_records=n_records))
+    parameters, n = _row(prior), integer(1, n_records=n_records)
+    if len(parameters) == 2:
+        _refuse_many(n)
+    return global_sensitivity(parameters, n)
 
 
 def p4_smooth_sensitivity(counts: ArrayLike, *, prior: ArrayLike, smoothness: float = 1.0) -> float:
@@ -74,7 +84,7 @@ def p4_smooth_sensitivity(counts: ArrayLike, *, prior: ArrayLike, smoothness: fl
     ------
     UnattainableError
         If there are three or more categories and the smoothness is so small that data sets count which differ in more
-        than 3000 records of two cells.
+        than 3000 records of two cells; or if there are more than 10,000,000 records.
 
     Examples
     --------
@@ -82,6 +92,7 @@ def p4_smooth_sensitivity(counts: ArrayLike, *, prior: ArrayLike, smoothness: fl
     0.1274
     """
     (parameters, whole), gamma = _checked(counts, prior), positive(smoothness=smoothness)
+    _refuse_many(int(whole.sum()) if len(parameters) == 2 else int(whole.max()))
     local = float(local_sensitivities(parameters, whole[None])[0])
     # A data set that differs in more records than this does not decide.
     reach = min(float(whole.max()), 1 / (local * gamma))
@@ -91,6 +102,14 @@ def p4_smooth_sensitivity(counts: ArrayLike, *, prior: ArrayLike, smoothness: fl
             "looked at. Raise the smoothness."
         )
     return float(smooth_sensitivities(parameters, whole[None], gamma)[0])
+
+
+def _refuse_many(listed: int) -> None:
+    if listed > _MOST_LISTED:
+        raise UnattainableError(
+            f"These sensitivities are listed for every number of records in a cell, up to {_MOST_LISTED}. Take fewer "
+            "records: the global sensitivity hardly depends on how many there are."
+        )
 
 
 def _row(prior: ArrayLike) -> Array:

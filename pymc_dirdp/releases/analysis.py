@@ -38,7 +38,7 @@ def analyse(
     Parameters
     ----------
     release : xarray.DataTree, MechanismOutput, or a list of them
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back; or what a mechanism put out alone. A list holds
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`; or what a mechanism put out alone. A list holds
         several releases of the same tables **of the same records**, and is read as all that is known of these. Releases
         of other data, such as another year's, are not for one list: analyse each by itself. In either case what the
         people lose adds up over all releases that they are in.

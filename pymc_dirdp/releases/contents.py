@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import xarray as xr
 
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.stored.release import A_PRIORI, CURVES, Stored
 from pymc_dirdp.stored.untrusted import Group
 
@@ -16,7 +16,16 @@ _MARKS = _LIBRARY | {"guarantee", "adjacency", "plan_digest", "estimate", "left_
 # ArviZ writes these into the group of the draws.
 _ARVIZ = {"created_at", "creation_library", "creation_library_version", "creation_library_language"}
 _WORDS = {"statement", "neighbours", "unit", "people", "protected", "assumptions"}
-_PRIVACY = _WORDS | {"guarantee", "adjacency", "min_count", "contribution", "groups", "draws", "pure_epsilon"}
+_PRIVACY = _WORDS | {
+    "guarantee",
+    "adjacency",
+    "min_count",
+    "contribution",
+    "groups",
+    "draws",
+    "pure_epsilon",
+    "structure",
+}
 _SAMPLING = {"sampler", "arithmetic", "randomness"}
 _MECHANISM = _SAMPLING | {"mechanism", "family", "observed", "adjacency", "strategy", "objective", "contribution"}
 
@@ -56,8 +65,8 @@ def _of_mechanism(mechanism: TableMechanism) -> tuple[set[str], set[str]]:
 
 def _labelled(dataset: xr.Dataset) -> set[str]:
     """The names of the labels that belong to an axis of a variable and have its name."""
-    used = {dim for variable in dataset.data_vars.values() for dim in variable.dims}
-    return {str(name) for name, labels in dataset.coords.items() if name in used and labels.dims == (name,)}
+    used = {dim for name in dataset.data_vars for dim in dataset.variables[name].dims}
+    return {str(name) for name in dataset.coords if name in used and dataset.variables[name].dims == (name,)}
 
 
 def _more(group: Group, variables: set[str], coords: set[str], attributes: set[str]) -> Iterator[str]:

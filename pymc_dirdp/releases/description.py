@@ -106,7 +106,8 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
     drawn = {
         part.table.name: part.mechanism.as_drawn(part.mechanism.steps(sampler, part.n_records)) for part in chosen.parts
     }
-    pure = composed(drawn, chosen.groups, chosen.draws).pure_epsilon
+    tables = composed(drawn, chosen.groups, chosen.draws)
+    pure = (tables if chosen.after is None else chosen.after.followed_by(tables)).pure_epsilon
     return xr.Dataset(
         {
             "renyi_divergence": ("order", curves.renyi(_ORDERS)),
@@ -130,6 +131,7 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
             "groups": json.dumps(chosen.groups),
             "draws": chosen.draws,
             **({"pure_epsilon": pure} if math.isfinite(pure) else {}),
+            **({} if chosen.after is None else {"structure": json.dumps(chosen.after.facts)}),
         },
     )
 

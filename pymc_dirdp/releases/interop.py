@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, type_name
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition, DrawsOfOneTable
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -29,8 +29,8 @@ def as_mechanism(release: Any) -> PrivacyCurves:
     Parameters
     ----------
     release : xarray.DataTree or PrivacyCurves
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back. Curves, such as those of a mechanism, are
-        returned as they are.
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`. Curves, such as those of a mechanism,
+        are returned as they are.
 
     Returns
     -------

@@ -13,8 +13,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.family_fit import fit_tables
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.mechanisms.base import TableMechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.releases.description import cell_dims
 from pymc_dirdp.releases.sources import checked
@@ -181,23 +180,17 @@ def measurements_of_table(
     published : mapping of str to array
         What it put out, by the names of `mechanism.published_axes`.
     """
-    parts = (
-        [NoisyCounts.of(part) for part, _ in mechanism.separately(mechanism.as_output(published))] if published else []
-    )
-    if not parts or None in parts:
+    parts = mechanism.separately(mechanism.as_output(published)) if published else []
+    variances = [part.free_variance for part, _ in parts]
+    if not variances or None in variances:
         raise ArgumentError(
             f"The release holds no noisy counts of {name!r}, so nothing is fitted to it. dirdp.analyse(release) draws "
             "from the posterior given it."
         )
     measurements = [
-        Measurement(
-            tuple(dims[axis] for axis in axes),
-            published[called],
-            part.free_variance,
-            part.parameter if part.noise_family == "laplace" else None,
-        )
-        for (called, axes), part in zip(mechanism.published_axes.items(), parts, strict=True)
-        if part is not None
+        Measurement(tuple(dims[axis] for axis in axes), published[called], variance, part.laplace_scale)
+        for (called, axes), (part, _), variance in zip(mechanism.published_axes.items(), parts, variances, strict=True)
+        if variance is not None
     ]
     return Family(name, dims, mechanism.shape), measurements
 

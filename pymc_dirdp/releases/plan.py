@@ -11,13 +11,13 @@ import pymc as pm
 
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnattainableError, type_name
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.known import by_kind
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import total_records
 from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.models.purpose import built_for
+from pymc_dirdp.models.purpose import built_for, chosen_structure
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.planning.allocation import allocate, whole_share
@@ -98,6 +98,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         planning["objective"] = objective
     whole = predicts(planning)
     wanted = Options(**planning)
+    _refuse_unpaid(model, wanted)
     by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
     check_names(tuple(by_name.values()))
     relation = adjacency_named(wanted.adjacency)
@@ -120,7 +121,20 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         reading=reading,
         assumptions=assumed(reading),
         library_version=library_version(),
+        after=wanted.after,
     )
+
+
+def _refuse_unpaid(model: pm.Model, wanted: Options) -> None:
+    """Refuse a model whose structure was chosen from data, if nothing covers what that has cost."""
+    chosen = chosen_structure(model)
+    if chosen is not None and wanted.after is None and not chosen.recorded:
+        raise ArgumentError(
+            "The structure of this model was chosen from the records, and nothing covers what that has cost. Add "
+            "after=structure and mechanism='marginals', and the guarantee covers both; or choose it with "
+            "ledger=, which then holds its cost. If you have paid for it elsewhere, build the model from "
+            "dict(structure)."
+        )
 
 
 def _chosen(

@@ -1,20 +1,17 @@
 """A plan as a text that people can read, and back. Whoever reads it believes nothing that it says."""
 
-import hashlib
-import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.checks import MOST_RECORDS, at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.likelihoods import KINDS as LIKELIHOODS
 from pymc_dirdp.models.likelihoods import Likelihood
@@ -26,12 +23,13 @@ from pymc_dirdp.models.views import View
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.guarantees import KINDS
 from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
 from pymc_dirdp.releases.wording import assumed
+from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, plain
 from pymc_dirdp.stored.release import MOST_DRAWS
+from pymc_dirdp.stored.structure import Structure
 
-__all__ = ["contents", "digest", "understood", "written"]
+__all__ = ["contents", "understood", "written"]
 
 _FORMAT, _VERSION = "pymc_dirdp plan", 1
 _AGAIN = "Ask for the file again, or call plan() again."
@@ -46,29 +44,22 @@ def contents(plan: Plan) -> dict[str, Any]:
         "protected": plan.protected,
         "assumptions": list(plan.assumptions),
         "library_version": plan.library_version,
-        "guarantee": {"kind": type(plan.guarantee).__name__}
-        | {name: _written_float(value) for name, value in asdict(plan.guarantee).items()},
+        "guarantee": guarantee_facts(plan.guarantee),
         "draws": plan.draws,
         "adjacency": plan.adjacency,
         "min_count": plan.min_count,
         "strategy": plan.strategy,
         "objective": plan.objective,
-        "people": _plain(asdict(plan.reading.stated))
-        | {"n_units": plan.reading.n_units, "others": plan.reading.others},
-        "groups": _plain(plan.groups),
+        "people": plain(asdict(plan.reading.stated)) | {"n_units": plan.reading.n_units, "others": plan.reading.others},
+        "groups": plain(plan.groups),
         "tables": [_table(part) for part in plan.parts],
-    }
-
-
-def digest(facts: Mapping[str, Any]) -> str:
-    """The SHA-256 of what a plan says, in hexadecimal."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+    } | ({} if plan.after is None else {"after": plan.after.facts})
 
 
 def written(plan: Plan) -> str:
     """The plan with its digest, as JSON: a line for each fact, and for each row of a table."""
     facts = contents(plan)
-    return _lines({"digest": digest(facts)} | facts) + "\n"
+    return in_lines({"digest": digest(facts)} | facts)
 
 
 def understood(text: bytes) -> Plan:
@@ -81,23 +72,7 @@ def understood(text: bytes) -> Plan:
     UnattainableError
         If it does not keep its promise.
     """
-    try:
-        facts = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refused)
-        if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
-            raise ValueError
-        if facts.get("version") != _VERSION:
-            raise ArgumentError(
-                f"The plan has another version of the format than {_VERSION}, which this library reads. Call plan() "
-                "again, or read it with the library that wrote it."
-            )
-        stated_digest = facts.pop("digest", None)
-        computed_digest = digest(facts)
-    except ArgumentError:
-        raise
-    except (ValueError, RecursionError):
-        raise ArgumentError(f"The file is no plan such as Plan.to_json writes. {_AGAIN}") from None
-    if stated_digest != computed_digest:
-        raise ArgumentError(f"The plan was changed after it was written: its digest is another one. {_AGAIN}")
+    facts, computed_digest = parsed(text, _FORMAT, _VERSION, what="plan", again=_AGAIN, made_by="plan()")
     try:
         plan = _plan(facts)
         made_again(plan)
@@ -129,11 +104,10 @@ def _plan(facts: dict[str, Any]) -> Plan:
     check_names(tuple(part.table for part in parts))
     n_units = None if n_units is None else integer(0, n_units=n_units)
     reading = Reading(said, adjacency_named(adjacency), shapes, contributions, groups, n_units, bool(others))
-    guarantee = dict(facts["guarantee"])
     if integer(1, draws=facts["draws"]) > MOST_DRAWS:
         raise ArgumentError(f"it has more than {MOST_DRAWS} draws.")
     return Plan(
-        guarantee=KINDS[guarantee.pop("kind")](**{name: _read_float(value) for name, value in guarantee.items()}),
+        guarantee=guarantee_of(facts["guarantee"]),
         parts=parts,
         groups=groups,
         strategy=facts["strategy"],
@@ -144,6 +118,7 @@ def _plan(facts: dict[str, Any]) -> Plan:
         reading=reading,
         assumptions=assumed(reading),
         library_version=one_line(library_version=facts["library_version"]),
+        after=Structure.from_facts(facts["after"]) if "after" in facts else None,
     )
 
 
@@ -158,20 +133,20 @@ def _table(part: PlannedTable) -> dict[str, Any]:
         "observed": [_observed(likelihood) for likelihood in table.likelihoods],
         "n_records": part.n_records,
         "prior": table.prior.tolist(),
-        "one_person_adds": _plain(asdict(mechanism.contributed)),
+        "one_person_adds": plain(asdict(mechanism.contributed)),
         "mechanism": type(mechanism).__name__,
         "parameters": {
             fact.name: _parameter(getattr(mechanism, fact.field))
             for fact in _own_facts(type(mechanism))
             if not (fact.optional and getattr(mechanism, fact.field) is None)
         },
-        "chosen_from": part.choice and _plain(asdict(part.choice)),
+        "chosen_from": part.choice and plain(asdict(part.choice)),
     }
 
 
 def _parameter(value: Any) -> Any:
     """A number, a word or a table as JSON; a tuple may hold tuples of several lengths."""
-    return _plain(value) if isinstance(value, tuple) else np.asarray(value).tolist()
+    return plain(value) if isinstance(value, tuple) else np.asarray(value).tolist()
 
 
 def _part(facts: dict[str, Any], adjacency: str) -> PlannedTable:
@@ -261,15 +236,6 @@ def _text(value: Any) -> str:
     return value
 
 
-def _written_float(value: float) -> float | str:
-    """JSON has no infinity."""
-    return value if math.isfinite(value) else str(value)
-
-
-def _read_float(value: Any) -> Any:
-    return math.inf if value == "inf" else value
-
-
 def _label(label: Any) -> Any:
     """A label as JSON: a text, a number or a truth value as it is, all else with the name of its kind."""
     if isinstance(label, np.datetime64):
@@ -302,34 +268,3 @@ def _read_label(label: Any) -> Any:
         case str() | bool() | int() | float():
             return label
     raise TypeError
-
-
-def _plain(value: Any) -> Any:
-    """The same with lists in place of tuples, as JSON has them."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A dict without a name that stands twice, of which two readers could see different values."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError
-    return found
-
-
-def _refused(constant: str) -> NoReturn:
-    """NaN and Infinity are not JSON."""
-    raise ValueError(constant)
-
-
-def _lines(value: Any, margin: str = "") -> str:
-    """JSON with a line for each fact, and for each row of a table."""
-    deeper = f"{margin}  "
-    if isinstance(value, dict) and value:
-        lines = [f"{json.dumps(key, ensure_ascii=False)}: {_lines(item, deeper)}" for key, item in value.items()]
-        return f"{{\n{deeper}{f',\n{deeper}'.join(lines)}\n{margin}}}"
-    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        return f"[\n{deeper}{f',\n{deeper}'.join(_lines(item, deeper) for item in value)}\n{margin}]"
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)

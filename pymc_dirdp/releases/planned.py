@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
@@ -17,6 +17,8 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.wording import assumed
+from pymc_dirdp.stored.readable import digest
+from pymc_dirdp.stored.structure import Structure
 
 if TYPE_CHECKING:
     from pymc_dirdp.models.tables import Table
@@ -72,6 +74,8 @@ class Plan:
         What else the guarantee rests on, in sentences.
     library_version : str
         The version of pymc_dirdp.
+    after : Structure or None
+        The structure that was chosen from the same records before. The guarantee covers it, too.
 
     Examples
     --------
@@ -96,6 +100,7 @@ class Plan:
     reading: Reading
     assumptions: tuple[str, ...]
     library_version: str
+    after: Structure | None = None
 
     def _repr_html_(self) -> str:
         from pymc_dirdp.releases.report import report  # It needs this file.
@@ -122,7 +127,7 @@ class Plan:
         """A fingerprint of all that :meth:`to_json` writes: plans with equal digests promise and do the same."""
         from pymc_dirdp.releases import plan_file
 
-        return plan_file.digest(plan_file.contents(self))
+        return digest(plan_file.contents(self))
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a file that people can read, and that says nothing of the data.
@@ -182,7 +187,12 @@ class Plan:
 
     @property
     def composition(self) -> PrivacyCurves:
-        """The privacy curves of the whole release."""
+        """The privacy curves of the whole release, and of the structure that was chosen before."""
+        return self.tables_alone if self.after is None else self.after.followed_by(self.tables_alone)
+
+    @property
+    def tables_alone(self) -> PrivacyCurves:
+        """The privacy curves of the tables, without what was done before."""
         return composed({part.table.name: part.mechanism for part in self.parts}, self.groups, self.draws)
 
 
@@ -214,10 +224,20 @@ def made_again(plan: Plan) -> Plan:
             "The plan would publish a private number of records: what adds up to it is for public ones. Call plan() "
             "again."
         )
+    for part in parts:
+        if part.mechanism.rests_on_rows:
+            raise ArgumentError(
+                f"The curves of {part.table.name!r} rest on the number of records of each row. The promise of a "
+                "release of a model is about a record that is replaced, perhaps by one of another row, so these "
+                "numbers are data. Call plan() again; or release the table alone, by output = "
+                "mechanism.release(counts), and conclude from dirdp.MechanismOutput(mechanism, output, prior=prior)."
+            )
     rested_on = [part for part in parts if part.mechanism.assumed_records is not None]
     if any(part.mechanism.assumed_records != part.n_records or not plan.reading.sizes_are_public for part in rested_on):
         raise ArgumentError(
             "The curves of the plan rest on a number of records that is not the public one of its table. Call plan() "
             "again."
         )
+    if plan.after is not None:
+        plan.after.refuse_other_people(plan.adjacency, plan.unit_label)
     return replace(plan, parts=parts, draws=integer(1, draws=plan.draws), library_version=library_version())

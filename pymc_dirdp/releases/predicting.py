@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.inference.effects import Effects
-from pymc_dirdp.mechanisms.base import TableMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.planning.choosing import Choice

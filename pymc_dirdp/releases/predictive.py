@@ -22,7 +22,7 @@ def sample_posterior_predictive(
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`pymc_dirdp.sample`, also after `to_netcdf` and back.
+        From :func:`pymc_dirdp.sample`, also from a file, see :func:`pymc_dirdp.load`.
     model : pymc.Model, optional
         Not read. It is accepted because PyMC's function has it; the release holds everything that is needed.
     n_records : int

@@ -2,9 +2,7 @@
 
 import json
 import math
-import warnings
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
@@ -19,18 +17,11 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import (
     ArgumentError,
     DataError,
-    RepeatedReleaseWarning,
-    SeededReleaseWarning,
     UnattainableError,
-    UnsupportedModelError,
 )
-from pymc_dirdp.models.counted import with_counted
-from pymc_dirdp.models.labels import held_labels
-from pymc_dirdp.models.names import check_names
-from pymc_dirdp.models.observations import read_counts, total_records
-from pymc_dirdp.models.reading import check_people, read
-from pymc_dirdp.models.tables import Table, root_model, tables
-from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.reading import check_people
+from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.least_of import LeastOf
@@ -39,11 +30,14 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior, try_law
 from pymc_dirdp.releases.description import cell_dims, described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
+from pymc_dirdp.releases.matching import of_model, refuse_second_planning
 from pymc_dirdp.releases.measurements import shares_fitted
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
 from pymc_dirdp.releases.posterior import posterior_group, refuse_dims
+from pymc_dirdp.releases.verification import kept_of
+from pymc_dirdp.releases.warned import warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 if TYPE_CHECKING:
@@ -157,8 +151,8 @@ def sample(
     refuse_unknown("sample", planning)
     refuse_other(ledger, reservation=reservation)
     if isinstance(guarantee, Plan):
-        _refuse_second_planning(guarantee, planning)
-        chosen = _of_model(made_again(guarantee), model)
+        refuse_second_planning(guarantee, planning)
+        chosen = of_model(made_again(guarantee), model)
     else:
         chosen = plan(guarantee, model, **planning)
     composition = chosen.composition
@@ -180,12 +174,16 @@ def sample(
     derived = derived_quantities(model, released, var_names, records_are_public=public)
     tried = try_out(model, derived.kept, released)
     refuse_dims(tried, chosen, model)
-    _warn(chosen, seeded=random_seed is not None, ledger=ledger)
+    if random_seed is not None:
+        warn_of_seed()
+    elif ledger is None:
+        warn_of_repetition(released)
     if ledger is not None:
+        promise, lost = charged(chosen)
         ledger.spend(
-            chosen.guarantee,
+            promise,
             what=", ".join(table.name for table in released),
-            mechanism=_as_drawn(composition, frame["/privacy"].attrs.get("pure_epsilon", math.inf)),
+            mechanism=_as_drawn(lost, frame["/privacy"].attrs.get("pure_epsilon", math.inf)),
             adjacency=chosen.adjacency,
             unit=chosen.unit_label,
             contribution=chosen.contribution,
@@ -203,6 +201,14 @@ def sample(
     tree = xr.DataTree.from_dict({"/posterior": posterior_group(values, chosen, model, marks), **frame})
     tree.attrs = marks
     return tree
+
+
+def charged(chosen: Plan) -> tuple[Guarantee, PrivacyCurves]:
+    """What a release costs a ledger: without the structure, if a ledger holds that already."""
+    if chosen.after is None or not chosen.after.recorded:
+        return chosen.guarantee, chosen.composition
+    alone = chosen.tables_alone
+    return kept_of(chosen.guarantee, alone) or chosen.guarantee, alone
 
 
 def _as_drawn(composition: PrivacyCurves, pure: float) -> PrivacyCurves:
@@ -322,81 +328,6 @@ def _with_derived(
             reason = "it has another shape at this draw than where all categories are as likely as one another"
         left_out.append(LeftOut(name, reason, "Compute it from the release"))
     return values, tuple(left_out)
-
-
-# How often a model was released in this process without a ledger, by its public facts.
-_released_before: dict[int, int] = {}
-
-
-def _warn(chosen: Plan, *, seeded: bool, ledger: "Ledger | None") -> None:
-    if seeded:
-        warnings.warn(
-            "A release with random_seed can be computed again by whoever knows the seed, so it is not private. "
-            "Leave random_seed out for anything that is published.",
-            SeededReleaseWarning,
-            stacklevel=3,
-        )
-    if seeded or ledger is not None:
-        return
-    facts = hash(tuple(part.table for part in chosen.parts))
-    times = _released_before[facts] = _released_before.get(facts, 0) + 1
-    if times == 2:
-        warnings.warn(
-            "This model was released before in this process, without a ledger. If the same people are in the data, the "
-            "losses of all releases add up, and their average comes close to the data. Publish one of them, or pass "
-            "ledger=Ledger(limit), which keeps the sum within a limit. This warning appears once for each model.",
-            RepeatedReleaseWarning,
-            stacklevel=3,
-        )
-
-
-def _refuse_second_planning(chosen: Plan, planning: Planning) -> None:
-    """Refuse options beside a plan, also those that equal a default: the plan may have decided another value."""
-    if (asked := planning.get("unit")) is not None:
-        raise ArgumentError(
-            f"This plan protects {chosen.reading.stated.unit_text}; sample was asked for unit={asked!r}. Pass unit= to "
-            "plan() instead."
-        )
-    if planning:
-        raise ArgumentError(f"A plan already decides {', '.join(planning)}. Pass it to plan() instead.")
-
-
-def _protects(part: PlannedTable, chosen: Plan) -> bool:
-    """Whether a mechanism protects those whom the plan says."""
-    unit, contribution = part.mechanism.contributed, chosen.reading.contribution(part.table.name)
-    return part.mechanism.adjacency == chosen.adjacency and unit.fitted(part.table.shape) == contribution
-
-
-def _with_held_labels(table: Table) -> Table:
-    """The table with labels as a file holds them, which Python does not find equal to times of its own."""
-    held = {dim: given and tuple(held_labels(given)) for dim, given in table.coords.items()}
-    return replace(table, coords=held)
-
-
-def _of_model(chosen: Plan, model: pm.Model) -> Plan:
-    """The plan with the tables of the model itself, or the error that it is the plan of another one."""
-    reading = chosen.reading
-    held = tables(model, public_prior=reading.stated.public_prior)
-    check_names(held)
-    same = (
-        list(map(_with_held_labels, held)) == [_with_held_labels(part.table) for part in chosen.parts]
-        # The people are read again, because a model with the same tables may say something else about them.
-        and with_counted(reading.stated, held, model, reading.relation) == reading.stated
-        and read(held, model, reading.stated, adjacency_named(chosen.adjacency)) == reading
-        # A plan may come from a file, so what its mechanisms protect is compared with what was read.
-        and chosen.groups == reading.groups
-        and all(_protects(part, chosen) for part in chosen.parts)
-    )
-    public = reading.sizes_are_public
-    if not same or (public and any(total_records(part.table, model) != part.n_records for part in chosen.parts)):
-        names = ", ".join(repr(part.table.name) for part in chosen.parts)
-        raise UnsupportedModelError(
-            f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
-            "or the public number of records has changed. Call plan() again."
-        )
-    # Labels of a file are equal to those of the model, and may be of another type, such as a wider number.
-    parts = tuple(replace(part, table=table) for part, table in zip(chosen.parts, held, strict=True))
-    return replace(chosen, parts=parts)
 
 
 def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict[str, str]:

@@ -11,8 +11,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
-from pymc_dirdp.mechanisms.base import TableMechanism
-from pymc_dirdp.mechanisms.margins import MarginalsMechanism
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.allocation import whole_share
 from pymc_dirdp.planning.choosing import rank
@@ -126,6 +125,7 @@ def _promise(privacy: xr.Dataset, stored: Stored) -> Lines:
         ("protected", str(attrs["protected"])),
         ("adjacency", str(attrs["adjacency"])),
         ("assumptions", _assumptions(attrs, stored.min_count)),
+        *(() if stored.structure is None else (("structure", stored.structure.told),)),
         ("draws", f"{attrs['draws']}, all of them covered"),
         ("to whom", _to_whom(privacy, stored)),
     )
@@ -235,11 +235,8 @@ def _margins(stored: Stored, utility: xr.Dataset) -> Lines:
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     told = []
     for name, table in stored.tables.items():
-        mechanism = MarginalsMechanism.of(table.mechanism)
-        if mechanism is None:
-            continue
         dims = [str(dim) for dim in table.group.dataset["prior"].dims]
-        for axes, sd in zip(mechanism.margins, mechanism.noise_sds, strict=True):
+        for axes, sd in table.mechanism.margins_with_noise:
             share = f", {sd / sizes[name]:.2g} of all records" if sizes[name] > 0 else ""
             told.append(
                 (" x ".join(dims[axis] for axis in axes), f"noise of standard deviation {sd:.4g} a cell{share}")

@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,15 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.counting.categories import Categories, checked_categories
 from pymc_dirdp.counting.codes import Frame, encode
 from pymc_dirdp.counting.columns import column_of, index_of
-from pymc_dirdp.errors import ArgumentError, DataError, SeededReleaseWarning, type_name
+from pymc_dirdp.counting.sparse import SparseCounts
+from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import check_labels, held_labels
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import arithmetic
 from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.warned import warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, randomness
 
 if TYPE_CHECKING:
@@ -35,15 +36,15 @@ _RECORD = "record"
 
 def release_sparse(
     guarantee: Guarantee,
-    cells: ArrayLike | Frame,
+    cells: ArrayLike | Frame | SparseCounts,
     counts: ArrayLike | None = None,
     n_cells: int | None = None,
     *,
     threshold: int,
     categories: Categories | None = None,
     adjacency: str = "replace-one",
-    unit: str = _RECORD,
-    contribution: int = 1,
+    unit: str | None = None,
+    contribution: int | None = None,
     random_seed: Seed = None,
     ledger: "Ledger | None" = None,
     reservation: int | None = None,
@@ -58,9 +59,10 @@ def release_sparse(
     ----------
     guarantee : Guarantee
         What the list promises.
-    cells : array_like of int, or data frame, or mapping of str to array
-        The cells that hold records, each once: their numbers from 0 to ``n_cells - 1``, or, with `categories`, the
-        columns of their labels, such as those of ``frame.groupby(names).size().reset_index()``. Secret.
+    cells : SparseCounts, array_like of int, data frame, or mapping of str to array
+        What :func:`count_sparse` found, which knows all but the threshold and the adjacency. Or the cells that hold
+        records, each once: their numbers from 0 to ``n_cells - 1``, or, with `categories`, the columns of their labels,
+        such as those of ``frame.groupby(names).size().reset_index()``. Secret.
     counts : array_like of whole numbers, optional
         How many records each of them holds. Secret. Without it each entry of `cells` is one record, and they are
         counted here.
@@ -73,10 +75,11 @@ def release_sparse(
         They are public, so they must not be read off the data.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one unit can change. Under `"add-remove"` the noise is half as large.
-    unit : str, default "record"
-        Whom the promise is about, in a word, such as `"patient"`.
-    contribution : int, default 1
-        The largest number of records of one unit in the table, which you promise; above 1 name the unit.
+    unit : str, optional
+        Whom the promise is about, in a word, such as `"patient"`; `"record"` unless the cells know the unit.
+    contribution : int, optional
+        The largest number of records of one unit in the table, which you promise; above 1 name the unit. It is 1 unless
+        the cells know it.
     random_seed : int, SeedSequence, Generator or None, default None
         None takes entropy from the operating system. A seed makes the list reproducible, hence **not private**.
     ledger : Ledger, optional
@@ -87,10 +90,10 @@ def release_sparse(
     Returns
     -------
     release : xarray.DataTree
-        It may be published and saved by `to_netcdf`. Group `noisy_counts` holds `cell` and `noisy_count` of each listed
-        cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the promise; `categories` the
-        labels, if there are any. :func:`estimate_sparse` and :func:`analyse_sparse` read it, and :func:`verify` checks
-        it.
+        It may be published and saved by :func:`pymc_dirdp.save`. Group `noisy_counts` holds `cell` and `noisy_count` of
+        each listed cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the promise;
+        `categories` the labels, if there are any. :func:`estimate_sparse` and :func:`analyse_sparse` read it, and
+        :func:`verify` checks it.
 
     Raises
     ------
@@ -130,6 +133,16 @@ def release_sparse(
     True
     """
     refuse_other(ledger, reservation=reservation)
+    if isinstance(cells, SparseCounts):
+        if any(given is not None for given in (counts, n_cells, categories, unit, contribution)):
+            raise ArgumentError(
+                "What count_sparse found knows its counts, categories, unit and contribution. Leave these arguments "
+                "out, or pass its cells and counts: release_sparse(guarantee, found.cells, found.counts, n_cells, ...)."
+            )
+        categories = cells.categories
+        if cells.bound is not None:
+            unit, contribution = cells.bound.unit, cells.bound.records
+    unit, contribution = _RECORD if unit is None else unit, 1 if contribution is None else contribution
     labels = _checked_labels(cells, n_cells, categories)
     size = math.prod(map(len, labels.values())) if labels is not None else integer(2, n_cells=n_cells)
     _check_unit(unit=unit, contribution=contribution)
@@ -137,12 +150,7 @@ def release_sparse(
         guarantee, n_cells=size, threshold=threshold, adjacency=adjacency, contribution=contribution
     )
     if random_seed is not None:
-        warnings.warn(
-            "A release with random_seed can be computed again by whoever knows the seed, so it is not private. "
-            "Leave random_seed out for anything that is published.",
-            SeededReleaseWarning,
-            stacklevel=2,
-        )
+        warn_of_seed()
     if ledger is not None:
         ledger.spend(
             guarantee,
@@ -193,12 +201,15 @@ def _checked_labels(cells: Any, n_cells: int | None, categories: Categories | No
     labels = checked_categories(list(categories), categories)
     for name in labels:
         check_labels(name, labels[name], "the table")
-        column_of(cells, name)
+        if not isinstance(cells, SparseCounts):
+            column_of(cells, name)
     return {name: held_labels(values) for name, values in labels.items()}
 
 
 def _counted(cells: Any, counts: Any, labels: dict[str, list[Any]] | None) -> tuple[Any, Any]:
     """The numbers of the cells that hold records, and how many these are. **Secret**."""
+    if isinstance(cells, SparseCounts):
+        return cells.cells, cells.counts
     numbers = cells if labels is None else _numbered(cells, labels)
     if counts is not None:
         column = cells if labels is None else column_of(cells, next(iter(labels)))

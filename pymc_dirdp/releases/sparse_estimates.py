@@ -128,7 +128,7 @@ def estimate_sparse(
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`release_sparse`, also after `to_netcdf` and back.
+        From :func:`release_sparse`, also from a file, see :func:`pymc_dirdp.load`.
     prob : sequence of float
         Probabilities of the intervals, in (0, 1).
     n_records, n_occupied : float
@@ -190,7 +190,7 @@ def analyse_sparse(
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`release_sparse`, also after `to_netcdf` and back.
+        From :func:`release_sparse`, also from a file, see :func:`pymc_dirdp.load`.
     draws : int, default 4000
         How many. The result holds so many numbers for each listed cell.
     n_records, n_occupied : float

@@ -206,6 +206,7 @@ def _promise(stored: Stored) -> Lines:
             f"times {_factor(log_factor)} at most{_exception(stored, log_factor)}, about {_secret(stored)}",
         ),
         ("not protected", _unprotected(stored)),
+        *(() if stored.structure is None else (("structure", stored.structure.told),)),
         ("assumed", "; ".join(_assumed(stored))),
     )
 
@@ -265,7 +266,7 @@ def _use(stored: Stored, entry: dict[str, Any]) -> Lines:
         )
     lines = [
         ("mechanism", "; ".join(laws)),
-        ("to compute with it", f"xarray.open_datatree(path) opens the file as a release; {how}"),
+        ("to compute with it", f"pymc_dirdp.load(path) opens the file; {how}"),
         ("to check it", "pymc_dirdp.verify(release), without the data"),
         ("software", f"{entry['implementation']} {entry['version']}"),
     ]

@@ -7,11 +7,12 @@ from functools import cache
 
 import numpy as np
 
-__all__ = ["SOURCES", "Seed", "generator", "randomness"]
+__all__ = ["SOURCES", "Seed", "children", "generator", "randomness"]
 
 # The sources of random bits without a seed, by sampler.
 _SYSTEM, _AES = "operating system", "AES-128-CTR keyed by the operating system"
 _PCG64 = "PCG64 seeded by the operating system (its state can be recovered from output)"
+_AES_CLASS = "AESCounter"
 SOURCES = {"exact": (_SYSTEM,), "fast": (_AES, _PCG64)}
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
@@ -43,10 +44,39 @@ def generator(random_seed: Seed = None) -> np.random.Generator:
     if random_seed is not None:
         return np.random.default_rng(random_seed)
     if _has_aes():
-        aes = importlib.import_module("randomgen").AESCounter
-        # This generator takes a key of at most 128 bits, so the start of the counter is secret as well.
-        return np.random.Generator(aes(key=secrets.randbits(128), counter=secrets.randbits(128)))
+        return _aes(secrets.randbits(128), secrets.randbits(128))
     return np.random.default_rng(np.random.SeedSequence(secrets.randbits(256)))
+
+
+def children(rng: np.random.Generator, n: int) -> list[np.random.Generator]:
+    """Generators with keys that are drawn from this one, for work in parts that threads share.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        It advances. Children of AES-128 in counter mode are of its kind, and those of any other are PCG64.
+    n : int
+        How many.
+
+    Returns
+    -------
+    generators : list of numpy.random.Generator
+
+    Examples
+    --------
+    >>> one, other = children(np.random.default_rng(1), 2)
+    >>> one.random() == other.random()
+    False
+    """
+    keys: list[list[int]] = rng.integers(2**64, size=(n, 4), dtype=np.uint64).tolist()
+    if type(rng.bit_generator).__name__ == _AES_CLASS:
+        return [_aes(a << 64 | b, c << 64 | d) for a, b, c, d in keys]
+    return [np.random.default_rng(key) for key in keys]
+
+
+def _aes(key: int, counter: int) -> np.random.Generator:
+    # This generator takes a key of at most 128 bits, so the start of the counter is secret as well.
+    return np.random.Generator(getattr(importlib.import_module("randomgen"), _AES_CLASS)(key=key, counter=counter))
 
 
 def randomness(random_seed: Seed, *, sampler: str) -> str:

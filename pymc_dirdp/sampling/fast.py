@@ -1,15 +1,27 @@
 """Dirichlet draws in floating point: for simulation, and on a public grid for those who ask for a fast release."""
 
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.sampling.entropy import children
 
 __all__ = ["dirichlet", "fast_dirichlet", "on_public_grid"]
 
 # A grid finer than about 2**-45 would keep bits of the floating-point arithmetic.
 _GRID = 2**32
+# So many numbers fit into the cache of a core, several times.
+_BLOCK = 2**14
+# Blocks that one generator draws.
+_PART = 16
 # The least shape above 1: at 1 exactly NumPy changes its algorithm.
 _ABOVE_ONE = float(np.nextafter(1, 2))
+
+_Fill = Callable[[Array, Array, np.random.Generator], None]
 
 
 def dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -> Array:
@@ -38,19 +50,59 @@ def dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -> Arr
     Every component is drawn as `log G_a = log G_{a+1} + log(U) / a`, whatever its parameter, and every row is
     normalised by log-sum-exp: no branch depends on the parameters.
     """
-    shape = (draws, *concentration.shape)
-    logs = np.log(rng.standard_gamma(np.maximum(concentration + 1, _ABOVE_ONE), size=shape))
-    # 1 - random() lies in (0, 1], so the logarithm is finite; divided by a tiny parameter it may not be.
-    with np.errstate(over="ignore"):
-        logs += np.log(1.0 - rng.random(size=shape)) / concentration
-    np.maximum(logs, -np.finfo(np.float64).max / 2, out=logs)
-    logs -= logs.max(axis=-1, keepdims=True)
-    y = np.exp(logs)
+    return _normalised(concentration.copy(), draws, rng)
+
+
+def _normalised(concentration: Array, draws: int, rng: np.random.Generator) -> Array:
+    """The draws of :func:`dirichlet`, in the place of the parameters if it is one draw."""
+    y = _filled(_log_gammas, concentration, draws, rng)
+    y -= y.max(axis=-1, keepdims=True)
+    np.exp(y, out=y)
     y /= y.sum(axis=-1, keepdims=True)
     return np.maximum(y, np.finfo(np.float64).tiny, out=y)
 
 
-def fast_dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -> Array:
+def _filled(fill: _Fill, shapes: Array, draws: int, rng: np.random.Generator) -> Array:
+    """Draws of these shapes, in the place of the shapes if it is one draw: a new array costs as much as a step.
+
+    Work of several parts is done by a thread for each core. Each part has a generator of its own, so a seed gives the
+    same draws on any number of cores.
+    """
+    flat = shapes.reshape(-1)
+    drawn = flat[None] if draws == 1 else np.empty((draws, flat.size))
+    at_once = max(1, _BLOCK // flat.size)
+    starts = itertools.product(range(0, draws, at_once), range(0, flat.size, _BLOCK))
+
+    def work(part: tuple[tuple[int, int], ...], rng: np.random.Generator) -> None:
+        for i, j in part:
+            fill(flat[j : j + _BLOCK].copy(), drawn[i : i + at_once, j : j + _BLOCK], rng)
+
+    parts = list(itertools.batched(starts, _PART))
+    if len(parts) == 1:
+        work(parts[0], rng)
+    else:
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            # Whoever asks for the results gets the error of a thread, if there is one.
+            list(threads.map(work, parts, children(rng, len(parts))))
+    return drawn.reshape(draws, *shapes.shape)
+
+
+def _gammas(shapes: Array, out: Array, rng: np.random.Generator) -> None:
+    """Gamma variables with these shapes, each raised to the least one above 1."""
+    rng.standard_gamma(np.maximum(shapes, _ABOVE_ONE), size=out.shape, out=out)
+
+
+def _log_gammas(shapes: Array, out: Array, rng: np.random.Generator) -> None:
+    """Logarithms of Gamma variables with these shapes."""
+    _gammas(shapes + 1, out, rng)
+    np.log(out, out=out)
+    # 1 - random() lies in (0, 1], so the logarithm is finite; divided by a tiny parameter it may not be.
+    with np.errstate(over="ignore"):
+        out += np.log(1.0 - rng.random(size=out.shape)) / shapes
+    np.maximum(out, -np.finfo(np.float64).max / 2, out=out)
+
+
+def fast_dirichlet(concentration: Array, draws: int, rng: np.random.Generator, *, least: float = 0.0) -> Array:
     """Draws from `Dirichlet(concentration)`, rounded to a public grid: a release in floating point.
 
     With `k = round(y * 2**32)` of a draw `y` of :func:`dirichlet`, `(2 k + 1) / sum(2 k + 1)` is released, a positive
@@ -60,7 +112,10 @@ def fast_dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -
     Parameters
     ----------
     concentration, draws, rng
-        Same as in :func:`dirichlet`. The concentration may be secret.
+        Same as in :func:`dirichlet`. The concentration may be secret, and is overwritten.
+    least : float, default 0
+        A public number that no parameter is below, whatever the secret. From 1 on, Gamma variables are drawn and
+        divided by their sum, without logarithms, in three quarters of the time.
 
     Returns
     -------
@@ -72,11 +127,19 @@ def fast_dirichlet(concentration: Array, draws: int, rng: np.random.Generator) -
     Mironov (2012), On significance of the least significant bits for differential privacy,
     https://doi.org/10.1145/2382196.2382264.
     """
-    return on_public_grid(dirichlet(concentration, draws, rng))
+    if least < 1:
+        return on_public_grid(_normalised(concentration, draws, rng))
+    y = _filled(_gammas, concentration, draws, rng)
+    y /= y.sum(axis=-1, keepdims=True)
+    return on_public_grid(y)
 
 
 def on_public_grid(y: Array) -> Array:
-    """`(2 k + 1) / sum(2 k + 1)` with `k = round(y * 2**32)`, in the shape of `y`."""
-    whole = 2 * np.rint(_GRID * y).astype(np.int64) + 1
-    released: Array = whole / whole.sum(axis=-1, keepdims=True)
-    return released
+    """`(2 k + 1) / sum(2 k + 1)` with `k = round(y * 2**32)`, in the shape of `y`, which is overwritten."""
+    # Doubles hold these whole numbers and their sums exactly.
+    y *= _GRID
+    np.rint(y, out=y)
+    y *= 2
+    y += 1
+    y /= y.sum(axis=-1, keepdims=True)
+    return y

@@ -14,8 +14,10 @@ from pymc_dirdp.sampling.compiling import compiled
 
 __all__ = ["urn"]
 
-# Up to so many steps in all, which take half a second, Python is faster than importing a compiler.
+# Up to so many steps in a process, which take half a second, Python is faster than importing a compiler.
 _STEPS_IN_PYTHON = 10**6
+# How many steps Python has walked in this process: many small tables take as long as a large one.
+_walked = {"steps": 0}
 # The compiled walk counts in 64-bit integers, and holds numbers of at most two words.
 _MOST_RECORDS, _TWO_WORDS = 2**62, 128
 
@@ -50,16 +52,19 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
     The law is exact, but the memory that is touched, the number of random words that are rejected and the running time
     depend on the secret. The counts are not safe from somebody who can measure these.
 
-    Ten thousand steps take about 5 ms in Python. Above a million steps in all the urn is compiled, which takes one to
-    two seconds once; then a million steps take about 0.02 s. Both make the same draws from the same words. Weights that
-    do not fit into two words, such as parameters with a sum of 1e22 times the least of them, stay in Python.
+    Ten thousand steps take about 5 ms in Python. Once a process has walked a million steps the urn is compiled, which
+    takes one to two seconds once; then a million steps take about 0.02 s. Both make the same draws from the same words.
+    Weights that do not fit into two words, such as parameters with a sum of 1e22 times the least of them, stay in
+    Python.
 
     References
     ----------
     Theory, Theorem 6 and section 11.
     """
     counts = np.zeros((draws, len(rows), len(rows[0])), dtype=np.int64)
-    large = draws * len(rows) * steps > _STEPS_IN_PYTHON
+    wanted = draws * len(rows) * steps
+    large = _walked["steps"] + wanted > _STEPS_IN_PYTHON
+    _walked["steps"] += 0 if large else wanted
     for i, row in enumerate(rows):
         cumulative = list(accumulate(row))
         fits = (

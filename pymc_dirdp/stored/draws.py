@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
-from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential, shown
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others, shown
 
 __all__ = ["Drawn", "drawn_tables", "probabilities", "stored_labels"]
 
@@ -58,7 +58,7 @@ def drawn_tables(release: Any) -> dict[str, Drawn]:
     ReleaseError
         If there are no such groups, or the draws are no probabilities.
     """
-    refuse_confidential(release)
+    refuse_others(release)
     children = getattr(release, "children", {})
     if not {"posterior", "mechanism"} <= set(children) or not children["mechanism"].children:
         raise ReleaseError("Expected a release from pymc_dirdp.sample, with the groups posterior and mechanism.")
@@ -68,10 +68,10 @@ def drawn_tables(release: Any) -> dict[str, Drawn]:
 
 def stored_labels(group: Group, variable: str) -> tuple[tuple[str, list[Any] | None], ...]:
     """Each dim of a variable but `chain` and `draw`, with its labels if it has any."""
-    dataset = group.dataset
+    variables = group.dataset.variables
     return tuple(
-        (str(dim), _plain(dataset[dim].values) if dim in dataset.coords else None)
-        for dim in dataset[variable].dims
+        (str(dim), _plain(variables[dim].values) if dim in variables else None)
+        for dim in variables[variable].dims
         if dim not in ("chain", "draw")
     )
 
@@ -84,7 +84,7 @@ def _plain(labels: NDArray[Any]) -> list[Any]:
 def probabilities(posterior: Group, name: str, family: str) -> Array:
     """The draws of one table in the group `posterior`, checked, in an array of shape `(chains, draws, ...)`."""
     values = posterior.array(name)
-    dims = posterior.dataset[name].dims
+    dims = posterior.dataset.variables[name].dims
     if not {"chain", "draw"} <= set(dims) or (family == "dirichlet" and len(dims) == 2):
         raise posterior.damaged(f"the draws of {name!r} have the dims {shown(dims)}")
     values = np.moveaxis(values, (dims.index("chain"), dims.index("draw")), (0, 1))

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.mechanisms.base import TableMechanism
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
 from pymc_dirdp.stored.release import Stored

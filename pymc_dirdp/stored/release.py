@@ -20,8 +20,9 @@ from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
+from pymc_dirdp.stored.structure import Structure
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
-from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential, shown
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others, shown
 
 __all__ = ["A_PRIORI", "CURVES", "MOST_DRAWS", "Stored", "read", "stated_guarantee"]
 
@@ -68,6 +69,8 @@ class Stored:
         Whether anything says that a seed was used.
     privacy : Group
         The group of the promise.
+    structure : Structure or None
+        The structure that was chosen from the same records before; the guarantee covers it, too.
     """
 
     guarantee: Guarantee
@@ -79,6 +82,7 @@ class Stored:
     tables: dict[str, StoredTable]
     reproducible: bool
     privacy: Group
+    structure: Structure | None = None
 
     @property
     def is_estimate(self) -> bool:
@@ -88,13 +92,17 @@ class Stored:
     @cached_property
     def curves(self) -> PrivacyCurves:
         """The privacy curves of all tables and draws together, from the numbers alone."""
-        return composed({name: table.mechanism for name, table in self.tables.items()}, self.groups, self.draws)
+        return self._after(composed({name: t.mechanism for name, t in self.tables.items()}, self.groups, self.draws))
 
     @cached_property
     def pure_epsilon(self) -> float:
         """The largest loss of what the samplers put out; for an urn it is finite, other than for what it draws from."""
         drawn = {name: table.mechanism.as_drawn(table.steps) for name, table in self.tables.items()}
-        return composed(drawn, self.groups, self.draws).pure_epsilon
+        return self._after(composed(drawn, self.groups, self.draws)).pure_epsilon
+
+    def _after(self, tables: PrivacyCurves) -> PrivacyCurves:
+        """The curves of all that the guarantee covers, from those of the tables."""
+        return tables if self.structure is None else self.structure.followed_by(tables)
 
 
 def read(release: Any, *, drawn: bool = True) -> Stored:
@@ -107,12 +115,12 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     ReleaseError
         If it is no release, or damaged: something is missing, of the wrong kind, or does not fit the rest.
     """
-    refuse_confidential(release)
+    refuse_others(release)
     children = getattr(release, "children", None)
     if not isinstance(children, Mapping):
         raise ReleaseError(
             f"Expected a release from pymc_dirdp.sample, an xarray.DataTree, got {type_name(release)}. A file is "
-            'opened first, by xarray.open_datatree("release.nc").'
+            'opened first, by pymc_dirdp.load("release.nc").'
         )
     if "noisy_counts" in children:
         raise ReleaseError(
@@ -130,6 +138,7 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     tables = {name: stored_table(group_at(release, "mechanism", name)) for name in names}
     if len({table.group.text("adjacency") for table in tables.values()}) > 1:
         raise ReleaseError("The release is damaged: its tables are for different adjacencies, which do not compose.")
+    structure = _structure(privacy)
     stored = Stored(
         guarantee=stated_guarantee(privacy),
         adjacency=stored_adjacency(privacy),
@@ -139,8 +148,10 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
         draws=privacy.whole("draws", 1, MOST_DRAWS),
         tables=tables,
         reproducible=any("reproducible" in group for group in (root, posterior))
-        or any(table.group.dataset.attrs.get("randomness") == "seed" for table in tables.values()),
+        or any(table.group.dataset.attrs.get("randomness") == "seed" for table in tables.values())
+        or (structure is not None and structure.reproducible),
         privacy=privacy,
+        structure=structure,
     )
     for name in ("statement", "neighbours", "unit", "protected"):
         privacy.text(name)
@@ -165,6 +176,18 @@ def stated_guarantee(privacy: Group) -> Guarantee:
         return kind(**stated)
     except ArgumentError as error:
         raise privacy.damaged(f"the guarantee promises nothing ({error})") from error
+
+
+def _structure(privacy: Group) -> Structure | None:
+    """The structure that was chosen before, for the same people; None if there is none."""
+    if "structure" not in privacy:
+        return None
+    try:
+        found = Structure.from_facts(privacy.json("structure"))
+        found.refuse_other_people(stored_adjacency(privacy), privacy.text("unit"))
+    except ArgumentError as error:
+        raise privacy.damaged(f"the structure is none ({shown(str(error))})") from None
+    return found
 
 
 def _groups(privacy: Group, tables: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

@@ -13,7 +13,7 @@ from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.stored.release import stated_guarantee
 from pymc_dirdp.stored.table import stored_adjacency
-from pymc_dirdp.stored.untrusted import Group, group_at, refuse_confidential, shown
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others, shown
 
 __all__ = ["SPARSE_GROUPS", "StoredSparse", "is_sparse", "read_sparse"]
 
@@ -88,7 +88,7 @@ def read_sparse(release: Any) -> StoredSparse:
     ReleaseError
         If it is no such release, is damaged, or holds more than such a release does.
     """
-    refuse_confidential(release)
+    refuse_others(release)
     if not is_sparse(release):
         raise ReleaseError(f"Expected a release from pymc_dirdp.release_sparse, got {type_name(release)} without one.")
     root = Group("/", release.to_dataset())

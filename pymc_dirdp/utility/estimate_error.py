@@ -90,7 +90,13 @@ def estimate_error(
 
 
 def estimated_shares(
-    mechanism: Mechanism, prior: Array, counts: Array, *, public: bool, rng: np.random.Generator
+    mechanism: Mechanism,
+    prior: Array,
+    counts: Array,
+    *,
+    public: bool,
+    rng: np.random.Generator,
+    times: int | None = None,
 ) -> Array | None:
     """What is estimated of the shares of one table from a simulated release; None if that is not known.
 
@@ -103,13 +109,20 @@ def estimated_shares(
     public : bool
         Whether whoever estimates knows how many records there are.
     rng : numpy.random.Generator
+    times : int, optional
+        Simulate so many releases, and estimate from each alone.
+
+    Returns
+    -------
+    shares : array, shape of `prior`, or (times, ..., d)
     """
     d = prior.shape[-1]
     n_rows = prior.size // d
     table = counts.reshape(n_rows, d).astype(np.float64)
-    rows = _Rows(np.arange(n_rows), prior.reshape(n_rows, d), table, n_rows, round(float(table.sum())), public)
+    which, n_records = np.tile(np.arange(n_rows), times or 1), round(float(table.sum()))
+    rows = _Rows(which, prior.reshape(n_rows, d)[which], table[which], n_rows, n_records, public)
     found = estimates_of(mechanism, rows, 1, rng)
-    return None if found is None else found.reshape(prior.shape)
+    return None if found is None else found.reshape(prior.shape if times is None else (times, *prior.shape))
 
 
 @lru_cache(maxsize=512)

@@ -7,7 +7,6 @@ from scipy.special import betainc, betaincinv, ndtri
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.base import Mechanism
-from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 
 __all__ = ["smallest_share"]
 
@@ -46,9 +45,8 @@ def smallest_share(mechanism: Mechanism, shape: tuple[int, ...], n_records: floa
     n = n_records / math.prod(shape[:-1])
     if not n > 0 or shape[-1] < 2:
         return None
-    noise = NoisyCounts.of(mechanism)
-    if noise is not None:
-        return min(1.0, -2.0 * float(ndtri(_MISTAKE)) * noise.noise_sd / n)
+    if mechanism.noise_sd is not None:
+        return min(1.0, -2.0 * float(ndtri(_MISTAKE)) * mechanism.noise_sd / n)
     drawn = mechanism.tempered
     if drawn is None:
         return None

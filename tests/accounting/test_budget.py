@@ -6,8 +6,9 @@ from fractions import Fraction
 import mpmath
 import pytest
 
+from pymc_dirdp.accounting import budget
 from pymc_dirdp.accounting.amounts import Amount, Totals, as_decimal
-from pymc_dirdp.accounting.budget import Bounded, _order, balances, cost_of, kept_rules
+from pymc_dirdp.accounting.budget import Bounded, _order, _rounded_up, balances, cost_of, kept_rules
 from pymc_dirdp.accounting.ledger import Ledger
 from pymc_dirdp.errors import ArgumentError, BudgetError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
@@ -246,3 +247,43 @@ def test_a_limit_for_which_no_order_is_of_use_has_no_budget_of_divergences(epsil
     assert _order(epsilon, delta)[1] == 0
     with pytest.raises(BudgetError):
         Ledger(ApproxDP(epsilon=epsilon, delta=delta)).spend(RenyiDP(order=2.0, epsilon=0.5), what="hair")
+
+
+def different(n, delta=1e-9):
+    return [(ApproxDP(epsilon=0.05 + 0.001 * i, delta=delta * (1 + i / n)), None) for i in range(n)]
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-4])
+def test_deltas_are_composed_apart_from_epsilons(delta):
+    """Oracle: the composition of the pairs as they are. Two promises of one epsilon need one part."""
+    promises = [*different(20, delta), *different(20, delta / 7)]
+    limit = ApproxDP(epsilon=50, delta=0.01)
+    found = spent(limit, *promises, adaptive=False)["optimal composition"][0]
+    pairs = tuple((Bounded(promise.epsilon, promise.delta), 1) for promise, _ in promises)
+    assert float(found.spent) == pytest.approx(Composition(pairs).epsilon(0.01), rel=1e-6)
+
+
+def test_a_delta_is_never_lost(monkeypatch):
+    """Oracle: at an epsilon that no finite loss exceeds, what is left is 1 - prod(1 - delta), in exact numbers."""
+    deltas = [1e-9 * (1 + i / 20) for i in range(20)]
+    parts = budget._worst({(0.05 + 0.001 * i, delta): 2 for i, delta in enumerate(deltas)})
+    survives = math.prod((1 - Fraction(delta)) ** 2 for delta in deltas)
+    assert Composition(parts)._delta(100.0) >= 1 - survives
+    assert Composition(parts)._delta(100.0) == pytest.approx(float(1 - survives), rel=1e-9)
+    assert budget._worst({(0.1, 0.0): 3}) == ((Bounded(0.1, 0.0), 3),)
+    assert budget._worst({(0.1, 1.0): 3})[-1] == (Bounded(0.0, 1.0), 1)
+
+
+def test_many_different_epsilons_are_rounded_up(monkeypatch):
+    """Oracle: the composition without the rounding. It is never above, and 0.1 % of each epsilon below."""
+    limit = ApproxDP(epsilon=50, delta=0.01)
+    exact = float(spent(limit, *different(40), adaptive=False)["optimal composition"][0].spent)
+    monkeypatch.setattr(budget, "_DIFFERENT", 39)
+    monkeypatch.setattr(budget, "_RATIO", 1.01)
+    rounded = float(spent(limit, *different(40), adaptive=False)["optimal composition"][0].spent)
+    assert exact < rounded < 1.02 * exact
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-300, 3e-7, 0.1, 1.0, 1.001, 7.3, 1e10, 1e300, 1.7e308])
+def test_rounding_never_lowers_an_epsilon(epsilon):
+    assert epsilon <= _rounded_up(epsilon) <= max(1.001 * epsilon * (1 + 1e-12), epsilon)

@@ -8,6 +8,7 @@ any of them. `load` is as in `cost.py`.
 import csv
 import os
 import platform
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -72,14 +73,38 @@ def tables_released(n: int) -> Callable[[], object]:
 
 
 def tables_saved(n: int) -> Callable[[], object]:
-    model = model_of(n)
-    release = dirdp.sample(LOOSE, model, progressbar=False)
+    release = dirdp.sample(LOOSE, model_of(n), progressbar=False)
 
     def save() -> None:
         with TemporaryDirectory() as folder:
-            release.to_netcdf(Path(folder) / "release.nc")
+            dirdp.save(release, Path(folder) / "release.nc")
 
     return save
+
+
+def _of_a_file(use: Callable[[Path], object]) -> Callable[[int], Callable[[], object]]:
+    """What is done with a file of so many tables, by whoever has it."""
+
+    def make(n: int) -> Callable[[], object]:
+        release = dirdp.sample(LOOSE, model_of(n), progressbar=False)
+
+        def done() -> None:
+            use(path)
+
+        folder = TemporaryDirectory()
+        _FOLDERS.append(folder)
+        path = Path(folder.name) / "release.nc"
+        dirdp.save(release, path)
+        return done
+
+    return make
+
+
+_FOLDERS: list[TemporaryDirectory[str]] = []
+tables_opened = _of_a_file(dirdp.load)
+tables_verified = _of_a_file(lambda path: dirdp.verify(dirdp.load(path)))
+tables_reported = _of_a_file(lambda path: str(dirdp.report(dirdp.load(path))))
+tables_analysed = _of_a_file(lambda path: dirdp.analyse(dirdp.load(path), 100, progressbar=False))
 
 
 def parts(n: int) -> Callable[[], object]:
@@ -112,7 +137,11 @@ WORK: tuple[tuple[str, Callable[[int], Callable[[], object]], int, int], ...] = 
     ("list occupied cells of 10**10", cells_listed, 10**4, 3),
     ("plan tables", tables_planned, 50, 3),
     ("release tables", tables_released, 50, 3),
-    ("save tables", tables_saved, 20, 1),
+    ("save tables", tables_saved, 50, 3),
+    ("open a file of tables", tables_opened, 50, 3),
+    ("open and verify tables", tables_verified, 50, 3),
+    ("open and report tables", tables_reported, 50, 1),
+    ("open and analyse tables", tables_analysed, 50, 1),
     ("compose different parts", parts, 100, 3),
     ("record entries", entries, 1000, 3),
     ("draw given a release", draws, 4000, 5),
@@ -122,12 +151,15 @@ WORK: tuple[tuple[str, Callable[[int], Callable[[], object]], int, int], ...] = 
 def measurements() -> Iterator[tuple[str, int, float]]:
     """The name of each kind of work, its smaller size, and the ratio."""
     for name, make, size, repeats in WORK:
+        if sys.argv[1:] and not name.startswith(tuple(sys.argv[1:])):
+            continue
         small, large = make(size), make(10 * size)
         small()  # What is compiled or cached once belongs to nobody.
         yield name, size, ratio(large, small, repeats)
 
 
 def main() -> None:
+    """All kinds of work, or those whose names begin as the arguments do."""
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     where = (f"{datetime.now(UTC):%Y-%m-%d}", version("pymc-dirdp"), commit(), platform.python_version(), f"{load:.1f}")
     with TABLE.open("a", newline="", encoding="utf-8") as file, warnings.catch_warnings():

@@ -15,6 +15,7 @@ from pymc_dirdp.counting.bounding import Bound, kept_rows
 from pymc_dirdp.counting.engines import EngineRecords
 from pymc_dirdp.counting.families import count_families
 from pymc_dirdp.counting.tables import count
+from pymc_dirdp.counting.tallies import tabulate
 from pymc_dirdp.errors import ArgumentError, DataError
 
 KEY = 2**255 + 987654321
@@ -131,7 +132,8 @@ def kept_in_engine(table, most, engine, *, distinct=False):
     # The unit is a variable too, so what comes back says whose records were kept.
     labels = LABELS | {"who": list(SIZES)}
     source = EngineRecords.of(LAZY[engine](table), labels, {}, bound).bounded(bound, KEY)
-    (found,) = source.tables([["who", "x", "y"]], [(len(SIZES), 3, 2)])
+    ((columns, times),) = source.coded([["who", "x", "y"]], [None])
+    found = tabulate(columns, (len(SIZES), 3, 2), times)
     cells = itertools.product(SIZES, LABELS["x"], LABELS["y"])
     return sorted(cell for cell, n in zip(cells, found.ravel(), strict=True) for _ in range(n))
 

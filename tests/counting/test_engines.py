@@ -237,6 +237,28 @@ def test_a_path_that_is_no_data(tmp_path):
     assert caught.value.__context__ is None
 
 
+class RefusesTheBar:
+    """A connection as it is in a notebook without ipywidgets, where DuckDB has no bar and refuses to change that."""
+
+    def __init__(self, connection):
+        self.connection = connection
+
+    def execute(self, query, *given):
+        if "progress_bar" in query:
+            raise duckdb.InvalidInputException("required package 'ipywidgets' is missing")
+        return self.connection.execute(query, *given)
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+
+def test_files_in_a_notebook_without_widgets(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"y": ["a", "b", "a"]}), tmp_path / "part.parquet")
+    connect = duckdb.connect
+    monkeypatch.setattr(duckdb, "connect", lambda: RefusesTheBar(connect()))
+    assert count(tmp_path, ["y"], categories={"y": ["a", "b"]}).tolist() == [2, 1]
+
+
 @pytest.mark.parametrize(
     ("module", "records", "line"),
     [("narwhals", pl.LazyFrame({"x": [0]}), "frames"), ("duckdb", "records.parquet", "duckdb")],

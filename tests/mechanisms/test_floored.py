@@ -285,8 +285,8 @@ def test_no_counts_and_no_intensities_exceed_the_pure_loss():
     ends = np.array([chosen.floor, chosen.ceiling * (1 - 1e-15)])
     counts = np.arange(61.0)
     gain, lose = (
-        chosen._log_density(g, counts + 1, np.full(61, chosen.alpha[0]))
-        - chosen._log_density(g, counts, np.full(61, chosen.alpha[0]))
+        chosen._law.log_density(g, counts + 1, np.full(61, chosen.alpha[0]))
+        - chosen._law.log_density(g, counts, np.full(61, chosen.alpha[0]))
         for g in ends[::-1]
     )
     worst = float(np.max(gain[:, None] - lose[None, :]))

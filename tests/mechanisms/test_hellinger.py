@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
-from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
+from pymc_dirdp.mechanisms.hellinger import HellingerMechanism, _laws
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
 from pymc_dirdp.published import p4_lap_mech, p4_local_distance, p4_local_loss
 
@@ -267,6 +267,49 @@ def test_large_tables_release(n, d):
     )
     assert mechanism.release(balanced(n, d), random_seed=5).sum() == n
     assert 0 < mechanism.expected_distance(balanced(n, d)) < 1
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "message"),
+    [
+        (10**6, 3, "500001500001 posteriors"),
+        (2**53, 5, "more than 1e15 posteriors"),
+        (10**6, 2000, "more than 1e15 posteriors"),
+        # Few posteriors of many counts each: these would take 100 gigabytes.
+        (2, 3000, "at most 6666 can be"),
+        (1, 100_000, "at most 200 can be"),
+    ],
+)
+def test_what_memory_does_not_hold_is_refused_before_it_is_asked_for(n, d, message):
+    mechanism, counts = HellingerMechanism(np.ones(d), n, 0.25, accounting="proved"), np.zeros(d)
+    counts[0] = n
+    for ask in (
+        lambda: mechanism.release(counts),
+        lambda: mechanism.candidates,
+        lambda: mechanism.expected_distance(counts),
+        lambda: HellingerMechanism(np.ones(d), n, 0.25).epsilon(1e-6),
+        lambda: HellingerMechanism.for_guarantee(ONE, prior=np.ones(d), n_records=n),
+    ):
+        with pytest.raises(UnattainableError, match=message):
+            ask()
+
+
+def test_too_many_neighbours_are_refused_before_they_are_listed():
+    """A layer of them took terabytes where there are many categories."""
+    for n, d in ((1, 4000), (2, 170)):
+        with pytest.raises(UnattainableError, match="pairs of neighbours"):
+            HellingerMechanism(np.ones(d), n, 0.25).epsilon(1e-6)
+
+
+def test_neighbours_in_parts_are_the_same_pairs(monkeypatch):
+    mechanism = HellingerMechanism([1, 2, 0.5, 1], 5, 0.4)
+    whole = [mechanism.epsilon(1e-6), mechanism.renyi(3.0), mechanism.pure_epsilon]
+    pairs = sum(len(first) for first, _ in mechanism._laws.candidates.neighbours)
+    assert pairs == mechanism._laws.candidates.number_of_neighbours == 35 * 6
+    monkeypatch.setattr("pymc_dirdp.mechanisms.hellinger_laws._AT_ONCE", 200)
+    _laws.cache_clear()
+    again = HellingerMechanism([1, 2, 0.5, 1], 5, 0.4)
+    assert [again.epsilon(1e-6), again.renyi(3.0), again.pure_epsilon] == pytest.approx(whole, rel=1e-12)
 
 
 def test_errors_are_for_people_and_never_show_counts():

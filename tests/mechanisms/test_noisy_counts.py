@@ -9,6 +9,7 @@ from scipy import stats
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
@@ -109,3 +110,16 @@ def test_continuous_noise_for_several_records():
     alone = LaplaceMechanism(np.ones(2), 8 / 3)
     for order in (1.0, 2.0, 10.0):
         assert alone.renyi(order) <= several.renyi(order) <= 1.2 * alone.renyi(order)
+
+
+def test_noise_of_any_size_is_added_without_rounding_before_the_end(monkeypatch):
+    """Oracle: sums of Python's whole numbers, which end at 2**1000."""
+    mechanism, most, largest = GeometricMechanism(np.ones(8), 2.0), 2**53, 2**1000
+    counts = np.array([0.0, 5, most, 0, most, 7, most, 3])
+    for far in (2**40 + 1, 2**62 - 1, 2**62, 2**63 - 1, 2**80, 2**2000):
+        noise = [3, -9, 1, far, far, -far, -far, 1 - far]
+        monkeypatch.setattr(
+            GeometricMechanism, "exact_noise", lambda self, shape, bits, noise=noise: np.array(noise, dtype=object)
+        )
+        by_hand = [float(max(-largest, min(int(n) + x, largest))) for n, x in zip(counts.tolist(), noise, strict=True)]
+        assert mechanism.release(counts).tolist() == by_hand

@@ -7,11 +7,13 @@ import pytest
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.numerics.roots import (
     bracket,
+    found_together,
     largest_safe,
     last_safe,
     least_epsilon,
     log_excess,
     near_root,
+    root_search,
     safe_root,
 )
 
@@ -175,3 +177,24 @@ def test_a_near_root_is_found_beyond_a_flat_part():
     """Far below its root a loss may be nothing at all."""
     found = near_root(lambda x: -math.inf if x < 4 else x - 4.5, 0.0, slope=20.0, close=1e-6)
     assert 4.5 - 1e-6 < found <= 4.5
+
+
+def test_searches_side_by_side_end_where_each_ends_alone():
+    roots = [0.3, 7.0, -2.0, 40.0]
+    options = {"slope": 3.0, "close": 1e-6, "least": -10.0, "most": 10.0}
+
+    def excess(i, x):
+        return (x - roots[i]) ** 3 + x - roots[i]
+
+    asked = []
+
+    def excesses(points):
+        asked.append(set(points))
+        return [excess(i, x) for i, x in points.items()]
+
+    found = found_together([root_search(1.0, **options) for _ in roots], excesses)
+    assert found == [near_root(lambda x, i=i: excess(i, x), 1.0, **options) for i in range(4)]
+    # The last promise holds everywhere, so it is asked for at the end alone.
+    assert asked[0] == {0, 1, 2, 3}
+    assert sum(3 in points for points in asked) < len(asked)
+    assert found_together([], excesses) == []

@@ -41,7 +41,9 @@ def test_the_reference_concentrations(floor, epsilon, known):
 def test_the_guarantee_is_kept_and_nothing_is_left(guarantee, slack, alpha, adjacency):
     r = largest_floored_r(guarantee, alpha, 8.0, adjacency=adjacency)
     assert floored_curves(alpha, r, 8.0, adjacency=adjacency).satisfies(guarantee)
-    assert not floored_curves(alpha, r * (1 + slack), 8.0, adjacency=adjacency).satisfies(guarantee)
+    # Of what the usual search proves; a finer one may prove a little more.
+    loss, allowed = floored_curves(alpha, r * (1 + slack), 8.0, adjacency=adjacency).loss(guarantee)
+    assert loss > allowed
 
 
 def test_truncated_concentrated_privacy_allows_no_less_than_the_plain_one():

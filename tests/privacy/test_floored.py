@@ -45,7 +45,7 @@ REFERENCES = [
 def test_delta_at_the_reference_concentrations(floor, epsilon, r):
     """Of real shapes, by five prior parameters that differ by next to nothing; delta goes like a power 20 of r."""
     near = tuple(0.02 + 1e-9 * i for i in range(5))
-    seen = FlooredCells(near, r, floor)._searched(epsilon, math.inf)[1]
+    seen = FlooredCells(near, r, floor)._searched([epsilon], math.inf)[0].attained
     assert math.log(seen / 1e-6) / 22 == pytest.approx(0.0, abs=4e-4)
     bound = FlooredCells((0.02, 0.02), r, floor).delta(epsilon)
     assert 0.8e-6 < bound < 1.03e-6
@@ -337,8 +337,30 @@ def test_numbers_beyond_the_bounds_are_refused(alpha, r, floor):
 def test_a_delta_that_only_the_search_reaches_at_0_has_an_epsilon():
     """The bound may exceed what the search sees at epsilon 0, where a factor moves nothing."""
     curves = FlooredCells((0.02, 0.02), 0.02, 8.0)
-    delta = curves._searched(0.0, math.inf)[1] * 1.0201
+    delta = curves._searched([0.0], math.inf)[0].attained * 1.0201
     bound = curves._delta(0.0)
     epsilon = curves.epsilon(min(delta, bound * (1 - 1e-9)))
     assert 0 < epsilon < 0.1
     assert curves.delta(epsilon) <= delta
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda cells: cells,
+        lambda cells: replace(cells, adjacency="add-remove"),
+        lambda cells: replace(cells, others=400),
+        lambda cells: replace(cells, ceiling=100.0),
+        lambda cells: Composition(((cells, 1),)),
+        lambda cells: Parallel((cells, replace(cells, r=0.4))),
+    ],
+)
+def test_curves_at_many_points_are_those_at_each(make):
+    """Points that are asked for together are computed together."""
+    cells = FlooredCells((0.02, 0.02), 0.6, 8.0)
+    at = {"renyi": [1.0, 1.5, 7.0, 300.0], "delta": [0.0, 0.3, 1.0, 9.0], "epsilon": [1e-3, 1e-6, 1e-39]}
+    for name, points in at.items():
+        together = getattr(make(replace(cells)), name)(np.array(points).reshape(1, -1))
+        alone = [getattr(make(replace(cells)), name)(point) for point in points]
+        assert together.shape == (1, len(points))
+        np.testing.assert_allclose(together[0], alone, rtol=1e-9)

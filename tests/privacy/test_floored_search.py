@@ -11,9 +11,9 @@ from pymc_dirdp.privacy.floored_loss import Cells, joining, leaving, moving
 from pymc_dirdp.privacy.floored_search import (
     Shapes,
     _Search,
-    largest_join,
-    largest_leave,
-    largest_move,
+    largest_joins,
+    largest_leaves,
+    largest_moves,
     lower_floors,
 )
 
@@ -68,6 +68,10 @@ def every_pair(r, floor, epsilon, a, b, counts):
     return worst, where
 
 
+def largest_move(floor, r, pairs, epsilon, **options):
+    return largest_moves(floor, r, pairs, (epsilon,), **options)[0]
+
+
 def check_against_every_pair(setting, counts, *, close):
     r, floor, epsilon, a, b = setting
     truth, where = every_pair(*setting, counts)
@@ -90,6 +94,32 @@ def test_the_bound_against_every_pair_of_counts(setting):
 @pytest.mark.parametrize("setting", [*SETTINGS, *MORE_SETTINGS])
 def test_the_bound_against_more_pairs_of_counts(setting):
     check_against_every_pair(setting, 300, close=setting in SETTINGS[:-1])
+
+
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("others", [None, 300])
+def test_searches_side_by_side_find_what_each_finds_alone(real, others):
+    pairs = ((Shapes(0.2, real), Shapes(3.0, real)), (Shapes(3.0, real), Shapes(0.2, real)))
+    epsilons = (0.0, 1.0, 0.02, 1.0, 4.0, 0.3)
+    together = largest_moves(4.0, 0.5, pairs, epsilons, others=others)
+    assert len({found.bound for found in together}) == 5
+    for epsilon, found in zip(epsilons, together, strict=True):
+        alone = largest_move(4.0, 0.5, pairs, epsilon, others=others)
+        assert found.attained == pytest.approx(alone.attained, rel=1e-12)
+        assert found.bound == pytest.approx(alone.bound, rel=1e-12)
+        assert found.shapes == pytest.approx(alone.shapes)
+    cells = tuple(shapes for shapes, _ in pairs)
+    for search in (largest_joins, largest_leaves):
+        for epsilon, found in zip(epsilons, search(4.0, 0.5, cells, epsilons), strict=True):
+            (alone,) = search(4.0, 0.5, cells, (epsilon,))
+            assert found.bound == pytest.approx(alone.bound, rel=1e-12)
+
+
+def test_a_lower_floor_does_not_depend_on_which_others_are_looked_up():
+    low = np.geomspace(0.3, 30, 40)
+    together = lower_floors(low, 1.3 * low, 8.0)
+    alone = [float(lower_floors(low[[i]], 1.3 * low[[i]], 8.0)[0]) for i in range(40)]
+    np.testing.assert_allclose(together, alone, rtol=1e-13)
 
 
 def test_the_worst_counts_are_neither_equal_nor_zero():
@@ -133,22 +163,23 @@ def test_lattices_and_real_shapes():
     assert every.attained < every.bound < 1.06 * every.attained
 
 
-@pytest.mark.parametrize("search", [largest_join, largest_leave])
+@pytest.mark.parametrize("search", [largest_joins, largest_leaves])
 @pytest.mark.parametrize(
     ("r", "floor", "epsilon", "a"), [(0.7, 8.0, 0.5, 0.02), (0.7, 8.0, 1.0, 3.0), (0.3, 0.1, 1.0, 1.0)]
 )
 def test_one_cell_against_every_count(search, r, floor, epsilon, a):
     counts = np.arange(500.0)
-    divergence = joining if search is largest_join else leaving
+    divergence = joining if search is largest_joins else leaving
     truth = divergence(Cells.of(a + r * counts, np.full(500, floor), r), epsilon)
-    found = search(floor, r, (Shapes(a),), epsilon)
+    (found,) = search(floor, r, (Shapes(a),), (epsilon,))
     assert found.attained == pytest.approx(truth.max(), rel=1e-12)
     assert truth.max() <= found.bound <= truth.max() * (1.0201 + 0.02 * max(0, -math.log(truth.max()) / 14 - 1))
 
 
 def test_either_direction_may_be_worse():
     joins, leaves = (
-        {e: f(8.0, 0.7, (Shapes(0.02),), e).attained for e in (0.5, 1.0)} for f in (largest_join, largest_leave)
+        {e: found.attained for e, found in zip((0.5, 1.0), f(8.0, 0.7, (Shapes(0.02),), (0.5, 1.0)), strict=True)}
+        for f in (largest_joins, largest_leaves)
     )
     assert joins == pytest.approx({0.5: 8.3e-5, 1.0: 1.1e-12}, rel=0.02)
     assert leaves == pytest.approx({0.5: 1.0e-4, 1.0: 4.6e-14}, rel=0.02)

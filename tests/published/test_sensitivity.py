@@ -86,6 +86,17 @@ def test_a_smoothness_that_looks_too_far_is_refused():
     assert p4_smooth_sensitivity([1_000_000] * 3, prior=[1] * 3, smoothness=1.0) < 1e-2
 
 
+def test_more_records_than_memory_lists_are_refused_before_it_is_asked_for():
+    for n in (2**53, 10**8):
+        with pytest.raises(UnattainableError, match="up to 10000000"):
+            p4_global_sensitivity(prior=[1, 1], n_records=n)
+        for counts in ([n - 5, 5], [n - 5, 2, 3]):
+            with pytest.raises(UnattainableError, match="up to 10000000") as raised:
+                p4_smooth_sensitivity(counts, prior=np.ones(len(counts)))
+            assert str(n - 5) not in str(raised.value)
+        assert 0 < p4_global_sensitivity(prior=[1, 1, 1], n_records=n) < 1
+
+
 def test_arguments():
     with pytest.raises(DataError, match="no neighbour"):
         p4_local_sensitivity([0, 0], prior=[1, 1])

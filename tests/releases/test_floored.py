@@ -1,6 +1,7 @@
 """Releases by floored draws: plan, file, report, inference, and what an editor of a file might try."""
 
 import sys
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +11,8 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.privacy.floored_table import floored_curves
+from pymc_dirdp.stored.curves import _recomputed
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -227,3 +230,86 @@ def test_a_pure_promise_all_the_way(tmp_path):
     other = found.copy(deep=True)
     other["mechanism/p"].attrs["ceiling"] *= 2
     assert not dirdp.verify(other)
+
+
+def with_curve(name, change):
+    """A copy of the release with one value of a stored curve changed."""
+    edited = released().copy(deep=True)
+    edited["privacy"][name].values[:] = change(edited["privacy"][name].values)
+    return edited
+
+
+def at(place, factor):
+    return lambda values: np.where(np.arange(len(values)) == place, factor * values, values)
+
+
+def test_another_machine_may_end_the_search_elsewhere(monkeypatch):
+    """Branch and bound stops within a tolerance, so a deviation of rounding may change what is stated a little."""
+    release = released()
+    for tolerance, cells in ((0.02, 9), (0.012, 8), (0.03, 5)):
+        monkeypatch.setattr("pymc_dirdp.privacy.floored._TOLERANCE", tolerance)
+        monkeypatch.setattr("pymc_dirdp.privacy.floored_search._FIRST_CELLS", cells)
+        monkeypatch.setattr("pymc_dirdp.stored.curves._recomputed", _recomputed.__wrapped__)
+        curves = floored_curves(np.full(4, 0.02), float(release["mechanism/p"]["r"]), 8.0)
+        stated = release["privacy"]["delta"].values
+        # It does end elsewhere, by more than rounding.
+        assert not np.allclose(stated, curves.delta(release["privacy"]["epsilon"].values), rtol=1e-6, atol=0)
+        assert dirdp.verify(release).follows
+
+
+@pytest.mark.parametrize(("name", "place"), [("delta", 6), ("delta", 1), ("epsilon_at", 2)])
+def test_a_stated_curve_has_to_be_proved_and_not_far_above_what_is_found(name, place):
+    # What was attained is about 2 % of delta below, which is about 0.1 % of epsilon.
+    below, above = {"delta": (0.975, 1.4), "epsilon_at": (0.997, 1.03)}[name]
+    for factor in (below, above):
+        found = dirdp.verify(with_curve(name, at(place, factor)))
+        assert [check.name for check in found.checks if not check.passed] == ["curves"]
+    for factor in (1.001, 1 - 1e-9):
+        assert dirdp.verify(with_curve(name, at(place, factor))).follows
+
+
+def test_the_other_mechanisms_are_compared_to_the_digit():
+    release = dirdp.sample(TARGET, hair())
+    edited = release.copy(deep=True)
+    edited["privacy"]["delta"].values[6] *= 1.001
+    assert not dirdp.verify(edited).follows
+
+
+def test_a_promise_between_what_is_seen_and_the_bound_is_proved_by_a_finer_search():
+    curves = floored_curves(np.full(4, 0.02), 0.7, 8.0)
+    bound = curves.delta(1.0)
+    seen = curves._searched([1.0], 0.02)[0].attained
+    assert 1.005 * seen < bound < 1.03 * seen
+    for between in (1.004 * seen, seen * (1 + 1e-9)):
+        assert curves.satisfies(dirdp.ApproxDP(epsilon=1.0, delta=between))
+    for below in (seen * (1 - 1e-9), 0.99 * seen):
+        assert not curves.satisfies(dirdp.ApproxDP(epsilon=1.0, delta=below))
+
+
+def test_numbers_of_rows_are_data_of_a_model_so_no_plan_rests_on_them(tmp_path):
+    """A plan that was edited so was released, and charged, and nobody could read the release."""
+    with pm.Model() as model:
+        rate = pm.Beta("rate", 1, 1, shape=3)
+        pm.Binomial("admitted", n=[93, 58, 91], p=rate, observed=[60, 37, 32])
+    plan = dirdp.plan(TARGET, model, mechanism="floored")
+    mechanism = dirdp.calibrate_floored(TARGET, prior=np.ones((3, 2)), n_records=[93, 58, 91], public_totals=True)
+    assert mechanism.assumed_records == plan.parts[0].n_records
+    assert mechanism.r > plan.parts[0].mechanism.r
+    edited = replace(plan, parts=(replace(plan.parts[0], mechanism=mechanism),))
+    ledger = dirdp.Ledger(TARGET)
+    with pytest.raises(ArgumentError, match="rest on the number of records of each row") as raised:
+        dirdp.sample(edited, model, ledger=ledger)
+    assert not ledger.entries()
+    edited.to_json(tmp_path / "plan.json")
+    with pytest.raises(ArgumentError, match="rest on the number of records of each row"):
+        dirdp.Plan.from_json(tmp_path / "plan.json")
+    # The way out.
+    assert "MechanismOutput(mechanism, output, prior=prior)" in str(raised.value)
+    output, prior = mechanism.release([[60, 33], [37, 21], [32, 59]]), np.ones((3, 2))
+    found = dirdp.estimate(dirdp.MechanismOutput(mechanism, output, prior=prior)).frame()
+    assert len(found) == 6
+    # A file cannot say it either.
+    release = released().copy(deep=True)
+    release["mechanism/p"].attrs["public_records"] = "[93, 58, 91]"
+    with pytest.raises(ReleaseError, match="public_records"):
+        dirdp.verify(release)

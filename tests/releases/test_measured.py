@@ -378,20 +378,16 @@ REFUSED = {
         UnattainableError,
         "geometric",
     ),
-    "measure without margins": (
-        survey,
-        {"contribution": 2, "mechanism": "gaussian", "measure": "families"},
-        {"contribution": 2, "measure": "families"},
-        ArgumentError,
-        "for mechanism='marginals'",
-    ),
-    "noise without margins": (
-        survey,
-        {"contribution": 2, "mechanism": "auto", "noise": "geometric"},
-        {"contribution": 2, "noise": "geometric"},
-        ArgumentError,
-        "for mechanism='marginals'",
-    ),
+    **{
+        f"{option} without margins": (
+            survey,
+            {"contribution": 2, "mechanism": mechanism, option: value},
+            {"contribution": 2, option: value},
+            ArgumentError,
+            "for mechanism='marginals'",
+        )
+        for mechanism, option, value in (("gaussian", "measure", "families"), ("auto", "noise", "geometric"))
+    },
 }
 
 

@@ -19,6 +19,7 @@ from pymc_dirdp import (
     SeededReleaseWarning,
     UnsupportedModelError,
     analyse,
+    count_sparse,
     estimate,
     estimate_sparse,
     least_threshold,
@@ -193,3 +194,40 @@ def test_nothing_secret_is_published():
     text = str([node.to_dataset().to_dict() for node in release.subtree])
     assert not any(str(count) in text for count in counts)
     assert math.isfinite(release["privacy"].attrs["pure_epsilon"])
+
+
+def test_what_count_sparse_found_is_released():
+    """Oracle: the release of the same cells and counts under the same seed."""
+    records = {"who": ["p", "q", "q", "r"] * 300, "zip": ["3", "1", "1", "2"] * 300, "ill": [True, False] * 600}
+    found = count_sparse(records, ["zip", "ill"], categories=PLACES)
+    same = dict.fromkeys(("random_seed",), 5) | {"threshold": 50}
+    with pytest.warns(SeededReleaseWarning):
+        one = release_sparse(PROMISE, found, **same)
+    with pytest.warns(SeededReleaseWarning):
+        other = release_sparse(PROMISE, records, categories=PLACES, **same)
+    assert one.identical(other)
+    assert verify(release_sparse(PROMISE, found, threshold=50))
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_the_unit_of_sparse_counts_is_protected(adjacency):
+    records = {"who": ["p", "q", "q", "r"] * 300, "zip": ["3", "1", "1", "2"] * 300}
+    found = count_sparse(records, ["zip"], categories=PLACES, unit="who", contribution=4)
+    ledger = Ledger(PureDP(epsilon=1), unit="who", adjacency=adjacency)
+    release = release_sparse(PROMISE, found, threshold=100, adjacency=adjacency, ledger=ledger)
+    privacy, scale = release["privacy"].attrs, release["mechanism"].attrs["scale"]
+    assert (privacy["unit"], privacy["contribution"]) == ("who", 4)
+    # All records of a person leave, or leave and others come.
+    assert scale == pytest.approx(4.0 if adjacency == "add-remove" else 8.0)
+    assert ledger.entries()[0].terms.contribution == 4
+    assert verify(release)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"unit": "who"}, {"contribution": 1}, {"categories": PLACES}, {"n_cells": 6}, {"counts": [1]}],
+)
+def test_sparse_counts_know_what_was_declared(given):
+    found = count_sparse({"who": ["p"], "zip": ["3"]}, ["zip"], categories=PLACES, unit="who", contribution=4)
+    with pytest.raises(ArgumentError, match="Leave these arguments out"):
+        release_sparse(PROMISE, found, threshold=100, **given)

@@ -41,7 +41,7 @@ def test_a_statement_is_a_paragraph_and_a_table():
     assert lines["protected"] == release["privacy"].attrs["protected"]
     assert "the number of records, and who took part" in lines["not protected"]
     assert f"typically off by {float(release['utility']['share_error'][0]):.2g}, " in lines["error of dirdp.estimate"]
-    assert "xarray.open_datatree(path) opens the file" in lines["to compute with it"]
+    assert "pymc_dirdp.load(path) opens the file" in lines["to compute with it"]
     assert "pymc_dirdp.analyse(release)" in lines["to compute with it"]
     page = found._repr_html_()
     assert page.count("<tr>") == len(found.lines)

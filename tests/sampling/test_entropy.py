@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pymc_dirdp.sampling import entropy
-from pymc_dirdp.sampling.entropy import generator, randomness
+from pymc_dirdp.sampling.entropy import children, generator, randomness
 
 
 @pytest.fixture
@@ -72,3 +72,24 @@ def test_without_the_package_a_release_says_that_too(without_randomgen):
     assert randomness(None, sampler="fast").startswith("PCG64")
     assert "can be recovered" in randomness(None, sampler="fast")
     assert randomness(None, sampler="exact") == "operating system"
+
+
+@pytest.mark.parametrize("make", [generator, lambda: generator(7), lambda: np.random.Generator(np.random.MT19937(2))])
+def test_children_differ_from_each_other_and_from_their_parent(make):
+    rng = make()
+    family = [*children(rng, 3), *children(rng, 2), rng]
+    assert len({int(member.integers(2**63)) for member in family}) == 6
+
+
+def test_children_follow_from_the_state_of_their_parent():
+    one, other = np.random.default_rng(4), np.random.default_rng(4)
+    other.bit_generator.state = one.bit_generator.state
+    first, second = ([child.random() for child in children(rng, 3)] for rng in (one, other))
+    assert first == second
+
+
+def test_children_of_aes_are_aes_with_keys_of_its_stream():
+    kinds = {type(child.bit_generator) for child in children(generator(), 3)}
+    assert kinds == {type(generator().bit_generator)}
+    keys = {child.bit_generator.state["s"]["seed"][:2].tobytes() for child in children(generator(), 50)}
+    assert len(keys) == 50

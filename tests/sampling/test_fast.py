@@ -1,8 +1,10 @@
 """Last bits of a release: the attack that told the neighbours of 0.1.0 apart, and what it finds now."""
 
+import os
+
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency, chisquare, fisher_exact
+from scipy.stats import beta, chi2_contingency, chisquare, fisher_exact, kstest
 
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.sampling.fast import dirichlet, fast_dirichlet, on_public_grid
@@ -27,6 +29,9 @@ def unreachable(y):
     return ~((1 / s == y) | (1 / np.nextafter(s, 0) == y) | (1 / np.nextafter(s, 10) == y))
 
 
+# Above a prior of 1 no logarithm is taken.
+LARGE, LARGE_R = np.ones((30, 11)), 0.0092
+
 # One person alone in a cell, or not: 30 rows of 11 categories, prior 1/11, around the old border of 0.1.
 ALPHA, R = np.full((30, 11), 0.0990), 0.0092
 ALONE = np.ones((30, 11))
@@ -42,12 +47,16 @@ def fast(counts, draws, rng):
     return DirichletMechanism(ALPHA, R).sample(counts, draws=draws, sampler="fast", random_seed=rng)
 
 
+def fast_above_one(counts, draws, rng):
+    return DirichletMechanism(LARGE, LARGE_R).sample(counts, draws=draws, sampler="fast", random_seed=rng)
+
+
 def exact(counts, draws, rng):
     # Few steps, so that many releases can be looked at; the map behind them is the same for any number.
     return DirichletMechanism(ALPHA, R).sample(counts, draws=draws, steps=50, random_seed=rng)
 
 
-@pytest.mark.parametrize(("sampler", "draws"), [(old, 200), (fast, 3500), (exact, 400)])
+@pytest.mark.parametrize(("sampler", "draws"), [(old, 200), (fast, 3500), (fast_above_one, 3500), (exact, 400)])
 def test_neighbours_leave_the_same_pattern(sampler, draws):
     """Rows with the pattern on either side, Fisher's exact test at 1e-6: fast over 10**5 rows on each side."""
     rng = np.random.default_rng(3)
@@ -81,11 +90,12 @@ def test_two_ways_to_the_same_law_look_the_same_on_the_grid(parameters):
     """The two ways of 0.1.0 leave other last bits of the same law. On the grid of 2**-32 they do not."""
     rng, u = np.random.default_rng(5), np.array(parameters)
     one, two = (old_dirichlet(u, 300_000, rng, small=small) for small in (False, True))
+    first, second = (on_public_grid(y.copy()) for y in (one, two))
     patterns = [np.count_nonzero(unreachable(y.max(axis=-1))) for y in (one, two)]
     assert patterns[1] == 0
     assert patterns[0] > 30_000
-    assert differ(on_public_grid(one), on_public_grid(two)) > 1e-6
-    on_grid = [np.count_nonzero(unreachable(on_public_grid(y).max(axis=-1))) for y in (one, two)]
+    assert differ(first, second) > 1e-6
+    on_grid = [np.count_nonzero(unreachable(y.max(axis=-1))) for y in (first, second)]
     assert fisher_exact([on_grid, [300_000 - n for n in on_grid]]).pvalue > 1e-6
 
 
@@ -108,7 +118,7 @@ def test_low_bits_of_the_grid_are_free(parameters):
 
 def test_the_fast_draw_is_a_function_of_whole_numbers():
     u = np.array([[0.3, 2.0, 1e-9], [1.0, 1.0, 40.0]])
-    released = fast_dirichlet(u, 500, np.random.default_rng(2))
+    released = fast_dirichlet(u.copy(), 500, np.random.default_rng(2))
     whole = 2 * np.rint(dirichlet(u, 500, np.random.default_rng(2)) * 2**32).astype(np.int64) + 1
     assert np.array_equal(released, whole / whole.sum(axis=-1, keepdims=True))
     assert released.min() > 2.0**-34
@@ -134,6 +144,71 @@ def test_one_way_for_all_parameters(least):
     rng = Recorded(np.random.PCG64(1))
     rng.asked = []
     y = fast_dirichlet(np.array([[least, 2.0, 0.3], [1.0, least, least]]), 6, rng)
-    assert rng.asked == [("gamma", True, (6, 2, 3)), ("uniform", (6, 2, 3))]
+    assert rng.asked == [("gamma", True, (6, 6)), ("uniform", (6, 6))]
     assert np.all(y > 0)
     np.testing.assert_allclose(y.sum(axis=-1), 1, rtol=1e-12)
+
+
+def test_above_one_a_draw_takes_no_logarithm():
+    """The lower bound of the parameters is public, and is passed by the mechanism from its prior alone."""
+    for least, asked in ((1.0, ["gamma"]), (0.5, ["gamma", "uniform"])):
+        rng = Recorded(np.random.PCG64(1))
+        rng.asked = []
+        prior, counts = np.array([least, 3.0]), np.array([40, 50])
+        DirichletMechanism(prior, 0.5).sample(counts, sampler="fast", random_seed=rng)
+        assert [what for what, *_ in rng.asked] == asked
+        assert rng.asked[0] == ("gamma", True, (1, 2))
+
+
+@pytest.mark.parametrize("parameters", [[1.0, 1.0, 1.5], [2.0, 7.0, 30.0]])
+def test_both_ways_have_the_law_of_the_parameters(parameters):
+    """Oracle: components of a Dirichlet draw are Beta variables. Another parameter by a tenth is noticed."""
+    u, n = np.array(parameters), 200_000
+    for least in (0.0, 1.0):
+        y = fast_dirichlet(u.copy(), n, np.random.default_rng(6), least=least)
+        for i in range(3):
+            law = beta(u[i], u.sum() - u[i])
+            assert kstest(y[:, i], law.cdf).pvalue > 1e-6
+            assert kstest(y[:, i], beta(1.1 * u[i], u.sum() - u[i]).cdf).pvalue < 1e-6
+
+
+@pytest.mark.parametrize(("shape", "draws"), [((700_000,), 1), ((100_000, 6), 1), ((300_000,), 2), ((3, 4), 60_000)])
+@pytest.mark.parametrize("least", [0.0, 1.0])
+def test_a_seed_gives_the_same_draw_on_any_number_of_cores(shape, draws, least, monkeypatch):
+    """Parts of the work have generators of their own, and no number comes twice."""
+    u = np.full(shape, 1.25)
+    drawn = []
+    for cores in (1, 2, 5):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        drawn.append(dirichlet(u, draws, np.random.default_rng(8)))
+        if least:
+            drawn[-1] = fast_dirichlet(u.copy(), draws, np.random.default_rng(8), least=least)
+        assert drawn[-1].shape == (draws, *shape)
+    assert np.array_equal(drawn[0], drawn[1])
+    assert np.array_equal(drawn[0], drawn[2])
+    if not least:
+        assert np.unique(drawn[0]).size > 0.999 * drawn[0].size
+    assert np.all(u == 1.25)
+
+
+def test_parts_are_independent():
+    """A component of one draw against that of the next, which is drawn by another generator: |correlation| < 5/sqrt."""
+    y = dirichlet(np.full(2**18, 2.0), 4, np.random.default_rng(9))
+    found = np.corrcoef(y) - np.eye(4)
+    assert np.abs(found).max() < 5 / 2**9
+
+
+def test_the_error_of_a_thread_is_raised(monkeypatch):
+    monkeypatch.setattr("pymc_dirdp.sampling.fast.children", lambda rng, n: [None] * n)
+    with pytest.raises(AttributeError, match="standard_gamma"):
+        dirichlet(np.ones(2**19), 1, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64, np.float32, np.uint8])
+def test_a_draw_leaves_the_counts_as_they_are(kind):
+    counts = np.arange(6, dtype=kind)
+    mechanism = DirichletMechanism(np.ones(6), 0.5)
+    for sampler in ("fast", "exact"):
+        mechanism.sample(counts, sampler=sampler, draws=1)
+    mechanism.concentration(counts)
+    assert np.array_equal(counts, np.arange(6))

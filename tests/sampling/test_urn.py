@@ -133,6 +133,7 @@ def test_neighbours_reach_the_same_tables():
 def test_compiled_and_python_make_the_same_draws_from_the_same_words(weights, digits, steps, draws, monkeypatch):
     given = {"digits": digits, "steps": steps, "draws": draws}
     first, second = Bits(4), Bits(4)
+    monkeypatch.setattr(module, "_walked", {"steps": 0})
     plain = urn(weights, bits=first, **given)
     monkeypatch.setattr(module, "_STEPS_IN_PYTHON", 0)
     assert np.array_equal(urn(weights, bits=second, **given), plain)
@@ -151,7 +152,28 @@ def test_compiled_and_python_make_the_same_draws_from_the_same_words(weights, di
 
 def test_small_tables_need_no_compiler(monkeypatch):
     monkeypatch.setattr(module, "compiled_walk", None)
+    monkeypatch.setattr(module, "_walked", {"steps": 0})
     urn([[1, 2]], 0, steps=10_000, draws=1, bits=Bits())
+
+
+def test_many_small_tables_are_compiled_as_a_large_one_is(monkeypatch):
+    """Python walks so many steps in a process, and no more, and what it walked before changes no draw."""
+    walks = []
+    for called, walk in {name: getattr(module, name) for name in ("_in_python", "_compiled")}.items():
+
+        def noted(*given, called=called, walk=walk):
+            walks.append(called)
+            return walk(*given)
+
+        monkeypatch.setattr(module, called, noted)
+    monkeypatch.setattr(module, "_STEPS_IN_PYTHON", 250)
+    monkeypatch.setattr(module, "_walked", {"steps": 0})
+    bits = Bits(3)
+    drawn = [urn([[1, 2]], 0, steps=100, draws=1, bits=bits).tolist() for _ in range(4)]
+    assert walks == ["_in_python"] * 2 + ["_compiled"] * 2
+    monkeypatch.setattr(module, "_STEPS_IN_PYTHON", 10**6)
+    bits = Bits(3)
+    assert [urn([[1, 2]], 0, steps=100, draws=1, bits=bits).tolist() for _ in range(4)] == drawn
 
 
 @pytest.mark.parametrize("d", [2, 1000, 50_000])
@@ -171,6 +193,7 @@ def test_every_category_can_be_reached(d, monkeypatch):
 
             for steps_in_python in (10**6, 0):
                 monkeypatch.setattr(module, "_STEPS_IN_PYTHON", steps_in_python)
+                monkeypatch.setattr(module, "_walked", {"steps": 0})
                 assert urn([weights], 0, steps=1, draws=1, bits=Given())[0, 0, category] == 1
 
 

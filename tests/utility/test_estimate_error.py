@@ -175,3 +175,16 @@ def test_shares_are_estimated_from_one_simulated_table():
     margins = MarginalsMechanism(prior, ((1,),), (1.0,))
     assert estimated_shares(margins, prior, counts, public=True, rng=rng) is None
     assert estimate_error(margins, prior, 60) is None
+
+
+def test_several_releases_of_one_table_are_estimated_each_alone():
+    """Their mean and spread are those of single ones, and no two are the same."""
+    prior, counts = np.ones((2, 3)), np.array([[30, 10, 5], [4, 16, 1]])
+    mechanism, rng = GeometricMechanism(prior, 3.0), np.random.default_rng(0)
+    together = estimated_shares(mechanism, prior, counts, public=True, rng=rng, times=400)
+    singly = np.array([estimated_shares(mechanism, prior, counts, public=True, rng=rng) for _ in range(400)])
+    assert together.shape == singly.shape == (400, 2, 3)
+    assert len(np.unique(together[:, 0, 0])) > 20
+    error = np.sqrt((together.var(axis=0) + singly.var(axis=0)) / 400)
+    assert (np.abs(together.mean(axis=0) - singly.mean(axis=0)) < 5 * error).all()
+    np.testing.assert_allclose(together.std(axis=0), singly.std(axis=0), rtol=0.25)

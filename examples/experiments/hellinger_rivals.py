@@ -1,0 +1,42 @@
+"""The mechanisms of P4 and the rivals that it leaves out, for one row of counts with a public number of records."""
+
+import numpy as np
+
+import pymc_dirdp as dirdp
+
+published, mechanisms = dirdp.published, dirdp.mechanisms
+# The lines of the pictures, by the name of their style.
+LABELS = {
+    "printed": "Definition 4",
+    "corrected": "gamma chosen, as proved",
+    "exact": "gamma chosen, exact",
+    "geometric noise, estimated": "truncated geometric noise",
+    "Laplace noise": "lapMech",
+    "Gaussian noise": "ilapMech",
+    "nothing known": "global sensitivity",
+}
+
+
+def balanced(n, d):
+    """Counts as even as whole numbers can be, with what is left over in the last category."""
+    counts = np.full(d, n // d)
+    counts[-1] += n - counts.sum()
+    return counts
+
+
+def rivals(prior, n, epsilon, *, smoothness=None, exact=True):
+    """Mechanisms at a nominal pure epsilon. The exact calibration compares all neighbours, so it needs small data."""
+    promise, known = dirdp.PureDP(epsilon=epsilon), {"prior": prior, "n_records": n}
+    made = {
+        "printed": mechanisms.HellingerMechanism(prior, n, epsilon / 4),
+        "corrected": mechanisms.HellingerMechanism.for_guarantee(
+            promise, **known, smoothness=smoothness, accounting="proved"
+        ),
+        "geometric noise, estimated": mechanisms.TruncatedNoiseMechanism.for_guarantee(promise, **known),
+        "Laplace noise": published.p4_lap_mech(epsilon=epsilon, **known),
+        "Gaussian noise": published.p4_ilap_mech(epsilon=epsilon, **known),
+        "nothing known": mechanisms.HellingerMechanism(prior, n, epsilon / 2, sensitivity="global"),
+    }
+    if exact:
+        made["exact"] = mechanisms.HellingerMechanism.for_guarantee(promise, **known, smoothness=smoothness)
+    return made

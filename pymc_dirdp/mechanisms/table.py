@@ -1,0 +1,235 @@
+"""What a mechanism for a table of counts says of itself: what it publishes, how it is drawn, what a file holds."""
+
+import abc
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, override
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.facts import Fact
+from pymc_dirdp.mechanisms.released import Released
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.sampling.entropy import Seed
+
+__all__ = ["TableMechanism"]
+
+
+class TableMechanism(Mechanism):
+    """A mechanism for a table of counts, which a release of a model may name.
+
+    Attributes
+    ----------
+    adjacency : {"replace-one", "add-remove"}
+        What one person can change.
+    contribution : Contribution
+        What one person adds to the table.
+    """
+
+    adjacency: str
+    contribution: Contribution | int
+
+    kind: ClassVar[str]
+    """Its name in `plan(mechanism=...)`."""
+    needs_public_totals: ClassVar[bool] = False
+    """Whether it publishes numbers of records, so that it is for tables where they are public."""
+    facts: ClassVar[tuple[Fact, ...]]
+    """What a release says of it, beside `adjacency` and `contribution`."""
+    publishes: ClassVar[str | None] = None
+    """The name of what is published beside the draws and decides them; None if the draws are the release.
+
+    Where several tables are published, their names start so.
+    """
+    readings: ClassVar[tuple[str, ...]] = ()
+    """The ways in which papers read what is published as data, as in `sample(postprocess=...)`."""
+    formula: ClassVar[str]
+    """The law of a draw, as a formula for the report; braces hold fields."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the table."""
+
+    @property
+    def published_axes(self) -> dict[str, tuple[int, ...]]:
+        """The tables that are published in place of draws, by name, and which axes of the table each of them keeps."""
+        return {} if self.publishes is None else {self.publishes: tuple(range(len(self.shape)))}
+
+    @property
+    def margins_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """The axes that each published margin keeps, and the standard deviation of its noise; empty without margins."""
+        return ()
+
+    def as_output(self, published: Mapping[str, Array]) -> Array:
+        """The output, as a likelihood takes it, that tables make up which were published in place of draws."""
+        (output,) = published.values()
+        return output
+
+    def separately(self, output: Array) -> "list[tuple[TableMechanism, Array]]":
+        """The independent mechanisms of which this one is made up, each with its part of an output."""
+        return [(self, output)]
+
+    @property
+    def law_in_words(self) -> str:
+        """The law of a draw in words, for the report."""
+        return self.formula.format(**vars(self))
+
+    @property
+    def assumed_records(self) -> int | None:
+        """The public number of records that its curves rest on; None if they hold for any number."""
+        return None
+
+    @property
+    def rests_on_rows(self) -> bool:
+        """Whether its curves rest on the number of records of each of several rows."""
+        return False
+
+    @property
+    def contributed(self) -> Contribution:
+        """What one person adds to the table, with one entry for each of its row axes."""
+        return Contribution.of(self.contribution)
+
+    @abc.abstractmethod
+    def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        """The factor of each cell in the likelihood of an output, as a logarithm. Shapes broadcast.
+
+        Given the table, a release is a product over its cells and rows: this, and :meth:`row_log_likelihood`.
+        """
+
+    def row_log_likelihood(self, totals: ArrayLike, *, steps: int | None = None) -> Array:
+        """The factor of each row's total number of records in the likelihood, as a logarithm. Shape of `totals`."""
+        return np.zeros(np.shape(totals))
+
+    @abc.abstractmethod
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
+        """The same factors as functions of the counts of each row, for one output: one for each row, in order.
+
+        Parameters
+        ----------
+        output : array, shape `shape`
+            One release.
+        steps : int, optional
+            Of the urn that drew it.
+
+        Raises
+        ------
+        ArgumentError
+            If an urn of so many steps cannot have drawn it.
+        """
+
+    @override
+    def public_records(self, n_records: int | None) -> int | None:
+        if adjacency_named(self.adjacency).records_are_public:
+            if self.assumed_records is not None and n_records not in (None, self.assumed_records):
+                raise ArgumentError("The mechanism is for another number of records. Leave n_records out.")
+            return super().public_records(self.assumed_records if n_records is None else n_records)
+        if n_records is not None:
+            raise ArgumentError(
+                f"Under {self.adjacency} the number of records is private. Leave n_records out, and pass your prior of "
+                "it as n_prior= to analyse or estimate."
+            )
+        return None
+
+    @override
+    def likelihoods_of_rows(
+        self, output: Array, *, n_records: int | None, sampler: str, steps: int | None = None
+    ) -> list[RowLikelihood]:
+        if sampler == "exact":
+            steps = self.steps(sampler, n_records) if steps is None else steps
+            if not self.is_on_grid(output, steps):
+                raise ArgumentError(
+                    "No exact sampler of this mechanism puts out such numbers. Pass what was released and not a draw "
+                    "from it, the steps of the urn if you chose them, and sampler='fast' for what was drawn so."
+                )
+        return self.row_likelihoods(output, steps=steps)
+
+    @override
+    def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
+        table = np.asarray(counts, dtype=np.float64)
+        cells = self.cell_log_likelihood(output, table, steps=steps).sum(axis=-1)
+        rows = cells + self.row_log_likelihood(table.sum(axis=-1), steps=steps)
+        return np.asarray(rows.sum(axis=tuple(range(rows.ndim - len(self.shape) + 1, rows.ndim))))
+
+    @abc.abstractmethod
+    def check(self, counts: ArrayLike) -> None:
+        """Raise every error that depends on the counts, before anything is drawn."""
+
+    @abc.abstractmethod
+    def draw(
+        self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
+    ) -> Released:
+        """What is released: draws, or a table from which draws follow.
+
+        Parameters
+        ----------
+        counts : array_like of whole numbers
+            The secret.
+        draws : int
+            Number of draws.
+        sampler : {"exact", "fast"}
+        random_seed : int, SeedSequence, Generator or None
+            None takes entropy from the operating system.
+        n_records : int or None
+            The public or planned number of records.
+        """
+
+    def steps(self, sampler: str, n_records: int | None) -> int | None:
+        """Public number of steps of the urn that draws; None without one."""
+        return None
+
+    def as_drawn(self, steps: int | None) -> "TableMechanism":
+        """The same mechanism with the curves of what an urn of so many steps puts out, if it draws from one."""
+        return self
+
+    def read_as_data(self, output: Array, how: str) -> Array:
+        """Nonnegative counts that a paper would take for the data: `how` is one of `readings`."""
+        raise ArgumentError(f"{type(self).__name__} publishes no counts that could be read as data.")
+
+    def possible_records(self, output: Array) -> range:
+        """The numbers of records with which this output is possible, for all that is not negligible.
+
+        Where the number of records is private, the draws of a release that publishes a table take each of these for as
+        likely as another; so they are computed from the output alone.
+        """
+        raise ArgumentError(f"The output of a {type(self).__name__} does not say how many records there are.")
+
+    @abc.abstractmethod
+    def is_on_grid(self, output: Array, steps: int | None) -> bool:
+        """Whether an exact sampler can have made this output."""
+
+    @classmethod
+    def for_guarantee(
+        cls,
+        guarantee: Guarantee,
+        *,
+        prior: ArrayLike,
+        adjacency: str = "replace-one",
+        contribution: Contribution | int = 1,
+    ) -> Self:
+        """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself."""
+        raise ArgumentError(f"{cls.__name__} is calibrated for a number of records: use {cls.calibrated_by}.")
+
+    @classmethod
+    def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:
+        """The mechanism that a plan takes for a table: that of `for_guarantee`, or an error in the words of a plan.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+        n_records : int or None
+            The number of records: public where the mechanism `needs_public_totals`, or that to plan for.
+        **facts
+            `prior`, `adjacency` and `contribution`.
+        """
+        return cls.for_guarantee(guarantee, **facts)
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """The mechanism of which a file says these facts, by the names of its arguments."""
+        return cls(**facts)

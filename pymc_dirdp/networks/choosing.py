@@ -1,0 +1,212 @@
+"""Which variables depend on each other: a tree that is chosen from the records, and paid for."""
+
+import itertools
+import warnings
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from pymc_dirdp.accounting.rules import refuse_other
+from pymc_dirdp.checks import one_of
+from pymc_dirdp.counting.bounding import Bound, checked_bound
+from pymc_dirdp.counting.categories import Categories, checked_categories
+from pymc_dirdp.counting.codes import Frame
+from pymc_dirdp.counting.families import count_families
+from pymc_dirdp.errors import ArgumentError, DataError, SeededReleaseWarning, UnattainableError
+from pymc_dirdp.networks.builders import refuse_labels, refuse_names
+from pymc_dirdp.planning.structure import part_of, tree_within
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.verification import kept_of
+from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.stored.structure import Structure
+
+if TYPE_CHECKING:
+    from pymc_dirdp.accounting.ledger import Ledger
+
+__all__ = ["choose_structure"]
+
+
+def choose_structure(
+    guarantee: Guarantee,
+    frame: Frame | str | PathLike[str],
+    *,
+    categories: Categories,
+    share: float = 0.25,
+    root: str | None = None,
+    counts: str | None = None,
+    adjacency: str = "replace-one",
+    unit: str | None = None,
+    contribution: int | None = None,
+    random_seed: Seed = None,
+    ledger: "Ledger | None" = None,
+) -> Structure:
+    """Choose a tree over the variables from the records, with a part of a guarantee.
+
+    What is left of the guarantee is for the tables: `sample(guarantee, model, mechanism="marginals", after=structure)`
+    keeps the guarantee for both together.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the structure and the tables of its network will keep together.
+    frame : data frame, mapping of str to one-dimensional array, table of an engine, or path
+        The records, as :func:`pymc_dirdp.count` takes them.
+    categories : mapping of str to sequence
+        All values that each variable could take. They are public, so they are not taken from the data. The variables
+        are the candidates; at most 200, and no two with more than a million cells together.
+    share : float, default 0.25
+        The part of the guarantee that the structure takes: of the budget, or for `ApproxDP` its root of epsilon. With 1
+        it takes all, and what follows is paid by a ledger.
+    root : str, optional
+        A variable that gets no parents, such as a class. By default each part of the forest has its first variable, in
+        the order of the categories, as its root. Arrows lead away from it, which changes no probability.
+    counts : str, optional
+        A column that says how many records each row of the frame stands for.
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one unit can change.
+    unit, contribution : str and int, optional
+        As in :func:`bayesian_network`.
+    random_seed : int, SeedSequence, Generator or None, default None
+        None takes entropy from the operating system. A seed makes the choice reproducible, hence **not private**.
+    ledger : Ledger, optional
+        The ledger that records what the structure costs, before any record is read.
+
+    Returns
+    -------
+    structure : Structure
+        A mapping of each variable to its parents, at most one each, with what it has cost.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside of its domain, there are too many variables, or nothing to choose.
+    UnattainableError
+        If no noise keeps the part of the guarantee.
+    DataError
+        If a record holds a value that was not declared, or a missing one.
+    BudgetError, LedgerError
+        If the ledger refuses it. Nothing was chosen then.
+
+    Warns
+    -----
+    SeededReleaseWarning
+        If `random_seed` is given.
+
+    Notes
+    -----
+    Pairs of variables that depend on each other strongly are joined first. The choice ends when no pair is left that
+    stands out of the noise, so with few records or a tight guarantee there may be few edges or none. Margins of single
+    variables are measured for the choice, and are not published. The number of records is not used, so it may be
+    private. See :class:`~pymc_dirdp.mechanisms.tree.TreeMechanism`.
+
+    A structure that was chosen from the records in any other way, such as by a search that looks at them, is not
+    covered by any guarantee, and no function of this library can notice that.
+
+    References
+    ----------
+    McKenna, Miklau and Sheldon (2021), Winning the NIST contest, https://doi.org/10.29012/jpc.778. The page of proofs
+    on structures.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> records = {"rain": ["no", "yes"] * 500, "wet": ["no", "yes"] * 500, "coin": ["tail"] * 1000}
+    >>> categories = {"rain": ["no", "yes"], "wet": ["no", "yes"], "coin": ["head", "tail"]}
+    >>> guarantee = dirdp.ApproxDP(epsilon=4.0, delta=1e-6)
+    >>> structure = dirdp.choose_structure(guarantee, records, categories=categories)
+    >>> model = dirdp.bayesian_network(records, structure, categories=categories)
+    >>> release = dirdp.sample(guarantee, model, mechanism="marginals", after=structure)
+    >>> bool(dirdp.verify(release))
+    True
+    """
+    part = part_of(guarantee, share=share)
+    refuse_other(ledger)
+    labels = _declared(categories, root=root)
+    bound = _bounded(adjacency=adjacency, unit=unit, contribution=contribution)
+    records, people = (1, "record") if bound is None else (bound.records, bound.unit)
+    names, lengths = list(labels), [len(values) for values in labels.values()]
+    mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=records)
+    promise = kept_of(part, mechanism)
+    if promise is None or not mechanism.satisfies(promise):
+        raise UnattainableError(f"No promise such as {part} can be stated for the structure. Ask for another kind.")
+    seeded = _seeded(random_seed=random_seed)
+    if ledger is not None:
+        what = f"the structure of {', '.join(names)}"
+        terms: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": people, "contribution": records}
+        ledger.spend(promise, what=what, mechanism=mechanism, **terms)
+    pairs = list(itertools.combinations(mechanism.variables, 2))
+    families = [[names[i] for i in axes] for axes in (*((i,) for i in mechanism.variables), *pairs)]
+    try:
+        tables = count_families(frame, families, labels, otherwise={}, bound=bound, times=counts)
+    except DataError as error:
+        if ledger is None:
+            raise
+        raise DataError(f"{error} The ledger has been charged, because this error depends on the data.") from None
+    alone = len(mechanism.variables)
+    by_pair = dict(zip(pairs, tables[alone:], strict=True))
+    edges = mechanism.release(tables[:alone], by_pair, random_seed=random_seed)
+    return Structure(
+        parents=_directed(names, [(names[i], names[j]) for i, j in edges], root=root),
+        mechanism=mechanism,
+        guarantee=promise,
+        unit=people,
+        recorded=ledger is not None,
+        reproducible=seeded,
+        library_version=library_version(),
+    )
+
+
+def _declared(categories: Categories, *, root: str | None) -> dict[str, list[Any]]:
+    """The labels of all variables; names that a network could not have are refused now, before anything is spent."""
+    labels = checked_categories(list(categories) if isinstance(categories, Mapping) else [], categories)
+    refuse_names(labels)
+    for name, values in labels.items():
+        refuse_labels(name, values)
+    if root is not None:
+        one_of(list(labels), root=root)
+    return labels
+
+
+def _bounded(*, adjacency: str, unit: str | None, contribution: int | None) -> Bound | None:
+    """Whose records are counted, and how many of each at most."""
+    bound = checked_bound(unit, contribution, distinct=False)
+    if bound is not None and bound.records > 1 and adjacency_named(adjacency).records_are_public:
+        raise ArgumentError(
+            f"At most {bound.records} records of each {bound.unit!r} are counted, so the number of records depends on "
+            'who these are, and replace-one would make it public. Add adjacency="add-remove", or contribution=1.'
+        )
+    return bound
+
+
+def _seeded(*, random_seed: Seed) -> bool:
+    """Whether the choice can be computed again, which is said aloud."""
+    if random_seed is None:
+        return False
+    warnings.warn(
+        "A structure that was chosen with random_seed can be computed again by whoever knows the seed, so it is not "
+        "private. Leave random_seed out for anything that is published.",
+        SeededReleaseWarning,
+        stacklevel=3,
+    )
+    return True
+
+
+def _directed(
+    names: Sequence[str], edges: Sequence[tuple[str, str]], *, root: str | None
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The parents of each variable in a forest: arrows lead away from the first variable of each part."""
+    parents: dict[str, tuple[str, ...]] = {}
+    for start in [*([] if root is None else [root]), *names]:
+        reached = [] if start in parents else [start]
+        parents.setdefault(start, ())
+        while reached:
+            here = reached.pop()
+            for pair in edges:
+                if here in pair:
+                    other = pair[pair[0] == here]
+                    if other not in parents:
+                        parents[other] = (here,)
+                        reached.append(other)
+    return tuple((name, parents[name]) for name in names)

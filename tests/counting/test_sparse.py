@@ -1,0 +1,143 @@
+"""Occupied cells of huge tables: the dense count's answer from every engine, and nothing of it in a text."""
+
+import pickle
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pymc_dirdp import CategoriesFromDataWarning
+from pymc_dirdp.counting.sparse import SparseCounts, count_sparse
+from pymc_dirdp.counting.tables import count
+from pymc_dirdp.errors import ArgumentError, DataError
+
+from .test_engines import HOSTILE
+
+pytestmark = pytest.mark.filterwarnings("ignore:Dask support is moving:FutureWarning")
+
+
+def dense(found):
+    table = np.zeros(found.n_cells, dtype=np.int64)
+    table[found.cells] = found.counts
+    return table.reshape([len(labels) for labels in found.categories.values()])
+
+
+def test_hostile_records_have_the_cells_of_the_dense_count_or_are_refused(in_engine):
+    """Oracle: the counts that the dense form is tested against, to the last one."""
+    for column, labels, expected in HOSTILE.values():
+        try:
+            records = in_engine(pa.table({"x": column}))
+        except pytest.skip.Exception:
+            continue
+        if expected is None:
+            with pytest.raises(DataError, match="'x' holds missing values or values that") as caught:
+                count_sparse(records, ["x"], categories={"x": labels})
+            assert caught.value.__context__ is None
+        else:
+            found = count_sparse(records, ["x"], categories={"x": labels})
+            assert dense(found).tolist() == expected
+            assert np.all(found.counts > 0)
+
+
+def test_a_declared_category_takes_what_would_be_refused():
+    """Oracle: the dense count."""
+    column = ["b", None, "x", "b"]
+    options = {"categories": {"x": ["a", "b", "other"]}, "otherwise": {"x": "other"}}
+    for records in ({"x": column}, duckdb.connect().from_arrow(pa.table({"x": column}))):
+        found = count_sparse(records, ["x"], **options)
+        assert dense(found).tolist() == count(records, ["x"], **options).tolist() == [0, 2, 2]
+
+
+def test_a_table_of_nearly_all_cells_that_numbers_can_name(in_engine):
+    """Oracle: a dictionary of the records and Python's whole numbers."""
+    rng = np.random.default_rng(4)
+    places = rng.integers(0, 2**15, (4, 3000))
+    places[:, :500] = places[:, 500:1000]
+    places[:, 0] = 2**15 - 1
+    records = pa.table(dict(zip("abcd", places, strict=True)))
+    categories = {name: range(2**15) for name in "abcd"} | {"e": [True, False, 7]}
+    table = records.append_column("e", pa.array([7] * 3000))
+    found = count_sparse(in_engine(table), list("abcde"), categories=categories)
+    assert found.n_cells == 3 * 2**60
+    by_hand = {}
+    for row in zip(*places.tolist(), strict=True):
+        cell = 0
+        for place in row:
+            cell = 2**15 * cell + place
+        cell = 3 * cell + 2
+        by_hand[cell] = by_hand.get(cell, 0) + 1
+    assert dict(zip(found.cells.tolist(), found.counts.tolist(), strict=True)) == by_hand
+    assert found.cells.tolist() == sorted(by_hand)
+    rows = set(zip(*places.tolist(), [7] * 3000, strict=True))
+    assert set(zip(*found.labels().values(), strict=True)) == rows
+
+
+def test_a_few_records_of_each_unit(choosing):
+    """Each person has seven records in two cells of a table that no memory holds."""
+    table = pa.table(
+        {
+            "who": [f"p{i % 50}" for i in range(350)],
+            "zip": [i % 50 for i in range(350)],
+            "ill": ["flu" if i < 200 else "cold" for i in range(350)],
+        }
+    )
+    declared = {"zip": range(10**9), "ill": ["cold", "flu"]}
+    options = {"categories": declared, "unit": "who"}
+    for contribution, distinct, most in ((1, False, 1), (3, False, 3), (20, False, 7), (20, True, 2)):
+        found = count_sparse(choosing(table), ["zip", "ill"], contribution=contribution, distinct=distinct, **options)
+        of_people = np.zeros(50, dtype=int)
+        np.add.at(of_people, found.labels()["zip"], found.counts)
+        assert of_people.tolist() == [most] * 50
+        assert found.bound.records == contribution
+    with pytest.raises(DataError, match="of the units holds missing"):
+        count_sparse(
+            choosing(table.set_column(0, "who", pa.array([None] * 350, pa.string()))),
+            ["zip"],
+            contribution=1,
+            **options,
+        )
+
+
+def test_no_records(in_engine):
+    table = pa.table({"x": pa.array([], pa.string())})
+    found = count_sparse(in_engine(table), ["x"], categories={"x": ["a", "b"]})
+    assert found.cells.tolist() == found.counts.tolist() == []
+    assert found.labels() == {"x": []}
+
+
+def test_a_text_shows_what_is_public():
+    found = count_sparse(
+        {"who": ["a"], "x": [12_345]}, ["x"], categories={"x": range(10**6)}, unit="who", contribution=2
+    )
+    assert repr(found) == str(found) == "SparseCounts(x: 1000000 cells, unit='who', contribution=2)"
+    back = pickle.loads(pickle.dumps(found))
+    assert back.cells.tolist() == [12_345]
+    assert back.bound == found.bound
+    with pytest.raises(ValueError, match="read-only"):
+        found.counts[0] = 7
+    assert SparseCounts(np.array([1]), np.array([2]), {"x": (0, 1)}).n_cells == 2
+
+
+@pytest.mark.parametrize(
+    ("variables", "categories", "message"),
+    [
+        ("x", {"x": [1]}, "list"),
+        ([], {}, "at least one"),
+        (["x", "x"], {"x": [1]}, "each variable once"),
+        (["x"], {}, "declare all values"),
+        (["x", "y", "z"], dict.fromkeys("xyz", range(2**21)), "below 2"),
+        (["y"], {"y": [1]}, "no column 'y'"),
+    ],
+)
+def test_wrong_declarations(variables, categories, message):
+    with pytest.raises(ArgumentError, match=message):
+        count_sparse({"x": [1]}, variables, categories=categories)
+
+
+def test_categories_read_off_the_data_are_noticed():
+    import pandas as pd
+
+    frame = pd.DataFrame({"x": ["a", "b"]})
+    with pytest.warns(CategoriesFromDataWarning):
+        count_sparse(frame, ["x"], categories={"x": frame["x"]})

@@ -1,0 +1,53 @@
+"""What a mechanism for a table says of itself holds: its likelihood is a product, and a file's facts make it again."""
+
+import numpy as np
+import pytest
+
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
+from pymc_dirdp.mechanisms.facts import Fact
+from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
+
+MECHANISMS = [
+    GeometricMechanism(np.ones(2), 1.3),
+    DiscreteGaussianMechanism(np.ones(2), 1.2),
+    LaplaceMechanism(np.ones(2), 1.3),
+    GaussianMechanism(np.ones(2), 2.0),
+    DirichletMechanism([0.7, 1.0, 2.0], 0.4),
+    DirichletMechanism([[0.7, 1.0], [2.0, 0.5]], 0.6),
+]
+
+
+def name_of(mechanism):
+    return type(mechanism).__name__
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=name_of)
+def test_a_likelihood_is_a_product_over_cells_and_rows(mechanism):
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 9, (6, *mechanism.shape)).astype(float)
+    output = mechanism.releases(x[0], 1, random_seed=6)[0]
+    cells = mechanism.cell_log_likelihood(output, x)
+    rows = mechanism.row_log_likelihood(x.sum(axis=-1))
+    assert cells.shape == x.shape
+    assert rows.shape == x.shape[:-1]
+    whole = (cells.sum(axis=-1) + rows).reshape(6, -1).sum(axis=1)
+    np.testing.assert_allclose(mechanism.log_likelihood(output, x), whole, rtol=1e-12)
+    # The same factors as functions of the counts of each row.
+    rows_of_x, d = x.reshape(6, -1, mechanism.shape[-1]), mechanism.shape[-1]
+    for i, row in enumerate(mechanism.row_likelihoods(output)):
+        np.testing.assert_allclose(row.of_cells(rows_of_x[:, i], np.arange(d)), cells.reshape(6, -1, d)[:, i])
+        np.testing.assert_allclose(row.of_total(rows_of_x[:, i].sum(axis=-1)), rows.reshape(6, -1)[:, i])
+    # The ratio, which leaves out what is the same for both, is the difference.
+    ratio = mechanism.log_likelihood_ratio(output[None], x[0], x[1])
+    np.testing.assert_allclose(ratio, whole[0] - whole[1], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=name_of)
+def test_facts_make_the_mechanism_again(mechanism):
+    given = {fact.field: getattr(mechanism, fact.field) for fact in mechanism.facts if fact.given}
+    assert type(mechanism).from_facts({**given, "adjacency": "replace-one", "contribution": 1}) == mechanism
+    assert all(isinstance(fact, Fact) and hasattr(mechanism, fact.field) for fact in mechanism.facts)
+    assert len({fact.name for fact in mechanism.facts}) == len(mechanism.facts)

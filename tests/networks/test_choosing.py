@@ -1,0 +1,361 @@
+"""A structure chosen privately: from the records to the release, the ledger and the files, and what is refused."""
+
+import itertools
+import json
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import (
+    ArgumentError,
+    BudgetError,
+    DataError,
+    ReleaseError,
+    SeededReleaseWarning,
+    UnattainableError,
+)
+from pymc_dirdp.networks import choosing
+from pymc_dirdp.planning.structure import part_of
+from pymc_dirdp.stored.structure import Structure
+
+CATEGORIES = {"a": ["x", "y", "z"], "b": ["x", "y", "z"], "c": ["no", "yes"], "d": ["no", "yes"], "one": ["only"]}
+TARGET = dirdp.ApproxDP(epsilon=2.0, delta=1e-5)
+MARGINALS = {"mechanism": "marginals"}
+
+
+def made_up(times):
+    """`b` follows `a` and `d` follows `c` for nine of ten; everything else is independent, and exactly so."""
+    every = np.array(list(itertools.product(range(3), range(2), range(10), range(10))) * times)
+    a, c, b_differs, d_differs = every[:, 0], every[:, 1], every[:, 2] == 0, every[:, 3] == 0
+    codes = {"a": a, "b": (a + b_differs) % 3, "c": c, "d": c ^ d_differs, "one": 0 * a}
+    return {name: np.array(CATEGORIES[name])[values] for name, values in codes.items()}
+
+
+RECORDS = made_up(7)
+N = len(RECORDS["a"])
+
+
+@pytest.fixture(scope="module")
+def structure():
+    return dirdp.choose_structure(TARGET, RECORDS, categories=CATEGORIES)
+
+
+@pytest.fixture(scope="module")
+def release(structure):
+    model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
+    return dirdp.sample(TARGET, model, after=structure, **MARGINALS)
+
+
+def test_what_depends_on_each_other_is_joined(structure):
+    assert dict(structure) == {"a": (), "b": ("a",), "c": (), "d": ("c",), "one": ()}
+    assert list(structure) == list(CATEGORIES)
+    assert len(structure) == 5
+    assert structure["d"] == ("c",)
+    rooted = dirdp.choose_structure(TARGET, RECORDS, categories=CATEGORIES, root="d")
+    assert rooted["d"] == ()
+    assert rooted["c"] == ("d",)
+
+
+@pytest.mark.parametrize("size", range(1, 6))
+def test_arrows_lead_away_from_the_roots(size):
+    """Oracle: every forest over a few names, whose edges are those of the arrows."""
+    names = list("abcde")[:size]
+    rng = np.random.default_rng(size)
+    for root in (None, *names):
+        order = rng.permutation(size)
+        edges = [
+            tuple(sorted((names[order[i]], names[order[rng.integers(i)]])))
+            for i in range(1, size)
+            if rng.random() < 0.7
+        ]
+        parents = dict(choosing._directed(names, edges, root=root))
+        assert list(parents) == names
+        assert sorted(tuple(sorted((name, *given))) for name, given in parents.items() if given) == sorted(edges)
+        assert root is None or parents[root] == ()
+        # The first of each part has no parent.
+        assert root is not None or parents[names[0]] == ()
+
+
+def test_one_guarantee_covers_the_structure_and_the_tables(structure, release):
+    model = dirdp.bayesian_network(RECORDS, dict(structure), categories=CATEGORIES)
+    plan, free = (dirdp.plan(TARGET, model, after=after, **MARGINALS) for after in (structure, None))
+    loss = plan.composition.delta(TARGET.epsilon)
+    assert 0.99 * TARGET.delta < loss <= TARGET.delta
+    assert plan.tables_alone.delta(TARGET.epsilon) < 0.5 * TARGET.delta
+    assert structure.mechanism.satisfies(part_of(TARGET, 0.25))
+    # What is paid for the structure is noise on the tables.
+    assert plan.parts[0].mechanism.noise_sds > free.parts[0].mechanism.noise_sds
+    assert dirdp.verify(release)
+    for text in (str(dirdp.report(plan)), str(dirdp.report(release)), str(dirdp.statement(release))):
+        said = " ".join(text.split())
+        assert "chosen from the same records, privately" in said
+        assert str(structure.guarantee) in said
+        assert "covers both" in said
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        dirdp.PureDP(epsilon=2.0),
+        dirdp.ZeroCDP(rho=0.2),
+        dirdp.RenyiDP(order=8, epsilon=0.5),
+        dirdp.TruncatedCDP(rho=0.1, omega=30),
+        dirdp.ApproxDP(epsilon=0.5, delta=1e-7),
+    ],
+)
+def test_every_kind_of_guarantee_is_shared(guarantee):
+    structure = dirdp.choose_structure(guarantee, RECORDS, categories=CATEGORIES)
+    model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
+    plan = dirdp.plan(guarantee, model, after=structure, **MARGINALS)
+    loss, allowed = guarantee.loss(plan.composition), guarantee.allowed
+    assert 0.98 * allowed < loss <= allowed
+    mine, part = structure.guarantee.budget, part_of(guarantee, 0.25).budget
+    assert 0.98 * part < mine <= part * 1.001
+    assert structure.mechanism.satisfies(structure.guarantee)
+
+
+def test_a_structure_that_is_not_paid_for_breaks_the_promise(structure):
+    """A mutant: the tables take the whole guarantee, and the structure is forgotten."""
+    model = dirdp.bayesian_network(RECORDS, dict(structure), categories=CATEGORIES)
+    forgotten = replace(dirdp.plan(TARGET, model, **MARGINALS), after=structure)
+    assert forgotten.tables_alone.satisfies(TARGET)
+    assert not forgotten.composition.satisfies(TARGET)
+    with pytest.raises(UnattainableError, match="does not keep"):
+        dirdp.sample(forgotten, model)
+
+
+def test_a_network_of_a_structure_that_nobody_has_paid_for_is_refused(structure):
+    model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
+    for options in ({}, MARGINALS, {"mechanism": "geometric"}):
+        with pytest.raises(ArgumentError, match="nothing covers what that has cost"):
+            dirdp.plan(TARGET, model, **options)
+    recorded = replace(structure, recorded=True)
+    model = dirdp.bayesian_network(RECORDS, recorded, categories=CATEGORIES)
+    assert dirdp.plan(TARGET, model, mechanism="geometric").after is None
+
+
+def test_plans_and_releases_are_written_and_read(structure, release, tmp_path):
+    model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
+    plan = dirdp.plan(TARGET, model, after=structure, **MARGINALS)
+    plan.to_json(tmp_path / "plan.json")
+    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    assert again == plan
+    assert again.digest == plan.digest
+    assert again.after == structure
+    release.to_netcdf(tmp_path / "release.nc")
+    with xr.open_datatree(tmp_path / "release.nc") as tree:
+        assert dirdp.verify(tree)
+    structure.to_json(tmp_path / "structure.json")
+    assert Structure.from_json(tmp_path / "structure.json") == structure
+    assert hash(structure) == hash(Structure.from_json(tmp_path / "structure.json"))
+
+
+def edited(release, change):
+    tree = release.copy(deep=True)
+    facts = json.loads(tree["privacy"].attrs["structure"])
+    change(facts)
+    tree["privacy"].attrs["structure"] = json.dumps(facts)
+    return tree
+
+
+def test_a_release_that_denies_its_structure_does_not_verify(release):
+    without = release.copy(deep=True)
+    del without["privacy"].attrs["structure"]
+    assert not dirdp.verify(without)
+
+    def cheaper(facts):
+        facts["mechanism"]["scale"] *= 2
+
+    assert not dirdp.verify(edited(release, cheaper))
+
+    def dearer(facts):
+        facts["mechanism"]["scale"] /= 2
+
+    def other_people(facts):
+        facts["unit"] = "person"
+
+    def a_cycle(facts):
+        facts["parents"] |= {"a": ["b"]}
+
+    def two(facts):
+        facts["parents"] |= {"d": ["c", "a"]}
+
+    def more(facts):
+        facts["scores"] = [1, 2]
+
+    def fewer(facts):
+        facts["mechanism"]["lengths"] = [3, 3, 2]
+
+    for change in (dearer, other_people, a_cycle, two, more, fewer):
+        with pytest.raises(ReleaseError, match="structure"):
+            dirdp.verify(edited(release, change))
+
+    def seeded(facts):
+        facts["reproducible"] = True
+
+    found = dirdp.verify(edited(release, seeded))
+    assert not found
+    assert "seed" in found.headline
+
+
+def test_a_structure_of_a_file_is_not_believed(structure, tmp_path):
+    path = tmp_path / "structure.json"
+    structure.to_json(path)
+    text = path.read_text()
+    for changed, said in (
+        (text.replace('"record"', '"person"'), "was changed"),
+        (text.replace("structure", "plan"), "no structure"),
+        (text.replace('"version": 1', '"version": 2'), "another version"),
+        ("{" * 10000, "no structure"),
+        (text.replace('"recorded": false', '"recorded": NaN'), "no structure"),
+    ):
+        assert changed != text
+        path.write_text(changed)
+        with pytest.raises(ArgumentError, match=said):
+            Structure.from_json(path)
+    for change in ({"unit": 3}, {"recorded": 1}, {"guarantee": {"kind": "PureDP", "epsilon": 0.1}}, {"parents": []}):
+        with pytest.raises(ArgumentError):
+            Structure.from_facts(structure.facts | change)
+
+
+def test_no_count_and_no_score_is_told(structure, release):
+    """Nothing in print, in the file or in an attribute is another one for neighbours with the same edges."""
+    texts = [repr(structure), str(structure), structure._repr_html_(), json.dumps(structure.facts)]
+    counts = {int(np.sum(RECORDS[name] == label)) for name in "abcd" for label in CATEGORIES[name]}
+    numbers = {int(found) for text in texts for found in re.findall(r"(?<![\d.e-])\d{3,}(?![\d.])", text)}
+    assert not numbers & (counts | {N})
+    other = dirdp.choose_structure(TARGET, made_up(15), categories=CATEGORIES)
+    assert other == structure
+    assert [str(other), repr(other)] == texts[1::-1]
+    assert "score" not in json.dumps(dict(release["privacy"].attrs))
+
+
+def test_the_ledger_is_charged_once_for_each_step(structure):
+    ledger = dirdp.Ledger(dirdp.ZeroCDP(rho=1.0))
+    guarantee = dirdp.ZeroCDP(rho=0.4)
+    chosen = dirdp.choose_structure(guarantee, RECORDS, categories=CATEGORIES, ledger=ledger)
+    assert chosen.recorded
+    assert ledger.spent["rho"] == pytest.approx(0.1, rel=1e-3)
+    assert ledger.entries()[0].what == "the structure of a, b, c, d, one"
+    model = dirdp.bayesian_network(RECORDS, chosen, categories=CATEGORIES)
+    dirdp.sample(guarantee, model, after=chosen, ledger=ledger, **MARGINALS)
+    assert ledger.spent["rho"] == pytest.approx(0.4, rel=1e-3)
+    assert ledger.spent["rho"] <= 0.4 * 1.001
+    # One that no ledger holds is charged with the tables.
+    free = dirdp.choose_structure(guarantee, RECORDS, categories=CATEGORIES)
+    dirdp.sample(guarantee, model, after=free, ledger=ledger, **MARGINALS)
+    assert ledger.spent["rho"] == pytest.approx(0.8, rel=1e-3)
+    before = ledger.head
+    with pytest.raises(BudgetError):
+        dirdp.choose_structure(dirdp.ZeroCDP(rho=2.0), RECORDS, categories=CATEGORIES, share=0.5, ledger=ledger)
+    assert ledger.head == before
+
+
+def test_the_ledger_is_charged_before_a_record_is_read(monkeypatch):
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=3.0))
+    wrong = RECORDS | {"c": ["maybe"] * N}
+    with pytest.raises(DataError, match="charged"):
+        dirdp.choose_structure(TARGET_PURE, wrong, categories=CATEGORIES, ledger=ledger)
+    assert ledger.spent["epsilon"] > 0
+    monkeypatch.setattr(choosing, "count_families", None)
+    head = ledger.head
+    with pytest.raises(ArgumentError, match="root"):
+        dirdp.choose_structure(TARGET_PURE, RECORDS, categories=CATEGORIES, root="e", ledger=ledger)
+    assert ledger.head == head
+
+
+TARGET_PURE = dirdp.PureDP(epsilon=1.0)
+
+
+@pytest.mark.thorough
+def test_people_with_several_records():
+    ids = np.arange(N) // 4
+    records = RECORDS | {"who": ids}
+    options = {"unit": "who", "contribution": 2}
+    with pytest.raises(ArgumentError, match="add-remove"):
+        dirdp.choose_structure(TARGET, records, categories=CATEGORIES, **options)
+    chosen = dirdp.choose_structure(TARGET, records, categories=CATEGORIES, adjacency="add-remove", **options)
+    assert (chosen.unit, chosen.mechanism.contribution) == ("who", 2)
+    model = dirdp.bayesian_network(records, chosen, categories=CATEGORIES, **options)
+    release = dirdp.sample(TARGET, model, adjacency="add-remove", n_records=2000, after=chosen, **MARGINALS)
+    assert dirdp.verify(release)
+    alone = dirdp.bayesian_network(records, chosen, categories=CATEGORIES)
+    with pytest.raises(ArgumentError, match=r"unit='who'.*'record'"):
+        dirdp.plan(TARGET, alone, adjacency="add-remove", n_records=2000, after=chosen, **MARGINALS)
+    with pytest.raises(ArgumentError, match="adjacency"):
+        dirdp.plan(TARGET, alone, after=chosen, **MARGINALS)
+
+
+def test_rows_may_stand_for_many_records():
+    cells = list(itertools.product(CATEGORIES["a"], CATEGORIES["c"]))
+    frame = {"a": [a for a, _ in cells], "c": [c for _, c in cells], "n": [900, 0, 0, 800, 0, 0]}
+    categories = {name: CATEGORIES[name] for name in "ac"}
+    assert dirdp.choose_structure(TARGET, frame, categories=categories, counts="n")["c"] == ("a",)
+
+
+def test_a_few_records_or_a_tight_promise_leave_no_edge_or_any():
+    """Ten people, and nobody: it ends, and the numbers are those of a plan."""
+    for n, guarantee in ((10, TARGET), (0, TARGET), (N, dirdp.PureDP(epsilon=1e-6))):
+        records = {name: values[:n] for name, values in RECORDS.items()}
+        chosen = dirdp.choose_structure(guarantee, records, categories=CATEGORIES)
+        assert sum(map(len, dict(chosen).values())) <= 3
+
+
+def test_a_seed_is_marked(structure):
+    with pytest.warns(SeededReleaseWarning):
+        chosen = dirdp.choose_structure(TARGET, RECORDS, categories=CATEGORIES, random_seed=1)
+    assert chosen.reproducible
+    assert "NOT PRIVATE" in str(chosen)
+    model = dirdp.bayesian_network(RECORDS, chosen, categories=CATEGORIES)
+    assert not dirdp.verify(dirdp.sample(TARGET, model, after=chosen, **MARGINALS))
+    assert not structure.reproducible
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"share": 0}, "share"),
+        ({"share": 1.1}, "share"),
+        ({"share": math.nan}, "share"),
+        ({"root": "e"}, "root"),
+        ({"adjacency": "both"}, "adjacency"),
+        ({"unit": "a"}, "unit and contribution together"),
+        ({"categories": {"a": ["x"], "b": ["x", "y"]}}, "at least two variables"),
+        ({"categories": {}}, "at least two variables"),
+        ({"categories": {f"v{i}": [0, 1] for i in range(201)}}, "at most 200"),
+        ({"categories": {"a": range(1001), "b": range(1000)}}, "1001000 cells"),
+        ({"categories": {"a": ["x", 1], "b": ["x", "y"]}}, "all texts or all numbers"),
+        ({"categories": {"a": [0, 1], "p_a": [0, 1]}}, "p_a"),
+        ({"ledger": 1.0}, "ledger"),
+    ],
+)
+def test_what_is_wrong_is_said_before_a_record_is_read(options, said, monkeypatch):
+    monkeypatch.setattr(choosing, "count_families", None)
+    with pytest.raises(ArgumentError, match=said):
+        dirdp.choose_structure(TARGET, RECORDS, **{"categories": CATEGORIES} | options)
+
+
+def test_categories_of_the_data_are_warned_of():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({name: RECORDS[name] for name in "ac"})
+    with pytest.warns(dirdp.CategoriesFromDataWarning):
+        dirdp.choose_structure(
+            TARGET, frame, categories={"a": frame["a"].unique().tolist(), "c": pd.Index(["no", "yes"])}
+        )
+
+
+def test_other_ways_to_go_on_are_refused_with_a_way_out(structure):
+    model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
+    with pytest.raises(ArgumentError, match="mechanism='marginals'"):
+        dirdp.plan(TARGET, model, after=structure)
+    with pytest.raises(ArgumentError, match="Expected after to be a Structure"):
+        dirdp.plan(TARGET, model, after=dict(structure), **MARGINALS)
+    with pytest.raises(UnattainableError, match="structure alone"):
+        dirdp.plan(dirdp.ApproxDP(epsilon=0.1, delta=1e-5), model, after=structure, **MARGINALS)
+    with pytest.raises(ArgumentError, match="epsilon above 0"):
+        dirdp.choose_structure(dirdp.ApproxDP(epsilon=0.0, delta=1e-3), RECORDS, categories=CATEGORIES)

@@ -1,0 +1,90 @@
+"""The teaching pages as notebooks: each is one that Jupyter understands, and one is run as somebody downloads it."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("myst_nb", reason="notebooks are made with the documentation's tools: uv sync --group docs")
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = sorted((DOCS / "teach").glob("*.md"))
+_spec = importlib.util.spec_from_file_location("as_notebook", DOCS / "_ext" / "as_notebook.py")
+as_notebook = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(as_notebook)
+
+HEAD = "---\nfile_format: mystnb\nkernelspec:\n  name: python3\n  language: python\n---\n\n# Title\n\n"
+CELL = "```{{code-cell}} ipython3\n{}\n```\n"
+
+
+def text_of(notebook):
+    return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+def run(notebook, folder):
+    """Run it in the folder where it was downloaded to."""
+    return NotebookClient(notebook, timeout=300, kernel_name="python3").execute(cwd=str(folder))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_a_notebook_that_jupyter_understands(page):
+    notebook = as_notebook.notebook_of(page.read_text(encoding="utf-8"))
+    nbformat.validate(notebook)
+    first, second = notebook.cells[:2]
+    assert first.source.startswith("# ")
+    assert "%pip install" in second.source
+    text = text_of(notebook)
+    assert not re.findall(r"^(?:```|:::)\{|\{[a-z:]+\}`", text, re.MULTILINE), "a directive or a role of Sphinx"
+    assert not re.findall(r"\]\((?!https?:)[^)]*\)", text), "a link to a page that is not beside the notebook"
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    # A cell that was not read as one would stand in the text.
+    assert len(code) == 1 + page.read_text(encoding="utf-8").count("```{code-cell}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_has_what_the_table_promises(page):
+    text = page.read_text(encoding="utf-8")
+    for part in ("```{as-notebook}\n```", "**The question.**", "## Exercises", "Show the solution", "**You can now**"):
+        assert part in text, part
+    assert f"](teach/{page.name})" in (DOCS / "teach.md").read_text(encoding="utf-8")
+    exercises = len(re.findall(r"^\*\*\d+\. ", text, re.MULTILINE))
+    assert text.count("Show the solution") == exercises
+    # A plot function in a cell makes one picture.
+    assert text.count("plt.subplots") + text.count("plots.plot_") <= 5
+
+
+def test_what_only_sphinx_understands_is_left_out():
+    page = HEAD + "```{as-notebook}\n```\n\nSee {py:func}`~pymc_dirdp.plan` and [Theory](../theory.md#one).\n"
+    text = text_of(as_notebook.notebook_of(page + "\n![picture](https://example.org/a.png) [web](https://a.b)\n"))
+    assert "See `pymc_dirdp.plan` and Theory." in text
+    assert "![picture](https://example.org/a.png) [web](https://a.b)" in text
+
+
+def test_a_solution_is_folded():
+    page = HEAD + CELL.format(":tags: [hide-cell]\n\n1 + 1") + "\n" + CELL.format(":tags: [hide-input]\n\n2 + 2")
+    solution, picture = as_notebook.notebook_of(page).cells[2:]
+    assert solution.metadata.jupyter == {"source_hidden": True, "outputs_hidden": True}
+    assert picture.metadata.jupyter == {"source_hidden": True}
+
+
+def test_the_same_page_gives_the_same_file():
+    text = PAGES[0].read_text(encoding="utf-8")
+    assert nbformat.writes(as_notebook.notebook_of(text)) == nbformat.writes(as_notebook.notebook_of(text))
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's client, in a process of its own
+def test_a_download_runs_and_a_broken_one_does_not(tmp_path):
+    path = tmp_path / PAGES[0].with_suffix(".ipynb").name
+    nbformat.write(as_notebook.notebook_of(PAGES[0].read_text(encoding="utf-8")), path)
+    done = run(nbformat.read(path, as_version=4), tmp_path)
+    outputs = [output for cell in done.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert any("follows from the numbers" in output.get("text", "") for output in outputs)
+    with pytest.raises(CellExecutionError):
+        run(as_notebook.notebook_of(HEAD + CELL.format("release")), tmp_path)
