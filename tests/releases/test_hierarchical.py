@@ -171,8 +171,9 @@ def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
         for name, orders in spreads.items():
             tau = np.maximum(SCALES[orders], SCALES[-1])
             expected += np.sum(np.log(2) + norm.logpdf(scales[name], 0, tau))
-        differences.append(float(logp(point)) - expected)
-    np.testing.assert_allclose(differences, 0, atol=1e-6)
+        found = float(logp(point))
+        differences.append((found - expected) / (1 + abs(expected)))
+    np.testing.assert_allclose(differences, 0, atol=1e-8)
 
 
 HALF = np.sqrt(0.5)
@@ -262,7 +263,7 @@ def asked(a, b):
     return np.stack([a[:, 0], b[:, 0, 0], b[:, 1, 0]], axis=-1)
 
 
-def ranks(epsilon, noise, consistency, wrong=1.0, sets=150, iterations=100, steps=20, size=0.15):
+def ranks(epsilon, noise, consistency, wrong=1.0, sets=300, iterations=60, steps=15, size=0.15):
     """The share of the draws given a release that lie below the truth, for truths and releases of the model itself.
 
     The truth is one draw of its own posterior. It is put at a random place in a chain that is run from it forwards and
@@ -318,7 +319,7 @@ def test_intervals_are_calibrated(epsilon, noise, consistency):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrong", [1.3, 1 / 1.3])
+@pytest.mark.parametrize("wrong", [1.3])
 def test_noise_of_another_scale_is_noticed(wrong):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
