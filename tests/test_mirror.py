@@ -45,7 +45,6 @@ WITHOUT_SOURCE = {
     "test_mirror.py": "this file",
     "test_notebooks.py": "the teaching pages as notebooks that somebody downloads",
     "test_pages.py": "the README and the pages, as somebody meets them who has nothing else",
-    "test_figures.py": "the scripts of examples/experiments and their records in docs/figures",
     "test_papers.py": "the papers' statements and where they are tested",
     "test_proofs.py": "the pages of proofs and the files they name",
     "test_trust_boundary.py": "what reaches an error, a log, an attribute or a file",

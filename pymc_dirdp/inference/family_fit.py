@@ -1,5 +1,6 @@
 """Tables of a network from noisy margins, one by one: log-linear, with shrinkage that the margins decide."""
 
+import math
 from collections.abc import Sequence
 from typing import final
 
@@ -104,7 +105,7 @@ def noise_hides(measurements: Sequence[Measurement], n_records: float) -> bool:
     >>> noise_hides([Measurement(("sex",), np.array([40.0, 61.0]), 2.0)], 101)
     False
     """
-    return n_records < _HIDES * float(np.median([one.variance for one in measurements])) ** 0.5
+    return n_records < _HIDES * math.sqrt(np.median([one.variance for one in measurements]))
 
 
 def fitted(

@@ -59,7 +59,7 @@ def fit_jointly(
     if noise_hides(measurements, n):
         draws = posterior.spread(mode, scales, np.random.default_rng(SEED), draws_of(sum(one.size for one in mode)))
         each = [posterior.tables(coordinates) for coordinates in draws]
-        tables = {family.name: sum(one[family.name] for one in each) / len(each) for family in families}
+        tables = {family.name: np.mean([one[family.name] for one in each], axis=0) for family in families}
     else:
         tables = posterior.tables(mode)
     return {family.name: family.as_given(rows(tables[family.name])) for family in families}

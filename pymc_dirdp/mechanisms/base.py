@@ -165,12 +165,16 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
 
     @property
     def free_variance(self) -> float | None:
-        """Variance of the noise in one cell where nothing is known of its sum; None as for `noise_sd`."""
-        return None
+        """The variance of the noise in one cell where nothing is known of its sum; None as for `noise_sd`.
+
+        Noise that adds up to 0 has the law of such noise given its sum, so the likelihood of noisy counts with a known
+        total is that of independent cells with this variance, up to the shape of the law.
+        """
+        return None if self.noise_sd is None else self.noise_sd**2
 
     @property
     def laplace_scale(self) -> float | None:
-        """The scale of noise whose law is that of Laplace, on whole numbers or not; None for any other."""
+        """The scale of the noise of a cell if its law is Laplace's, also a discrete one; None otherwise."""
         return None
 
     @property

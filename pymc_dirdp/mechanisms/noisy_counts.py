@@ -175,16 +175,6 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
 
     @property
     @override
-    def free_variance(self) -> float:
-        """The variance of the noise in one cell where nothing is known of its sum.
-
-        Noise that adds up to 0 has the law of such noise given its sum, so the likelihood of noisy counts with a known
-        total is that of independent cells with this variance, up to the shape of the law.
-        """
-        return self.noise_sd**2
-
-    @property
-    @override
     def laplace_scale(self) -> float | None:
         return self.parameter if self.noise_family == "laplace" else None
 

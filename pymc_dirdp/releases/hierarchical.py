@@ -218,7 +218,7 @@ def _summed(table: Any, axes: Sequence[str], kept: Sequence[str]) -> Any:
 def _product(axes: Sequence[str], *factors: tuple[Any, Sequence[str]]) -> Any:
     """The product of tables in a graph, summed over all axes but some."""
     together = [*axes, *dict.fromkeys(axis for _, own in factors for axis in own if axis not in axes)]
-    product = 1.0
+    product: Any = 1.0
     for factor, own in factors:
         turned = factor.dimshuffle([own.index(axis) if axis in own else "x" for axis in together])
         product = product * turned

@@ -101,7 +101,7 @@ def test_noisy_tables_have_a_hierarchical_model_if_one_asks_for_it():
     assert "p_a_release" in dirdp.analyst_model(release).named_vars
     model = dirdp.analyst_model(release, consistency="joint")
     kinds = {variable.name: type(variable.owner.op).__name__ for variable in model.observed_RVs}
-    assert kinds == dict.fromkeys(["noisy_a", "noisy_b_a", "noisy_a_b", "noisy_b_a_c"], "LaplaceRV") | kinds
+    assert kinds == dict.fromkeys(["noisy_a", "noisy_a_b", "noisy_b_a_c"], "LaplaceRV")
 
 
 def test_a_private_number_of_records_is_a_variable():
@@ -150,12 +150,12 @@ def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
             for axes, margin in ((("a",), counts.sum(1)), (("b",), counts.sum(0)), (("a", "b"), counts)):
                 expected += laws(margin, measured[axes])
         else:
-            spreads = {"p_a": [0, 1], "p_b": [0, 1, 1, 2]}
+            spreads = {"p_a": [1], "p_b": [0, 1, 1, 2]}
             for name, size in (("p_a", 1), ("p_b", 2)):
                 # The groups are the constant, then the first axis, then the second, then both.
                 e, s = point[f"{name}_effects"], scales[name]
                 if size == 1:
-                    p = softmax(s[0] * e[0] + s[1] * e[1] * half * np.array([1, -1]))
+                    p = softmax(s[0] * e[0] * half * np.array([1, -1]))
                     counts = n * p + np.sqrt(n) * multinomial(p, point[f"{name}_sampling"])
                     expected += laws(counts, measured["a",])
                     both = measured["a", "b"]
@@ -171,8 +171,9 @@ def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
         for name, orders in spreads.items():
             tau = np.maximum(SCALES[orders], SCALES[-1])
             expected += np.sum(np.log(2) + norm.logpdf(scales[name], 0, tau))
-        differences.append(float(logp(point)) - expected)
-    np.testing.assert_allclose(differences, 0, atol=1e-6)
+        found = float(logp(point))
+        differences.append((found - expected) / (1 + abs(expected)))
+    np.testing.assert_allclose(differences, 0, atol=1e-8)
 
 
 HALF = np.sqrt(0.5)
@@ -262,7 +263,7 @@ def asked(a, b):
     return np.stack([a[:, 0], b[:, 0, 0], b[:, 1, 0]], axis=-1)
 
 
-def ranks(epsilon, noise, consistency, wrong=1.0, sets=150, iterations=100, steps=20, size=0.15):
+def ranks(epsilon, noise, consistency, wrong=1.0, sets=300, iterations=60, steps=15, size=0.15):
     """The share of the draws given a release that lie below the truth, for truths and releases of the model itself.
 
     The truth is one draw of its own posterior. It is put at a random place in a chain that is run from it forwards and
@@ -318,7 +319,7 @@ def test_intervals_are_calibrated(epsilon, noise, consistency):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrong", [1.3, 1 / 1.3])
+@pytest.mark.parametrize("wrong", [1.3])
 def test_noise_of_another_scale_is_noticed(wrong):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
