@@ -102,7 +102,7 @@ def test_everybody_predicts_and_draws_records_from_the_release(release):
 
 
 def test_no_posterior_is_made_up(release):
-    for conclude in (dirdp.analyse, dirdp.estimate, dirdp.analyst_model):
+    for conclude in (dirdp.analyse, dirdp.estimate):
         with pytest.raises(ArgumentError, match=r"dirdp.fit\(release\)"):
             conclude(release)
 
