@@ -17,12 +17,13 @@ import sys
 
 import numpy as np
 import pandas as pd
-from dpmm.models.mst import MSTGM
 
 FLOOR = 1e-12
 
 
 def main(train, held_out, sizes, records, epsilon, delta, seed, n):
+    from dpmm.models.mst import MSTGM  # no dependency of the project
+
     with open(sizes) as file:
         domain = json.load(file)
     data, asked = (pd.read_csv(path)[list(domain)] for path in (train, held_out))

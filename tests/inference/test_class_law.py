@@ -171,7 +171,8 @@ def test_features_sharpen_the_counts_of_the_classes():
         beliefs = dict.fromkeys(outputs, Beliefs())
         together += ClassLaw(outputs, "y", beliefs).draw(2000, rng)["y"].counts.std(axis=0).tolist()
         alone += SeparateLaws({"y": outputs["y"]}, beliefs).draw(2000, rng)["y"].counts.std(axis=0).tolist()
-    assert 5.2 < np.mean(together) < 6.2
+    # Over 45 such tables it is 5.45; the mean of five varies by about .35.
+    assert 4.6 < np.mean(together) < 6.3
     assert 8.0 < np.mean(alone) < 9.2
 
 

@@ -189,7 +189,7 @@ def test_a_release_of_the_best_number_of_steps():
     text = str(dirdp.report(release))
     assert "urn, for the estimate" in text
     assert dirdp.verify(release)
-    with pytest.raises(ArgumentError, match="another strategy than 'urn'"):
+    with pytest.raises(ArgumentError, match="leave urn_steps and strategy='urn' out"):
         dirdp.sample(plan, _sparse(), sampler="fast")
 
 

@@ -150,9 +150,13 @@ def test_coarse_grids(pair, share):
     step, points = share * math.sqrt(2 * pair.renyi(1.0)), 40
     there, back = pair.hockey_sticks(step, points)
     epsilons = step * np.arange(points)
-    assert_allclose(there, pair.delta(epsilons), rtol=1e-11, atol=1e-290)
+    found = [(there, pair.delta(epsilons))]
     if isinstance(pair, AddRemovePair):
-        assert_allclose(back, AppearingRecords(AddRemovePair(pair.a, pair.r)).delta(epsilons), rtol=1e-11, atol=1e-290)
+        found.append((back, AppearingRecords(AddRemovePair(pair.a, pair.r)).delta(epsilons)))
+    for grid, curve in found:
+        # Far below what a composition adds up, sums over a grid are coarser, on the safe side.
+        assert np.all(grid >= curve * (1 - 1e-11))
+        assert_allclose(grid, curve, rtol=1e-11, atol=1e-40)
 
 
 GROUPS = [(5.0, 0.01, 0.5), (0.01, 5.0, 0.5), (0.45, 0.05, 0.3), (0.3, 0.02, 0.2)]

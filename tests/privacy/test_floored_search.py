@@ -96,7 +96,7 @@ def test_the_bound_against_more_pairs_of_counts(setting):
     check_against_every_pair(setting, 300, close=setting in SETTINGS[:-1])
 
 
-@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("others", [None, 300])
 def test_searches_side_by_side_find_what_each_finds_alone(real, others):
     pairs = ((Shapes(0.2, real), Shapes(3.0, real)), (Shapes(3.0, real), Shapes(0.2, real)))
