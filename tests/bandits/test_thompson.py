@@ -213,7 +213,7 @@ def test_the_model_of_pymc_has_the_same_posterior():
             assert gradient[k] == pytest.approx(numeric, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_nuts_agrees_with_the_grid():
     means = {"a": 0.3, "b": 0.6}
     bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 300)

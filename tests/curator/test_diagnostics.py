@@ -440,7 +440,7 @@ def test_replicated_data_follow_the_draws(hair, admissions, whole):
         assert abs(((codes == category) - expected).sum()) < 6 * spread
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_integrated_parameters_are_diagnosed_too():
     model = integrated()
     release = dirdp.sample(dirdp.ApproxDP(epsilon=2, delta=1e-5), model, contribution=1)

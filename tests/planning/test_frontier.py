@@ -64,7 +64,7 @@ IMPOSSIBLE = {dirdp.PureDP: {"gaussian"}}
     ("mechanism", "objective"),
     [
         pytest.param("dirichlet", "posterior", marks=pytest.mark.slow),
-        ("dirichlet", "estimate"),
+        pytest.param("dirichlet", "estimate", marks=pytest.mark.slow),
         ("gaussian", "posterior"),
         ("laplace", "estimate"),
     ],
