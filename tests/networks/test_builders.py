@@ -320,7 +320,7 @@ def test_a_column_of_counts_that_is_not_there():
         dirdp.bayesian_network({"a": ["x"]}, {"a": []}, categories={"a": ["x", "y"]}, counts="n")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_built_model_is_planned_for_the_estimate_unless_another_objective_is_given():
     """A model with the same tables, written by hand, is planned for the posterior."""
     target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)

@@ -189,7 +189,7 @@ def test_a_private_classifier_learns():
     assert np.all(learnt[CLASS == "hen"].argmax(axis=1) == 2)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_loose_release_is_the_network_of_the_data():
     """Oracle: frequencies counted by pandas. Many records, so a draw is within six standard deviations of them."""
     many = pd.concat([FRAME] * 250, ignore_index=True)

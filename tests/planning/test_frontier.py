@@ -88,7 +88,7 @@ def test_the_least_guarantee_reaches_the_target_and_a_tighter_one_does_not(like,
     assert expected_error(tighter, **options) > kl
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_error_of_an_estimate_is_what_a_plan_looks_at():
     guarantee = LIKE[0]
     errors = {

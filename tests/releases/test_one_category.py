@@ -182,7 +182,7 @@ def test_records_by_person_may_have_as_many_trials_as_it_has_records():
     assert dirdp.verify(release)
 
 
-@pytest.mark.parametrize("nuts", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("nuts", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_it_can_be_diagnosed_and_has_an_exact_posterior(nuts):
     model = naive()
     release = dirdp.sample(TARGET, model, strategy="temper")

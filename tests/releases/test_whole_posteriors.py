@@ -426,7 +426,7 @@ def test_neither_is_ever_the_best():
     assert not set(dict(choice.expected_kl)) & set(KINDS)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_planning_functions_know_them(kind):
     options = {"prior": [1, 1], "n_records": 20, "mechanism": kind}
