@@ -225,6 +225,7 @@ def test_nuts_agrees_with_the_grid():
     assert seen.std(("chain", "draw")).values == pytest.approx(exact.std(("chain", "draw")).values, rel=0.2)
 
 
+@pytest.mark.thorough
 def test_arms_may_learn_from_one_another():
     means = dict(zip("abcd", (0.5, 0.55, 0.45, 0.5), strict=True))
     bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 50)

@@ -110,6 +110,7 @@ def test_the_declared_number_of_records_is_that_of_the_data(alone, declare, run)
     assert not Path("r.nc").exists()
 
 
+@pytest.mark.thorough
 def test_a_private_number_of_records(alone, declare, run):
     declare(("[options]", '[options]\nadjacency = "add-remove"\nn_records = 500'), ("records = 592", ""))
     assert run("plan", "survey.toml", "--out", "plan.json")[0] == 0

@@ -123,6 +123,7 @@ def test_draws_are_those_of_the_closed_forms(which, request):
 
 
 @pytest.mark.parametrize("which", ["hair", "admissions"])
+@pytest.mark.thorough
 def test_nuts_finds_the_private_posterior(which, request):
     model, release, diagnosis = request.getfixturevalue(which)
     for table in dirdp.tables(model):
@@ -161,6 +162,7 @@ def test_convergence_is_what_arviz_says(hair):
     assert float(convergence["p"].sel(diagnostic="ess_bulk").min()) > 400
 
 
+@pytest.mark.thorough
 def test_the_private_model_is_the_users_model_with_a_power(whole):
     """Oracle: PyMC's own log-probability of the user's graph, which knows nothing of counts or rows."""
     model, release, _ = whole

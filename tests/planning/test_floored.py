@@ -59,6 +59,7 @@ def test_zero_concentrated_privacy_is_a_closed_form():
     assert r * r * largest_variance(8.0)[1] <= 0.02
 
 
+@pytest.mark.thorough
 def test_random_guarantees_are_kept():
     rng = np.random.default_rng(8)
     for _ in range(4):

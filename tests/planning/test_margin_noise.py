@@ -139,6 +139,7 @@ def test_zero_sum_noise_is_for_public_numbers():
     assert people("add-remove").kind("geometric") is not ZeroSumMarginalsMechanism
 
 
+@pytest.mark.thorough
 def test_promises_that_are_too_tight():
     for noise in ("gaussian", "geometric", "auto"):
         with pytest.raises(UnattainableError):

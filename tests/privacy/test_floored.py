@@ -317,6 +317,7 @@ def test_a_block_of_one_cell_loses_nothing_where_records_only_move():
     ("alpha", "r", "floor"), [(1e-3, 1e-4, 1e-3), (1e-3, 10.0, 1e4), (1e7, 10.0, 8.0), (1.0, 1.0, 1e-3)]
 )
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.thorough
 def test_curves_at_the_ends_of_what_is_allowed(alpha, r, floor, adjacency):
     curves = FlooredCells((alpha, alpha), r, floor, adjacency=adjacency)
     for order in (1.0, 100.0, 1e6):
@@ -355,6 +356,7 @@ def test_a_delta_that_only_the_search_reaches_at_0_has_an_epsilon():
         lambda cells: Parallel((cells, replace(cells, r=0.4))),
     ],
 )
+@pytest.mark.thorough
 def test_curves_at_many_points_are_those_at_each(make):
     """Points that are asked for together are computed together."""
     cells = FlooredCells((0.02, 0.02), 0.6, 8.0)

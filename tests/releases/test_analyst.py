@@ -108,6 +108,7 @@ def test_the_posterior_is_that_of_the_exact_sums():
     np.testing.assert_allclose(density @ grid**2 - (density @ grid) ** 2, estimates.share_sds**2, rtol=2e-2)
 
 
+@pytest.mark.thorough
 def test_a_model_may_be_copied_pickled_conditioned_and_sampled_a_priori():
     model = dirdp.analyst_model(released())
     point = {"p_simplex__": np.array([0.2, -0.4])}

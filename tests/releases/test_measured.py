@@ -418,6 +418,7 @@ def test_margins_are_planned_for_models_alone():
         dirdp.expected_error(TARGET, prior=[1, 1], n_records=50, mechanism="marginals")
 
 
+@pytest.mark.thorough
 def test_few_records_and_no_noise(network):
     for n in (0, 1):
         data = {name: values[:n] for name, values in records(3).items()}

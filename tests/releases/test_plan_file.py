@@ -149,6 +149,7 @@ def test_the_file_holds_no_count(tmp_path):
     assert (tmp_path / "0.json").read_bytes() == (tmp_path / "1.json").read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_colleague_needs_the_file_alone(tmp_path):
     """Another process reads the report of the plan, and a pickle is not needed."""
     plan = dirdp.plan(TARGET, hair_model())

@@ -45,6 +45,7 @@ def plan(model):
         return dirdp.plan(TARGET, model, **AUTO)
 
 
+@pytest.mark.thorough
 def test_margins_are_chosen_for_a_network_and_predict_better(model, plan):
     choice = plan.parts[0].choice
     assert choice.best.startswith("marginals")
