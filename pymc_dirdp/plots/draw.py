@@ -63,8 +63,8 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     table = tables[name]
     if mechanism_of_table(table).fits_all_tables:
         raise ArgumentError(
-            f"The release holds one estimate of {name!r}, fitted to noisy margins, and no draw, so there is no a priori "
-            "band around it. dirdp.report(release) has the noise of each margin. Sample dirdp.analyst_model(release) "
+            f"The release holds one estimate of {name!r}, fitted to noisy margins, and no draw, so there is no band "
+            "around it. dirdp.report(release) has the noise of each margin. Sample dirdp.analyst_model(release) "
             "for intervals, and draw them with arviz.plot_forest."
         )
     n_records = float(release["utility"]["n_records"].sel(table=name))
