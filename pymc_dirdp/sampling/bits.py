@@ -108,9 +108,10 @@ class Bits:
     def _leading(self, shifts: _Shifts) -> Integers:
         """The leading bits of new words of the type of the shifts: all but so many. A last half word is not used."""
         whole = -(-shifts.nbytes // 8)
-        words = self.ahead(whole)[:whole].view(shifts.dtype)[: shifts.size]
+        words: _Shifts = self.ahead(whole)[:whole].view(shifts.dtype)[: shifts.size]
         self.spend(whole)
-        return (words >> shifts).astype(np.int64)
+        values: Integers = (words >> shifts).astype(np.int64)
+        return values
 
     def ahead(self, least: int = 1) -> Words:
         """The next words, at least `least` of them, read-only. They are not handed out until they are spent."""
