@@ -1,9 +1,12 @@
 """The README and the pages: what they show runs, what they link to is there, and what they print is what was meant."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+
+import pymc_dirdp as dirdp
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -39,3 +42,13 @@ def test_a_power_is_not_read_as_the_beginning_of_bold_letters(name):
     """Markdown takes the asterisks of two powers in one paragraph for bold letters between them."""
     prose = _CODE.sub("", _FENCED.sub("", PAGES[name]))
     assert not re.findall(r"\w\*\*-?\w.*", prose)
+
+
+def test_the_gallery_has_every_picture_in_a_cell_that_runs_by_itself():
+    cells = re.findall(r"^```{code-cell} ipython3\n(.*?)^```", PAGES["docs/gallery.md"], re.DOTALL | re.MULTILINE)
+    for name in dirdp.plots.__all__:
+        assert any(f"dirdp.plots.{name}(" in cell for cell in cells), name
+    for cell in cells:
+        code = "\n".join(line for line in cell.splitlines() if not line.startswith(":"))
+        known = {alias.asname or alias.name for node in ast.walk(ast.parse(code)) for alias in getattr(node, "names", ())}
+        assert {name for name in ("dirdp", "pm", "np", "az", "beta") if re.search(rf"\b{name}[.(]", code)} <= known
