@@ -35,7 +35,9 @@ def coverage() -> str:
     """How often intervals at 95 % hold the truth, from the table of the page on conclusions."""
     text = (HERE / "conclude.md").read_text(encoding="utf-8")
     rows = [row for row in _markdown(text) if "p r + 20 %" in row]
-    kept = [[row["case"], row["data sets"], *(_percent(row[reading]) for reading in ("exact", "naive"))] for row in rows]
+    kept = [
+        [row["case"], row["data sets"], *(_percent(row[reading]) for reading in ("exact", "naive"))] for row in rows
+    ]
     return table(["case", "data sets", "given the release", "read as data"], kept)
 
 

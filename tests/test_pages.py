@@ -50,5 +50,7 @@ def test_the_gallery_has_every_picture_in_a_cell_that_runs_by_itself():
         assert any(f"dirdp.plots.{name}(" in cell for cell in cells), name
     for cell in cells:
         code = "\n".join(line for line in cell.splitlines() if not line.startswith(":"))
-        known = {alias.asname or alias.name for node in ast.walk(ast.parse(code)) for alias in getattr(node, "names", ())}
+        known = {
+            alias.asname or alias.name for node in ast.walk(ast.parse(code)) for alias in getattr(node, "names", ())
+        }
         assert {name for name in ("dirdp", "pm", "np", "az", "beta") if re.search(rf"\b{name}[.(]", code)} <= known
