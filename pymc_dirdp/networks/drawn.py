@@ -118,7 +118,7 @@ def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_see
     random_seed : int, SeedSequence, Generator or None
     """
     refuse_others(tree)
-    if draws is not None and hasattr(draws, "children"):
+    if isinstance(draws, xr.DataTree):
         return _of_posterior(tree, draws)
     if is_estimate(tree):
         if draws is not None:
@@ -152,8 +152,8 @@ def _of_posterior(release: xr.DataTree, idata: xr.DataTree) -> dict[str, DrawnTa
             )
         group = Group("posterior", posterior[[name]].transpose("chain", "draw", *drawn.dims))
         own = dict(stored_labels(group, name))
-        for dim, labels in drawn.labels:
-            if labels is not None and own[dim] != labels:
+        for dim, declared in drawn.labels:
+            if declared is not None and own[dim] != declared:
                 raise ArgumentError(f"The draws of {name!r} have other labels of {dim!r} than the release.")
         expected, shape = drawn.values.shape[2:], group.dataset[name].shape
         if shape[2:] != expected or 0 in shape:

@@ -98,7 +98,7 @@ def synthetic(
     n_sets = integer(1, n_sets=n_sets)
     size = None if n_records is None else integer(0, n_records=n_records)
     rng = generator(random_seed)
-    if draws is not None and not hasattr(draws, "children"):
+    if draws is not None and not isinstance(draws, xr.DataTree):
         raise ArgumentError("Expected draws to be what pm.sample returns. n_sets= says how many sets there are.")
     is_one = is_estimate(release) and draws is None
     asked = None if is_analysis(release) or is_one else n_sets
