@@ -20,9 +20,11 @@ from pymc_dirdp.models.routes import parents_of
 from pymc_dirdp.models.tables import Table, root_model
 
 __all__ = [
+    "counts_of",
     "evaluated_input",
     "read_counts",
     "records_by_cell",
+    "records_of",
     "resolve_likelihood",
     "rows_of",
     "total_records",
@@ -55,7 +57,11 @@ def total_records(table: Table, model: pm.Model | None = None) -> int:
         If the number of trials is not made of whole numbers >= 0 that fit the shape of the observations, or the
         total is above 2**53.
     """
-    model = root_model(model)
+    return records_of(table, root_model(model))
+
+
+def records_of(table: Table, model: pm.Model) -> int:
+    """The :func:`total_records` of a model that `root_model` has returned, which goes through all its variables."""
     total = 0
     for likelihood in table.likelihoods:
         observed, kind, batch = resolve_likelihood(likelihood, table, model)
@@ -116,7 +122,11 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
         it, codes outside the categories, shapes that do not fit the rows, a total above 2**53. It says which variable
         and what is wrong, never a value, a position or how many.
     """
-    model = root_model(model)
+    return counts_of(table, root_model(model))
+
+
+def counts_of(table: Table, model: pm.Model) -> Counts:
+    """The counts that :func:`read_counts` returns, of a model that `root_model` has returned."""
     counts = np.zeros(table.shape, dtype=np.int64)
     for likelihood in table.likelihoods:
         observed, kind, batch = resolve_likelihood(likelihood, table, model)

@@ -1,6 +1,6 @@
 """Refusals of models whose release would publish data as if they were public numbers."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
 import numpy as np
@@ -17,7 +17,7 @@ from pymc_dirdp.errors import DataError
 from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, values_read
 from pymc_dirdp.models.likelihoods import trials_parameter
 from pymc_dirdp.models.observation import Observation
-from pymc_dirdp.models.observations import read_counts, records_by_cell, whole_numbers
+from pymc_dirdp.models.observations import counts_of, records_by_cell, whole_numbers
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.shared_data import same_data, same_numbers
 from pymc_dirdp.models.stated import Stated, as_code
@@ -58,8 +58,9 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
         # They may be compared with the numbers of trials of every other variable.
         return tuple(_counts(observations[i], model))
 
+    data = _data(observations, model) if used else {}
     for observed in observations if used else ():
-        source = _source(observed, observations, model, stated, counts)
+        source = _source(observed, observations, data, model, stated, counts)
         if source is not None:
             named = f"add public_n={as_code([observed.name])} if anybody may know it, or " if public else ""
             ways = named + way_out
@@ -79,6 +80,7 @@ def _refuse_tables_by_codes(observations: Sequence[Observation]) -> None:
 def _source(
     observed: Observation,
     observations: Sequence[Observation],
+    data: Mapping[int, tuple[Node, int]],
     model: pm.Model,
     stated: Stated,
     counts: Callable[[int], tuple[NDArray[np.int64], ...]],
@@ -94,15 +96,12 @@ def _source(
     # Complete counts add up to their own number of trials, which is checked itself. Only the total of `n` is used,
     # unless it tells how many records a person holds. Naive Bayes on counts is written so: each class has as many
     # records of a feature as the class counts say.
-    counted = [other.stored for other in observations if other.kind.core]
-    if not stated.unit and _is_array(source) and _is_one_of(source, counted):
+    counted = (other.stored for other in observations if other.kind.core)
+    if not stated.unit and _is_array(source) and _is_one_of(source, tuple(counted)):
         return None
     graph = list(values_read(trials))
-    read = set(map(id, graph))
-    for other in observations:
-        rv = model.named_vars[other.name]
-        if any(id(known) in read for known in (rv, model.rvs_to_values[rv], *other.arrays)):
-            return other.name
+    if read := [data[id(node)][1] for node in graph if id(node) in data]:
+        return observations[min(read)].name
     # One number may agree by chance.
     several = [variable for variable in graph if _is_array(variable) and _holds_several(variable)]
     for i, other in enumerate(observations if several else ()):
@@ -116,6 +115,20 @@ def _source(
         if any(_holds(other, array, partial(counts, i)) for array in several):
             return other.name
     return None
+
+
+def _data(observations: Iterable[Observation], model: pm.Model) -> dict[int, tuple[Node, int]]:
+    """The nodes that hold what is observed or parents' codes, by identity, with the place of their first observation.
+
+    Constants of PyTensor with equal values are equal to one another, so identity tells them apart. The nodes are held,
+    so that no other one takes the identity of one of them.
+    """
+    data: dict[int, tuple[Node, int]] = {}
+    for i, observed in enumerate(observations):
+        rv = model.named_vars[observed.name]
+        for node in (rv, model.rvs_to_values[rv], *observed.arrays):
+            data.setdefault(id(node), (node, i))
+    return data
 
 
 def _is_total(source: Node, counts: Iterable[NDArray[np.int64]]) -> bool:
@@ -160,7 +173,7 @@ def _counts(other: Observation, model: pm.Model) -> Iterator[NDArray[np.int64]]:
     """The counts of its table, and those of each observation of several records; none if the data are wrong."""
     rv = model.named_vars[other.name]
     try:
-        yield read_counts(other.table, model)
+        yield counts_of(other.table, model)
         if other.kind.trials is not None:
             values = whole_numbers(evaluate(other.stored), rv)
             yield records_by_cell(values, rv, other.kind, other.lengths)

@@ -47,8 +47,10 @@ def _open(together: Sequence[Observation], stated: Stated, public: bool) -> Iter
         if asked is not None:
             yield asked
     for one, other in combinations(together, 2):
-        # An observed variable that feeds two tables is here twice.
-        link = _link(one, other) if one.name != other.name else None
+        # An observed variable that feeds two tables is here twice. Without parents nothing links two variables, which
+        # is looked at first because there are many pairs.
+        linked = (one.parents or other.parents) and one.name != other.name
+        link = _link(one, other) if linked else None
         if link is not None:
             yield f"{link}, so what one person can change is in both.", _answers_for_both(one, other, stated, public)
 

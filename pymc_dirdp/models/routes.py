@@ -40,7 +40,9 @@ def parents_of(observed: Node, kind: Kind, model: pm.Model) -> tuple[Parent, ...
     """The codes that choose the rows of an observed variable of a model whose tables have been found."""
     if kind.probability is None:
         return ()
-    families = {rv: family for rv in model.free_RVs if (family := family_of(rv)) is not None}
+    reached = set(values_read(probability_of(observed, kind)))
+    used = (rv for rv in model.free_RVs if rv in reached)
+    families = {rv: family for rv in used if (family := family_of(rv)) is not None}
     return route(observed, kind, families, model).parents
 
 

@@ -74,8 +74,8 @@ def _kernel_form(order: float, start: float, middle: float, end: float, r: float
 def _trigamma_square(x: Array) -> Array:
     """`x**2 psi'(x)`, which is a double wherever x is."""
     # zeta(2, x) is psi'(x); `polygamma` would also prepare for other orders.
-    above, below = np.where(x < 1, x + 1, x), np.minimum(x, 1.0)
-    return np.asarray(np.where(x < 1, 1 + below * below * zeta(2.0, above), x * (x * zeta(2.0, above))))
+    trigamma, below = zeta(2.0, np.where(x < 1, x + 1, x)), np.minimum(x, 1.0)
+    return np.asarray(np.where(x < 1, 1 + below * below * trigamma, x * (x * trigamma)))
 
 
 def _leg(length: float, *, near: float, from_foot: bool) -> float:

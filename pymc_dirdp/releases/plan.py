@@ -15,7 +15,7 @@ from pymc_dirdp.mechanisms.known import by_kind
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.names import check_names
-from pymc_dirdp.models.observations import total_records
+from pymc_dirdp.models.observations import records_of
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.purpose import built_for, chosen_structure
 from pymc_dirdp.models.reading import read
@@ -325,7 +325,7 @@ def _sizes(
                 "n_records is for adjacency='add-remove' or max_records_per_person. Under replace-one the number of "
                 "records is public and the model states it."
             )
-        return {name: total_records(table, model) for name, table in tables.items()}
+        return {name: records_of(table, model) for name, table in tables.items()}
     if not isinstance(n_records, Mapping):
         return dict.fromkeys(tables, n_records)
     for name in n_records:

@@ -19,7 +19,7 @@ from pymc_dirdp.errors import (
     DataError,
     UnattainableError,
 )
-from pymc_dirdp.models.observations import read_counts
+from pymc_dirdp.models.observations import counts_of
 from pymc_dirdp.models.reading import check_people
 from pymc_dirdp.models.tables import root_model
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -236,7 +236,7 @@ def _read(chosen: Plan, model: pm.Model, *, charged: bool) -> dict[str, Counts]:
     An error tells something about the data. So if there is a ledger, it has been charged before.
     """
     try:
-        counts = {part.table.name: read_counts(part.table, model) for part in chosen.parts}
+        counts = {part.table.name: counts_of(part.table, model) for part in chosen.parts}
         check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
         for part in chosen.parts:
             part.mechanism.check(counts[part.table.name])

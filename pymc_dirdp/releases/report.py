@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, override
@@ -14,7 +14,7 @@ from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.allocation import whole_share
-from pymc_dirdp.planning.choosing import rank
+from pymc_dirdp.planning.choosing import Choice, rank
 from pymc_dirdp.releases.accuracy import expected_errors
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.planned import Plan
@@ -324,27 +324,31 @@ def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     """The tables for which noise on counts has a clearly smaller expected KL under the same promise."""
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     guarantee = stored.guarantee
+    known: dict[Hashable, Choice] = {}
     for name, table in stored.tables.items():
         mechanism, attrs = table.mechanism, table.group.dataset.attrs
         # What loses nothing cannot lose less.
         settled = mechanism.covers_all_draws or "chosen_from" in attrs or mechanism.pure_epsilon == 0
         if settled or not sizes[name] > 0:
             continue
-        whole = guarantee if len(stored.tables) == 1 else whole_share(mechanism, guarantee, stored.draws)
-        # A file may hold numbers of which nothing can be computed.
-        with np.errstate(all="ignore"):
-            choice = rank(
-                mechanism,
-                whole,
-                prior=table.prior,
-                n_records=int(sizes[name]),
-                adjacency=mechanism.adjacency,
-                contribution=table.contribution,
-                public_totals=utility.attrs["records"] == "public",
-                draws=stored.draws,
-            )
-        known = "dirichlet" in dict(choice.expected_kl)
-        if known and choice.margin("dirichlet") > _CLEARLY:
+        # Many tables often have the same mechanism, all fields of which are compared, and the same problem.
+        problem = mechanism, table.prior.shape, table.prior.tobytes(), sizes[name], table.contribution
+        if problem not in known:
+            whole = guarantee if len(stored.tables) == 1 else whole_share(mechanism, guarantee, stored.draws)
+            # A file may hold numbers of which nothing can be computed.
+            with np.errstate(all="ignore"):
+                known[problem] = rank(
+                    mechanism,
+                    whole,
+                    prior=table.prior,
+                    n_records=int(sizes[name]),
+                    adjacency=mechanism.adjacency,
+                    contribution=table.contribution,
+                    public_totals=utility.attrs["records"] == "public",
+                    draws=stored.draws,
+                )
+        choice = known[problem]
+        if "dirichlet" in dict(choice.expected_kl) and choice.margin("dirichlet") > _CLEARLY:
             yield (
                 name,
                 f"estimates from {choice.best} noise on the counts would have a {choice.margin('dirichlet'):.2g} "

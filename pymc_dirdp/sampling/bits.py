@@ -5,14 +5,19 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["Bits", "Words"]
 
 Words = NDArray[np.uint64]
+type _Shifts = NDArray[np.uint32] | NDArray[np.uint64]
 
 # The system is asked for 64 kB at a time.
 _BLOCK = 2**13
+
+# The powers of two that are 64-bit integers: so many of them as are not above a number are its length in bits.
+_POWERS = 2 ** np.arange(63, dtype=np.int64)
 
 # The number of forks between this process and the one that imported this module. It is faster than `os.getpid`.
 _forks = 0
@@ -71,6 +76,42 @@ class Bits:
             value >>= 64 * count - length
             if value < n:
                 return value
+
+    def uniforms(self, limits: Integers) -> Integers:
+        """Whole numbers below each limit, drawn as :meth:`uniform` draws one: many at once, from words or half words.
+
+        Parameters
+        ----------
+        limits : array of int, shape (n,)
+            From 1 to `2**62`.
+
+        Returns
+        -------
+        values : array of int, shape (n,)
+
+        Examples
+        --------
+        >>> Bits().uniforms(np.array([1, 1, 1]))
+        array([0, 0, 0])
+        """
+        # The limit 1 takes a bit, which is drawn again until it is 0.
+        lengths = np.maximum(np.searchsorted(_POWERS, limits - 1, side="right"), 1)
+        half = lengths.max(initial=1) <= 32
+        shifts: _Shifts = (32 - lengths).astype(np.uint32) if half else (64 - lengths).astype(np.uint64)
+        values = self._leading(shifts)
+        again = np.flatnonzero(values >= limits)
+        while again.size:
+            values[again] = self._leading(shifts[again])
+            again = again[values[again] >= limits[again]]
+        return values
+
+    def _leading(self, shifts: _Shifts) -> Integers:
+        """The leading bits of new words of the type of the shifts: all but so many. A last half word is not used."""
+        whole = -(-shifts.nbytes // 8)
+        words: _Shifts = self.ahead(whole)[:whole].view(shifts.dtype)[: shifts.size]
+        self.spend(whole)
+        values: Integers = (words >> shifts).astype(np.int64)
+        return values
 
     def ahead(self, least: int = 1) -> Words:
         """The next words, at least `least` of them, read-only. They are not handed out until they are spent."""

@@ -1,25 +1,22 @@
 """The Pólya urn: Dirichlet-multinomial counts from whole numbers and random bits alone."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.sampling.bits import Bits, Words
-from pymc_dirdp.sampling.compiling import compiled
+from pymc_dirdp.sampling.bits import Bits
 
 __all__ = ["urn"]
 
-# Up to so many steps in a process, which take half a second, Python is faster than importing a compiler.
-_STEPS_IN_PYTHON = 10**6
-# How many steps Python has walked in this process: many small tables take as long as a large one.
-_walked = {"steps": 0}
-# The compiled walk counts in 64-bit integers, and holds numbers of at most two words.
-_MOST_RECORDS, _TWO_WORDS = 2**62, 128
+# So many steps are drawn at once. Their arrays take a few megabytes.
+_AT_ONCE = 2**16
+# Points among the weights are compared by so many leading bits, and by all others only where these do not decide. Sums
+# of numbers below this power of two are 64-bit integers.
+_LEADING = 62
 
 
 def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, bits: Bits) -> Integers:
@@ -40,7 +37,7 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
     draws : int
         Number of independent draws.
     bits : Bits
-        The source of randomness. Rows take their words one after the other, and so do the draws of a row.
+        The source of randomness. Rows take their words one after the other.
 
     Returns
     -------
@@ -52,167 +49,131 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
     The law is exact, but the memory that is touched, the number of random words that are rejected and the running time
     depend on the secret. The counts are not safe from somebody who can measure these.
 
-    Ten thousand steps take about 5 ms in Python. Once a process has walked a million steps the urn is compiled, which
-    takes one to two seconds once; then a million steps take about 0.02 s. Both make the same draws from the same words.
-    Weights that do not fit into two words, such as parameters with a sum of 1e22 times the least of them, stay in
-    Python.
+    Which earlier record a step copies does not depend on what that record is. So these numbers are drawn for many steps
+    at once, and then the copies are followed back to the records that came from the weights.
 
     References
     ----------
     Theory, Theorem 6 and section 11.
     """
-    counts = np.zeros((draws, len(rows), len(rows[0])), dtype=np.int64)
-    wanted = draws * len(rows) * steps
-    large = _walked["steps"] + wanted > _STEPS_IN_PYTHON
-    _walked["steps"] += 0 if large else wanted
+    d = len(rows[0])
+    counts = np.zeros((draws, len(rows), d), dtype=np.int64)
     for i, row in enumerate(rows):
         cumulative = list(accumulate(row))
-        fits = (
-            max(digits, cumulative[-1].bit_length()) < _TWO_WORDS and (cumulative[-1] >> digits) + steps < _MOST_RECORDS
-        )
-        if large and fits:
-            _compiled(cumulative, digits, steps, bits, counts[:, i])
-        else:
-            for draw in range(draws):
-                counts[draw, i] = _in_python(cumulative, digits, steps, bits)
+        # Every earlier record is a cell of size 1, and the weights lie on the cells after these, of which the last may
+        # be covered in part.
+        cells = -(-cumulative[-1] >> digits)
+        if cells + steps >= 2**_LEADING:
+            counts[:, i] = [_in_python(cumulative, cells, digits, steps, bits) for _ in range(draws)]
+            continue
+        side_by_side = max(1, _AT_ONCE // max(steps, d))
+        for start in range(0, draws, side_by_side):
+            _walk(cumulative, cells, digits, steps, bits, counts[start : start + side_by_side, i])
     return counts
 
 
-def _in_python(cumulative: list[int], digits: int, steps: int, bits: Bits) -> Integers:
-    """The counts of one draw, shape (d,)."""
-    uniform, total, one = bits.uniform, cumulative[-1], 1 << digits
-    # The first record comes from the weights. Later every earlier record is a cell of size 1, and the weights lie on
-    # the cells after these, of which the last may be covered in part. A place that is not covered is drawn again.
-    cells = -(-total // one)
+def _in_python(cumulative: list[int], cells: int, digits: int, steps: int, bits: Bits) -> Integers:
+    """The counts of one draw, shape (d,), with numbers of any size."""
+    uniform, one = bits.uniform, 1 << digits
     # The first category whose cumulative weight exceeds the point.
-    records = [bisect_right(cumulative, uniform(total))]
+    records = [bisect_right(cumulative, uniform(cumulative[-1]))]
     while len(records) < steps:
         earlier = len(records)
         cell = uniform(earlier + cells)
         if cell < earlier:
             records.append(records[cell])
         else:
-            point = ((cell - earlier) << digits) + uniform(one)
-            if point < total:
-                records.append(bisect_right(cumulative, point))
+            category = bisect_right(cumulative, ((cell - earlier) << digits) + uniform(one))
+            # A place that no weight covers is drawn again.
+            if category < len(cumulative):
+                records.append(category)
     return np.bincount(records, minlength=len(cumulative))
 
 
-def _compiled(cumulative: list[int], digits: int, steps: int, bits: Bits, counts: Integers) -> None:
-    """Add the counts of all draws to `counts`, shape (draws, d)."""
-    length = (cumulative[-1] - 1).bit_length()
-    # The numbers become the leading bits of three words, as in `Bits.uniform`.
-    first = _three_words([c << 192 - length for c in cumulative])
-    later = _three_words([c << 128 - digits for c in cumulative])
-    cells = -(-cumulative[-1] >> digits)
-    first_words, later_words = -(-length // 64), -(-digits // 64)
-    walk, records, done = compiled_walk(), np.empty(steps, dtype=np.int32), 0
-    while done < len(counts) * steps:
-        words = bits.ahead(max(first_words, 1 + later_words))
-        done, used = walk(first, first_words, later, later_words, cells, words, records, counts, done)
-        bits.spend(used)
+def _walk(cumulative: list[int], cells: int, digits: int, steps: int, bits: Bits, counts: Integers) -> None:
+    """Add the records of draws that go side by side to their `counts`, shape (draws, d)."""
+    records = np.empty((len(counts), steps), dtype=np.int32)
+    # The first record comes from the weights. Were it to wait for its place among the cells, tiny weights would take
+    # billions of trials.
+    first = _Weights(cumulative, (cumulative[-1] - 1).bit_length())
+    later = _Weights(cumulative, (cells - 1).bit_length() + digits)
+    start, length = 0, max(1, _AT_ONCE // len(counts))
+    while start < steps:
+        stop = min(start + length, steps) if start else 1
+        block = _block(records[:, :start], stop, cells, later, bits) if start else _first(first, len(counts), bits)
+        records[:, start:stop] = block
+        places = block + len(cumulative) * np.arange(len(counts))[:, None]
+        counts += np.bincount(places.ravel(), minlength=counts.size).reshape(counts.shape)
+        start = stop
 
 
-def _three_words(numbers: list[int]) -> Words:
-    """The words of numbers up to 2**192, shape (3, n). 2**192 itself only has to be above all others, so it is cut."""
-    cut = [min(number, 2**192 - 1) for number in numbers]
-    return np.array([[number >> shift & 2**64 - 1 for number in cut] for shift in (128, 64, 0)], dtype=np.uint64)
+class _Weights:
+    """Cumulative weights, among which points of so many bits find their category."""
+
+    def __init__(self, cumulative: list[int], length: int) -> None:
+        self._cumulative = cumulative
+        # How many bits are compared at first, and how many are left.
+        self.leading = min(length, _LEADING)
+        self._left = length - self.leading
+        self.outside = len(cumulative)
+        self._high = np.array([weight >> self._left for weight in cumulative], dtype=np.int64)
+
+    def categories(self, points: Integers, bits: Bits) -> Integers:
+        """The first category whose cumulative weight exceeds each point, given by its leading bits; d if there is none.
+
+        The bits that are left are drawn where they matter.
+        """
+        # At most so many cumulative weights are below the point or equal to it, and this one may be equal to it.
+        found = np.searchsorted(self._high, points, side="right")
+        if self._left:
+            for i in np.flatnonzero(self._high[found - 1] == points).tolist():
+                point = (int(points[i]) << self._left) + bits.uniform(1 << self._left)
+                found[i] = bisect_right(self._cumulative, point)
+        return found
 
 
-def _walk(
-    first: Words,
-    first_words: int,
-    later: Words,
-    later_words: int,
-    cells: int,
-    words: Words,
-    records: NDArray[np.int32],
-    counts: Integers,
-    done: int,
-) -> tuple[int, int]:
-    """Run until the words are used up.
-
-    Parameters
-    ----------
-    first, later : array of uint64, shape (3, d)
-        Cumulative weights for the first record, with the first bit of the total in front, and for the later ones, with
-        the whole part in the first word.
-    first_words, later_words : int
-        How many random words they are compared with; for the later ones these follow the word of the cell.
-    cells : int
-        The number of cells that the weights lie on.
-    records : array of int32, shape (steps,)
-        Categories of the records of the draw in progress, kept between calls.
-    counts : array of int64, shape (draws, d)
-        The records of each category, which are added to.
-    done : int
-        Steps done by earlier calls, over all draws.
-
-    Returns
-    -------
-    done : int
-    used : int
-        The number of words that were used.
-    """
-    draws, d, steps, used = counts.shape[0], counts.shape[1], records.size, 0
-    draw, earlier, length = done // steps, done % steps, 0
-    need = max(first_words, 1 + later_words)
-    while draw < draws and used + need <= words.size:
-        if earlier == 0:
-            category = _category(first, words, used, first_words, np.uint64(0), 0)
-            used += first_words
-        else:
-            last = earlier + cells - 1
-            while last >> length > 0:
-                length += 1
-            cell = np.int64(words[used] >> np.uint64(64 - length))
-            used += 1
-            if cell > last:
-                continue
-            if cell < earlier:
-                category = int(records[cell])
-            else:
-                category = _category(later, words, used, later_words, np.uint64(cell - earlier), 1)
-                used += later_words
-        # No weight covers this place, so it is drawn again.
-        if category == d:
-            continue
-        records[earlier] = category
-        counts[draw, category] += 1
-        earlier += 1
-        if earlier == steps:
-            draw, earlier, length = draw + 1, 0, 0
-    return draw * steps + earlier, used
+def _first(weights: _Weights, draws: int, bits: Bits) -> Integers:
+    """The category of the first record of each draw, shape (draws, 1)."""
+    found = np.empty(draws, dtype=np.int64)
+    todo = np.arange(draws)
+    while todo.size:
+        found[todo] = weights.categories(bits.uniforms(np.full(todo.size, 1 << weights.leading)), bits)
+        todo = todo[found[todo] == weights.outside]
+    return found[:, None]
 
 
-def _category(cumulative: Words, words: Words, at: int, count: int, cell: np.uint64, skip: int) -> int:
-    """The first category whose cumulative weight exceeds a number: the cell, if `skip` is 1, and then the words."""
-    low, high = 0, cumulative.shape[1]
-    while low < high:
-        middle = (low + high) // 2
-        above = False
-        for place in range(3):
-            value = np.uint64(0)
-            if place < skip:
-                value = cell
-            elif place < skip + count:
-                value = words[at + place - skip]
-            if cumulative[place, middle] != value:
-                above = cumulative[place, middle] > value
-                break
-        if above:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@cache
-def compiled_walk() -> Callable[..., tuple[int, int]]:
-    """The walk, compiled at the first call."""
-    words, weights = "Array(uint64, 1, 'C', readonly=True)", "uint64[:, ::1], int64"
-    return compiled(
-        f"UniTuple(int64, 2)({weights}, {weights}, int64, {words}, int32[::1], int64[:, :], int64)",
-        _walk,
-        _category,
-    )
+def _block(earlier: NDArray[np.int32], stop: int, cells: int, weights: _Weights, bits: Bits) -> Integers:
+    """The categories of the records behind the earlier ones up to `stop`, shape (draws, stop - start)."""
+    draws, start = earlier.shape
+    length = stop - start
+    at = np.tile(np.arange(start, stop), draws)
+    # Each record has a place: that of an earlier one, which it copies, or a cell behind these, where the weights are.
+    place, found = bits.uniforms(at + cells), np.empty_like(at)
+    within = weights.leading - (cells - 1).bit_length()
+    new = np.flatnonzero(place >= at)
+    while new.size:
+        points = (place[new] - at[new]) << within
+        if within:
+            points += bits.uniforms(np.full(new.size, 1 << within))
+        found[new] = weights.categories(points, bits)
+        # A place that no weight covers is drawn again.
+        again = new[found[new] == weights.outside]
+        place[again] = bits.uniforms(at[again] + cells)
+        new = again[place[again] >= at[again]]
+    copies = np.flatnonzero(place < at)
+    draw, place = copies // length, place[copies]
+    within_block = place >= start
+    before = ~within_block
+    found[copies[before]] = earlier[draw[before], place[before]]
+    # A copy of a record of this block is followed to its origin, in steps that double.
+    copies = copies[within_block]
+    origin = np.arange(at.size)
+    origin[copies] = draw[within_block] * length + place[within_block] - start
+    todo = copies
+    while todo.size:
+        further = origin[origin[todo]]
+        moved = further != origin[todo]
+        origin[todo] = further
+        todo = todo[moved]
+    found[copies] = found[origin[copies]]
+    return found.reshape(draws, length)

@@ -41,7 +41,7 @@ def release(network):
 
 
 def test_a_plan_reads_no_count_and_shows_what_will_be_measured(network, monkeypatch):
-    monkeypatch.setattr(release_module, "read_counts", None)
+    monkeypatch.setattr(release_module, "counts_of", None)
     plan = dirdp.plan(TARGET, network, **MARGINALS)
     assert {part.table.name: part.mechanism.margins for part in plan.parts} == {
         "p_a": ((0,),),

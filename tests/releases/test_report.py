@@ -8,6 +8,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.planning.choosing import rank
+from pymc_dirdp.releases import report as report_module
 from pymc_dirdp.utility.share_error import draw_share_error
 from pymc_dirdp.utility.smallest_share import smallest_share
 
@@ -178,3 +179,23 @@ def test_a_prior_from_a_file_with_which_nothing_can_be_computed_warns_of_nothing
     for table in release["mechanism"].children.values():
         table["prior"] = table["prior"].copy(data=np.full(table["prior"].shape, prior))
     assert "Private posterior draw" in str(dirdp.report(release))
+
+
+def test_tables_of_one_problem_are_ranked_once(monkeypatch):
+    """Tables of another size or prior are another problem, although the mechanism is the same."""
+    ranked = []
+
+    def noted(mechanism, share, **given):
+        ranked.append((given["n_records"], given["prior"].tolist()))
+        return rank(mechanism, share, **given)
+
+    monkeypatch.setattr(report_module, "rank", noted)
+    with pm.Model() as model:
+        for name, n, prior in [("a", 400, 1.0), ("b", 400, 1.0), ("c", 40, 1.0), ("d", 400, 2.0), ("e", 400, 1.0)]:
+            p = pm.Dirichlet(f"p_{name}", a=np.full(2, prior))
+            pm.Multinomial(name, n=n, p=p, observed=[n // 2, n // 2])
+    chosen = dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model, strategy="temper")
+    told = dirdp.report(chosen)
+    assert ranked == [(400, [1.0, 1.0]), (40, [1.0, 1.0]), (400, [2.0, 2.0])]
+    about = [text for _, text in told.sections[-1][1] if "mechanism='auto'" in text]
+    assert any("p_a, p_b, p_e" in text for text in about)

@@ -43,6 +43,53 @@ def test_the_default_source_is_the_operating_system(monkeypatch):
     assert len(asked) == calls + 1
 
 
+class Written(Bits):
+    """Words that are written down; the answers of `uniforms` are their leading bits."""
+
+    def __init__(self, *words, size):
+        super().__init__()
+        # Half words stand side by side, in the order of the machine.
+        self._words = np.array(words, dtype=f"u{size // 8}").view(np.uint64)
+
+    def ahead(self, least=1):
+        assert self._words.size - self._spent >= least
+        return self._words[self._spent :]
+
+
+@pytest.mark.parametrize(("size", "other"), [(32, 2**32), (64, 2**40)])
+def test_many_uniforms_by_every_word(size, other):
+    """Every word of four bits in front, for every limit: each number as often as the others, or drawn again."""
+    for limit in range(1, 17):
+        length = max(1, (limit - 1).bit_length())
+        for word in range(16):
+            leading = word >> 4 - length
+            # What is drawn again finds a word of zeros.
+            bits = Written(word << size - 4, 2**size - 1, 0, 0, size=size)
+            values = bits.uniforms(np.array([limit, other]))
+            assert values.tolist() == [leading if leading < limit else 0, other - 1]
+
+
+def test_only_what_is_not_below_its_limit_is_drawn_again():
+    """As often as it takes, and no word is used twice or passed over."""
+    bits = Written(5 << 61, 7 << 61, 6 << 61, 2**64 - 1, 7 << 61, 4 << 61, 6 << 61, size=64)
+    assert bits.uniforms(np.array([6, 7, 5, 2**40])).tolist() == [5, 6, 4, 2**40 - 1]
+    assert bits._spent == 7
+
+
+@pytest.mark.parametrize("limit", [3, 2**31 + 1, 2**32 + 1, 2**61 + 1, 2**62])
+def test_many_uniforms_are_uniform(limit):
+    """Chi-square over 16 equal parts; the threshold is 1e-6. Numbers below 0.9 of the limit are rejected."""
+    values = Bits(5).uniforms(np.full(40_000, limit))
+    assert 0 <= values.min() <= values.max() < limit
+    parts = min(limit, 16)
+
+    def p_value(drawn):
+        return chisquare(np.bincount([int(v) * parts // limit for v in drawn.tolist()], minlength=parts)).pvalue
+
+    assert p_value(values) > 1e-6
+    assert p_value(values * 9 // 10 if limit < 2**58 else values // 10 * 9) < 1e-6
+
+
 def test_two_sources_share_no_word():
     assert set(take(Bits(), 1000)).isdisjoint(take(Bits(), 1000))
 

@@ -12,13 +12,14 @@ import pymc_dirdp
 from pymc_dirdp.sampling.compiling import compiled
 
 CODE = """
-import pymc_dirdp.sampling.urn as module
+import numpy as np
+import pymc_dirdp.sampling.compiled_noise as module
 from pymc_dirdp.sampling.bits import Bits
 assert module.__file__.startswith({root!r})
-walk = module.compiled_walk()
-module._STEPS_IN_PYTHON = 0
-counts = module.urn([[3, 4]], 1, steps=100, draws=1, bits=Bits(1))
-print(counts.tolist(), sum(walk.stats.cache_hits.values()), type(walk._cache).__name__)
+draws = module.compiled_draws()
+noise = np.zeros(100, dtype=object)
+module.fill(noise, (3, 1, 0, 0), None, Bits(1))
+print(noise.tolist(), sum(draws.stats.cache_hits.values()), type(draws._cache).__name__)
 """
 
 
@@ -53,8 +54,8 @@ def test_no_place_to_write(copy):
     nowhere = copy / "nowhere"
     nowhere.write_text("")
     places = ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA", "NUMBA_CACHE_DIR")
-    counts, hits, cache = run(copy, **{place: str(nowhere / "deeper") for place in places})
-    assert counts.startswith("[[[")
+    noise, hits, cache = run(copy, **{place: str(nowhere / "deeper") for place in places})
+    assert noise.startswith("[")
     assert (hits, cache) == ("0", "NullCache")
 
 

@@ -1,4 +1,4 @@
-"""The urn: its exact law by enumeration, compiled and in Python, and draws with known power."""
+"""The urn: its exact law by enumeration, of many steps at once and one by one, and draws with known power."""
 
 import itertools
 import math
@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import betabinom, chisquare
 
 from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.sampling import exact
 from pymc_dirdp.sampling import urn as module
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.exact import synthetic_counts
@@ -18,18 +19,15 @@ from pymc_dirdp.sampling.urn import urn
 SMALL = [
     ((1, 2), 0, 3),
     ((5, 1), 1, 3),
-    ((1, 1), 2, 4),
+    ((1, 1), 2, 3),
     ((2, 1, 3), 1, 3),
-    ((3, 4, 2, 1), 3, 3),
+    ((3, 4, 2, 1), 3, 2),
     ((3, 2), 0, 1),
-    ((7, 1), 3, 3),
+    ((7, 1), 3, 2),
+    # A copy of a copy of a copy.
+    ((1, 1), 0, 5),
+    ((3, 5, 4), 4, 2),
 ]
-
-
-@pytest.fixture(autouse=True)
-def nothing_walked(monkeypatch):
-    """Other tests of this process do not decide which of the two ways is taken."""
-    monkeypatch.setattr(module, "_walked", {"steps": 0})
 
 
 class AgainError(Exception):
@@ -37,29 +35,43 @@ class AgainError(Exception):
 
 
 class Scripted:
-    """Answers to `uniform` that are written down."""
+    """Answers to `uniform` and `uniforms` that are written down."""
 
-    def __init__(self, answers, cells):
-        self.answers, self.cells, self.step, self.behind = iter(answers), cells, None, False
+    def __init__(self, answers):
+        self.answers = iter(answers)
 
     def uniform(self, n):
-        self.n = n
-        # The first record comes from the weights at once.
-        if self.step is None:
-            self.step = 0
-        elif not self.behind:
-            if n - self.cells == self.step:
-                raise AgainError
-            self.step = n - self.cells
         answer = next(self.answers, None)
         if answer is None:
+            self.n = n
             raise EOFError
-        # Behind the earlier records lie the weights, and there a second number is asked for.
-        self.behind = not self.behind and 0 < self.step <= answer
         return answer
 
+    def uniforms(self, limits):
+        return np.array([self.uniform(n) for n in limits.tolist()], dtype=np.int64)
 
-def outcomes(weights, digits, steps):
+
+@pytest.fixture
+def nothing_again(monkeypatch):
+    """A place that no weight covers ends the draw."""
+    find, categories = module.bisect_right, module._Weights.categories
+
+    def found(self, points, bits):
+        chosen = categories(self, points, bits)
+        if np.any(chosen == self.outside):
+            raise AgainError
+        return chosen
+
+    def first_above(cumulative, point):
+        if point >= cumulative[-1]:
+            raise AgainError
+        return find(cumulative, point)
+
+    monkeypatch.setattr(module._Weights, "categories", found)
+    monkeypatch.setattr(module, "bisect_right", first_above)
+
+
+def outcomes(weights, digits, steps, draws=1):
     """The counts of every sequence of answers, with its probability, if no place is drawn again.
 
     Whether one is depends on the number of earlier records and not on which they are. So what is left out has the
@@ -68,15 +80,15 @@ def outcomes(weights, digits, steps):
     mass, paths = Counter(), [((), Fraction(1))]
     while paths:
         path, weight = paths.pop()
-        bits = Scripted(path, -(-sum(weights) // 2**digits))
+        bits = Scripted(path)
         try:
-            counts = urn([weights], digits, steps=steps, draws=1, bits=bits)
+            counts = urn([weights], digits, steps=steps, draws=draws, bits=bits)
         except AgainError:
             continue
         except EOFError:
             paths += [((*path, answer), weight / bits.n) for answer in range(bits.n)]
         else:
-            mass[tuple(counts[0, 0].tolist())] += weight
+            mass[tuple(counts.ravel().tolist())] += weight
     return {counts: share / mass.total() for counts, share in mass.items()}
 
 
@@ -97,110 +109,92 @@ def tables(d, steps):
     return [c for c in itertools.product(range(steps + 1), repeat=d) if sum(c) == steps]
 
 
+# All steps at once; in blocks of one and of two; with points of three bits, of which the others are drawn where they
+# matter; and one by one, in Python.
+WAYS = [{}, {"_AT_ONCE": 1}, {"_AT_ONCE": 2}, {"_LEADING": 3}, {"_LEADING": 0}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize(("weights", "digits", "steps"), SMALL)
-def test_law_by_enumeration(weights, digits, steps):
+def test_law_by_enumeration(weights, digits, steps, way, nothing_again, monkeypatch):
     """Every sequence of answers, each of which is as likely as any other at its place."""
+    for name, value in way.items():
+        monkeypatch.setattr(module, name, value)
     law = outcomes(weights, digits, steps)
     parameters = [Fraction(w, 2**digits) for w in weights]
     assert law == {c: dirichlet_multinomial(c, parameters) for c in tables(len(weights), steps)}
 
 
-def test_the_enumeration_finds_a_wrong_parameter():
+@pytest.mark.parametrize("at_once", [2, 6])
+def test_draws_side_by_side_are_independent(at_once, nothing_again, monkeypatch):
+    """One after the other, and side by side."""
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    law = outcomes((1, 1), 0, 3, draws=2)
+    alone = {c: dirichlet_multinomial(c, [Fraction(1), Fraction(1)]) for c in tables(2, 3)}
+    assert law == {(*one, *other): p * q for one, p in alone.items() for other, q in alone.items()}
+
+
+def test_a_place_that_no_weight_covers_is_drawn_again():
+    """Also if the second place is that of an earlier record, or the third one is covered."""
+    # The weights 1 and 1 lie on the first two quarters of one cell: at 2 and 3 nothing is. The second record is drawn
+    # from two places, the earlier record and the cell.
+    for later, category in [((0,), 1), ((1, 0), 0), ((1, 3, 0), 1), ((1, 2, 1, 1), 1), ((1, 3, 1, 0), 0)]:
+        bits = Scripted([1, 1, 2, *later])
+        counts = urn([[1, 1]], 2, steps=2, draws=1, bits=bits)
+        assert counts.tolist() == [[[int(category == 0), 1 + int(category == 1)]]]
+        assert next(bits.answers, None) is None
+
+
+def test_the_enumeration_finds_a_wrong_parameter(nothing_again):
     assert outcomes((1, 2), 1, 3)[3, 0] != dirichlet_multinomial((3, 0), [Fraction(2, 4), Fraction(3, 2)])
 
 
-def test_neighbours_reach_the_same_tables():
+def test_neighbours_reach_the_same_tables(nothing_again):
     """All that can be released, exhaustively: the same set for data sets that differ in a record, or in many."""
     reached = {
-        tuple(table): set(outcomes([2 * c + 1 for c in table], 1, 4))
+        tuple(table): set(outcomes([2 * c + 1 for c in table], 1, 3))
         for table in [(2, 1, 0), (1, 2, 0), (0, 0, 3), (1, 1, 0)]
     }
-    assert all(seen == set(tables(3, 4)) for seen in reached.values())
+    assert all(seen == set(tables(3, 3)) for seen in reached.values())
 
 
 @pytest.mark.parametrize(
     ("weights", "digits", "steps", "draws"),
     [
         ([[3, 4, 5], [1, 1, 9]], 1, 700, 3),
-        ([[1, 1]], 0, 20_000, 2),
-        ([[1, 10**6, 3, 1]], 0, 50, 40),
+        ([[1, 1]], 0, 200_000, 2),
+        ([[1, 10**6, 3, 1]], 0, 50, 4000),
         ([[2**60, 2**61, 5]], 20, 300, 5),
         ([[2**63 - 1, 1], [1, 2**64 - 1]], 64, 300, 5),
         ([[2**64, 2**64]], 65, 300, 5),
         ([[1, 1]], 100, 300, 5),
         ([[2**70, 3, 2**66]], 66, 300, 5),
         ([[2**126 - 1, 2**126 - 10, 3]], 127, 300, 5),
-        ([[2**126 - 1, 2**126 - 10, 3]], 80, 300, 5),
-        # What does not fit into 64 bits, or into two words, stays in Python.
-        ([[2**130, 2**131]], 60, 50, 5),
         ([[2**140, 2**139]], 141, 50, 5),
+        # Numbers that 64 bits do not hold are drawn one by one.
+        ([[2**130, 2**131]], 60, 50, 5),
     ],
 )
-def test_compiled_and_python_make_the_same_draws_from_the_same_words(weights, digits, steps, draws, monkeypatch):
-    given = {"digits": digits, "steps": steps, "draws": draws}
-    first, second = Bits(4), Bits(4)
-    monkeypatch.setattr(module, "_walked", {"steps": 0})
-    plain = urn(weights, bits=first, **given)
-    monkeypatch.setattr(module, "_STEPS_IN_PYTHON", 0)
-    assert np.array_equal(urn(weights, bits=second, **given), plain)
-    # They also leave the same words behind.
-    assert first.uniform(2**64) == second.uniform(2**64)
-    assert np.all(plain.sum(axis=-1) == steps)
-
-    class Scarce(Bits):
-        """So many words at a time as are asked for: every step meets the end of its words."""
-
-        def ahead(self, least=1):
-            return super().ahead(least)[:least]
-
-    assert np.array_equal(urn(weights, bits=Scarce(4), **given), plain)
-
-
-def test_small_tables_need_no_compiler(monkeypatch):
-    monkeypatch.setattr(module, "compiled_walk", None)
-    monkeypatch.setattr(module, "_walked", {"steps": 0})
-    urn([[1, 2]], 0, steps=10_000, draws=1, bits=Bits())
-
-
-def test_many_small_tables_are_compiled_as_a_large_one_is(monkeypatch):
-    """Python walks so many steps in a process, and no more, and what it walked before changes no draw."""
-    walks = []
-    for called, walk in {name: getattr(module, name) for name in ("_in_python", "_compiled")}.items():
-
-        def noted(*given, called=called, walk=walk):
-            walks.append(called)
-            return walk(*given)
-
-        monkeypatch.setattr(module, called, noted)
-    monkeypatch.setattr(module, "_STEPS_IN_PYTHON", 250)
-    monkeypatch.setattr(module, "_walked", {"steps": 0})
-    bits = Bits(3)
-    drawn = [urn([[1, 2]], 0, steps=100, draws=1, bits=bits).tolist() for _ in range(4)]
-    assert walks == ["_in_python"] * 2 + ["_compiled"] * 2
-    monkeypatch.setattr(module, "_STEPS_IN_PYTHON", 10**6)
-    bits = Bits(3)
-    assert [urn([[1, 2]], 0, steps=100, draws=1, bits=bits).tolist() for _ in range(4)] == drawn
+def test_weights_of_all_sizes(weights, digits, steps, draws):
+    """Every row adds up, and its mean is that of the law: six standard deviations."""
+    counts = urn(weights, digits, steps=steps, draws=draws, bits=Bits(4))
+    assert np.all(counts.sum(axis=-1) == steps)
+    for row, seen in zip(weights, counts.mean(axis=0) / steps, strict=True):
+        p = np.array([float(Fraction(w, sum(row))) for w in row])
+        total = float(Fraction(sum(row), 2**digits))
+        sd = np.sqrt(p * (1 - p) * (total + steps) / (total + 1) / steps / draws)
+        assert np.all(np.abs(seen - p) <= 6 * sd + 1e-9)
 
 
 @pytest.mark.parametrize("d", [2, 1000, 50_000])
-def test_every_category_can_be_reached(d, monkeypatch):
-    """The first and the last point of a category find it, also among many, in Python and compiled."""
+def test_every_category_can_be_reached(d):
+    """The first and the last point of a category find it, also among many."""
     rng = np.random.default_rng(d)
     weights = rng.integers(1, 10**9, size=d).tolist()
     ends = list(itertools.accumulate(weights))
-    length = (ends[-1] - 1).bit_length()
     for category in {0, 1, d // 2, d - 2, d - 1}:
         for point in (ends[category] - weights[category], ends[category] - 1):
-
-            class Given(Bits):
-                def ahead(self, least=1, word=point << 64 - length):
-                    self._words = np.array([word] * 3, dtype=np.uint64)
-                    return self._words
-
-            for steps_in_python in (10**6, 0):
-                monkeypatch.setattr(module, "_STEPS_IN_PYTHON", steps_in_python)
-                monkeypatch.setattr(module, "_walked", {"steps": 0})
-                assert urn([weights], 0, steps=1, draws=1, bits=Given())[0, 0, category] == 1
+            assert urn([weights], 0, steps=1, draws=1, bits=Scripted([point]))[0, 0, category] == 1
 
 
 def test_no_number_is_a_float_and_none_is_refused():
@@ -211,19 +205,18 @@ def test_no_number_is_a_float_and_none_is_refused():
     assert abs(counts[0, 0] - 500) < 5 * math.sqrt(250)
 
 
-def test_the_law_is_that_of_the_doubles_given():
+def test_the_law_is_that_of_the_doubles_given(monkeypatch):
     """The weights are `r * counts + alpha` of the doubles, as fractions, and no neighbouring double."""
     seen = {}
 
-    class Recorded(Bits):
-        def uniform(self, n):
-            seen.setdefault("first", n)
-            return super().uniform(n)
+    def noted(rows, digits, **given):
+        seen["weights"] = [Fraction(weight, 2**digits) for weight in rows[0]]
+        return urn(rows, digits, **given)
 
+    monkeypatch.setattr(exact, "urn", noted)
     alpha, r = [0.1, 0.7], 0.0878
-    total = Fraction(r) * 1000 + sum(map(Fraction, alpha))
-    synthetic_counts(alpha, r, [400, 600], steps=1, draws=1, bits=Recorded(1))
-    assert seen["first"] == total * max(Fraction(x).denominator for x in [*alpha, r])
+    synthetic_counts(alpha, r, [400, 600], steps=1, draws=1, bits=Bits(1))
+    assert seen["weights"] == [Fraction(r) * 400 + Fraction(0.1), Fraction(r) * 600 + Fraction(0.7)]
 
 
 def test_tiny_parameters_take_no_longer():
