@@ -61,13 +61,14 @@ def told() -> str:
 
 
 def compared() -> str:
-    """Ours less the best of private-PGM in each cell, with the number of splits, as HTML."""
+    """Ours less the best of private-PGM in each cell, with standard errors over the splits, as HTML."""
     likelihoods, pairs = differences(0), differences(1)
-    lines = [_line("th", ["data", "epsilon", "splits", "log-likelihood", "least of the splits", "pairs"])]
+    heads = ["data", "epsilon", "splits", "log-likelihood", "least of the splits", "pairs"]
+    lines = [_line("th", heads)]
     for data, title in NAMES.items():
         for cell in sorted((cell for cell in likelihoods if cell[0] == data), key=lambda cell: float(cell[1])):
             if ours := likelihoods[cell]:
-                means = f"{np.mean(ours):+.3f}", f"{min(ours):+.3f}", f"{np.mean(pairs[cell]):+.4f}"
+                means = _mean(ours, 2), f"{min(ours):+.2f}", _mean(pairs[cell], 3)
                 lines.append(_line("td", [title, cell[1], str(len(ours)), *means]))
     return f"<table>{''.join(lines)}</table>"
 
@@ -90,6 +91,12 @@ def picture() -> plt.Figure:
         axes.set_ylim(low, high)
     panels[0].legend(fontsize=7)
     return figure
+
+
+def _mean(values: list[float], digits: int) -> str:
+    """The mean, and its standard error if there are several values."""
+    error = f" ± {np.std(values, ddof=1) / len(values) ** 0.5:.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):+.{digits}f}{error}"
 
 
 def _figures(splits: dict[str, tuple[float, float]]) -> str:

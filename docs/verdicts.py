@@ -11,18 +11,25 @@ import sys
 from pathlib import Path
 
 import matplotlib
+import matplotlib.pyplot as plt
 import pandas as pd
+from IPython.display import display
 
 FIGURES = Path(__file__).parent / "figures"
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "experiments"))
 
 
 def show(name: str) -> None:
-    """Draw the picture of an experiment from its table."""
+    """Draw the picture of an experiment from its table, and put it on the page.
+
+    A page shows figures by itself only while Matplotlib is interactive, and the end of a context takes that back.
+    """
     import common
 
     with matplotlib.rc_context(common.FONT):
-        importlib.import_module(name).EXPERIMENT.draw(pd.read_csv(FIGURES / f"{name}.csv"))
+        figure = importlib.import_module(name).EXPERIMENT.draw(pd.read_csv(FIGURES / f"{name}.csv"))
+        display(figure)
+    plt.close(figure)
 
 
 def table() -> str:
@@ -32,7 +39,7 @@ def table() -> str:
     for name, record in sorted(records, key=lambda pair: (pair[1]["paper"], _number(pair[1]["item"]))):
         said = f"<i>{record['word']}</i>. {html.escape(record['sentence'], quote=False)} <code>{name}</code>"
         lines.append(f"<tr><td>{record['paper']}, {record['item']}</td><td>{said}</td></tr>")
-    return f"<table>{''.join(lines)}</table>"
+    return f'<table class="verdicts">{"".join(lines)}</table>'
 
 
 def _number(item: str) -> tuple[int, str]:

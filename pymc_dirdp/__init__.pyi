@@ -65,6 +65,7 @@ from pymc_dirdp.releases import interop as interop
 from pymc_dirdp.releases.analysis import analyse as analyse
 from pymc_dirdp.releases.analyst import analyst_model as analyst_model
 from pymc_dirdp.releases.analyst import latent_counts as latent_counts
+from pymc_dirdp.releases.binning import choose_bins as choose_bins
 from pymc_dirdp.releases.estimation import Estimates as Estimates
 from pymc_dirdp.releases.estimation import estimate as estimate
 from pymc_dirdp.releases.files import load as load
@@ -83,6 +84,7 @@ from pymc_dirdp.releases.statement import Statement as Statement
 from pymc_dirdp.releases.statement import statement as statement
 from pymc_dirdp.releases.verification import Verification as Verification
 from pymc_dirdp.releases.verification import verify as verify
+from pymc_dirdp.stored.bins import Bins as Bins
 from pymc_dirdp.stored.structure import Structure as Structure
 
 __version__: str

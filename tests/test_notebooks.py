@@ -88,3 +88,14 @@ def test_a_download_runs_and_a_broken_one_does_not(tmp_path):
     assert any("follows from the numbers" in output.get("text", "") for output in outputs)
     with pytest.raises(CellExecutionError):
         run(as_notebook.notebook_of(HEAD + CELL.format("release")), tmp_path)
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's client, in a process of its own
+def test_each_cell_of_the_page_on_the_papers_shows_its_picture(monkeypatch):
+    """At 0.1.0 the first one did and all others were left out, without a warning."""
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    code = ("from verdicts import show", 'show("p1_figure_8")', 'show("p1_figure_2")')
+    done = run(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(line) for line in code]), DOCS)
+    pictures = [sum("image/png" in output.get("data", {}) for output in cell.outputs) for cell in done.cells]
+    assert pictures == [0, 1, 1]

@@ -1,9 +1,13 @@
 """The README and the pages: what they show runs, what they link to is there, and what they print is what was meant."""
 
+import ast
+import importlib
 import re
 from pathlib import Path
 
 import pytest
+
+import pymc_dirdp as dirdp
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -39,3 +43,27 @@ def test_a_power_is_not_read_as_the_beginning_of_bold_letters(name):
     """Markdown takes the asterisks of two powers in one paragraph for bold letters between them."""
     prose = _CODE.sub("", _FENCED.sub("", PAGES[name]))
     assert not re.findall(r"\w\*\*-?\w.*", prose)
+
+
+def test_the_gallery_has_every_picture_in_a_cell_that_runs_by_itself():
+    cells = re.findall(r"^```{code-cell} ipython3\n(.*?)^```", PAGES["docs/gallery.md"], re.DOTALL | re.MULTILINE)
+    for name in dirdp.plots.__all__:
+        assert any(f"dirdp.plots.{name}(" in cell for cell in cells), name
+    for cell in cells:
+        code = "\n".join(line for line in cell.splitlines() if not line.startswith(":"))
+        known = {
+            alias.asname or alias.name for node in ast.walk(ast.parse(code)) for alias in getattr(node, "names", ())
+        }
+        assert {name for name in ("dirdp", "pm", "np", "az", "beta") if re.search(rf"\b{name}[.(]", code)} <= known
+
+
+def test_the_tables_of_what_is_new_have_all_their_rows(monkeypatch):
+    """They are read from files and pages that others change, and an empty table would look like a short one."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    tables = importlib.import_module("new_tables")
+    for made, rows in ((tables.pairs(), 4), (tables.floored(), 8), (tables.coverage(), 17), (tables.bandits(), 10)):
+        assert made.count("<tr>") == rows + 1
+    assert "<td>10 cells, N 1e4, r 0.02</td><td>1000</td><td>94.9%</td><td>23.0%</td>" in tables.coverage()
+    assert "<td>sparse</td><td>10</td><td>0.215</td><td>0.0185</td><td>11.6</td><td>0.00654</td>" in tables.floored()
+    # The best of the others knows of its noise.
+    assert "noise ignored" not in tables.bandits()

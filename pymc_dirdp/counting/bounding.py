@@ -12,8 +12,17 @@ from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.counting.columns import NOTHING, is_missing, values_of
 from pymc_dirdp.counting.dictionaries import dictionary_of, plain_array
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.privacy.adjacency import adjacency_named
 
-__all__ = ["Bound", "Declared", "bound_of_sum", "checked_bound", "kept_rows", "refuse_other_declaration"]
+__all__ = [
+    "Bound",
+    "Declared",
+    "bound_for",
+    "bound_of_sum",
+    "checked_bound",
+    "kept_rows",
+    "refuse_other_declaration",
+]
 
 _Words = NDArray[np.uint64]
 # The variables of a table with their labels, axis by axis.
@@ -62,6 +71,23 @@ def checked_bound(unit: str | None, contribution: int | None, *, distinct: bool)
     if records > MOST_RECORDS:
         raise ArgumentError("Expected contribution to be at most 2**53: no table with larger counts can be released.")
     return Bound(unit, records, bool(distinct))
+
+
+def bound_for(adjacency: str, unit: str | None, contribution: int | None) -> Bound | None:
+    """Whose records are counted, and how many of each at most, where the number of those that are counted is no secret.
+
+    Raises
+    ------
+    ArgumentError
+        If the number of records would be public, although it depends on who the units are.
+    """
+    bound = checked_bound(unit, contribution, distinct=False)
+    if bound is not None and bound.records > 1 and adjacency_named(adjacency).records_are_public:
+        raise ArgumentError(
+            f"At most {bound.records} records of each {bound.unit!r} are counted, so the number of records depends on "
+            'who these are, and replace-one would make it public. Add adjacency="add-remove", or contribution=1.'
+        )
+    return bound
 
 
 def kept_rows(units: Any, codes: Sequence[Integers], bound: Bound, key: int) -> Integers:

@@ -14,7 +14,7 @@ from pymc_dirdp.counting.columns import NOTHING, column_of, exact_below, index_o
 from pymc_dirdp.counting.dictionaries import dictionary_of, plain_array
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError
 
-__all__ = ["Frame", "encode"]
+__all__ = ["Frame", "encode", "refuse_other_indexes"]
 
 
 class Frame(Protocol):
@@ -37,14 +37,14 @@ def encode(
     column `beside` has to be that of the others.
     """
     columns = {name: column_of(frame, name) for name in names}
-    _refuse_other_indexes(columns if beside is None else columns | {beside: column_of(frame, beside)})
+    refuse_other_indexes(columns if beside is None else columns | {beside: column_of(frame, beside)})
     codes = {name: _codes(column, name, labels[name], (otherwise or {}).get(name)) for name, column in columns.items()}
     if len(set(map(len, codes.values()))) > 1:
         raise DataError(f"The columns {', '.join(names)} are not of one length.")
     return codes
 
 
-def _refuse_other_indexes(columns: Mapping[str, Any]) -> None:
+def refuse_other_indexes(columns: Mapping[str, Any]) -> None:
     """Refuse columns with different indexes: pandas and xarray match by index, and this library by position."""
     indexed = [(name, index) for name, column in columns.items() if (index := index_of(column)) is not None]
     for name, index in indexed[1:]:

@@ -8,6 +8,7 @@ from pymc_dirdp.mechanisms.hellinger import HellingerMechanism as HellingerMecha
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism as MarginalsMechanism
 from pymc_dirdp.mechanisms.margins import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism as QuantilesMechanism
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism as SimplexMechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain as SimplexDomain
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism as SparseGeometricMechanism

@@ -1,24 +1,23 @@
 """Which variables depend on each other: a tree that is chosen from the records, and paid for."""
 
 import itertools
-import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from pymc_dirdp.accounting.rules import refuse_other
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.counting.bounding import Bound, checked_bound
+from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.categories import Categories, checked_categories
 from pymc_dirdp.counting.codes import Frame
 from pymc_dirdp.counting.families import count_families
-from pymc_dirdp.errors import ArgumentError, DataError, SeededReleaseWarning, UnattainableError
+from pymc_dirdp.errors import DataError, UnattainableError
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.planning.structure import part_of, tree_within
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.verification import kept_of
+from pymc_dirdp.releases.warned import warn_of_seeded_choice
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.structure import Structure
 
@@ -124,14 +123,15 @@ def choose_structure(
     part = part_of(guarantee, share=share)
     refuse_other(ledger)
     labels = _declared(categories, root=root)
-    bound = _bounded(adjacency=adjacency, unit=unit, contribution=contribution)
+    bound = bound_for(adjacency, unit, contribution)
     records, people = (1, "record") if bound is None else (bound.records, bound.unit)
     names, lengths = list(labels), [len(values) for values in labels.values()]
     mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=records)
     promise = kept_of(part, mechanism)
     if promise is None or not mechanism.satisfies(promise):
         raise UnattainableError(f"No promise such as {part} can be stated for the structure. Ask for another kind.")
-    seeded = _seeded(random_seed=random_seed)
+    if seeded := random_seed is not None:
+        warn_of_seeded_choice("structure")
     if ledger is not None:
         what = f"the structure of {', '.join(names)}"
         terms: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": people, "contribution": records}
@@ -167,30 +167,6 @@ def _declared(categories: Categories, *, root: str | None) -> dict[str, list[Any
     if root is not None:
         one_of(list(labels), root=root)
     return labels
-
-
-def _bounded(*, adjacency: str, unit: str | None, contribution: int | None) -> Bound | None:
-    """Whose records are counted, and how many of each at most."""
-    bound = checked_bound(unit, contribution, distinct=False)
-    if bound is not None and bound.records > 1 and adjacency_named(adjacency).records_are_public:
-        raise ArgumentError(
-            f"At most {bound.records} records of each {bound.unit!r} are counted, so the number of records depends on "
-            'who these are, and replace-one would make it public. Add adjacency="add-remove", or contribution=1.'
-        )
-    return bound
-
-
-def _seeded(*, random_seed: Seed) -> bool:
-    """Whether the choice can be computed again, which is said aloud."""
-    if random_seed is None:
-        return False
-    warnings.warn(
-        "A structure that was chosen with random_seed can be computed again by whoever knows the seed, so it is not "
-        "private. Leave random_seed out for anything that is published.",
-        SeededReleaseWarning,
-        stacklevel=3,
-    )
-    return True
 
 
 def _directed(

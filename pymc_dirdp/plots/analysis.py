@@ -92,7 +92,8 @@ def plot_analysis(
         low, high = ends.reshape(-1, 2)[shown].T
         ax.hlines(places + offset, low, high, color=COLOURS[style], linestyle=DASHES[style], linewidth=2)
         ax.plot(np.ravel(means)[shown], places + offset, MARKERS[style], color=COLOURS[style], label=label)
-    ax.vlines(released.ravel()[shown], places - 0.4, places + 0.4, color="black", linewidth=1, label="the release")
+    ax.vlines(released.ravel()[shown], places - 0.4, places + 0.4, color="black", linewidth=1)
+    ax.plot([], [], "|", color="black", markersize=10, label="the release")
     labelled_rows(ax, cell_labels(draw))
     ax.set(xlabel=f"{name}: means and central {level:.0%} intervals", xlim=(0, None))
     ax.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=2)

@@ -11,8 +11,8 @@ __all__ = ["COLOURS", "DASHES", "MARKERS", "Axes", "axes_or_new", "labelled_rows
 # An alias is evaluated when it is asked for, so that Matplotlib is imported by those alone who draw.
 type Axes = matplotlib.axes.Axes
 
-# The lightness falls, so that a grey print keeps the colours apart; each goes with its dashes and marker.
-COLOURS = ("#0b1f4d", "#c8452d", "#2a8c82", "#e0a526", "#8a8a8a")
+# No two are equally light, so that a grey print keeps them apart; each goes with its dashes and marker.
+COLOURS = ("#0b1f4d", "#a8321c", "#2a8c82", "#e0a526", "#8a8a8a")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
 

@@ -52,5 +52,7 @@ def plot_ledger(ledger: Ledger, *, ax: Axes | None = None) -> Axes:
     many, unit = sum(not entry.reserved for entry in ledger.entries()), ledger.unit
     about = "" if unit is None else f", unit {visible(unit)}"
     # A dollar in the name of a unit is no formula.
-    ax.set_title(f"{ledger.limit}: {many} release{'s' * (many != 1)}{about}", parse_math=False)
+    title = f"{ledger.limit}: {many} release{'s' * (many != 1)}{about}"
+    # The names of amounts are long and leave little room for the bars, beyond which a title in one line would run.
+    ax.set_title(title, fontsize="medium", parse_math=False, wrap=True)
     return tidy(ax)

@@ -158,7 +158,7 @@ def plot_ternary(diagnosis: xr.DataTree, *, var_name: str | None = None, ax: Axe
         draws = draws[:: max(1, len(draws) // _SHOWN)]
         ax.plot(*(draws @ corners).T, ".", color=colour, markersize=3, alpha=0.6, label=label)
     released = _released(diagnosis, name)
-    ax.plot(*(released @ corners), "X", color=COLOURS[1], markersize=9, markeredgecolor="white", label="released draw")
+    ax.plot(*(released @ corners), "X", color="white", markersize=11, markeredgecolor="black", label="released draw")
     dim = values.dims[-1]
     names = [str(label) for label in values[dim].values] if dim in values.coords else ["0", "1", "2"]
     for corner, text, offset, side in zip(

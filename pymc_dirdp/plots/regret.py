@@ -52,6 +52,10 @@ def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, 
     for colour, dash, one in zip(COLOURS, DASHES, several, strict=False):
         low, median, high = np.quantile(one.regret, [0.05, 0.5, 0.95], axis=0)
         ax.fill_between(one.checkpoints, low, high, color=colour, alpha=0.15, linewidth=0)
+        if len(several) > 1:
+            # Bands that lie upon each other can be told apart by their ends alone.
+            ends = np.column_stack([low, high])
+            ax.plot(one.checkpoints, ends, color=colour, linestyle=dash, linewidth=0.7, alpha=0.7, label="_band")
         ax.plot(one.checkpoints, median, color=colour, linestyle=dash, label=_label(one, several))
     rounds = several[0].checkpoints
     strictest = min(one.epsilon for one in several)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pymc_dirdp.errors import RepeatedReleaseWarning, SeededReleaseWarning
 from pymc_dirdp.models.tables import Table
 
-__all__ = ["warn_of_repetition", "warn_of_seed"]
+__all__ = ["warn_of_repetition", "warn_of_seed", "warn_of_seeded_choice"]
 
 # How often a model was released in this process without a ledger, by its public facts.
 _released_before: dict[int, int] = {}
@@ -17,6 +17,16 @@ def warn_of_seed() -> None:
     warnings.warn(
         "A release with random_seed can be computed again by whoever knows the seed, so it is not private. "
         "Leave random_seed out for anything that is published.",
+        SeededReleaseWarning,
+        stacklevel=3,
+    )
+
+
+def warn_of_seeded_choice(what: str) -> None:
+    """Warn the caller of the function that calls this one."""
+    warnings.warn(
+        f"A {what} that was chosen with random_seed can be computed again by whoever knows the seed, so it is not "
+        "private. Leave random_seed out for anything that is published.",
         SeededReleaseWarning,
         stacklevel=3,
     )

@@ -78,6 +78,7 @@ def test_rewards_between_are_rounded_without_bias():
     assert bandit.released["noisy_sum"].values[0] == pytest.approx(1200, abs=6 * math.sqrt(4000 * 0.21))
 
 
+@pytest.mark.thorough
 def test_a_posterior_is_calibrated_although_the_rewards_decided_the_pulls():
     """Ranks of the true means, which are drawn from the prior, are uniform; those of who ignores the noise are not."""
     rng, ranks, ignoring = np.random.default_rng(8), [], []
@@ -196,6 +197,7 @@ def test_many_visitors_before_any_feedback():
     assert bandit.select(theta=[0.1, 0.9]) == "b"
 
 
+@pytest.mark.thorough
 def test_the_model_of_pymc_has_the_same_posterior():
     means = {"a": 0.3, "b": 0.6}
     bandit = played(dirdp.ThompsonSampler(list(means), PROMISE), means, 300)

@@ -73,6 +73,7 @@ def test_a_table_of_nearly_all_cells_that_numbers_can_name(in_engine):
     assert set(zip(*found.labels().values(), strict=True)) == rows
 
 
+@pytest.mark.thorough
 def test_a_few_records_of_each_unit(choosing):
     """Each person has seven records in two cells of a table that no memory holds."""
     table = pa.table(

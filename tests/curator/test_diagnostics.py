@@ -150,6 +150,7 @@ def halved(release, table, u):
     return sd[..., 0] if table.family == "beta" else sd
 
 
+@pytest.mark.thorough
 def test_convergence_is_what_arviz_says(hair):
     _, _, diagnosis = hair
     convergence, nuts = diagnosis["convergence"].to_dataset(), diagnosis["nuts"]
@@ -194,6 +195,7 @@ def test_the_private_model_is_the_users_model_with_a_power(whole):
     np.testing.assert_allclose(differences(private, private.free_RVs, jacobian=True), np.diff(ours), rtol=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("which", ["hair", "admissions", "whole"])
 def test_log_likelihood_is_that_of_pymc_to_the_power_r(which, request):
     model, release, diagnosis = request.getfixturevalue(which)
@@ -460,6 +462,7 @@ def test_integrated_parameters_are_diagnosed_too():
     np.testing.assert_allclose(hits, stats.binom([10, 20], p).logpmf([3, 18]))
 
 
+@pytest.mark.thorough
 def test_a_call_inside_of_the_model_leaves_it_as_it_was():
     with admissions_model() as model:
         before = sorted(model.named_vars)
@@ -478,6 +481,7 @@ def test_dims_may_have_the_names_of_results():
     assert diagnosis["realised_by_row/theta"]["kl_release"].dims == ("draw", "p_labels")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_dims_may_have_the_names_of_errors(mechanism):
     with pm.Model(coords={"share": list("ab"), "estimate": list("xyz")}) as model:
@@ -499,6 +503,7 @@ def test_one_parameter_with_two_likelihoods():
     assert diagnosis["private/log_likelihood"]["y"].shape == (4, 200, 3)
 
 
+@pytest.mark.thorough
 def test_too_many_observations_are_summed(monkeypatch, whole):
     model, release, diagnosis = whole
     monkeypatch.setattr(posterior_tree, "_MOST_VALUES", 1000)
@@ -528,6 +533,7 @@ def test_no_records_and_empty_cells():
             assert all(np.all(np.isfinite(values)) for name, values in node.data_vars.items() if name != "odds")
 
 
+@pytest.mark.thorough
 def test_a_saved_release_can_be_diagnosed(tmp_path):
     model = hair_model()
     release = dirdp.sample(TARGET, model)
@@ -562,6 +568,7 @@ def test_another_model_is_refused(hair):
         diagnose(release, model)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options", [{}, {"draws": 50}, {"adjacency": "add-remove", "n_records": 600}], ids=["one", "many", "private N"]
 )
@@ -579,6 +586,7 @@ def test_a_release_of_noise_is_diagnosed_without_what_needs_a_tempered_posterior
     assert all("do not publish" in node.attrs["confidential"] for node in diagnosis.subtree)
 
 
+@pytest.mark.thorough
 def test_tables_of_two_kinds_are_diagnosed_together():
     model = network()
     release = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-4), model, unit=0, mechanism="auto")
@@ -661,6 +669,7 @@ PLOTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", STATISTICS)
 def test_statistics_of_arviz(whole, name):
     """Without a warning: warnings are errors here."""
@@ -686,6 +695,7 @@ def test_plots_of_arviz(whole, agg, name):
     getattr(az, name)(whole[2]["private"], backend="matplotlib", **PLOTS[name])
 
 
+@pytest.mark.thorough
 def test_plots_of_several_posteriors_and_of_the_sampler(hair, agg):
     _, _, diagnosis = hair
     several = {name: diagnosis[name] for name in POSTERIORS}

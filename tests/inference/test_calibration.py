@@ -20,6 +20,7 @@ def holds(case, sets, seed):
     return naive
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAST)
 def test_calibrated(name):
     assert p_value(holds(CASES[name], 200, 1)) < 1e-6

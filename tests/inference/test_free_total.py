@@ -101,6 +101,7 @@ def test_moments_of_the_total_are_those_of_sums_over_totals(scale):
     assert np.sqrt(masses @ seconds - mean**2) == pytest.approx(expected_sd, rel=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("d", "total", "scale", "alpha"),
     [

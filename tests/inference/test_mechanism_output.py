@@ -127,6 +127,7 @@ def brute_force(values, log_likelihood, steps, prior=PRIOR, least=0):
     return x, np.exp(logs - logsumexp(logs)), logsumexp(logs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("draws", [1, 2])
 @pytest.mark.parametrize("case", CASES)
 def test_every_table_has_its_probability(case, draws):

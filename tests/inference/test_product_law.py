@@ -155,6 +155,7 @@ def test_known_shares_against_brute_force(name):
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("total", "d", "spread"), [(12_000, 2, 1.0), (30_000, 4, 3.0), (30_000, 12, 1.0), (10**6, 3, 100.0)]
 )

@@ -42,6 +42,7 @@ def brute_force(output, most, row_prior):
     return x, np.exp(logs - logsumexp(logs)), float(logsumexp(logs))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("options", [{}, {"draws": 2, "min_count": 1}, {"mechanism": "geometric"}], ids=str)
 def test_rows_have_the_law_of_all_tables(adjacency, options, monkeypatch):

@@ -550,6 +550,7 @@ def test_no_neighbours_are_further_apart_than_the_curve(subject, epsilon):
     assert reached > 0.3 * bound or not subject.tight
 
 
+@pytest.mark.thorough
 def test_curves_are_monotone(subject):
     mechanism, slack = subject.mechanism, 1e-11 + subject.slack
     divergences = mechanism.renyi(ORDERS)

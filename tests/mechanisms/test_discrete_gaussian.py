@@ -60,6 +60,7 @@ def within(found, exact, above):
     assert found <= float(exact) * (1 + above) + 1e-300
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sigma", [0.05, 0.3, 0.7, 1.9, 2.5, 20.0])
 @pytest.mark.parametrize("cells", [1, 2])
 def test_delta_with_forty_digits(sigma, cells):

@@ -298,6 +298,7 @@ def test_a_private_number_of_records_is_refused():
         ZeroSumGeometricMechanism([1.0, 1.0], 1e12).output_laws(np.array([1.0, 0]), np.array([0.0, 1]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sampler", ["exact", "fast"])
 def test_an_audit_passes_and_refutes_a_stronger_claim(sampler):
     mechanism, n = ZeroSumGeometricMechanism(np.ones(3), 1.5), 6000

@@ -79,6 +79,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_chain_is_what_it_is_by_codes(name):
     first, second, said = PAIRS[name]

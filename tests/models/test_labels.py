@@ -59,7 +59,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("kind", HELD)
-@pytest.mark.parametrize("store", ["netcdf", "zarr"])
+@pytest.mark.parametrize("store", ["netcdf", pytest.param("zarr", marks=pytest.mark.thorough)])
 # Zarr says of some types that its third version does not specify them.
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
 def test_a_file_gives_labels_back_and_passes_everything(kind, store, tmp_path):

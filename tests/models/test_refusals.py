@@ -420,6 +420,7 @@ def pattern(text):
 EACH = [pytest.param(key, one, id=f"{key} {i}") for key, several in CASES.items() for i, one in enumerate(several)]
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pymc.exceptions.ImputationWarning")
 @pytest.mark.parametrize(("key", "one"), EACH)
 def test_what_is_refused_is_released_by_its_way_out(key, one):

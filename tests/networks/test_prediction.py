@@ -131,6 +131,7 @@ def test_many_features_do_not_underflow():
     np.testing.assert_allclose(found, [[-300 * np.log(100), 0.0]], atol=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("labels", [[2, 4], [False, True], [0.5, 1.5], ["2", "4"]])
 def test_labels_of_every_kind_survive_the_release_and_its_file(labels, tmp_path):
     records = {"class": ["a", "b", "a"], "x": [labels[0], labels[1], labels[1]]}

@@ -89,6 +89,7 @@ def test_mean_digamma_does_not_cancel(a, r):
     assert mean_digamma(a, r) == pytest.approx(float(exact), rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("a", [9e3, 1.1e4, 1e6, 1e8, 1e10, 1e12])
 @pytest.mark.parametrize("sigmas", [3.9, 4.1, 5.0, 8.0, 30.0])
 def test_lower_gamma_tails_of_large_shapes(a, sigmas):

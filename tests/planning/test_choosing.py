@@ -140,6 +140,7 @@ def test_draws_of_one_kind_and_the_other_are_counted_as_they_are_made():
     assert release["posterior"]["wide"].shape == (1, 3, 300)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 def test_auto_takes_the_mechanism_from_which_estimates_err_least(epsilon):
     """The errors are averages over tables that are simulated here, with exact sums in the place of a saddle point."""

@@ -141,6 +141,7 @@ def test_a_pure_promise_takes_a_ceiling(d, n_records, prior, epsilon, expected):
     assert 0.75 * expected < simulated_draw_kl(chosen, data) < 1.05 * expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("contribution", [2, Contribution(1, ("each",))], ids=["two records", "survey"])
 @pytest.mark.parametrize("epsilon", [0.01, 20.0])

@@ -25,6 +25,7 @@ def test_the_reference_concentrations(floor, epsilon, known):
     assert r == pytest.approx(known, rel=1.5e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("alpha", [SMALL, UNEVEN])
 @pytest.mark.parametrize(

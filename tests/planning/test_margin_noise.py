@@ -36,6 +36,7 @@ def planned(guarantee=TARGET, protected=None, measure="levels", noise="auto", we
     return margins, *found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("noise", ["gaussian", "geometric"])
 @pytest.mark.parametrize(

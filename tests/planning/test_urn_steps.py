@@ -20,6 +20,7 @@ from pymc_dirdp.utility.simulated import a_priori_kl, predicted_data, simulated_
 TARGETS = [PureDP(epsilon=1.0), PureDP(epsilon=0.1), ZeroCDP(rho=0.05), TruncatedCDP(rho=0.3, omega=math.inf)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("strategy", ["optimal", "temper", "inflate"])
@@ -156,6 +157,7 @@ def test_a_loose_promise_takes_the_posterior_itself():
     assert (chosen.r, chosen.urn_steps) == (1.0, None)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [0.4, 1.5])
 def test_no_neighbours_of_few_records_lose_more_than_is_promised(epsilon):
     """All tables of up to four records, and all outputs, from the law of the urn itself."""
@@ -181,6 +183,7 @@ def test_no_neighbours_of_few_records_lose_more_than_is_promised(epsilon):
     assert worst > 0.2 * target.delta or 0.99 * epsilon < chosen.pure_epsilon <= epsilon
 
 
+@pytest.mark.thorough
 def test_a_release_of_the_best_number_of_steps():
     target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
     plan = dirdp.plan(target, _sparse(), strategy="urn", objective="estimate")
@@ -221,6 +224,7 @@ def test_refusals():
         calibrate(FINITE[0], prior=[1, 1], strategy="urn")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("prior", [[1e-3, 1e-3], np.full(1000, 0.5), [1e3, 1.0]])
 def test_extreme_tables(prior):
     for n in (1, 10**7):

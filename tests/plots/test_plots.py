@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 VOTES = np.array([60, 40, 20])
@@ -121,6 +122,17 @@ def test_the_ledger_shows_what_is_left():
     assert "1 release" in ax.get_title()
 
 
+def test_the_title_of_a_ledger_stays_within_the_picture():
+    """At 0.1.0 the end was cut off beside the long names of two amounts."""
+    ledger = dirdp.Ledger(TARGET)
+    dirdp.sample(dirdp.ApproxDP(epsilon=0.2, delta=1e-7), votes(), ledger=ledger)
+    ax = dirdp.plots.plot_ledger(ledger)
+    ax.figure.canvas.draw()
+    box, whole = ax.title.get_window_extent(), ax.figure.bbox
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+    assert box.y1 <= whole.y1
+
+
 def test_posteriors_go_into_given_axes(diagnosis, release):
     _, axes = plt.subplots(1, 3)
     found = dirdp.plots.plot_posteriors(diagnosis, axes=axes)
@@ -181,6 +193,27 @@ def test_public_pictures_do_not(release):
     ledger = dirdp.Ledger(TARGET)
     for ax in (dirdp.plots.plot_draw(release), dirdp.plots.plot_privacy(release), dirdp.plots.plot_ledger(ledger)):
         assert "confidential" not in [text.get_text() for text in ax.texts]
+
+
+def grey(colour):
+    """How light a colour is in a grey print, between 0 and 1."""
+    return float(np.dot(mpl.colors.to_rgb(colour), (0.299, 0.587, 0.114)))
+
+
+def test_lines_are_told_apart_in_grey():
+    """At 0.1.0 two of the colours were equally light."""
+    assert np.diff(sorted(map(grey, COLOURS))).min() > 0.08
+    assert max(map(grey, COLOURS)) < 0.7  # and all of them from paper
+    assert len(set(map(str, DASHES))) == len(set(MARKERS)) == len(COLOURS)
+
+
+def test_a_released_draw_can_be_seen_in_its_cloud(diagnosis):
+    """At 0.1.0 a grey print hid it."""
+    ax = dirdp.plots.plot_ternary(diagnosis)
+    draw = line(ax, "released draw")
+    for cloud in ("posterior", "private posterior"):
+        assert grey(draw.get_markerfacecolor()) - grey(line(ax, cloud).get_color()) > 0.25
+    assert grey(draw.get_markeredgecolor()) == 0
 
 
 def test_triangles_are_for_three():

@@ -14,13 +14,18 @@ def runs():
     return dirdp.simulate_bandit(bandit, [0.7, 0.4], 500, 20, random_seed=1, progressbar=False)
 
 
+def named(ax):
+    """The lines of a legend."""
+    return [line for line in ax.lines if not line.get_label().startswith("_")]
+
+
 def test_a_line_a_band_and_the_lower_bound(runs):
     ax = dirdp.plots.plot_regret(runs)
     median, bound = ax.lines
     assert median.get_ydata() == pytest.approx(np.median(runs.regret, axis=0))
     assert bound.get_ydata()[-1] == pytest.approx(dirdp.bandit_lower_bound([0.7, 0.4], runs.epsilon) * np.log(500))
     assert len(ax.collections) == 1
-    assert len(dirdp.plots.plot_regret([runs, runs], bound=False).lines) == 2
+    assert len(named(dirdp.plots.plot_regret([runs, runs], bound=False))) == 2
     assert "median of 20 runs" in str(runs)
     plt.close("all")
 
@@ -28,9 +33,20 @@ def test_a_line_a_band_and_the_lower_bound(runs):
 def test_policies_of_one_name_are_told_apart_by_their_privacy(runs):
     bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=0.25))
     other = dirdp.simulate_bandit(bandit, [0.7, 0.4], 500, 20, random_seed=1, progressbar=False)
-    labels = [line.get_label() for line in dirdp.plots.plot_regret([runs, other], bound=False).lines]
+    labels = [line.get_label() for line in named(dirdp.plots.plot_regret([runs, other], bound=False))]
     assert labels == [f"{runs.name}, epsilon = 1", f"{runs.name}, epsilon = 0.25"]
     assert dirdp.plots.plot_regret([runs], bound=False).lines[0].get_label() == runs.name
+    plt.close("all")
+
+
+def test_in_a_grey_print_the_ends_of_a_band_belong_to_their_line(runs):
+    ax = dirdp.plots.plot_regret([runs, runs, runs], bound=False)
+    dashes = [line.get_linestyle() for line in named(ax)]
+    assert len(set(dashes)) == 3
+    ends = [line for line in ax.lines if line.get_label() == "_band"]
+    assert [line.get_linestyle() for line in ends] == [dash for dash in dashes for _ in range(2)]
+    for line, quantile in zip(ends, [0.05, 0.95] * 3, strict=True):
+        np.testing.assert_allclose(line.get_ydata(), np.quantile(runs.regret, quantile, axis=0))
     plt.close("all")
 
 

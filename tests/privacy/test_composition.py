@@ -244,6 +244,7 @@ def test_the_oracle_of_several_draws():
     assert draws_delta(0.3, *laws, 1) == pytest.approx(one, rel=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("times", [2, 30, 200])
 @pytest.mark.parametrize(("alpha", "r"), [((1.0, 10.0), 0.1), ((0.5, 50.0), 0.1), ((3.0, 2.0), 0.4)])
 def test_no_neighbours_exceed_the_curve_of_several_draws(alpha, r, times):

@@ -36,6 +36,7 @@ def largest_log_delta(order, divergence, epsilon):
         return min(mp.mpf(0), log_ratio(mp.exp(low)) + (order - 1) * (mp.mpf(divergence) - epsilon))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [1 + 1e-6, 1.01, 1.7, 2.0, 30.0, 1e5])
 @pytest.mark.parametrize(("divergence", "epsilon"), [(0.0, 0.4), (0.3, 2.0), (7.0, 7.5), (0.5, 0.0)])
 def test_one_order_implies_what_its_proof_gives(order, divergence, epsilon):

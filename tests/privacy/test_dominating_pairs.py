@@ -229,6 +229,7 @@ def test_no_neighbour_exceeds_the_delta_curve(alpha, epsilon):
     assert max(losses) == pytest.approx(bound, abs=1e-7)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_no_random_large_data_set_exceeds_the_curves(seed):
     rng = np.random.default_rng(seed)

@@ -79,6 +79,7 @@ LARGE = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("a", "b", "r"), LARGE)
 @pytest.mark.parametrize("deviations", [-1.0, 2.0, 6.0])
 def test_large_parameters(a, b, r, deviations):

@@ -51,6 +51,7 @@ def test_delta_at_the_reference_concentrations(floor, epsilon, r):
     assert 0.8e-6 < bound < 1.03e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("others", [0, 3, 40, 5000])
 @pytest.mark.parametrize("cells", [(0.5, 0.5), (0.2, 30.0)])
 def test_no_division_of_a_public_number_of_records_exceeds_the_curves(cells, others):
@@ -98,6 +99,7 @@ def test_delta_at_the_reference_concentrations_for_public_numbers(floor, epsilon
     assert 0.9e-6 < bound < 1.15e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cells", [(0.5, 0.5), (0.2, 30.0), (2.0, 2.0, 9.0), (0.3, 1.1, 4.0)])
 def test_no_pair_of_counts_exceeds_the_curves(cells):
     r, floor = 0.6, 4.0
@@ -121,6 +123,7 @@ def test_no_pair_of_counts_exceeds_the_curves(cells):
         assert curves.renyi(order) <= order * curves.rho(math.inf)
 
 
+@pytest.mark.thorough
 def test_add_remove_takes_the_larger_direction():
     curves = FlooredCells((0.02, 0.02), 0.7, 8.0, adjacency="add-remove")
     shapes = 0.02 + 0.7 * np.arange(300.0)
@@ -152,6 +155,7 @@ def test_the_largest_slope_may_lie_between_the_ends():
     assert curves.rho(40.0) >= curves.renyi(16.0) / 16 > 1.04 * max(curves.renyi(1.0), curves.renyi(40.0) / 40)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("r", "floor", "adjacency", "others"),
     [(0.7, 8.0, "replace-one", None), (0.06, 0.1, "replace-one", None), (2.5, 16.0, "add-remove", None)]

@@ -67,6 +67,7 @@ def test_the_kullback_leibler_divergence_is_the_limit_of_the_others():
         assert limit == pytest.approx(exact(1 + 1e-12, 3.0, 0.7, 2.0, joins=joins), rel=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("joins", [True, False])
 def test_the_largest_divergence_against_every_count(joins):
     rng = np.random.default_rng(5)
@@ -80,6 +81,7 @@ def test_the_largest_divergence_against_every_count(joins):
             assert truth <= value <= truth * (1 + 3e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("joins", [True, False])
 def test_no_count_near_the_maximiser_has_a_larger_divergence(joins):
     """Steps from far smaller to far larger than the width of the maximum."""
@@ -96,6 +98,7 @@ def test_no_count_near_the_maximiser_has_a_larger_divergence(joins):
         assert value >= truth
 
 
+@pytest.mark.thorough
 def test_divergences_have_one_mode_in_the_shape():
     """What the search for the largest count rests on (statement 2 on the page of proofs)."""
     rng = np.random.default_rng(6)
@@ -184,6 +187,7 @@ def test_real_shapes_have_the_divergence_of_the_best_lattice():
     assert math.isfinite(every.sum())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("floor", [0.05, 1.0, 8.0, 200.0])
 @pytest.mark.parametrize("shapes", [0.04, 3.0, 30.0, 400.0, 1e7])
 def test_the_largest_sum_of_two_variances_is_that_of_a_fine_grid(floor, shapes):

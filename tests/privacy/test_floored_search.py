@@ -84,6 +84,7 @@ def check_against_every_pair(setting, counts, *, close):
     return where
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_bound_against_every_pair_of_counts(setting):
     # Where the lattice is fine, more boxes make the tolerance larger.
@@ -253,6 +254,7 @@ def every_division(r, floor, epsilon, a, b, others):
     return float(moving(losing, gaining, epsilon).max())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("others", [0, 1, 7, 60, 900, 20_000])
 @pytest.mark.parametrize(("r", "floor", "epsilon", "a", "b"), SETTINGS)
 def test_a_public_number_of_records_leaves_one_count_free(r, floor, epsilon, a, b, others):

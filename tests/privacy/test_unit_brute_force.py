@@ -153,6 +153,7 @@ def test_no_replacement_exceeds_the_divergence(name):
     renyi_is_kept(name, "replace-one", 1, [0.2, 1.0])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in MODELS if name[:2] in ("i:", "ii", "vi", "ix")])
 def test_no_removal_exceeds_the_divergence(name):
     renyi_is_kept(name, "add-remove", 1, [0.2, 1.0])
@@ -368,6 +369,7 @@ def test_one_record_more_in_the_full_cell_would_be_false():
     assert false.delta(0.3) < worst * (1 - 1e-5)
 
 
+@pytest.mark.thorough
 def test_two_draws_from_a_row_of_public_size():
     """Neighbours that are less far apart at every epsilon >= 0 are further apart below 0, and draws add up both."""
     mechanism = DirichletMechanism([0.5, 4.0], 0.8, n_records=5)

@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy import integrate
@@ -62,8 +63,8 @@ def test_the_values_typed_here_are_those_of_the_reference():
 
 
 @pytest.mark.parametrize("m", [2, 3, 10, 50])
-@pytest.mark.parametrize("k", [3.0, 24.0, 900.0])
-@pytest.mark.parametrize("share", [1e-6, 0.01, 0.3])
+@pytest.mark.parametrize("k", [3.0, 24.0, 900.0, 3e4, 1e5])
+@pytest.mark.parametrize("share", [1e-6, 0.01, 0.3, 0.97])
 def test_delta_lies_between_its_elementary_bounds(m, k, share):
     """`1 - prod(1 - I) <= delta <= sum I`, I the probability of one entry."""
     eta = 0.9 / m * 0.5
@@ -77,10 +78,63 @@ def test_delta_lies_between_its_elementary_bounds(m, k, share):
 
 def test_delta_has_a_closed_form_for_exponential_entries():
     """With k eta = 1 it is 1 - (1 - m gamma)**(k - 1)."""
-    for m, k in ((2, 20.0), (7, 40.0)):
+    for m, k in ((2, 20.0), (7, 40.0), (2, 1e4), (7, 3e4), (7, 1e5), (2, 1e6)):
         for gamma in (1e-8, 0.001, 0.5 / m):
+            if k * gamma > 3000:
+                continue  # The probability is 1, and takes many terms.
             exact = -math.expm1((k - 1) * math.log1p(-m * gamma))
-            assert p3_lemma_1(domain(m, 1 / k), k, gamma) == pytest.approx(exact, rel=1e-10)
+            assert p3_lemma_1(domain(m, 1 / k), k, gamma) == pytest.approx(exact, rel=1e-10 if k <= 1e4 else 1e-9)
+
+
+def of_many_digits(k, eta, gamma):
+    """The probability for two protected entries with 30 digits: that of each entry, less that of both together."""
+    with mp.workdps(30):
+        k, eta, gamma = map(mp.mpf, (k, eta, gamma))
+        a, rest = k * eta, k - 2 * k * eta
+        # The densities fall below gamma like exp(-fall * distance), or like a bell.
+        fall = max((a - 1) / gamma - (k - a - 1) / (1 - gamma), mp.sqrt(k / gamma) / 4)
+        least = max(gamma - 60 / fall, 0)
+        of_one = mp.loggamma(k) - mp.loggamma(a) - mp.loggamma(k - a)
+        of_both = mp.loggamma(k) - 2 * mp.loggamma(a) - mp.loggamma(rest)
+        one = mp.quad(
+            lambda x: mp.exp(of_one + (a - 1) * mp.log(x) + (k - a - 1) * mp.log1p(-x)), mp.linspace(least, gamma, 7)
+        )
+        both = mp.quad(
+            lambda x, y: mp.exp(of_both + (a - 1) * mp.log(x * y) + (rest - 1) * mp.log1p(-x - y)),
+            [least, gamma],
+            [least, gamma],
+            maxdegree=5,
+        )
+        return float(2 * one - both)
+
+
+@pytest.mark.parametrize(
+    ("k", "eta", "gamma", "rel"),
+    [
+        (3e4, 0.05, 0.04, 1e-10),
+        pytest.param(1e4, 0.05, 0.045, 1e-10, marks=pytest.mark.thorough),
+        pytest.param(3e4, 0.05, 0.048, 1e-10, marks=pytest.mark.thorough),
+        pytest.param(1e5, 0.05, 0.046, 1e-10, marks=pytest.mark.thorough),
+        pytest.param(1e5, 0.3, 0.29, 1e-8, marks=pytest.mark.thorough),
+    ],
+)
+def test_delta_for_a_large_concentration(k, eta, gamma, rel):
+    """From k = 1e4 on, a fixed number of nodes gave wrong digits, and from 3e4 on negative probabilities."""
+    assert p3_lemma_1(domain(2, eta), k, gamma) == pytest.approx(of_many_digits(k, eta, gamma), rel=rel)
+
+
+def test_a_gamma_near_its_largest():
+    """Oracle: a closed form for k eta = 1. Far along the path one series loses all digits."""
+    for m, k in ((2, 2.2), (2, 5.0), (5, 7.0), (2, 24.0), (2, 900.0), (5, 60.0), (2, 5e3)):
+        for share in (0.9, 0.95, 0.98, 0.9999):
+            if k * (1 - share) < 0.1:
+                continue
+            exact = -math.expm1((k - 1) * math.log1p(-share))
+            there = domain(m, 1 / k, 1e-4, 0.1)
+            assert p3_lemma_1(there, k, share / m) == pytest.approx(exact, rel=1e-10)
+    with pytest.raises(ArgumentError, match="does not resolve"):
+        p3_lemma_1(domain(), 3, 0.49)
+    assert p3_lemma_1(domain(2, 0.01), 24, 0.49) == pytest.approx(1.0, abs=1e-11)
 
 
 def test_the_worst_input_has_all_protected_entries_at_their_floor():

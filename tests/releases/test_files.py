@@ -140,6 +140,7 @@ def test_conclusions_are_the_same(released, tmp_path):
     assert here.to_dataset().drop_attrs().identical(there.to_dataset().drop_attrs())
 
 
+@pytest.mark.thorough
 def test_alpha_stands_in_the_file_only_where_it_is_not_the_prior_plus_a_number(tmp_path):
     for strategy, held in (("temper", 0), ("inflate", 0), ("optimal", 0), ("algorithm-1", 6)):
         target = dirdp.RenyiDP(order=3, epsilon=0.5)

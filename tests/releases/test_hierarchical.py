@@ -51,6 +51,7 @@ def release():
     return released()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("consistency", ["joint", "tables"])
 def test_the_model_has_the_names_dims_and_labels_of_the_release(release, consistency):
     model = dirdp.analyst_model(release, consistency=consistency)

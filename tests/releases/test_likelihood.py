@@ -69,6 +69,7 @@ def tables(output, cells, most):
     return x, logs - (np.log(most + 1) if output.n_records is None else 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_value_and_gradient_are_those_of_all_tables(kind, adjacency):
@@ -86,6 +87,7 @@ def test_value_and_gradient_are_those_of_all_tables(kind, adjacency):
     np.testing.assert_allclose(gradient * SHARES, np.exp(logs - logsumexp(logs)) @ x, rtol=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("kind", ["dirichlet", "min_count", "geometric"])
 def test_rows_have_the_value_and_gradient_of_all_tables(kind, adjacency):

@@ -154,6 +154,7 @@ ALLOWED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("group", "name"), STRUCTURE)
 def test_every_part_of_the_form(flat, release, group, name):
     variable = flat[group][name]

@@ -109,6 +109,7 @@ def without_the_time(release):
     return release
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PLANNED)
 def test_a_plan_comes_back_from_a_file_and_draws_the_same(name, tmp_path):
     make, guarantee, options = PLANNED[name]

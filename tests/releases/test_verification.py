@@ -80,6 +80,7 @@ def test_what_the_library_made_follows_also_from_its_file(releases, kind, tmp_pa
         assert as_mechanism(back).epsilon(1e-6) == as_mechanism(release).epsilon(1e-6)
 
 
+@pytest.mark.thorough
 def test_a_store_may_change_the_order_of_the_groups(releases):
     """Found by a newcomer: Zarr gives groups back in the order of their names, and such a release was damaged."""
     release = releases["apart"]
@@ -453,6 +454,7 @@ def test_a_pure_promise_composes(releases):
     assert curves.epsilon(1e-6) <= 1.0
 
 
+@pytest.mark.thorough
 def test_each_adjacency_has_its_own_words(releases):
     """A mutant that swapped them survived."""
     replaced, removed = to_whom(releases["approx"]), to_whom(releases["truncated"])

@@ -99,6 +99,7 @@ def test_what_is_published_is_one_release_and_verifies(name, tmp_path):
     assert dirdp.verify(xr.open_datatree(tmp_path / "release.nc"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_the_release_has_the_law_that_the_curves_are_about(name):
     """By enumeration: no pair of neighbours is further apart, and what the exact sampler draws has that law."""

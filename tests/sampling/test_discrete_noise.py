@@ -234,6 +234,7 @@ def test_laplace_noise_by_all_its_choices(scale):
     assert holds(laplace_tree(source(), scale), lambda x: laplace_mass(scale, x), range(-6, 7), 1e-13)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("variance", SMALL_VARIANCES)
 def test_gaussian_noise_by_all_its_choices(variance):
     assert holds(gaussian_tree(source(), variance), lambda x: gaussian_mass(variance, x), range(-6, 7), 1e-9)
@@ -276,6 +277,7 @@ def test_wrong_laplace_noise_is_found(change):
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "change",
     [
@@ -301,6 +303,7 @@ SAMPLERS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}
 MASSES = {"laplace": laplace_mass, "gaussian": gaussian_mass}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "parameter", "other", "draws"),
     [
@@ -333,6 +336,7 @@ def test_draws_have_the_stated_law_and_the_test_has_power(kind, parameter, other
     assert statistic(true) < least < statistic(wrong)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "parameter"),
     [

@@ -172,6 +172,7 @@ def test_both_ways_have_the_law_of_the_parameters(parameters):
             assert kstest(y[:, i], beta(1.1 * u[i], u.sum() - u[i]).cdf).pvalue < 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("shape", "draws"), [((700_000,), 1), ((100_000, 6), 1), ((300_000,), 2), ((3, 4), 60_000)])
 @pytest.mark.parametrize("least", [0.0, 1.0])
 def test_a_seed_gives_the_same_draw_on_any_number_of_cores(shape, draws, least, monkeypatch):

@@ -312,6 +312,7 @@ def test_every_draw_lies_on_the_grid(floor, ceiling):
 NEIGHBOURS = [([0, 7], [1, 6]), ([250, 31], [251, 30])]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", sorted({c for pair in NEIGHBOURS for table in pair for c in table}))
 def test_every_cell_is_possible_whatever_the_counts(count):
     """A U that ends in any given cell: near the floor, in the body, and where a cell has a chance of 2**-300."""
@@ -326,6 +327,7 @@ def test_every_cell_is_possible_whatever_the_counts(count):
             assert drawn((alpha, r, floor, count, math.inf), words)[0] == j
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pair", NEIGHBOURS)
 def test_the_last_bits_do_not_tell_neighbours_apart(pair):
     """The low byte of the cell is uniform for either table, and the two agree; without its lowest bit it is not."""

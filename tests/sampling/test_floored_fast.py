@@ -50,6 +50,7 @@ def masses(edges, a, floor, ceiling):
         return np.array([float(part / sum(parts)) for part in parts])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("a", "floor", "ceiling"), LAWS)
 def test_the_law(a, floor, ceiling):
     """Chi-square at 1e-6 of 40,000 draws in forty classes against mpmath; a draw that is a little off is rejected."""
@@ -74,6 +75,7 @@ def test_most_tries_are_taken(a, floor, ceiling):
     assert taken.mean() > 0.6
 
 
+@pytest.mark.thorough
 def test_exact_and_fast_draws_have_one_law():
     alpha, counts = np.array([[0.02, 0.5], [3.0, 0.02]]), [[0, 7], [400, 12_000]]
     exact = exact_floored(alpha, 0.7, 8.0, counts, draws=700, bits=Bits(5))
@@ -104,6 +106,7 @@ def test_as_many_records_as_there_may_be():
 NEIGHBOURS = [([0, 7], [1, 6]), ([250, 31], [251, 30])]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pair", NEIGHBOURS)
 def test_the_last_bits_do_not_tell_neighbours_apart(pair):
     """The low byte of 300,000 cells is uniform and the same for both; that of a draw without its lowest bit is not."""

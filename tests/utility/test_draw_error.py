@@ -86,6 +86,7 @@ def test_the_moment_generating_function_is_an_expectation_and_ends(case):
     assert loss.log_mgf(loss.greatest_t) == math.inf
 
 
+@pytest.mark.thorough
 def test_the_tail_is_the_share_of_draws_and_below_the_best_bound_of_all_t(case):
     p, u, loss = case
     kl = divergences(p, draws(u))
@@ -187,6 +188,7 @@ def test_sample_size_is_where_theorem_2_begins_to_promise():
     assert DrawError.of_mechanism(p, n // 4, np.full(6, alpha), r).tail(0.1) < 0.05
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("p", [[0.5, 0.3, 0.2], [0.96, 0.02, 0.02], [0.25] * 4])
 @pytest.mark.parametrize("n", [1, 20, 500])
 @pytest.mark.parametrize("s", [0.5, 4.0])

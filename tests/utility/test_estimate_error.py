@@ -38,6 +38,7 @@ def simulated(mechanism, prior, n_records, tables, rng):
     return np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(tables)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "prior", "n_records"),
     [

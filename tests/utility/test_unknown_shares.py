@@ -32,6 +32,7 @@ def by_quadrature(prior, alpha, r, n):
     return [integrate.quad(lambda p, i=i: given(p)[i], 0, 1, epsabs=1e-11, limit=400)[0] for i in (0, 1)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("prior", [(1.0, 1.0), (2.5, 1.5)])
 @pytest.mark.parametrize(("alpha", "r"), [((1.0, 1.0), 1.0), ((3.0, 2.0), 0.2), ((0.5, 4.0), 2.0)])
 @pytest.mark.parametrize("n", [0, 1, 30])

@@ -1,0 +1,194 @@
+"""Edges of bins at about the quantiles of a column, chosen by the exponential mechanism among public candidates."""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Self, final, override
+
+import numpy as np
+
+from pymc_dirdp.arrays import Integers
+from pymc_dirdp.checks import integer, positive, within
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.numerics.roots import largest_safe, log_excess
+from pymc_dirdp.numerics.rounding import not_below
+from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.bounded_range import BoundedRange
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.curves import CurvesOf
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.sampling.bits import Bits
+from pymc_dirdp.sampling.choosing import chosen
+from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.sampling.rationals import dyadic_above
+
+__all__ = ["QuantilesMechanism"]
+
+# A choice proposes candidates one after the other, and every edge is one more loss to compose.
+_MOST_BINS, _MOST_CANDIDATES = 1000, 10**5
+_LEAST_SCALE, _LARGEST_SCALE = 2.0**-20, 2.0**60
+# The noise is the least that keeps the guarantee, up to this share of it.
+_TIGHT = 1e-4
+
+
+@final
+@dataclass(frozen=True)
+class QuantilesMechanism(CurvesOf):
+    """Choose `n_bins - 1` edges among public candidates, so that about equally many records lie between them.
+
+    The edge number j is meant to have a share `j / n_bins` of the records below it. The score of a candidate is minus
+    the number of records by which it misses that, and each edge is one choice of the exponential mechanism. Edges that
+    are equal are one, so there may be fewer bins. Nothing else of the data is used.
+
+    Parameters
+    ----------
+    n_bins : int
+        How many bins there are at most, 2 to 1000.
+    n_candidates : int
+        How many candidates there are for an edge, 1 to 100,000.
+    scale : float
+        A candidate is chosen with a probability in proportion to `exp(score / scale)`. It is rounded up to 41 binary
+        digits, and the attribute is the number that is used.
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one unit can change.
+    contribution : int, default 1
+        The largest number of records of one unit.
+
+    Notes
+    -----
+    One record changes each score by at most 1, whether it is replaced, or added or removed; for the share q and a
+    record that is added or removed by at most `max(q, 1 - q)`. So the loss of a choice lies in an interval of width
+    `2 m / scale`, or `2 m max(q, 1 - q) / scale`, for m records of a unit.
+
+    References
+    ----------
+    Smith (2011), Privacy-preserving statistical estimation with optimal convergence rates,
+    https://doi.org/10.1145/1993636.1993743, for a quantile by the exponential mechanism. The page of proofs on bins.
+
+    Examples
+    --------
+    >>> mechanism = QuantilesMechanism(2, n_candidates=3, scale=4.0)
+    >>> mechanism.pure_epsilon
+    0.5
+    >>> mechanism.release([0, 5000, 5000, 0])
+    (1,)
+    """
+
+    n_bins: int
+    _: KW_ONLY
+    n_candidates: int
+    scale: float
+    adjacency: str = "replace-one"
+    contribution: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_bins", integer(2, n_bins=self.n_bins))
+        object.__setattr__(self, "n_candidates", integer(1, n_candidates=self.n_candidates))
+        if self.n_bins > _MOST_BINS or self.n_candidates > _MOST_CANDIDATES:
+            raise ArgumentError(
+                f"Expected at most {_MOST_BINS} bins and {_MOST_CANDIDATES} candidates, got n_bins={self.n_bins} and "
+                f"{self.n_candidates} candidates. Take a coarser grid."
+            )
+        object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
+        object.__setattr__(self, "contribution", integer(1, contribution=self.contribution))
+        scale = positive(scale=self.scale)
+        within(_LEAST_SCALE, _LARGEST_SCALE, scale=scale)
+        object.__setattr__(self, "scale", float(dyadic_above(scale)))
+
+    @classmethod
+    def for_guarantee(cls, guarantee: Guarantee, *, n_bins: int, n_candidates: int, **people: Any) -> Self:
+        """The mechanism with the least scale that keeps a guarantee; `people` are `adjacency` and `contribution`.
+
+        Raises
+        ------
+        UnattainableError
+            If no scale keeps it.
+
+        Examples
+        --------
+        >>> from pymc_dirdp import PureDP
+        >>> round(QuantilesMechanism.for_guarantee(PureDP(epsilon=1), n_bins=5, n_candidates=100).scale, 2)
+        8.0
+        """
+
+        def mechanism(inverse: float) -> Self:
+            return cls(n_bins, n_candidates=n_candidates, scale=1 / inverse, **people)
+
+        mechanism(1.0)  # What is wrong with the arguments is no matter of the scale.
+        Guarantee.checked(guarantee=guarantee)
+
+        def excess(inverse: float) -> float:
+            return log_excess(*mechanism(inverse).loss(guarantee))
+
+        least, most = 2 / _LARGEST_SCALE, 1 / (2 * _LEAST_SCALE)
+        tight = "The guarantee is so tight that no scale keeps it; relax it."
+        found = mechanism(largest_safe(excess, least=least, most=most, rtol=_TIGHT, tight=tight))
+        if not found.satisfies(guarantee):
+            raise UnattainableError(tight)
+        return found
+
+    def _width(self, edge: int) -> Fraction:
+        """How wide the interval of losses of one choice is, times the scale: scores fall and rise by half of it."""
+        one = Fraction(max(edge, self.n_bins - edge), self.n_bins)
+        return 2 * self.contribution * (Fraction(1) if adjacency_named(self.adjacency).records_are_public else one)
+
+    @cached_property
+    @override
+    def _curves(self) -> Composition:
+        widths = [not_below(self._width(edge) / Fraction(self.scale)) for edge in range(1, self.n_bins)]
+        return Composition(tuple((BoundedRange(u), widths.count(u)) for u in sorted(set(widths))))
+
+    def release(self, between: Integers, *, random_seed: Seed = None) -> tuple[int, ...]:
+        """The positions of the edges among the candidates, in rising order, each once.
+
+        Parameters
+        ----------
+        between : array of int, shape (n_candidates + 1,)
+            How many records lie below the first candidate, from each candidate to below the next, and from the last
+            one on. **Secret.**
+        random_seed : int, SeedSequence, Generator or None
+            None takes entropy from the operating system. Anything else is for tests.
+
+        Returns
+        -------
+        edges : tuple of int
+        """
+        bits = Bits(None if random_seed is None else generator(random_seed))
+        # Scores are whole numbers, so that nothing is rounded.
+        scale = Fraction(self.scale) * self.n_bins
+        return tuple(sorted({chosen(scores, scale, bits) for scores in self.scores(between)}))
+
+    def scores(self, between: Integers) -> list[list[int]]:
+        """For each edge the scores of all candidates, times `n_bins`. **Secret.**"""
+        counts = np.asarray(between)
+        if counts.shape != (self.n_candidates + 1,) or counts.dtype.kind not in "iu":
+            raise DataError("Expected whole numbers of records, one more of them than there are candidates.")
+        running = np.cumsum(counts).tolist()
+        below, total = running[:-1], running[-1]
+        return [[-abs(self.n_bins * c - edge * total) for c in below] for edge in range(1, self.n_bins)]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a file holds: the arguments of the class."""
+        return {
+            "n_bins": self.n_bins,
+            "n_candidates": self.n_candidates,
+            "scale": self.scale,
+            "adjacency": self.adjacency,
+            "contribution": self.contribution,
+        }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """The mechanism that a file names; everything is checked.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no such mechanism.
+        """
+        known = {"n_bins", "n_candidates", "scale", "adjacency", "contribution"}
+        if not isinstance(facts, Mapping) or set(facts) != known or cls(**facts).facts != facts:
+            raise ArgumentError("Expected the facts of a QuantilesMechanism, as it uses them.")
+        return cls(**facts)

@@ -1,0 +1,164 @@
+"""Bins of a column of numbers, whose edges are chosen from the records, and paid for by a ledger."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from pymc_dirdp.accounting.entries import one_line
+from pymc_dirdp.accounting.rules import refuse_other
+from pymc_dirdp.counting.bounding import bound_for
+from pymc_dirdp.counting.categories import checked_categories
+from pymc_dirdp.counting.codes import Frame
+from pymc_dirdp.counting.columns import column_of
+from pymc_dirdp.counting.intervals import count_between, refuse_elsewhere
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.verification import kept_of
+from pymc_dirdp.releases.warned import warn_of_seeded_choice
+from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.stored.bins import Bins
+
+if TYPE_CHECKING:
+    from pymc_dirdp.accounting.ledger import Ledger
+
+__all__ = ["choose_bins"]
+
+
+def choose_bins(
+    guarantee: Guarantee,
+    records: Frame,
+    column: str,
+    *,
+    n_bins: int,
+    candidates: Sequence[float],
+    ledger: "Ledger",
+    adjacency: str = "replace-one",
+    unit: str | None = None,
+    contribution: int | None = None,
+    random_seed: Seed = None,
+) -> Bins:
+    """Choose bins of a column of numbers at about its quantiles, from the records, and charge a ledger.
+
+    What is released of the bins afterwards is another loss, of the same people: charge it to the same ledger.
+
+    Parameters
+    ----------
+    guarantee : Guarantee
+        What the choice of all edges keeps, of any kind.
+    records : data frame, or mapping of str to one-dimensional array
+        One entry of each column is one record, in memory.
+    column : str
+        The column of numbers, without missing values.
+    n_bins : int
+        How many bins there are at most, 2 to 1000. Each should hold many more records than the scale of the mechanism.
+    candidates : sequence of float
+        The numbers that could become an edge, in rising order, at most 100,000. They are public, so they are not taken
+        from the data: ``range(18, 100)``, or ``np.linspace(0, 1, 101)``.
+    ledger : Ledger
+        Records what the choice costs, before any record is read.
+    adjacency : {"replace-one", "add-remove"}, default "replace-one"
+        What one unit can change.
+    unit : str, optional
+        The column that says whose record it is. Then at most `contribution` records of each unit are counted.
+    contribution : int, optional
+        With `unit` only; more than 1 needs ``adjacency="add-remove"``.
+    random_seed : int, SeedSequence, Generator or None, default None
+        None takes entropy from the operating system. A seed makes the choice reproducible, hence **not private**.
+
+    Returns
+    -------
+    bins : Bins
+        The edges, with names of the bins for :func:`count`, and what they have cost.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside of its domain.
+    UnattainableError
+        If no choice keeps the guarantee.
+    DataError
+        If a value is missing or is no number.
+    BudgetError, LedgerError
+        If the ledger refuses it. Nothing was chosen then.
+
+    Warns
+    -----
+    SeededReleaseWarning
+        If `random_seed` is given.
+    CategoriesFromDataWarning
+        If candidates are an object of pandas, polars or Arrow, which may have been made from data.
+
+    Notes
+    -----
+    Edges of the naive Bayes models and networks of P1 are quantiles of the data, which P1 does not pay for. Here each
+    edge is one choice by the exponential mechanism, whose score is the number of records by which an edge misses its
+    share. With a scale of b records, an edge misses its share by more than `b (log(number of candidates) + t)` records,
+    compared with the best candidate, with a probability of at most `exp(-t)`.
+
+    References
+    ----------
+    P1 section 5.1. Smith (2011), https://doi.org/10.1145/1993636.1993743. The page of proofs on bins.
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> ledger = dirdp.Ledger(dirdp.ZeroCDP(rho=1.0))
+    >>> records = {"age": [20, 30, 40, 50] * 500}
+    >>> bins = dirdp.choose_bins(
+    ...     dirdp.ZeroCDP(rho=0.5), records, "age", n_bins=4, candidates=[25, 35, 45, 55], ledger=ledger
+    ... )
+    >>> bins.edges
+    (25.0, 35.0, 45.0)
+    """
+    guarantee = Guarantee.checked(guarantee=guarantee)
+    refuse_other(ledger)
+    if ledger is None:
+        raise ArgumentError("Expected a ledger, which adds up what the bins and the tables cost: ledger=Ledger(limit).")
+    name = one_line(column=column)
+    edges = _edges(name, candidates)
+    bound = bound_for(adjacency, unit, contribution)
+    if unit == name:
+        raise ArgumentError(f"Expected unit to be another column than the one that is divided, got unit={unit!r}.")
+    people, most = ("record", 1) if bound is None else (bound.unit, bound.records)
+    mechanism = QuantilesMechanism.for_guarantee(
+        guarantee, n_bins=n_bins, n_candidates=len(edges), adjacency=adjacency, contribution=most
+    )
+    promise = kept_of(guarantee, mechanism)
+    if promise is None or not mechanism.satisfies(promise):
+        raise UnattainableError(f"No promise such as {guarantee} can be stated for the bins. Ask for another kind.")
+    refuse_elsewhere(records)
+    for needed in (name, *([] if bound is None else [bound.unit])):
+        column_of(records, needed)
+    if seeded := random_seed is not None:
+        warn_of_seeded_choice("set of bins")
+    terms: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": people, "contribution": most}
+    ledger.spend(promise, what=f"the bins of {name}", mechanism=mechanism, **terms)
+    try:
+        between = count_between(records, name, edges, bound)
+    except DataError as error:
+        raise DataError(f"{error} The ledger has been charged, because this error depends on the data.") from None
+    return Bins(
+        column=name,
+        edges=tuple(edges[place] for place in mechanism.release(between, random_seed=random_seed)),
+        mechanism=mechanism,
+        guarantee=promise,
+        unit=people,
+        reproducible=seeded,
+        library_version=library_version(),
+    )
+
+
+def _edges(name: str, candidates: Sequence[float]) -> list[float]:
+    """The candidates as numbers in rising order; those that may have been made from data are warned of."""
+    labels = checked_categories([name], {name: candidates})[name]
+    if not all(isinstance(label, int | float) for label in labels):
+        raise ArgumentError("Expected candidates to be numbers.")
+    try:
+        edges = [float(label) for label in labels]
+    except OverflowError:
+        raise ArgumentError("Expected candidates to be finite numbers.") from None
+    if not all(low < high for low, high in pairwise(edges)):
+        raise ArgumentError("Expected candidates in rising order.")
+    return edges

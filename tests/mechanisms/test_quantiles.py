@@ -1,0 +1,210 @@
+"""Edges at quantiles: brute force over all neighbours of small data sets, mutants, accuracy, and odd arguments."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.mechanisms import quantiles
+from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
+from pymc_dirdp.privacy.bounded_range import BoundedRange
+from pymc_dirdp.privacy.finite_laws import FiniteLaws
+
+
+def edge_laws(mechanism, data):
+    """The logarithm of the law of each edge. `data` are the numbers of candidates that each record has reached."""
+    between = np.bincount(data, minlength=mechanism.n_candidates + 1)
+    scores = np.array(mechanism.scores(between), dtype=float) / (mechanism.scale * mechanism.n_bins)
+    return scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+
+
+def printed_law(mechanism, data):
+    """The same from the definition: shares of records below each candidate, counted one by one."""
+    rows = []
+    for edge in range(1, mechanism.n_bins):
+        aim = edge / mechanism.n_bins * len(data)
+        below = [sum(record <= i for record in data) for i in range(mechanism.n_candidates)]
+        weights = [math.exp(-abs(count - aim) / mechanism.scale) for count in below]
+        rows.append([math.log(weight / math.fsum(weights)) for weight in weights])
+    return np.array(rows)
+
+
+def joint(logs):
+    """The logarithm of the law of all edges before equal ones are joined."""
+    total = np.zeros(1)
+    for row in logs:
+        total = np.add.outer(total, row).ravel()
+    return total
+
+
+def neighbours(mechanism, n):
+    values, m = range(mechanism.n_candidates + 1), mechanism.contribution
+    for data in itertools.combinations_with_replacement(values, n):
+        for places in {tuple(sorted(c)) for c in itertools.combinations(range(n), m)}:
+            kept = tuple(record for i, record in enumerate(data) if i not in places)
+            if mechanism.adjacency == "add-remove":
+                yield data, kept
+                yield kept, data
+            else:
+                yield from ((data, kept + others) for others in itertools.product(values, repeat=m))
+
+
+CASES = {
+    "replace-one": QuantilesMechanism(3, n_candidates=3, scale=1.0),
+    "add-remove": QuantilesMechanism(3, n_candidates=3, scale=1.0, adjacency="add-remove"),
+    "many bins": QuantilesMechanism(5, n_candidates=2, scale=1.5, adjacency="add-remove"),
+    "two records": QuantilesMechanism(3, n_candidates=3, scale=2.0, adjacency="add-remove", contribution=2),
+    "two replaced": QuantilesMechanism(2, n_candidates=3, scale=2.0, contribution=2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_neighbours_lose_more_than_the_curves(name):
+    mechanism = CASES[name]
+    orders, epsilons = (1.0, 2.0, 30.0), [share * mechanism.pure_epsilon for share in (0.0, 0.2, 0.6)]
+    claimed = [mechanism.pure_epsilon, *map(mechanism.delta, epsilons), *map(mechanism.renyi, orders)]
+    reached = np.zeros(len(claimed))
+    of_edges = np.zeros(mechanism.n_bins - 1)
+    for n in (2, 3, 4):
+        for one, other in neighbours(mechanism, n):
+            mine, its = (edge_laws(mechanism, list(data)) for data in (one, other))
+            laws = FiniteLaws(joint(mine), joint(its))
+            found = [laws.pure_epsilon, *map(laws.delta, epsilons), *map(laws.renyi, orders)]
+            reached = np.maximum(reached, np.array(found) / claimed)
+            of_edges = np.maximum(of_edges, np.ptp(mine - its, axis=1))
+    assert reached.max() <= 1 + 1e-9
+    assert reached[0] > 0.3
+    # The interval of the losses of each edge is as wide as it is said to be, so no smaller width would do.
+    widths = np.array([float(mechanism._width(edge)) / mechanism.scale for edge in range(1, mechanism.n_bins)])
+    assert of_edges.max() <= widths.max() * (1 + 1e-12)
+    assert np.all(of_edges <= widths * (1 + 1e-12))
+    if name in ("replace-one", "add-remove"):
+        assert of_edges == pytest.approx(widths)
+
+
+def test_the_law_is_the_one_of_the_definition():
+    rng = np.random.default_rng(1)
+    for mechanism in CASES.values():
+        for n in (0, 1, 7, 30):
+            data = rng.integers(0, mechanism.n_candidates + 1, n)
+            assert edge_laws(mechanism, data) == pytest.approx(printed_law(mechanism, list(data)), abs=1e-9)
+
+
+def test_what_is_drawn_is_that_law(monkeypatch):
+    """The scale that the draw is called with, and the scores; the draw itself is tested in its own file."""
+    mechanism, asked = CASES["many bins"], []
+
+    def scripted(scores, scale, bits):
+        asked.append(np.array(scores, dtype=float) / float(scale))
+        return len(asked) % 2
+
+    monkeypatch.setattr(quantiles, "chosen", scripted)
+    assert mechanism.release([4, 0, 9]) == (0, 1)
+    logs = np.array(asked) - np.logaddexp.reduce(asked, axis=1, keepdims=True)
+    assert logs == pytest.approx(edge_laws(mechanism, [0] * 4 + [2] * 9))
+
+
+def test_draws_have_the_frequencies_of_the_law():
+    mechanism, data = QuantilesMechanism(2, n_candidates=4, scale=1.5), [0, 0, 1, 2, 2, 3, 4]
+    law = np.exp(edge_laws(mechanism, data))[0]
+    between = np.bincount(data, minlength=5)
+    rng = np.random.default_rng(3)
+    n = 4000
+    found = np.bincount([mechanism.release(between, random_seed=rng)[0] for _ in range(n)], minlength=4)
+    # 1e-6 of chi-square with three degrees of freedom is beyond 31; a scale of twice the size is far outside.
+    assert np.sum((found - n * law) ** 2 / (n * law)) < 31
+    other = np.exp(edge_laws(QuantilesMechanism(2, n_candidates=4, scale=3.0), data))[0]
+    assert np.sum((found - n * other) ** 2 / (n * other)) > 60
+
+
+@pytest.mark.parametrize(
+    "guarantee",
+    [
+        dirdp.PureDP(epsilon=1.0),
+        dirdp.ZeroCDP(rho=0.1),
+        dirdp.RenyiDP(order=5, epsilon=0.1),
+        dirdp.TruncatedCDP(rho=0.01, omega=20),
+        dirdp.ApproxDP(epsilon=1.0, delta=1e-6),
+    ],
+)
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_every_kind_of_guarantee_is_used_up(guarantee, adjacency):
+    mechanism = QuantilesMechanism.for_guarantee(guarantee, n_bins=10, n_candidates=50, adjacency=adjacency)
+    assert mechanism.satisfies(guarantee)
+    stronger = QuantilesMechanism(10, n_candidates=50, scale=mechanism.scale * 0.998, adjacency=adjacency)
+    assert not stronger.satisfies(guarantee)
+    # A record that is added or removed costs less at each edge, and less still at those in the middle.
+    assert mechanism.scale <= QuantilesMechanism.for_guarantee(guarantee, n_bins=10, n_candidates=50).scale
+
+
+def test_the_losses_of_the_edges_are_composed():
+    mechanism = QuantilesMechanism(4, n_candidates=9, scale=8.0)
+    assert mechanism.pure_epsilon == pytest.approx(3 * 2 / 8)
+    assert mechanism.renyi(7) == pytest.approx(3 * BoundedRange(0.25).renyi(7))
+    assert QuantilesMechanism(4, n_candidates=9, scale=8.0, contribution=3).pure_epsilon == pytest.approx(9 * 2 / 8)
+    # Shares of 1/4, 1/2 and 3/4.
+    added = QuantilesMechanism(4, n_candidates=9, scale=8.0, adjacency="add-remove")
+    assert added.pure_epsilon == pytest.approx((0.75 + 0.5 + 0.75) * 2 / 8)
+
+
+def test_edges_are_near_the_quantiles():
+    """An edge misses by more than scale (log(candidates) + t) records with a probability of exp(-t) at most."""
+    rng = np.random.default_rng(5)
+    data = rng.normal(size=20_000)
+    candidates = np.linspace(-4, 4, 801)
+    mechanism = QuantilesMechanism.for_guarantee(dirdp.ApproxDP(epsilon=1, delta=1e-6), n_bins=10, n_candidates=801)
+    between = np.bincount(np.searchsorted(candidates, data, side="right"), minlength=802)
+    edges = candidates[list(mechanism.release(between, random_seed=1))]
+    assert len(edges) == 9
+    missed = np.abs([np.sum(data < edge) for edge in edges] - np.arange(1, 10) * 2000)
+    # The grid itself misses by 45 records at most: half of a step where the density is largest, with its noise.
+    assert np.all(missed < mechanism.scale * (math.log(801) + 20) + 60)
+    assert np.all(missed < 400)
+
+
+def test_no_record_and_one_candidate():
+    assert QuantilesMechanism(3, n_candidates=1, scale=1.0).release([0, 0]) == (0,)
+    assert len(QuantilesMechanism(3, n_candidates=5, scale=1.0).release([0] * 6)) <= 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"n_bins": 1}, "n_bins"),
+        ({"n_bins": 1001}, "at most 1000 bins"),
+        ({"n_candidates": 0}, "n_candidates"),
+        ({"n_candidates": 10**5 + 1}, "100000 candidates"),
+        ({"scale": 0.0}, "scale"),
+        ({"scale": math.nan}, "scale"),
+        ({"scale": 1e300}, "scale"),
+        ({"adjacency": "both"}, "adjacency"),
+        ({"contribution": 0}, "contribution"),
+    ],
+)
+def test_odd_arguments(wrong, said):
+    with pytest.raises(ArgumentError, match=said):
+        QuantilesMechanism(**{"n_bins": 3, "n_candidates": 4, "scale": 1.0} | wrong)
+
+
+def test_counts_of_another_shape_are_refused_without_a_count():
+    mechanism = QuantilesMechanism(3, n_candidates=2, scale=1.0)
+    for wrong in ([7, 8], [[7, 8, 9]], [7.0, 8.0, 9.0]):
+        with pytest.raises(DataError, match="one more") as caught:
+            mechanism.release(wrong)
+        assert not {"7", "8", "9"} & set(str(caught.value))
+
+
+def test_a_guarantee_that_nothing_keeps():
+    with pytest.raises(UnattainableError, match="relax"):
+        QuantilesMechanism.for_guarantee(dirdp.PureDP(epsilon=1e-25), n_bins=3, n_candidates=4)
+
+
+def test_facts_are_read_again():
+    mechanism = QuantilesMechanism(3, n_candidates=4, scale=1 / 3, adjacency="add-remove", contribution=2)
+    assert QuantilesMechanism.from_facts(mechanism.facts) == mechanism
+    for change in ({"scale": 0.3333}, {"n_bins": "3"}, {"more": 1}):
+        with pytest.raises(ArgumentError):
+            QuantilesMechanism.from_facts(mechanism.facts | change)
