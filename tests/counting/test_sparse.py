@@ -179,6 +179,7 @@ def test_who_may_be_in_both_tables_contributes_to_both():
         assert (first + second).bound == (dense_days[0] + dense_days[1]).bound
         assert ((first + second).bound.records, (first + second).bound.distinct) == (2 * adds, False)
         assert first.with_other_people(second).bound == first.bound
+    first, second = days(unit="who", contribution=2)
     assert sum([first, second, first]).bound.records == 6
 
 
