@@ -5,13 +5,11 @@ from typing import Any, Self
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.counting.bounding import Bound
+from pymc_dirdp.counting.bounding import Bound, Declared, bound_of_sum, refuse_other_declaration
 from pymc_dirdp.errors import ArgumentError, type_name
 
 __all__ = ["Counts"]
 
-# The variables of a table with their labels, axis by axis.
-Declared = tuple[tuple[str, tuple[Any, ...]], ...]
 # Functions of NumPy whose result is a table of the same records, in new memory.
 _KEEP = (np.sum, np.copy)
 
@@ -180,20 +178,8 @@ class Counts(np.ndarray[Any, np.dtype[np.int64]]):
                 "Only whole tables as count() returned them can be added, not parts or copies: which variables those "
                 "have is not known. Add first, or add np.asarray(...) of each and say contribution= to plan()."
             )
-        if self._declared != other._declared:
-            raise ArgumentError("The tables have different variables or categories. Count all with the same ones.")
-        mine, its = self.bound, other.bound
-        if mine is None or its is None:
-            if mine is not its:
-                raise ArgumentError("One table was counted with unit= and the other without. Count both with it.")
-            bound = None
-        elif (mine.unit, mine.distinct) != (its.unit, its.distinct):
-            raise ArgumentError("The tables were counted for different units, or one with distinct=True. Count again.")
-        elif others:
-            bound = Bound(mine.unit, max(mine.records, its.records), mine.distinct)
-        else:
-            # A unit may be in both, and have a record in the same cell of both.
-            bound = Bound(mine.unit, mine.records + its.records)
+        refuse_other_declaration(self._declared, other._declared)
+        bound = bound_of_sum(self.bound, other.bound, others=others)
         return type(self).of(np.asarray(self) + np.asarray(other), self._declared, bound)
 
 

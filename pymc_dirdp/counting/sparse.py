@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from pymc_dirdp.arrays import Integers
-from pymc_dirdp.counting.bounding import Bound, checked_bound
+from pymc_dirdp.counting.bounding import Bound, bound_of_sum, checked_bound, refuse_other_declaration
 from pymc_dirdp.counting.categories import (
     Categories,
     Otherwise,
@@ -19,7 +19,7 @@ from pymc_dirdp.counting.categories import (
 )
 from pymc_dirdp.counting.codes import Frame
 from pymc_dirdp.counting.families import coded_families
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, type_name
 
 __all__ = ["SparseCounts", "count_sparse"]
 
@@ -32,6 +32,9 @@ class SparseCounts:
     """The occupied cells of a huge table and their counts, as :func:`count_sparse` finds them. They are **secret**.
 
     Pass it to :func:`release_sparse` in the place of cells and counts. Its text shows the declaration alone.
+
+    `first + second` adds tables of the same variables, categories and unit. A unit may have records in both, so what
+    it contributes adds up; :meth:`with_other_people` is for tables of different units.
 
     Attributes
     ----------
@@ -55,7 +58,12 @@ class SparseCounts:
     SparseCounts(postcode, illness: 180000 cells)
     >>> found.labels()["postcode"]
     [10115, 80331, 80331]
+    >>> (found + found).counts.tolist()
+    [2, 2, 2]
     """
+
+    # NumPy would add it to each number of an array.
+    __array_ufunc__ = None
 
     cells: Integers
     counts: Integers
@@ -78,6 +86,44 @@ class SparseCounts:
             name: [labels[code] for code in column.tolist()]
             for (name, labels), column in zip(self.categories.items(), codes, strict=True)
         }
+
+    def __add__(self, other: Any) -> "SparseCounts":
+        return self._sum(other, others=False) if isinstance(other, SparseCounts) else NotImplemented
+
+    def __radd__(self, other: Any) -> "SparseCounts":
+        # `sum` starts with 0.
+        return self if type(other) is int and other == 0 else NotImplemented
+
+    def with_other_people(self, other: "SparseCounts") -> "SparseCounts":
+        """Add counts of other units: nobody has records in both. What a unit contributes stays the same.
+
+        That nobody is in both cannot be seen in counts. It holds, for example, if the records were divided by unit.
+
+        Parameters
+        ----------
+        other : SparseCounts
+            Of the same variables, categories and unit.
+
+        Returns
+        -------
+        SparseCounts
+
+        Raises
+        ------
+        ArgumentError
+            If the declarations differ.
+        """
+        if not isinstance(other, SparseCounts):
+            raise ArgumentError(f"Expected counts as count_sparse() returns them, got {type_name(other)}.")
+        return self._sum(other, others=True)
+
+    def _sum(self, other: "SparseCounts", *, others: bool) -> "SparseCounts":
+        refuse_other_declaration(tuple(self.categories.items()), tuple(other.categories.items()))
+        bound = bound_of_sum(self.bound, other.bound, others=others)
+        cells, where = np.unique(np.concatenate([self.cells, other.cells]), return_inverse=True)
+        counts = np.zeros(len(cells), dtype=np.int64)
+        np.add.at(counts, where, np.concatenate([self.counts, other.counts]))
+        return SparseCounts(cells, counts, self.categories, bound)
 
     def __repr__(self) -> str:
         whose = "" if self.bound is None else f", unit={self.bound.unit!r}, contribution={self.bound.records}"

@@ -74,8 +74,12 @@ def _filled(fill: _Fill, shapes: Array, draws: int, rng: np.random.Generator) ->
     starts = itertools.product(range(0, draws, at_once), range(0, flat.size, _BLOCK))
 
     def work(part: tuple[tuple[int, int], ...], rng: np.random.Generator) -> None:
+        # One copy for all blocks: memory that is asked for anew has to be cleared by the system.
+        copy = np.empty(min(_BLOCK, flat.size))
         for i, j in part:
-            fill(flat[j : j + _BLOCK].copy(), drawn[i : i + at_once, j : j + _BLOCK], rng)
+            block = copy[: min(_BLOCK, flat.size - j)]
+            block[:] = flat[j : j + _BLOCK]
+            fill(block, drawn[i : i + at_once, j : j + _BLOCK], rng)
 
     parts = list(itertools.batched(starts, _PART))
     if len(parts) == 1:
@@ -88,8 +92,8 @@ def _filled(fill: _Fill, shapes: Array, draws: int, rng: np.random.Generator) ->
 
 
 def _gammas(shapes: Array, out: Array, rng: np.random.Generator) -> None:
-    """Gamma variables with these shapes, each raised to the least one above 1."""
-    rng.standard_gamma(np.maximum(shapes, _ABOVE_ONE), size=out.shape, out=out)
+    """Gamma variables with these shapes, each raised to the least one above 1. The shapes are overwritten."""
+    rng.standard_gamma(np.maximum(shapes, _ABOVE_ONE, out=shapes), size=out.shape, out=out)
 
 
 def _log_gammas(shapes: Array, out: Array, rng: np.random.Generator) -> None:
@@ -130,16 +134,25 @@ def fast_dirichlet(concentration: Array, draws: int, rng: np.random.Generator, *
     if least < 1:
         return on_public_grid(_normalised(concentration, draws, rng))
     y = _filled(_gammas, concentration, draws, rng)
-    y /= y.sum(axis=-1, keepdims=True)
-    return on_public_grid(y)
+    return on_public_grid(y, y.sum(axis=-1, keepdims=True))
 
 
-def on_public_grid(y: Array) -> Array:
-    """`(2 k + 1) / sum(2 k + 1)` with `k = round(y * 2**32)`, in the shape of `y`, which is overwritten."""
-    # Doubles hold these whole numbers and their sums exactly.
-    y *= _GRID
-    np.rint(y, out=y)
-    y *= 2
-    y += 1
-    y /= y.sum(axis=-1, keepdims=True)
-    return y
+def on_public_grid(y: Array, total: Array | float = 1.0) -> Array:
+    """`(2 k + 1) / sum(2 k + 1)` with `k = round(y / total * 2**32)`, in the shape of `y`, which is overwritten."""
+    rows = y.reshape(-1, y.shape[-1])
+    scales = np.broadcast_to(_GRID / total, (*y.shape[:-1], 1)).reshape(-1, 1)
+    at_once = max(1, _BLOCK // rows.shape[1])
+    for i in range(0, len(rows), at_once):
+        some, scale = rows[i : i + at_once], scales[i : i + at_once]
+        sums = np.zeros_like(scale)
+        # Each step takes longer from memory than from the cache of a core.
+        for j in range(0, rows.shape[1], _BLOCK):
+            block = some[:, j : j + _BLOCK]
+            block *= scale
+            np.rint(block, out=block)
+            block *= 2
+            block += 1
+            # Doubles hold these whole numbers and their sums exactly.
+            sums += block.sum(axis=-1, keepdims=True)
+        some /= sums
+    return rows.reshape(y.shape)

@@ -143,3 +143,72 @@ def test_categories_read_off_the_data_are_noticed():
     frame = pd.DataFrame({"x": ["a", "b"]})
     with pytest.warns(CategoriesFromDataWarning):
         count_sparse(frame, ["x"], categories={"x": frame["x"]})
+
+
+DECLARED = {"x": ["a", "b", "c"], "y": range(10**6)}
+
+
+def days(**options):
+    """Two days of records of three people, who come again."""
+    first = {"x": ["a", "b", "c", "a"], "y": [1, 2, 3, 1], "who": [1, 2, 3, 3]}
+    second = {"x": ["b", "a"], "y": [2, 0], "who": [2, 1]}
+    return [count_sparse(day, ["x", "y"], categories=DECLARED, **options) for day in (first, second)]
+
+
+def test_days_add_up_to_the_count_of_all_records():
+    """Oracle: all records counted at once."""
+    first, second = days()
+    whole = count_sparse({"x": list("abcaba"), "y": [1, 2, 3, 1, 2, 0]}, ["x", "y"], categories=DECLARED)
+    for both in (first + second, second + first, sum([first, second]), first.with_other_people(second)):
+        assert both.cells.tolist() == whole.cells.tolist()
+        assert both.counts.tolist() == whole.counts.tolist()
+        assert (dict(both.categories), both.bound) == (dict(whole.categories), None)
+        assert not both.counts.flags.writeable
+        assert repr(both) == repr(whole)
+    # What was added is as it was.
+    assert first.counts.tolist() == [2, 1, 1]
+
+
+def test_who_may_be_in_both_tables_contributes_to_both():
+    """As dense counts do; equal records of a unit on two days are two."""
+    for options, adds in [({"contribution": 1}, 1), ({"contribution": 2, "distinct": True}, 2)]:
+        first, second = days(unit="who", **options)
+        dense_days = [
+            count({"x": ["a"], "who": [1]}, ["x"], categories={"x": ["a"]}, unit="who", **options) for _ in range(2)
+        ]
+        assert (first + second).bound == (dense_days[0] + dense_days[1]).bound
+        assert ((first + second).bound.records, (first + second).bound.distinct) == (2 * adds, False)
+        assert first.with_other_people(second).bound == first.bound
+    first, second = days(unit="who", contribution=2)
+    assert sum([first, second, first]).bound.records == 6
+
+
+def test_tables_of_other_declarations_are_not_added():
+    first, _ = days()
+    person, _ = days(unit="who", contribution=1)
+    once, _ = days(unit="who", contribution=1, distinct=True)
+    one = {"x": ["a"], "y": [1], "who": [1]}
+    turned = count_sparse(one, ["y", "x"], categories=DECLARED)
+    longer = count_sparse(one, ["x", "y"], categories=DECLARED | {"x": ["a", "b", "c", "d"]})
+    other = count_sparse(one | {"x ": ["a"]}, ["x", "y"], categories=DECLARED | {"x": ["a", "c", "b"]})
+    for wrong in (turned, longer, other):
+        with pytest.raises(ArgumentError, match="different variables or categories"):
+            first + wrong
+    for one_table, another in [(first, person), (person, first)]:
+        with pytest.raises(ArgumentError, match="with unit= and the other without"):
+            one_table + another
+    with pytest.raises(ArgumentError, match="different units"):
+        person + once
+    with pytest.raises(ArgumentError, match="as count_sparse"):
+        first.with_other_people([1])
+
+
+def test_nothing_else_is_added():
+    """An array would otherwise hold the counts in the place of its zeros, without what a unit contributes."""
+    first, _ = days(unit="who", contribution=1)
+    table = count({"x": ["a"], "who": [1]}, ["x"], categories={"x": ["a", "b", "c"]}, unit="who", contribution=1)
+    for other in (1, np.zeros(2), np.int64(0), np.zeros(2, dtype=object), table, None, False):
+        with pytest.raises(TypeError):
+            first + other
+        with pytest.raises(TypeError):
+            other + first
