@@ -169,3 +169,20 @@ def test_p4_is_more_accurate_for_balanced_data_only():
 
     distance = np.sqrt(-np.expm1(log_beta(middle) - (log_beta(drawn) + log_beta(truth)) / 2))
     assert distance.mean() == pytest.approx(0.782, abs=5 * distance.std() / math.sqrt(4000))
+
+
+@pytest.mark.parametrize("n", [2, 1000])
+def test_one_person_moves_an_optimal_policy_by_all_that_there_is(n):
+    """One state, two actions, mean rewards of n people: the data move by 2e-9 of one reward, the policy by 2."""
+
+    def policy(moved):
+        # Both actions have the same mean but for the last person.
+        rewards = np.array([(n - 1) * 0.5 + 0.5 + moved, n * 0.5]) / n
+        return np.eye(2)[rewards.argmax()]
+
+    assert np.abs(policy(1e-9) - policy(-1e-9)).sum() == 2
+    # P3's neighbours differ by at most 1, and the entries of its inputs are above a floor.
+    with pytest.raises(dirdp.ArgumentError, match="at most 1"):
+        dirdp.mechanisms.SimplexDomain(2, eta=0.1, etabar=0.1, b=2.0)
+    with pytest.raises(dirdp.ArgumentError, match="eta"):
+        dirdp.mechanisms.SimplexDomain(2, eta=0.0, etabar=0.1, b=1.0)

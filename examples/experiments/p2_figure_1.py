@@ -51,6 +51,9 @@ def draw(table):
                 plot(ax, own["x"], own["value"], style, label=label, markevery=4 if left else 1)
         ax.set(xscale="log", yscale="log", title="rho at omega 2" if left else part)
         ax.set(xlabel="prior of every cell" if left else "delta", ylabel="rho" if left else "epsilon")
+    # The names of the minor ticks would lie upon each other.
+    axes[0, 0].set_xticks([], minor=True)
+    axes[0, 0].set_xticks([1.5, 3, 6, 12], ["1.5", "3", "6", "12"])
     legend(figure, axes[0, 0], columns=3)
     return figure
 

@@ -73,7 +73,7 @@ def checked_bound(unit: str | None, contribution: int | None, *, distinct: bool)
     return Bound(unit, records, bool(distinct))
 
 
-def bound_for(adjacency: str, unit: str | None, contribution: int | None) -> Bound | None:
+def bound_for(*, adjacency: str, unit: str | None, contribution: int | None) -> Bound | None:
     """Whose records are counted, and how many of each at most, where the number of those that are counted is no secret.
 
     Raises

@@ -17,7 +17,7 @@ from pymc_dirdp.planning.structure import part_of, tree_within
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.verification import kept_of
-from pymc_dirdp.releases.warned import warn_of_seeded_choice
+from pymc_dirdp.releases.warned import warned_if_seeded
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.structure import Structure
 
@@ -123,15 +123,14 @@ def choose_structure(
     part = part_of(guarantee, share=share)
     refuse_other(ledger)
     labels = _declared(categories, root=root)
-    bound = bound_for(adjacency, unit, contribution)
+    bound = bound_for(adjacency=adjacency, unit=unit, contribution=contribution)
     records, people = (1, "record") if bound is None else (bound.records, bound.unit)
     names, lengths = list(labels), [len(values) for values in labels.values()]
     mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=records)
     promise = kept_of(part, mechanism)
     if promise is None or not mechanism.satisfies(promise):
         raise UnattainableError(f"No promise such as {part} can be stated for the structure. Ask for another kind.")
-    if seeded := random_seed is not None:
-        warn_of_seeded_choice("structure")
+    seeded = warned_if_seeded("structure", random_seed=random_seed)
     if ledger is not None:
         what = f"the structure of {', '.join(names)}"
         terms: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": people, "contribution": records}

@@ -103,7 +103,7 @@ def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree
         ) from error
 
 
-def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> dict[str, DrawnTable]:
+def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_seed: Seed) -> dict[str, DrawnTable]:
     """Draws given a release: those of an analysis, or of one that is made here.
 
     An estimate counts as one draw.
@@ -112,14 +112,20 @@ def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> di
     ----------
     tree : xarray.DataTree
         A release, an analysis of one, or an estimate.
-    draws : int or None
-        How many; an analysis has its own. By default 4000, or fewer where those would fill much memory.
+    draws : int, xarray.DataTree or None
+        How many; an analysis has its own. By default 4000, or fewer where those would fill much memory. Or draws that
+        were made elsewhere, as by `pm.sample` of `dirdp.analyst_model(release)`.
     random_seed : int, SeedSequence, Generator or None
     """
     refuse_others(tree)
+    if isinstance(draws, xr.DataTree):
+        return _of_posterior(tree, draws)
     if is_estimate(tree):
         if draws is not None:
-            raise ArgumentError("The release holds one estimate of the shares, and no draws. Leave draws out.")
+            raise ArgumentError(
+                "The release holds one estimate of the shares, and no draws. Leave draws out, or pass what pm.sample "
+                "returns for dirdp.analyst_model(release)."
+            )
         return of_release(tree)
     if is_analysis(tree):
         if draws is not None:
@@ -129,6 +135,35 @@ def given_release(tree: xr.DataTree, draws: int | None, random_seed: Seed) -> di
         cells = sum(math.prod(drawn.values.shape[2:]) for drawn in drawn_tables(tree).values())
         draws = min(_DRAWS, max(100, _MOST_SHARES // cells))
     return _of_analysis(analysed(tree, integer(1, draws=draws), random_seed))
+
+
+def _of_posterior(release: xr.DataTree, idata: xr.DataTree) -> dict[str, DrawnTable]:
+    """Draws of the tables of a release from the posterior of a model of it; the same draw of each goes together."""
+    if "mechanism" not in getattr(release, "children", {}):
+        raise ArgumentError("Draws of a model stand beside the release that the model is of. Pass the release itself.")
+    if "posterior" not in idata.children:
+        raise ArgumentError("Expected draws to have the group posterior, as from pm.sample.")
+    posterior, found = idata.children["posterior"].to_dataset(), {}
+    for name, drawn in drawn_tables(release).items():
+        if name not in posterior or {*posterior[name].dims} != {"chain", "draw", *drawn.dims}:
+            raise ArgumentError(
+                f"Expected draws to hold {name!r} with the dims chain, draw, {', '.join(drawn.dims)}, as the model of "
+                "dirdp.analyst_model(release) has it."
+            )
+        group = Group("posterior", posterior[[name]].transpose("chain", "draw", *drawn.dims))
+        own = dict(stored_labels(group, name))
+        for dim, declared in drawn.labels:
+            if declared is not None and own[dim] != declared:
+                raise ArgumentError(f"The draws of {name!r} have other labels of {dim!r} than the release.")
+        expected, shape = drawn.values.shape[2:], group.dataset[name].shape
+        if shape[2:] != expected or 0 in shape:
+            raise ArgumentError(f"Expected at least one draw of {name!r}, in the shape {expected}, got {shape[2:]}.")
+        values = probabilities(group, name, drawn.family)
+        shares, labels = values.reshape(-1, *values.shape[2:]), drawn.labels
+        if drawn.family == "beta":
+            shares, labels = _pairs(shares), (*labels, (f"{name}_outcome", ["success", "failure"]))
+        found[name] = DrawnTable(labels, shares, _NO_COUNTS, is_beta=drawn.family == "beta")
+    return found
 
 
 def _of_estimate(estimate: xr.DataTree) -> dict[str, DrawnTable]:

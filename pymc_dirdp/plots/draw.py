@@ -40,6 +40,14 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     -------
     ax : matplotlib Axes
 
+    Raises
+    ------
+    ReleaseError
+        If it is no release, or is damaged.
+    ArgumentError
+        If there is no such table, it has too many cells for a picture, no number of records was planned for, or the
+        release holds an estimate that is fitted to margins, and no draw.
+
     Examples
     --------
     >>> import pymc as pm
@@ -53,6 +61,12 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     tables = {name: drawn.group.dataset for name, drawn in drawn_tables(release).items()}
     name = next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)
     table = tables[name]
+    if mechanism_of_table(table).fits_all_tables:
+        raise ArgumentError(
+            f"The release holds one estimate of {name!r}, fitted to noisy margins, and no draw, so there is no band "
+            "around it. dirdp.report(release) has the noise of each margin. Sample dirdp.analyst_model(release) "
+            "for intervals, and draw them with arviz.plot_forest."
+        )
     n_records = float(release["utility"]["n_records"].sel(table=name))
     if not n_records >= 1:
         raise ArgumentError("No a priori band without n_records, the size to plan for: pass it to sample().")

@@ -16,7 +16,7 @@ from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.verification import kept_of
-from pymc_dirdp.releases.warned import warn_of_seeded_choice
+from pymc_dirdp.releases.warned import warned_if_seeded
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.bins import Bins
 
@@ -118,7 +118,7 @@ def choose_bins(
         raise ArgumentError("Expected a ledger, which adds up what the bins and the tables cost: ledger=Ledger(limit).")
     name = one_line(column=column)
     edges = _edges(name, candidates)
-    bound = bound_for(adjacency, unit, contribution)
+    bound = bound_for(adjacency=adjacency, unit=unit, contribution=contribution)
     if unit == name:
         raise ArgumentError(f"Expected unit to be another column than the one that is divided, got unit={unit!r}.")
     people, most = ("record", 1) if bound is None else (bound.unit, bound.records)
@@ -131,8 +131,7 @@ def choose_bins(
     refuse_elsewhere(records)
     for needed in (name, *([] if bound is None else [bound.unit])):
         column_of(records, needed)
-    if seeded := random_seed is not None:
-        warn_of_seeded_choice("set of bins")
+    seeded = warned_if_seeded("set of bins", random_seed=random_seed)
     terms: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": people, "contribution": most}
     ledger.spend(promise, what=f"the bins of {name}", mechanism=mechanism, **terms)
     try:

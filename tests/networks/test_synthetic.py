@@ -164,7 +164,7 @@ def test_numbers_that_are_none(network, bad):
 
 
 def test_more_sets_than_draws(network):
-    with pytest.raises(dirdp.ArgumentError, match="has 3 draws"):
+    with pytest.raises(dirdp.ArgumentError, match="are 3 draws"):
         dirdp.synthetic(dirdp.analyse(network, 3), n_sets=4)
 
 

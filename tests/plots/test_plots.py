@@ -56,6 +56,15 @@ def test_the_frontier_shows_every_loss():
     assert line(dirdp.plots.plot_frontier(pure), "gaussian").get_xydata().size == 0
 
 
+def test_an_estimate_from_margins_has_no_draw_to_show():
+    data = {"a": ["x", "y"] * 20, "b": ["p", "p", "q", "q"] * 10}
+    model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories={"a": ["x", "y"], "b": ["p", "q"]})
+    measured = dirdp.sample(TARGET, model, mechanism="marginals")
+    for name in (None, "p_b"):
+        with pytest.raises(ArgumentError, match=r"one estimate of 'p_.*report.*analyst_model"):
+            dirdp.plots.plot_draw(measured, var_name=name)
+
+
 def test_privacy_curves_are_the_mechanisms_own_and_bounds_lie_above():
     ax = dirdp.plots.plot_privacy(MECHANISM)
     exact, bound = line(ax, "exact").get_xydata(), line(ax, "P2 Theorem 2").get_xydata()

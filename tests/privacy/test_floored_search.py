@@ -254,8 +254,7 @@ def every_division(r, floor, epsilon, a, b, others):
     return float(moving(losing, gaining, epsilon).max())
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("others", [0, 1, 7, 60, 900, 20_000])
+@pytest.mark.parametrize("others", [0, 1, 7, *(pytest.param(n, marks=pytest.mark.thorough) for n in (60, 900, 20_000))])
 @pytest.mark.parametrize(("r", "floor", "epsilon", "a", "b"), SETTINGS)
 def test_a_public_number_of_records_leaves_one_count_free(r, floor, epsilon, a, b, others):
     found = largest_move(floor, r, ((Shapes(a), Shapes(b)),), epsilon, others=others)

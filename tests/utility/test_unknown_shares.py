@@ -8,6 +8,8 @@ from scipy.special import digamma, rel_entr, xlogy
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.planning.boundary import Boundary
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.published import p1_equation_4
 from pymc_dirdp.utility import unknown_shares_kl
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
@@ -105,3 +107,30 @@ def test_arguments():
     for wrong in ({"p": [0.5, 0.6]}, {"y": [1.0, 0.0]}, {"frequencies": [1.5, -0.5]}, {"p": [0.2, 0.3, 0.5]}):
         with pytest.raises((ArgumentError, dirdp.DataError)):
             p1_equation_4(**({"p": [0.5, 0.5], "frequencies": [0.5, 0.5], "y": [0.5, 0.5]} | wrong))
+
+
+@pytest.mark.parametrize(
+    ("prior", "n", "guarantee"),
+    [
+        (np.ones(4), 592, dirdp.ApproxDP(epsilon=1, delta=1e-6)),
+        (np.full(10, 0.3), 1000, dirdp.ApproxDP(epsilon=1, delta=1e-6)),
+        (np.ones(10), 1000, dirdp.RenyiDP(order=5, epsilon=0.1)),
+    ],
+)
+def test_the_objective_for_estimates_is_nearly_the_best_for_unknown_shares(prior, n, guarantee):
+    """Against a search along the boundary of the guarantee; the objective for posteriors is not."""
+    boundary = Boundary(guarantee, prior, adjacency="replace-one", min_count=0.0, contribution=Contribution())
+    found = []
+    for s in np.geomspace(0.1, 30, 24).tolist():
+        mechanism = DirichletMechanism(prior + s, boundary.largest_r(s))
+        found.append(unknown_shares_kl(mechanism, prior=prior, n_records=n))
+    forward, reverse = min(kl.forward for kl in found), min(kl.reverse for kl in found)
+    planned, other = (
+        unknown_shares_kl(
+            dirdp.calibrate(guarantee, prior=prior, n_records=n, objective=objective), prior=prior, n_records=n
+        )
+        for objective in ("estimate", "posterior")
+    )
+    assert planned.forward < 1.001 * forward
+    assert planned.reverse < 1.03 * reverse
+    assert other.forward > 1.1 * forward

@@ -1,0 +1,108 @@
+"""Draws of a model of a release, beside it, in predictions, scores and synthetic records."""
+
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+
+CATEGORIES = {"a": ["x", "y", "z"], "b": ["no", "yes"], "one": ["only"]}
+STRUCTURE = {"a": [], "b": ["a"], "one": []}
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+def records(n, seed=0):
+    rng = np.random.default_rng(seed)
+    columns = {"a": rng.integers(0, 3, n), "b": rng.integers(0, 2, n), "one": np.zeros(n, dtype=int)}
+    return {name: np.asarray(CATEGORIES[name])[code] for name, code in columns.items()}
+
+
+@pytest.fixture(scope="module", params=["marginals", "geometric"])
+def release(request):
+    model = dirdp.bayesian_network(records(300), STRUCTURE, categories=CATEGORIES)
+    return dirdp.sample(TARGET, model, mechanism=request.param)
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    """Draws such as a sampler returns: other variables beside the shares, and axes in another order."""
+    rng = np.random.default_rng(1)
+    shape = {"chain": 2, "draw": 30}
+    labels = {name: CATEGORIES[name] for name in CATEGORIES}
+    variables = {
+        "p_a": (("chain", "draw", "a"), rng.dirichlet([0.5] * 3, (2, 30))),
+        "p_b": (("chain", "draw", "a", "b"), rng.dirichlet([0.5] * 2, (2, 30, 3))),
+        "p_one": (("chain", "draw", "one"), np.ones((2, 30, 1))),
+        "p_a_effects": (("chain", "draw", "p_a_effects_dim_0"), rng.normal(size=(2, 30, 3))),
+    }
+    coords = labels | {name: range(size) for name, size in shape.items()}
+    dataset = xr.Dataset(variables, coords)
+    dataset["p_b"] = dataset["p_b"].transpose("b", "draw", "a", "chain")
+    return xr.DataTree.from_dict({"/posterior": dataset})
+
+
+def joint(posterior):
+    """The probability of each (a, b) in each draw."""
+    dataset = posterior["posterior"].to_dataset()
+    product = dataset["p_a"] * dataset["p_b"]
+    return product.transpose("chain", "draw", "a", "b").values.reshape(-1, 3, 2)
+
+
+def test_a_record_has_the_mean_of_its_probabilities_over_the_draws(release, posterior):
+    data = records(40, seed=2)
+    a, b = (np.array([CATEGORIES[name].index(value) for value in data[name]]) for name in "ab")
+    found = dirdp.log_likelihood(release, data, draws=posterior)
+    np.testing.assert_allclose(found, np.log(joint(posterior)[:, a, b].mean(axis=0)), rtol=1e-12)
+    # Means of shares, table by table, are something else.
+    means = joint(posterior).sum(2).mean(0)[a] * posterior["posterior/p_b"].mean(("chain", "draw")).values.T[a, b]
+    assert np.max(np.abs(found - np.log(means))) > 0.01
+    proba = np.exp(dirdp.predict_log_proba(release, {"b": data["b"]}, target="a", draws=posterior))
+    both = joint(posterior).mean(axis=0)
+    np.testing.assert_allclose(proba, (both / both.sum(axis=0)).T[b], rtol=1e-12)
+
+
+def test_each_set_of_records_has_the_shares_of_a_draw_of_its_own(release, posterior):
+    frame = dirdp.synthetic(release, 4000, n_sets=3, draws=posterior, random_seed=0)
+    assert frame.shape == (12_000, 3)
+    for place, (_, part) in zip((0, 20, 40), frame.groupby(level="set"), strict=True):
+        cells = np.array([[np.mean((part["a"] == x) & (part["b"] == y)) for y in ["no", "yes"]] for x in "xyz"])
+        np.testing.assert_allclose(cells, joint(posterior)[place], atol=0.05)
+    assert len(dirdp.synthetic(release, draws=posterior)) == 300
+    with pytest.raises(dirdp.ArgumentError, match="60 draws"):
+        dirdp.synthetic(release, 10, n_sets=61, draws=posterior)
+
+
+def test_rates_of_success():
+    with pm.Model(coords={"group": ["g", "h"]}):
+        rate = pm.Beta("rate", 1, 1, dims="group")
+        pm.Binomial("wins", n=[300, 400], p=rate, observed=[100, 300], dims="group")
+        release = dirdp.sample(TARGET, mechanism="marginals")
+    shares = xr.DataArray([[[0.2, 0.6], [0.4, 0.8]]], {"group": ["g", "h"]}, ["chain", "draw", "group"], "rate")
+    draws = xr.DataTree.from_dict({"/posterior": shares.to_dataset()})
+    proba = np.exp(dirdp.predict_log_proba(release, {"group": ["h", "g"]}, target="rate_outcome", draws=draws))
+    np.testing.assert_allclose(proba, [[0.7, 0.3], [0.3, 0.7]], rtol=1e-12)
+
+
+def test_draws_of_something_else_are_refused(release, posterior):
+    data, dataset = records(5), posterior["posterior"].to_dataset()
+
+    def given(changed):
+        return xr.DataTree.from_dict({"/posterior": changed})
+
+    wrong = {
+        "hold 'p_b'": given(dataset.drop_vars("p_b")),
+        "the dims chain, draw, a, b": given(dataset.isel(b=0)),
+        "other labels of 'a'": given(dataset.assign_coords(a=["z", "y", "x"])),
+        "group posterior": xr.DataTree.from_dict({"/prior": dataset}),
+        "in the shape": given(dataset.isel(draw=[])),
+    }
+    for message, draws in wrong.items():
+        with pytest.raises(dirdp.ArgumentError, match=message):
+            dirdp.log_likelihood(release, data, draws=draws)
+    with pytest.raises(dirdp.ReleaseError, match="add up to 1"):
+        dirdp.log_likelihood(release, data, draws=given(dataset.assign(p_a=0.5 * dataset["p_a"])))
+    with pytest.raises(dirdp.ArgumentError, match="Pass the release itself"):
+        dirdp.log_likelihood(posterior, data, draws=posterior)
+    with pytest.raises(dirdp.ArgumentError, match=r"what pm\.sample returns"):
+        dirdp.synthetic(release, draws=10)
