@@ -121,6 +121,7 @@ def test_a_text_shows_what_is_public():
     assert SparseCounts(np.array([1]), np.array([2]), {"x": (0, 1)}).n_cells == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("variables", "categories", "message"),
     [
@@ -169,6 +170,7 @@ def test_days_add_up_to_the_count_of_all_records():
     assert first.counts.tolist() == [2, 1, 1]
 
 
+@pytest.mark.thorough
 def test_who_may_be_in_both_tables_contributes_to_both():
     """As dense counts do; equal records of a unit on two days are two."""
     for options, adds in [({"contribution": 1}, 1), ({"contribution": 2, "distinct": True}, 2)]:

@@ -256,6 +256,7 @@ def test_sensitivity_is_that_of_arviz(hair):
     assert np.all(prior.sel(posterior="private") > prior.sel(posterior="non_private"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("which", ["hair", "admissions", "whole"])
 def test_left_out_records_agree_with_the_closed_form(which, request):
     """Oracle: leave each cell's record out by hand. ArviZ's importance sampling has to find it where k is good."""

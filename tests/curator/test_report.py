@@ -29,6 +29,7 @@ def diagnoses():
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_the_page_is_marked_wherever_it_can_be_seen(diagnoses, mechanism):
     found = dirdp.report(diagnoses[mechanism])

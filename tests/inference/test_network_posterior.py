@@ -99,6 +99,7 @@ def test_the_mode_has_no_gradient(posterior):
     assert np.linalg.norm(posterior.objective(x, of_each)[1]) < 1e-6
 
 
+@pytest.mark.thorough
 def test_without_noise_and_without_shrinkage_the_tables_are_those_that_were_measured():
     exact = NetworkPosterior(FAMILIES, measured(1e-6), 900.0)
     scales = [np.array([0.0, *np.full(len(effects.orders) - 1, 1e5)]) for effects in exact.effects]

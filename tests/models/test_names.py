@@ -66,6 +66,7 @@ def test_a_dim_may_be_called_sample():
     assert release["posterior"]["p"].dims == ("chain", "draw", "sample")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["a b", "größe", "p::q", "r", "alpha", "x.y", "-", "posterior", "mechanism"])
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_other_names_work_to_the_end(name, mechanism, tmp_path):

@@ -107,6 +107,7 @@ def fits(changed, contribution, shape):
     return max(blocks.values()) <= adds.records and len(owners) <= 1, max(blocks.values()) == adds.records
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("build", "unit"),
     [

@@ -452,6 +452,7 @@ def is_joint(analysis):
     return bool((latent["p_x"].sum("x").values == latent["p_class"].values).all())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_predictions_are_averages_over_all_tables_given_the_release(mechanism):
     given = {"x": [0, 0, 1, 1], "y": [0, 1, 0, 1]}

@@ -80,6 +80,7 @@ def exact_moments(a, floor, ceiling):
     return tuple(map(float, (log_total, first, second, expectation, at_floor)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", LAWS)
 def test_masses_and_moments_against_quadrature_with_40_digits(law):
     log_total, first, second, expectation, at_floor = exact_moments(*law)
@@ -133,6 +134,7 @@ def test_changes_of_the_mass_do_not_cancel(law, step):
     assert log_mass_change(a, step, floor, ceiling) == pytest.approx(float(change), rel=1e-13, abs=3e-14 * step)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", LAWS)
 def test_tails_are_relative_and_add_up_to_one(law):
     a, floor, ceiling = law

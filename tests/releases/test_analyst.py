@@ -141,6 +141,7 @@ def test_nuts_agrees_with_exact_draws(prior, mechanism):
         assert np.all(far.values <= 3 * errors + 1e-12)
 
 
+@pytest.mark.thorough
 def test_counts_given_shares_have_the_law_of_all_tables():
     release = released((7, 4, 1), mechanism="geometric")
     shares = np.array([0.4, 0.4, 0.2])
@@ -166,6 +167,7 @@ def test_counts_given_shares_have_the_law_of_all_tables():
     assert p_value(np.array([0.46, 0.36, 0.18])) < 1e-6
 
 
+@pytest.mark.thorough
 def test_counts_behind_the_draws_of_analyse_are_those_of_analyse():
     """Shares from the posterior, then counts given them: together they are what `analyse` draws."""
     release = two_tables()

@@ -154,6 +154,7 @@ def test_the_range_of_private_numbers_does_not_matter():
     np.testing.assert_allclose(own.tables["p"].count_sds, wider.tables["p"].count_sds, rtol=0.05)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("counts", [[0, 0], [1, 0], [10**7, 0]])
 @pytest.mark.parametrize("private", [False, True])
 def test_few_and_many_records(counts, private):

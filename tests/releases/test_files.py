@@ -154,6 +154,7 @@ def test_alpha_stands_in_the_file_only_where_it_is_not_the_prior_plus_a_number(t
         assert np.isnan(cells["above_prior"].values[cells["name"].values == "prior"]).all()
 
 
+@pytest.mark.thorough
 def test_what_was_added_is_kept_and_fails_to_verify(tmp_path):
     """Whatever the flat form cannot hold is written as xarray writes it, and never dropped."""
     for damage in (

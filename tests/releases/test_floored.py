@@ -243,6 +243,7 @@ def at(place, factor):
     return lambda values: np.where(np.arange(len(values)) == place, factor * values, values)
 
 
+@pytest.mark.thorough
 def test_another_machine_may_end_the_search_elsewhere(monkeypatch):
     """Branch and bound stops within a tolerance, so a deviation of rounding may change what is stated a little."""
     release = released()

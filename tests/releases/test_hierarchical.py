@@ -114,6 +114,7 @@ def test_a_private_number_of_records_is_a_variable():
     assert [float(b.eval()) for b in capped["n_records"].owner.op.dist_params(capped["n_records"].owner)] == [0, 5000]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", ["gaussian", "geometric"])
 @pytest.mark.parametrize("consistency", ["joint", "tables"])
 def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):

@@ -250,6 +250,7 @@ def test_noise_is_never_shared(network):
     assert not np.array_equal(*noise)
 
 
+@pytest.mark.thorough
 def test_a_ledger_and_a_unit(network):
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1.5, delta=1e-4))
     dirdp.sample(TARGET, network, **MARGINALS, ledger=ledger)
@@ -391,6 +392,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_measured_is_refused_with_a_way_out(case):
     build, options, way_out, error, message = REFUSED[case]

@@ -62,6 +62,7 @@ def test_margins_are_chosen_for_a_network_and_predict_better(model, plan):
     assert np.mean(found[0]) > np.mean(found[1])
 
 
+@pytest.mark.thorough
 def test_the_choice_is_the_same_each_time_and_survives_a_file(model, plan, tmp_path):
     assert plan == dirdp.plan(TARGET, model, **AUTO)
     plan.to_json(tmp_path / "plan.json")
@@ -78,6 +79,7 @@ def test_one_table_is_released_by_itself():
     assert plan == by_table
 
 
+@pytest.mark.thorough
 def test_a_private_number_is_planned_for(model):
     with pytest.raises(ArgumentError, match="n_records="):
         dirdp.plan(TARGET, model, **AUTO, adjacency="add-remove")

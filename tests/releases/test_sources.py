@@ -39,6 +39,7 @@ def brute_force(releases, most, public):
     return x, np.exp(logs - logsumexp(logs)), logsumexp(logs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_likelihoods_of_releases_multiply(adjacency):
     public = adjacency == "replace-one"
@@ -107,12 +108,14 @@ def two_tables(**options):
         return dirdp.sample(APPROX, contribution=1, **options)
 
 
+@pytest.mark.thorough
 def test_one_table_that_is_the_same_by_chance_does_not_make_two_releases_one():
     first, second = two_tables(sampler="fast"), two_tables(sampler="fast")
     second["posterior"]["q"].values[:] = first["posterior"]["q"].values
     assert "2 releases" in dirdp.analyse([first, second], 5).attrs["conditional_on"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("other", "words"),
     [
@@ -163,6 +166,7 @@ def animals(**options):
         return dirdp.sample(APPROX, **options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_classes_and_features_of_a_release_are_taken_together(mechanism):
     release = animals(mechanism=mechanism)
@@ -186,6 +190,7 @@ def test_classes_and_features_of_a_release_are_taken_together(mechanism):
     assert not np.array_equal(alone["latent_counts"]["p_fur"].sum("fur"), alone["latent_counts"]["p_class"])
 
 
+@pytest.mark.thorough
 def test_a_private_number_is_that_of_all_tables():
     release = animals(mechanism="geometric", adjacency="add-remove", n_records=40)
     for given in (100, {"p_class": 100}):

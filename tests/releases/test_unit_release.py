@@ -171,6 +171,7 @@ def test_the_numbers_of_the_docs_page():
     assert r["none"] == pytest.approx(0.0878, abs=1e-4)
 
 
+@pytest.mark.thorough
 def test_what_is_called_public_is_stated():
     with pm.Model() as model:
         visited = pm.Data("visited", np.array([37, 41]))

@@ -130,6 +130,7 @@ LIES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lie", LIES)
 def test_a_false_statement_is_found_and_not_repeated(releases, lie):
     (path, name, value), check = LIES[lie]

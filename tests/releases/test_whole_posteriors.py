@@ -333,6 +333,7 @@ STRANGE = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_a_file_says_instead_it_is_damaged_or_promises_no_more(kind):
     release = released(kind, [3, 5])

@@ -99,6 +99,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_cell_is_where_mpmath_puts_it(settings):
     """`P[G >= g_{j + 1}] <= U < P[G >= g_j]` at 60 digits, in the body and 2**-42 from both ends."""

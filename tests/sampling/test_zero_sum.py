@@ -35,6 +35,7 @@ def p_value(draws, probabilities):
     return chi2.sf(sum((s - e) ** 2 / e for s, e in pairs), len(pairs) - 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("cells", "scale"), [(2, 1.5), (3, 0.7), (3, 2.0), (4, 1.3)])
 def test_the_law_is_that_of_the_weights(cells, scale):
     probabilities = law(cells, scale, 24 if cells < 4 else 15)

@@ -158,6 +158,7 @@ def test_one_thing_is_missing_or_strange(releases, kind, data):
     check(mutated(releases[kind].copy(deep=True), data), KINDS[kind][0], uses_of(kind))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_prior_that_has_lost_an_axis(releases, kind):
     """What one person adds to a table has an entry for each row axis."""

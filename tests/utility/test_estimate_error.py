@@ -65,6 +65,7 @@ def test_it_is_the_error_of_exact_sums(kind, prior, n_records):
     assert found.share**2 == pytest.approx(squared, abs=4.5 * squared_error + 0.04 * squared)
 
 
+@pytest.mark.thorough
 def test_rows_of_unknown_size_are_read_as_they_are_analysed():
     """Row totals have the prior of an analysis. That all rows add up is not used: a little more is lost."""
     prior, rng, n_records = np.ones((3, 4)), np.random.default_rng(4), 300
