@@ -118,8 +118,10 @@ def _kernel(orders: Array, a: Array, r: float, floor: float, ceiling: float, *, 
     above = (orders - 1)[:, None]
     # From its foot each leg of the hat rises like the distance to it.
     distance, weights = nodes(_panels(r, floor, ceiling))
-    rising = _against(distance, a, r, floor, ceiling, joins=joins)
-    total = (distance * weights * rising).sum(axis=-1)
+    # Many orders have the same shapes, and this leg does not depend on them.
+    shapes, each = np.unique(a, return_inverse=True)
+    rising = _against(distance, shapes, r, floor, ceiling, joins=joins)
+    total = (distance * weights * rising).sum(axis=-1)[each]
     distance, weights = (above * each for each in nodes(_panels(r, floor, ceiling, float(above.max()))))
     falling = _against(orders[:, None] * r - distance, a, r, floor, ceiling, joins=joins)
     # At order 1 the second leg has no width.

@@ -113,7 +113,7 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
             "renyi_divergence": ("order", curves.renyi(_ORDERS)),
             "delta": ("epsilon", curves.delta(_EPSILONS)),
             "epsilon_at": ("delta_at", curves.epsilon(_DELTAS)),
-            "best_order_at": ("delta_at", [curves.best_order(delta) for delta in _DELTAS.tolist()]),
+            "best_order_at": ("delta_at", curves.best_order(_DELTAS)),
         },
         coords={"order": _ORDERS, "epsilon": _EPSILONS, "delta_at": _DELTAS},
         attrs={

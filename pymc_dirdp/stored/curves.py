@@ -74,8 +74,6 @@ def _proved(
 @lru_cache(maxsize=64)
 def _recomputed(curves: PrivacyCurves, name: str, arguments: tuple[float, ...]) -> tuple[float, ...]:
     """A curve at its arguments. It is kept, because whoever concludes from a file reads it many times."""
-    if name == "best_order_at":
-        return tuple(map(curves.best_order, arguments))
     # Many points together may take as long as one.
     points = np.array(arguments)
     match name:
@@ -83,6 +81,8 @@ def _recomputed(curves: PrivacyCurves, name: str, arguments: tuple[float, ...]) 
             values = curves.renyi(points)
         case "delta":
             values = curves.delta(points)
+        case "best_order_at":
+            values = curves.best_order(points)
         case _:
             values = curves.epsilon(points)
     return tuple(np.asarray(values).tolist())
