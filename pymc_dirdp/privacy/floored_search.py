@@ -41,6 +41,8 @@ _SLACK, _NEAR = 1e-9, 1e-5
 # With so many boxes the tolerance doubles, because next to the maximum on a fine lattice there may be very many.
 _BATCH, _MOST_BOXES, _MANY_BOXES = 512, 40_000, 2500
 _FIRST_CELLS = 8
+# The top of a parabola through nine values is believed up to so many steps away.
+_TRUSTED_STEPS = 2.0
 # Error budget. Divergences of at least 1e-40 of pairs with r up to 20 have relative errors below 1e-12 for shapes up to
 # 1e4 (against finer panels and 30 digits), and below 1e-16 times the shape beyond; smaller divergences lose digits. So
 # nothing below 1e-40 is reported, larger steps are not searched, and the bound is raised by a hundred times the error.
@@ -119,6 +121,21 @@ def _floors_of(low: Array, high: Array, floor: float) -> Array:
         if not len(left):
             break
     return np.asarray(np.where(safe > math.log(_NO_FLOOR), np.exp(safe), 0.0))
+
+
+def _tops(values: Array, grid: Array) -> Array:
+    """Where parabolas through the logarithms of values on a grid have their tops, shape (n, axes); infinite if nowhere."""
+    axes = grid.shape[1]
+    pairs = [(i, j) for i in range(axes) for j in range(i, axes)]
+    terms = np.column_stack([np.ones(len(grid)), grid, *(grid[:, i] * grid[:, j] for i, j in pairs)])
+    found = np.log(np.maximum(values, 1e-300)) @ np.linalg.pinv(terms).T
+    slopes, bends = found[:, 1 : axes + 1], np.empty((len(values), axes, axes))
+    for (i, j), bend in zip(pairs, found[:, axes + 1 :].T, strict=True):
+        bends[:, i, j] = bends[:, j, i] = bend * (1 + (i == j))
+    bent = np.linalg.eigvalsh(bends)[:, -1] < -1e-9
+    tops = np.full(slopes.shape, np.inf)
+    tops[bent] = -np.linalg.solve(bends[bent], slopes[bent][..., None])[..., 0]
+    return tops
 
 
 def looser(delta: ArrayLike) -> Array:
@@ -298,15 +315,23 @@ class _Search:
             if not len(way):
                 return
             size = np.where(real, step[:, None], np.maximum(np.round(step), 1.0)[:, None])
-            around = np.maximum(at[:, None] + size[:, None] * grid, 0.0).reshape(-1, self.axes)
-            around = around if self.others is None else np.minimum(around, self.others)
+            around = np.maximum(at[:, None] + size[:, None] * grid, 0.0)
+            around = (around if self.others is None else np.minimum(around, self.others)).reshape(-1, self.axes)
             ways = np.repeat(way, len(grid))
-            best = self._see(ways, around, self._values(ways, around))
+            values = self._values(ways, around)
+            best = self._see(ways, around, values)
             climbed = best // len(grid)
-            at[climbed] = around[best]
             stays = np.ones(len(way), dtype=bool)
             stays[climbed] = False
-            step[stays] /= 3
+            # The top of a parabola through these values is mostly a better place than the best of them.
+            tops = _tops(values.reshape(len(way), -1), grid)
+            inside = np.all(np.abs(tops) <= _TRUSTED_STEPS, axis=1) & np.any(real | (step[:, None] > 1), axis=1)
+            top = at + size * np.where(inside[:, None], tops, 0.0)
+            at[climbed] = around[best]
+            limit = np.inf if self.others is None else self.others
+            at[inside] = np.clip(np.where(real, top, np.round(top)), 0.0, limit)[inside]
+            near = np.all(np.abs(tops) <= 1, axis=1)
+            step /= np.where(inside & (near | stays), 4.0, np.where(stays & ~inside, 3.0, 1.0))
 
     def _starts(self) -> tuple[Integers, Array]:
         """Counts of every way from which the best is climbed to."""
