@@ -75,9 +75,7 @@ def sign_changes(
 
     Examples
     --------
-    >>> low, high = sign_changes(
-    ...     lambda x, of: (2 - x**2, -2 * x), *np.array([[0.0], [2.0], [1.0], [1e-9]])
-    ... )
+    >>> low, high = sign_changes(lambda x, of: (2 - x**2, -2 * x), *np.array([[0.0], [2.0], [1.0], [1e-9]]))
     >>> bool(low[0] <= math.sqrt(2) <= high[0] <= low[0] + 1e-9)
     True
     """

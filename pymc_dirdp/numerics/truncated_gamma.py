@@ -24,7 +24,6 @@ __all__ = [
     "log_peak",
     "lower_tail",
     "mean",
-    "mean_log",
     "moments_log",
     "upper_tail",
     "variance_log",
@@ -96,11 +95,6 @@ def moments_log(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> 
     c, u, weights = _law(*_broadcast(a, floor, ceiling))
     mean = _average(u, weights)
     return np.asarray(np.log(c) + mean), _average((u - mean[..., None]) ** 2, weights)
-
-
-def mean_log(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:
-    """Expectation of `log G`."""
-    return moments_log(a, floor, ceiling)[0]
 
 
 def variance_log(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:

@@ -133,14 +133,16 @@ def calibrate_floored(
 
     if Guarantee.checked(guarantee=guarantee).is_pure:
         return _least(partial(_below_a_ceiling, guarantee, alpha, data, sum(numbers) / n_rows, facts), None)
-    floor, close, best = _FIRST, None, None
+
+    def best_near(floor: float | None, close: float | None, some: Integers) -> FlooredDirichletMechanism:
+        at = _FIRST if floor is None else floor
+        r = largest_floored_r(guarantee, alpha, at, **facts, proved=False, begin=close)
+        return _least(partial(trial, r**2 * largest_variance(at)[1], some), floor)
+
     # A part of the data says about which floor it is, and all of them decide, by the r that is found there.
-    for some in (data[:: _PART], data):
-        r = largest_floored_r(guarantee, alpha, floor, **facts, proved=False, begin=close)
-        loss = r**2 * largest_variance(floor)[1]
-        best = _least(partial(trial, loss, some), None if best is None else floor)
-        floor, close = best.floor, best.r
-    return replace(best, r=largest_floored_r(guarantee, alpha, floor, **facts, begin=close))
+    about = best_near(None, None, data[::_PART])
+    best = best_near(about.floor, about.r, data)
+    return replace(best, r=largest_floored_r(guarantee, alpha, best.floor, **facts, begin=best.r))
 
 
 def _below_a_ceiling(

@@ -131,11 +131,15 @@ class PrivacyCurves(abc.ABC):
         """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
         deltas = np.asarray(_elementwise(lambda value: open_unit_interval(delta=value), delta))
         orders = best_orders(
-            [lambda order, at=at: epsilon_at(order, self._renyi(order), at) for at in deltas.ravel().tolist()],
+            [partial(self._epsilon_by, delta=at) for at in deltas.ravel().tolist()],
             close=_CLOSE,
             look_ahead=partial(self._look_ahead, "renyi"),
         )
         return orders[0] if deltas.ndim == 0 else np.reshape(orders, deltas.shape)
+
+    def _epsilon_by(self, order: float, delta: float) -> float:
+        """The epsilon that the divergence at this order implies."""
+        return epsilon_at(order, self._renyi(order), delta)
 
     def satisfies(self, guarantee: Guarantee) -> bool:
         """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""

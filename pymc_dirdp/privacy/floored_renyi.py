@@ -190,40 +190,6 @@ def largest_divergences(
     return np.asarray(np.minimum(largest, orders * (r * r) / 2 * most))
 
 
-def _most_around(shape: float, reach: float, peak: float, floor: float, ceiling: float) -> float:
-    """The largest variance of a shape within `reach`."""
-    nearest = min(max(peak, shape - reach), shape + reach)
-    return float(variance_log(nearest, floor, ceiling)) * (1 + 1e-9)
-
-
-def _maximisers(
-    orders: Array, start: float, r: float, floor: float, ceiling: float, closely: float, *, joins: bool
-) -> Array:
-    """The real shapes from `start` on with the largest divergences, where their derivative changes its sign.
-
-    They are in the middle of a range that is no wider than `closely`, or than a share of `_WIDTH`.
-    """
-    far = (orders - 1) * r
-    peak = largest_variance(floor, ceiling)[0]
-
-    def rises(log_a: Array) -> NDArray[np.bool_]:
-        a = np.exp(log_a)
-        means = mean_log(np.stack([a, a + r, a + orders * r if joins else a - far]), floor, ceiling)
-        rise = (orders - 1) * (means[1] - means[0])
-        return np.asarray((means[2] - means[1] - rise if joins else means[2] - means[0] + rise) > 0)
-
-    if joins:
-        low, high = peak - orders * r, np.full(orders.shape, peak)
-    else:
-        low, high = np.full(orders.shape, peak - r), peak + far
-    # The search is on a logarithmic scale, because the largest orders have their maximisers far away.
-    low, high = np.log(np.maximum(low, start)), np.log(np.maximum(high, start))
-    share = float(np.max((high - low) / np.maximum(_WIDTH, closely * np.exp(-high))))
-    if share > 1:
-        low, high = last_inside(rises, low, high, math.ceil(math.log2(share)))
-    return np.asarray(np.maximum(np.exp((low + high) / 2), start))
-
-
 def _maximisers(
     orders: Array, start: float, r: float, floor: float, ceiling: float, closely: float, *, joins: bool
 ) -> Array:

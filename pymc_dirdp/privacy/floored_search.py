@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.numerics.parabolas import tops_of_parabolas
 from pymc_dirdp.numerics.truncated_gamma import log_hazard
 from pymc_dirdp.privacy.floored_loss import Cells, joining, leaving, moving
 
@@ -121,21 +122,6 @@ def _floors_of(low: Array, high: Array, floor: float) -> Array:
         if not len(left):
             break
     return np.asarray(np.where(safe > math.log(_NO_FLOOR), np.exp(safe), 0.0))
-
-
-def _tops(values: Array, grid: Array) -> Array:
-    """Where parabolas through the logarithms of values on a grid have their tops, shape (n, axes); infinite if nowhere."""
-    axes = grid.shape[1]
-    pairs = [(i, j) for i in range(axes) for j in range(i, axes)]
-    terms = np.column_stack([np.ones(len(grid)), grid, *(grid[:, i] * grid[:, j] for i, j in pairs)])
-    found = np.log(np.maximum(values, 1e-300)) @ np.linalg.pinv(terms).T
-    slopes, bends = found[:, 1 : axes + 1], np.empty((len(values), axes, axes))
-    for (i, j), bend in zip(pairs, found[:, axes + 1 :].T, strict=True):
-        bends[:, i, j] = bends[:, j, i] = bend * (1 + (i == j))
-    bent = np.linalg.eigvalsh(bends)[:, -1] < -1e-9
-    tops = np.full(slopes.shape, np.inf)
-    tops[bent] = -np.linalg.solve(bends[bent], slopes[bent][..., None])[..., 0]
-    return tops
 
 
 def looser(delta: ArrayLike) -> Array:
@@ -306,7 +292,7 @@ class _Search:
         best = self._see(way, counts, self._values(way, counts))
         # The searches that still climb: each is at some counts of a way.
         way, at = way[best], counts[best]
-        real = self.real[way][:, : self.axes]
+        real, limit = self.real[way][:, : self.axes], np.inf if self.others is None else self.others
         step = np.full(len(way), max(1.0, self.reach / self.r))
         grid = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * self.axes)).reshape(self.axes, -1).T
         while True:
@@ -315,23 +301,19 @@ class _Search:
             if not len(way):
                 return
             size = np.where(real, step[:, None], np.maximum(np.round(step), 1.0)[:, None])
-            around = np.maximum(at[:, None] + size[:, None] * grid, 0.0)
-            around = (around if self.others is None else np.minimum(around, self.others)).reshape(-1, self.axes)
+            around = np.clip(at[:, None] + size[:, None] * grid, 0.0, limit).reshape(-1, self.axes)
             ways = np.repeat(way, len(grid))
             values = self._values(ways, around)
             best = self._see(ways, around, values)
             climbed = best // len(grid)
-            stays = np.ones(len(way), dtype=bool)
-            stays[climbed] = False
+            stays = ~np.isin(np.arange(len(way)), climbed)
             # The top of a parabola through these values is mostly a better place than the best of them.
-            tops = _tops(values.reshape(len(way), -1), grid)
+            tops = tops_of_parabolas(np.log(np.maximum(values, 1e-300)).reshape(len(way), -1), grid)
             inside = np.all(np.abs(tops) <= _TRUSTED_STEPS, axis=1) & np.any(real | (step[:, None] > 1), axis=1)
             top = at + size * np.where(inside[:, None], tops, 0.0)
             at[climbed] = around[best]
-            limit = np.inf if self.others is None else self.others
             at[inside] = np.clip(np.where(real, top, np.round(top)), 0.0, limit)[inside]
-            near = np.all(np.abs(tops) <= 1, axis=1)
-            step /= np.where(inside & (near | stays), 4.0, np.where(stays & ~inside, 3.0, 1.0))
+            step[stays | (inside & np.all(np.abs(tops) <= 1, axis=1))] /= 4
 
     def _starts(self) -> tuple[Integers, Array]:
         """Counts of every way from which the best is climbed to."""
