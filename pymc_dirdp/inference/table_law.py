@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.binary_row import BinaryRow
 from pymc_dirdp.inference.drawing import draw_counts
 from pymc_dirdp.inference.estimates import Estimate, estimate, estimate_of_rows, summarised
 from pymc_dirdp.inference.number_laws import NumberLaws
@@ -118,7 +119,7 @@ class TableLaw:
             Logarithms of the shares.
         """
         law = copy.copy(self)
-        for name in ("_row", "_rows", "_private", "_totals"):
+        for name in ("_row", "_rows", "_private", "_totals", "binary_row"):
             law.__dict__.pop(name, None)
         rows = log_shares.reshape(len(self._row_laws), -1)
         law._row_laws = [
@@ -135,6 +136,14 @@ class TableLaw:
         # If there are few counts, looking at each is less work than rules for many.
         smooth = self._row.smooth and self._most * shares.size > _FEW_COUNTS
         return replace(self._row, log_shares=np.log(shares), smooth=smooth)
+
+    @cached_property
+    def binary_row(self) -> BinaryRow | None:
+        """The only row, of a public total, as a function of its shares, if that is one short sum."""
+        if self._rows is not None or self._private is not None:
+            return None
+        few = self.prior.shape[-1] == 2 and self._most <= _FEW_COUNTS
+        return BinaryRow(self._row) if few else None
 
     # The laws are summed up when they are asked for: numbers of a file may be such that no sum exists.
 

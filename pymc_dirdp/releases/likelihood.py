@@ -70,6 +70,9 @@ class ReleaseLogp(Op):
         nothing = np.asarray(-np.inf), np.zeros(self.shape)
         if np.isnan(logs).any() or np.isposinf(logs).any():
             return nothing
+        if (row := self._law.binary_row) is not None:
+            value, means = row.given(logs.reshape(2))
+            return np.asarray(value), means.reshape(self.shape)
         law = self._law.given(logs)
         try:
             return np.asarray(law.log_evidence), law.count_means
@@ -206,9 +209,9 @@ def release_logp(
 
     Notes
     -----
-    An evaluation with its gradient takes about 1 ms for 4 cells, 6 ms for 10 and 12 ms for 50, and far longer for
-    several rows whose sizes are not known. There are no second derivatives. On the boundary of the simplex the value is
-    right, and the gradient in `p` itself is no number.
+    An evaluation with its gradient takes about .05 ms for a row of two cells and a public total of a thousand, 1 ms for
+    4 cells, 6 ms for 10 and 12 ms for 50, and far longer for several rows whose sizes are not known. There are no
+    second derivatives. On the boundary of the simplex the value is right, and the gradient in `p` itself is no number.
 
     JAX (`nuts_sampler="numpyro"` or `"blackjax"`) calls back into Python for each evaluation, on one core at a time.
     It is told how when JAX is installed, `pip install jax numpyro`, before this function is called.

@@ -25,7 +25,8 @@ CHOICES = {
         **KEPT,
     ),
 }
-STRANGE = [None, -1, 0, 1, True, 10**400, 0.5, float("nan"), float("inf"), "", "x", "\x1b[2J\n", "9" * 5000, [], {}, [[]]]
+STRANGE = [None, -1, 0, 1, True, 10**400, 0.5, float("nan"), float("inf"), "", "x", "\x1b[2J\n", "9" * 5000]
+STRANGE += [[], {}, [[]]]
 
 
 def places(facts, path=()):
