@@ -1,4 +1,4 @@
-"""What was put out of one row of two cells and a public total, as a function of its shares: one sum, made ready once."""
+"""What was put out of one row of two cells and a public total, as a function of its shares: one sum."""
 
 from typing import final
 
@@ -52,10 +52,8 @@ class BinaryRow:
         """
         terms = self._logs
         for counts, logarithm in zip(self._counts, log_shares.tolist(), strict=True):
-            if logarithm == -np.inf:
-                terms = np.where(counts == 0, terms, -np.inf)
-            else:
-                terms = terms + counts * logarithm
+            # No records in a cell whose share is 0: the product would be no number.
+            terms = terms + (np.where(counts == 0, 0.0, -np.inf) if logarithm == -np.inf else counts * logarithm)
         largest = terms.max(initial=-np.inf)
         if largest == -np.inf:
             return -np.inf, np.zeros(2)

@@ -16,7 +16,6 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.blocks import law_of
-from pymc_dirdp.inference.number_laws import ImpossibleError
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.table_law import Beliefs
 from pymc_dirdp.releases.concluding import conclusions
@@ -67,17 +66,10 @@ class ReleaseLogp(Op):
         logs = np.asarray(log_shares, dtype=np.float64)
         if logs.shape != self.shape:
             raise ValueError(f"Expected shares of {self._output.name!r} in the shape {self.shape}, got {logs.shape}.")
-        nothing = np.asarray(-np.inf), np.zeros(self.shape)
         if np.isnan(logs).any() or np.isposinf(logs).any():
-            return nothing
-        if (row := self._law.binary_row) is not None:
-            value, means = row.given(logs.reshape(2))
-            return np.asarray(value), means.reshape(self.shape)
-        law = self._law.given(logs)
-        try:
-            return np.asarray(law.log_evidence), law.count_means
-        except ImpossibleError:
-            return nothing
+            return np.asarray(-np.inf), np.zeros(self.shape)
+        value, means = self._law.likelihood(logs)
+        return np.asarray(value), means
 
     @override
     def make_node(self, *inputs: Any) -> Apply[Any]:

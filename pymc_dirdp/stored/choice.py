@@ -134,7 +134,5 @@ class PrivateChoice(Labelled):
             If the file cannot be read.
         """
         made_by, form = f"choose_{cls.called}()", f"pymc_dirdp {cls.called}"
-        facts, _ = parsed(
-            Path(path).read_bytes(), form, cls.version, what=cls.called, again=_AGAIN, made_by=made_by
-        )
+        facts, _ = parsed(Path(path).read_bytes(), form, cls.version, what=cls.called, again=_AGAIN, made_by=made_by)
         return cls.from_facts(facts)

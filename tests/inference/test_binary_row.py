@@ -28,7 +28,8 @@ def test_it_is_the_sum_over_all_counts(total, least, share):
         p = mpmath.mpf(np.log(share)), mpmath.mpf(np.log(1 - share))
         counts = range(least, total - least + 1)
         terms = [
-            mpmath.binomial(total, k) * mpmath.exp(k * p[0] + (total - k) * p[1] - 1.5 + noisy(k, 0) + noisy(total - k, 1))
+            mpmath.binomial(total, k)
+            * mpmath.exp(k * p[0] + (total - k) * p[1] - 1.5 + noisy(k, 0) + noisy(total - k, 1))
             for k in counts
         ]
         whole = mpmath.fsum(terms)
