@@ -132,7 +132,8 @@ def test_without_known_totals_the_law_is_in_one_piece():
 
 @pytest.mark.parametrize("shares", [[[0.3, 0.7], [0.9, 0.1]], [[0.0, 1.0], [0.5, 0.5]]])
 def test_the_likelihood_of_shares_is_that_of_each_block(shares, monkeypatch):
-    law = law_of(output_of(survey(unit="person")), Beliefs())
+    output = output_of(survey(unit="person"))
+    law = law_of(output, Beliefs())
     with np.errstate(divide="ignore"):
         logs = np.log(shares)
     value, means = law.likelihood(logs)
@@ -141,5 +142,5 @@ def test_the_likelihood_of_shares_is_that_of_each_block(shares, monkeypatch):
     np.testing.assert_allclose(means, given.count_means, rtol=1e-10, atol=1e-12)
     # The same by the law of a row of any length.
     monkeypatch.setattr(table_law, "_FEW_COUNTS", -1)
-    slow = law_of(output_of(survey(unit="person")), Beliefs()).likelihood(logs)
+    slow = law_of(output, Beliefs()).likelihood(logs)
     assert slow[0] == pytest.approx(value, rel=1e-9)
