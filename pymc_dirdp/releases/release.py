@@ -27,8 +27,9 @@ from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior, try_law
+from pymc_dirdp.releases.cell_dims import cell_dims
 from pymc_dirdp.releases.charging import read_after_charge
-from pymc_dirdp.releases.description import cell_dims, described
+from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.releases.matching import of_model, refuse_second_planning
 from pymc_dirdp.releases.measurements import shares_fitted
