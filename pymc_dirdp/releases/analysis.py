@@ -13,6 +13,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import Conclusions, conclusions
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.sources import Source
+from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["analyse"]
@@ -119,7 +120,7 @@ def analyse(
         "/latent_counts": {name: _drawn(drawn[name].counts, seen.cell_labels) for name, seen in found.tables.items()},
         **_published(found.tables),
     }
-    tree = xr.DataTree.from_dict(
+    tree = tree_of(
         {path: xr.Dataset(variables) for path, variables in groups.items()}
         | {"/sample_stats": xr.Dataset(stats, {"table": list(found.tables)})}
     )

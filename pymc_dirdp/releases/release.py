@@ -37,6 +37,7 @@ from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
 from pymc_dirdp.releases.posterior import posterior_group, refuse_dims
+from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.releases.verification import kept_of
 from pymc_dirdp.releases.warned import warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -199,7 +200,7 @@ def sample(
         drawn = _drawn(chosen, counts, frame, sampler, random_seed, bar)
     values, left_out = _with_derived(model, drawn, derived, tried)
     marks = _marks(chosen, left_out, seeded=random_seed is not None)
-    tree = xr.DataTree.from_dict({"/posterior": posterior_group(values, chosen, model, marks), **frame})
+    tree = tree_of({"/posterior": posterior_group(values, chosen, model, marks), **frame})
     tree.attrs = marks
     return tree
 
