@@ -29,8 +29,8 @@ def fit_errors(
     """The expected error of each table that is fitted to margins, over made-up networks of the same shape.
 
     Networks are made up as for :func:`pymc_dirdp.releases.predicting.best_for_prediction`: the effects on the logits
-    fall with the number of parents. Each is released, and fitted table by table. Errors are averaged over the records, so a
-    row counts as much as it holds of them.
+    fall with the number of parents. Each is released, and fitted table by table. Errors are averaged over the records,
+    so a row counts as much as it holds of them.
 
     Parameters
     ----------
