@@ -33,9 +33,9 @@ def bounded(
 ) -> ProductLaw:
     """The law of the totals of rows, without numbers that are improbable by more than what is always left out.
 
-    Of tables of many rows, most hold few records, and what is put out of them says little of tens of thousands. With a
-    tilt s, the tables of a row with total n have weights that add up to at most `exp(K(s) - s n)`, where `exp(K)` is the
-    sum of the tilted weights of all tables (Chernoff). That is compared with what the smaller totals weigh.
+    Most rows of a table of many hold few records. With a tilt s, all tables of a row with total n together weigh at
+    most `exp(K(s) - s n)`, where `exp(K)` is the sum of the tilted weights of all tables (Chernoff). That is compared
+    with what the smaller totals weigh.
 
     Parameters
     ----------

@@ -132,9 +132,9 @@ class Evidence:
         curve = next((curve for curve in self._curves if _within(curve, missing).any()), None)
         if len(beyond):
             found, values = beyond, np.full(len(beyond), -np.inf)
-        elif missing[0] <= self.small and (most := int(missing[missing <= self.small][-1])) > self._summed_to:
-            found, values = small_sums(self.law, most)
-            self._summed_to = most
+        elif missing[0] <= self.small and (end := int(missing[missing <= self.small][-1])) > self._summed_to:
+            found, values = small_sums(self.law, end)
+            self._summed_to = end
         elif curve is not None:
             found = missing[_within(curve, missing)]
             values = curve(found)

@@ -118,7 +118,8 @@ def test_rows_end_where_larger_totals_do_not_matter(monkeypatch):
     rows = [ProductLaw(alpha=np.ones(3), total=600, log_likelihood=gaussian(z, 3.0)) for z in noisy]
     ends = RowTotals(rows, total=600)
     reached = ends._known.at_most
-    assert reached[-1] >= 300 > reached[0] and len(reached) == 40
+    assert reached[-1] >= 300 > reached[0]
+    assert len(reached) == 40
     monkeypatch.setattr("pymc_dirdp.inference.totals.bounded", lambda totals, *_: totals)
     all_of_them = RowTotals(rows, total=600)
     assert ends.log_evidence == pytest.approx(all_of_them.log_evidence, abs=1e-8)
