@@ -267,7 +267,7 @@ class TableLaw:
         """For each row the totals that matter and their probabilities; None if they are too many to be summed over."""
         most = _MOST_PAIRS // self.prior.shape[-1]
         if self._private is None:
-            return _whole(self._rows.totals.tilted.marginals, most)  # type: ignore[union-attr]
+            return _whole(self._rows.marginals, most)  # type: ignore[union-attr]
         of_all = _whole(self._private.totals, most)
         if of_all is None or self._rows is None:
             return of_all
