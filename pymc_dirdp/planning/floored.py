@@ -39,7 +39,6 @@ def largest_floored_r(
     n_records: int | Sequence[int] | None = None,
     *,
     proved: bool = True,
-    begin: float | None = None,
 ) -> float:
     """The largest concentration at which a floored draw keeps a guarantee, from below.
 
@@ -59,8 +58,6 @@ def largest_floored_r(
         Public numbers of records, as for :func:`~pymc_dirdp.privacy.floored_table.floored_curves`.
     proved : bool
         False takes a number that is quick to find, for comparisons. It may be too large.
-    begin : float, optional
-        Where a search for counts begins: what is known to be close saves some steps.
 
     Returns
     -------
@@ -105,7 +102,7 @@ def largest_floored_r(
         # Divergences are at most their order times rho, which goes with the square of r.
         slope = curves(1.0).rho(math.inf)
         start = min(max(math.sqrt(divergence.epsilon / divergence.order / slope), STEPS[0]), STEPS[1])
-    near = min(_MORE * start if begin is None else begin, LARGEST_STEP)
+    near = min(_MORE * start, LARGEST_STEP)
     if guarantee.stated_delta and (searched := _searched(curves(near))):
         return _by_search(guarantee, searched, near, proved=proved)
     if not proved:

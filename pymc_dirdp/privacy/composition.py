@@ -14,7 +14,7 @@ from pymc_dirdp.privacy.conversion import best_order, log_delta_at
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
 
-__all__ = ["Composition", "DrawsOfOneTable", "Parallel"]
+__all__ = ["Composition", "DrawsOfOneTable", "Parallel", "told_apart"]
 
 # The grid adds at most this share to the variance of the composed loss, and about half of it to epsilon.
 _WIDENING = 1e-3
@@ -25,6 +25,17 @@ _MOST_POINTS = 2**15
 _REACHES = (0.5, 1.5, 4.0, 10.0)
 # A grid is used within these bounds, in which squares of standard deviations are doubles.
 _GRID_SPREADS = (1e-100, 1e100)
+
+
+def told_apart(curves: PrivacyCurves) -> Hashable:
+    """What is equal for compositions of the same curves, also where their mechanisms are different objects."""
+    match curves:
+        case Composition():
+            parts = tuple((told_apart(mechanism), times) for mechanism, times in curves._distinct)
+            return parts[0][0] if curves._single is not None else (Composition, *parts)
+        case Parallel():
+            return (Parallel, *map(told_apart, curves.members))
+    return curves.curve_key
 
 
 @final
@@ -62,13 +73,6 @@ class Composition(PrivacyCurves):
             times[mechanism.curve_key] += count
             representative.setdefault(mechanism.curve_key, mechanism)
         return tuple((representative[curve], count) for curve, count in times.items())
-
-    @property
-    def curve_key(self) -> Hashable:
-        """The key of the part if it is one, else those of all parts and how often each of them is released."""
-        if self._single is not None:
-            return self._single.curve_key
-        return type(self), frozenset((mechanism.curve_key, times) for mechanism, times in self._distinct)
 
     @property
     def _single(self) -> PrivacyCurves | None:
@@ -323,11 +327,6 @@ class Parallel(PrivacyCurves):
     """
 
     members: tuple[PrivacyCurves, ...]
-
-    @property
-    def curve_key(self) -> Hashable:
-        """The keys of the members, whatever their order is."""
-        return type(self), frozenset(member.curve_key for member in self.members)
 
     @property
     def pure_epsilon(self) -> float:

@@ -19,7 +19,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
 __all__ = ["CurvesOf", "NoLoss", "PrivacyCurves"]
 
 # A best order that is stated has so many digits. The bound differs by about the square of that.
-_CLOSE = 1e-6
+_CLOSE = 1e-7
 
 
 class PrivacyCurves(abc.ABC):

@@ -9,6 +9,7 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.privacy.composition import told_apart
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.stored.release import CURVES, Stored, read
 from pymc_dirdp.stored.untrusted import computable
@@ -79,7 +80,7 @@ def curve_at(curves: PrivacyCurves, name: str, arguments: Array) -> tuple[float,
 
     They are kept: whoever draws, reports and concludes asks for the same ones, and a search over counts takes long.
     """
-    return _computed(_Keyed(curves.curve_key, curves), name, tuple(arguments.tolist()))
+    return _computed(_Keyed(told_apart(curves), curves), name, tuple(arguments.tolist()))
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,16 @@ def test_intensities_have_the_law_of_gammas_above_the_floor(sampler):
         assert kstest(g, lambda x, a=a: 1 - gammaincc(a + 1, x) / gammaincc(a + 1, 3.0)).pvalue < 1e-3
 
 
+def test_made_up_data_sets_have_draws_of_that_law():
+    """And not those of an intensity that is raised to the floor after it was drawn."""
+    mechanism = floored()
+    drawn = mechanism.simulated(np.broadcast_to(COUNTS, (3000, 3)), np.random.default_rng(2))
+    for a, g in zip(mechanism.alpha + 0.7 * COUNTS, drawn.T, strict=True):
+        assert kstest(g, lambda x, a=a: 1 - gammaincc(a, x) / gammaincc(a, 3.0)).pvalue > 1e-4
+    raised = np.maximum(np.random.default_rng(2).gamma(mechanism.alpha[0] + 2.1, size=3000), 3.0)
+    assert kstest(raised, lambda x: 1 - gammaincc(2.6, x) / gammaincc(2.6, 3.0)).pvalue < 1e-6
+
+
 def test_a_draw_is_the_intensities_over_their_sum():
     mechanism = floored()
     together = mechanism.release(COUNTS, draws=4, random_seed=2)

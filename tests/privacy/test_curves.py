@@ -1,9 +1,13 @@
 """Curves of one kind for every mechanism: what they are asked, they answer or refuse."""
 
+import numpy as np
 import pytest
 
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.conversion import epsilon_at
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair
+from pymc_dirdp.privacy.floored import FlooredCells
 from pymc_dirdp.privacy.guarantees import ApproxDP
 
 PAIR = AddRemovePair(1.0, 0.1)
@@ -22,3 +26,15 @@ def test_a_guarantee_holds_up_to_its_last_bit():
     delta = PAIR.delta(epsilon)
     assert PAIR.satisfies(ApproxDP(epsilon=epsilon, delta=delta))
     assert not PAIR.satisfies(ApproxDP(epsilon=epsilon, delta=delta * (1 - 1e-15)))
+
+
+@pytest.mark.parametrize("curves", [PAIR, FlooredCells((0.5, 0.5), 0.65, 8.0), Composition(((PAIR, 3),))])
+def test_best_orders_of_several_deltas_are_those_of_each_and_no_other_order_is_better(curves):
+    deltas = np.array([[1e-3, 1e-6], [1e-12, 0.5]])
+    orders = curves.best_order(deltas)
+    assert orders.shape == deltas.shape
+    for delta, order in zip(deltas.ravel().tolist(), orders.ravel().tolist(), strict=True):
+        assert curves.best_order(delta) == pytest.approx(order, rel=1e-5)
+        least = epsilon_at(order, curves.renyi(order), delta)
+        for other in (1 + np.geomspace(1e-4, 1e6, 300)).tolist():
+            assert least <= epsilon_at(other, curves.renyi(other), delta) * (1 + 1e-9)

@@ -129,6 +129,21 @@ def test_no_pair_of_counts_exceeds_the_curves(cells):
         assert curves.renyi(order) <= order * curves.rho(math.inf)
 
 
+def test_either_direction_of_add_remove_counts():
+    """One record at known counts; where one direction was left out, a curve would be below it."""
+    for cell, r, floor, order, joins in ((0.02, 0.7, 8.0, 40.0, True), (4.0, 1.0, 1.0, 5.0, False)):
+        curves = FlooredCells((cell, cell), r, floor, adjacency="add-remove")
+        each = [max(renyi_of_record(order, cell + r * n, r, floor, joins=way) for n in range(40)) for way in (0, 1)]
+        assert each[joins] > 1.05 * each[not joins]
+        assert max(each) <= curves.renyi(order) <= max(each) * (1 + 1e-8)
+    curves = FlooredCells((0.02, 0.02), 0.7, 8.0, adjacency="add-remove")
+    for epsilon, joins in ((1.0, True), (0.5, False)):
+        cells = Cells.of(0.02 + 0.7 * np.arange(60.0), np.full(60, 8.0), 0.7)
+        each = float(leaving(cells, epsilon).max()), float(joining(cells, epsilon).max())
+        assert each[joins] > 1.1 * each[not joins]
+        assert max(each) <= curves.delta(epsilon) <= 1.05 * max(each)
+
+
 @pytest.mark.thorough
 def test_add_remove_takes_the_larger_direction():
     curves = FlooredCells((0.02, 0.02), 0.7, 8.0, adjacency="add-remove")

@@ -123,6 +123,52 @@ def test_a_lower_floor_does_not_depend_on_which_others_are_looked_up():
     np.testing.assert_allclose(together, alone, rtol=1e-13)
 
 
+SEARCHES = {
+    "moves": lambda *law: largest_moves(*law[:2], (law[2:4], law[3:1:-1]), law[4:]),
+    "joins": lambda *law: largest_joins(*law[:2], law[2:4], law[4:]),
+    "leaves": lambda *law: largest_leaves(*law[:2], law[2:4], law[4:]),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(("floor", "r"), [(0.5, 3.0), (0.1, 8.0), (4.0, 1.5)])
+def test_no_counts_in_a_box_exceed_its_bound(search, floor, r, monkeypatch):
+    """The boxes that the search itself bounds, at their ends and inside."""
+    seen, bounds_of = [], _Search._bounds
+
+    def remembered(self, way, boxes):
+        bounds = bounds_of(self, way, boxes)
+        seen.append((self, way, boxes, bounds))
+        return bounds
+
+    monkeypatch.setattr(_Search, "_bounds", remembered)
+    SEARCHES[search](floor, r, Shapes(0.3), Shapes(2.0), 0.3, 1.5)
+    rng, wide = np.random.default_rng(9), 0
+    for one, way, boxes, bounds in seen:
+        low, high = boxes[..., 0], np.minimum(boxes[..., 1], boxes[..., 0] + 60)
+        wide += int(np.any(low < high, axis=1).sum())
+        for part in (0.0, 1.0, *rng.uniform(0, 1, 4)):
+            counts = np.floor(low + part * (high - low))
+            assert np.all(one._values(way, counts) <= bounds * (1 + 1e-9) + 1e-40)
+    assert wide > 3
+
+
+def test_hazards_are_compared_at_the_shapes_under_the_second_law(monkeypatch):
+    """Those with the record where it leaves. Without it the floors would be lower, and the bounds safe and looser."""
+    floor, r, epsilon, seen, bounds_of = 8.0, 0.3, 0.2, [], _Search._bounds
+    monkeypatch.setattr(_Search, "_bounds", lambda *of: seen.append((*of[1:], bounds_of(*of))) or seen[-1][-1])
+    for search, divergence, step in ((largest_joins, joining, 0.0), (largest_leaves, leaving, r)):
+        seen.clear()
+        search(floor, r, (Shapes(1.0),), (epsilon,))
+        for _, boxes, bounds in seen:
+            low, high = 1.0 + r * boxes[:, 0, 0], 1.0 + r * boxes[:, 0, 1]
+            floors = np.maximum(lower_floors(low + step, high + step, floor), 1e-60)
+            np.testing.assert_allclose(divergence(Cells.of(low, floors, r), epsilon), bounds, rtol=1e-9)
+            others = np.maximum(lower_floors(low + r - step, high + r - step, floor), 1e-60)
+            wide = (low < high) & (high < np.inf) & (others > 1e-60)
+            assert np.all((others < floors if search is largest_leaves else others > floors)[wide])
+
+
 def test_the_worst_counts_are_neither_equal_nor_zero():
     """What a search at counts of 0, or at equal counts, would miss."""
     r, floor, epsilon, a, b = SETTINGS[0]
