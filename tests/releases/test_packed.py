@@ -194,6 +194,19 @@ def test_other_lengths_and_dims(flat, group, name):
     assert not follows, found
 
 
+@pytest.mark.parametrize(("group", "name"), STRUCTURE)
+def test_every_variable_has_its_own_dims(flat, group, name):
+    """A dim of the same length and another name, and dims in another order."""
+    variable = flat[group][name]
+    renamed = (*variable.dims[:-1], "other")
+    for dims, values in ((renamed, variable.values), (variable.dims[::-1], variable.values.T)):
+        if dims != variable.dims:
+            changed = flat.copy(deep=True)
+            kept = changed[group].to_dataset().drop_vars(name)
+            changed[group].dataset = kept.assign({name: xr.Variable(dims, values, variable.attrs)})
+            assert answer(changed)[0] is None, dims
+
+
 def test_every_column(flat, release):
     """A number or a word of one table: missing, or another."""
     tried = 0
@@ -266,6 +279,14 @@ def test_other_versions(flat, version):
     del changed.attrs["format"]
     with pytest.raises(ReleaseError, match="missing"):
         unpacked(changed)
+
+
+def test_attributes_of_the_group_of_mechanisms_come_back(release):
+    """No release has one, and `verify` refuses it, but a file does not lose it."""
+    changed = release.copy(deep=True)
+    changed["mechanism"].attrs["more"] = "said"
+    assert packed(changed)["mechanism"].attrs["more"] == "said"
+    assert unpacked(packed(changed)).identical(changed)
 
 
 def test_pieces_come_back():
