@@ -294,7 +294,7 @@ def whole_numbers(values: NDArray[Any], observed: Node, what: str = "observation
 def _is_short(model: pm.Model) -> bool:
     """Whether the model was built under `floatX="float32"`, or is read under it."""
     short = any(rv.type.dtype == "float32" for rv in model.free_RVs)
-    return short or pytensor.config.floatX == "float32"  # type: ignore[attr-defined,no-any-return]
+    return short or pytensor.config.floatX == "float32"  # type: ignore[attr-defined]
 
 
 def _check_precision(

@@ -20,10 +20,10 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.errors import ReleaseError, shown
 from pymc_dirdp.releases.flat import Labels, Piece, UnlikeOthersError, joined, separated, texts
 from pymc_dirdp.releases.trees import tree_of
-from pymc_dirdp.stored.untrusted import Group, group_at, shown
+from pymc_dirdp.stored.untrusted import Group, group_at
 
 __all__ = ["FORMAT", "packed", "unpacked"]
 
