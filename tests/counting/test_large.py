@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pymc_dirdp.counting.tables import count
@@ -84,11 +85,13 @@ def test_a_million_hostile_records_are_counted_alike_or_refused_by_all(in_engine
 
 
 @pytest.mark.slow
-def test_spark_counts_a_million_hostile_records_alike_or_refuses_them(spark):
+def test_spark_counts_a_million_hostile_records_alike_or_refuses_them(spark, tmp_path):
     def in_spark(table):
         # Spark has no numbers without a sign.
         place = table.schema.get_field_index("small numbers")
-        return spark.createDataFrame(table.set_column(place, "small numbers", table[place].cast(pa.int16())))
+        path = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet")
+        pq.write_table(table.set_column(place, "small numbers", table[place].cast(pa.int16())), path)
+        return spark.read.parquet(path)
 
     counted_alike_or_refused(in_spark)
 
