@@ -7,10 +7,10 @@ from typing import Final
 import h5py
 import xarray as xr
 
-from pymc_dirdp.errors import ReleaseError, type_name
+from pymc_dirdp.errors import ReleaseError, shown, type_name
 from pymc_dirdp.releases.flat import UnlikeOthersError
 from pymc_dirdp.releases.packed import packed, unpacked
-from pymc_dirdp.stored.untrusted import refuse_others, shown
+from pymc_dirdp.stored.untrusted import refuse_others
 
 __all__ = ["load", "save"]
 

@@ -1,5 +1,7 @@
 """The flat form of a release, changed in one place after the other: one error, or the same release."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -289,6 +291,23 @@ def test_attributes_of_the_group_of_mechanisms_come_back(release):
     assert unpacked(packed(changed)).identical(changed)
 
 
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda group: group.update({"table": 1.0}),
+        lambda group: group.update({"sampler": 1.0}),
+        lambda group: group.attrs.update(more=True),
+        lambda group: group.attrs.update(more=[1.0]),
+        lambda group: group.update({"more": xr.DataArray([True, False], dims="i")}),
+    ],
+)
+def test_what_the_flat_form_would_change_is_not_written_in_it(release, add):
+    changed = release.copy(deep=True)
+    add(changed["mechanism/p_class"])
+    with pytest.raises(UnlikeOthersError):
+        packed(changed)
+
+
 def test_pieces_come_back():
     rng = np.random.default_rng(1)
     shapes = [(), (1,), (3, 2), (2, 1, 4)]
@@ -304,6 +323,29 @@ def test_pieces_come_back():
         joined([Piece("p", (), (), np.array(1))])
 
 
+@pytest.mark.parametrize(
+    ("dims", "shape", "says"),
+    [
+        (["a"], [-1], "no shape of an array"),
+        (["a"], [0], "no shape of an array"),
+        (["a"], [1.0], "no shape of an array"),
+        (["a"], [True], "no shape of an array"),
+        (["a"], {"1": 1}, "no shape of an array"),
+        (["a"], [10**8 + 1], "no shape of an array"),
+        (["a", "b"], [10**5, 10**5], "not those of an array"),
+        (["a"], [], "not those of an array"),
+        (["a", "a"], [1, 1], "not those of an array"),
+        ([""], [1], "not those of an array"),
+        (["a"], [2], "do not make up"),
+    ],
+)
+def test_dims_and_shapes_that_no_array_has(dims, shape, says):
+    dataset = xr.Dataset(joined([Piece("p", ("a",), (1,), np.ones(1))]))
+    dataset["dims"], dataset["shape"] = ("piece", [json.dumps(dims)]), ("piece", [json.dumps(shape)])
+    with pytest.raises(ReleaseError, match=says):
+        separated(Group("x", dataset))
+
+
 def test_labels_of_a_dim_are_the_same_everywhere():
     labels = Labels()
     labels.add("a", np.array(["x", "y"]))
@@ -311,6 +353,10 @@ def test_labels_of_a_dim_are_the_same_everywhere():
     for other in (["x", "z"], ["x"], [1, 2]):
         with pytest.raises(UnlikeOthersError):
             labels.add("a", np.array(other))
+    # Equal numbers of another type are other labels.
+    labels.add("b", np.array([1, 2]))
+    with pytest.raises(UnlikeOthersError):
+        labels.add("b", np.array([1.0, 2.0]))
 
 
 def test_tables_may_have_the_names_of_parts_of_the_form(tmp_path):
