@@ -166,6 +166,7 @@ def test_what_was_added_is_kept_and_fails_to_verify(tmp_path):
         lambda tree: tree["mechanism/p"].update({"x": xr.DataArray([1.0, 2.0], dims="i")}),
         lambda tree: tree["mechanism/p"].update({"more": xr.DataTree(xr.Dataset({"x": 1.0}))}),
         lambda tree: tree["posterior"].update({"x": xr.DataArray([1, 2], dims="i")}),
+        lambda tree: tree["posterior"].update({"x": xr.DataArray([1.0, 2.0], dims="i")}),
     ):
         release = dirdp.sample(APPROX, labelled(["a", "b"])(), progressbar=False)
         damage(release)

@@ -294,8 +294,8 @@ def test_attributes_of_the_group_of_mechanisms_come_back(release):
 @pytest.mark.parametrize(
     "add",
     [
-        lambda group: group.update({"table": 1.0}),
-        lambda group: group.update({"sampler": 1.0}),
+        lambda group: group.update({"table": xr.DataArray(1.0)}),
+        lambda group: group.update({"sampler": xr.DataArray(1.0)}),
         lambda group: group.attrs.update(more=True),
         lambda group: group.attrs.update(more=[1.0]),
         lambda group: group.update({"more": xr.DataArray([True, False], dims="i")}),
