@@ -363,6 +363,22 @@ def test_the_number_above_a_prior_gives_the_values_to_the_last_bit():
     assert np.isnan(_above(prior, values * [1, 1, 1.5]))
 
 
+def test_what_is_above_a_prior_has_its_dims_and_shape():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones(3))
+        pm.Multinomial("x", n=30, p=p, observed=[10, 10, 10])
+    form = packed(dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model, progressbar=False))
+    pieces = form["cells"].to_dataset()
+    (alpha,) = np.flatnonzero(~np.isnan(pieces["above_prior"].values))
+    for name, other in (("dims", ["other"]), ("shape", [2])):
+        changed = form.copy(deep=True)
+        values = pieces[name].values.astype(object)
+        values[alpha] = json.dumps(other)
+        changed["cells"].dataset = pieces.assign({name: ("piece", values)})
+        with pytest.raises(ReleaseError, match="above a prior that is not there"):
+            unpacked(changed)
+
+
 def test_labels_of_a_dim_are_the_same_everywhere():
     labels = Labels()
     labels.add("a", np.array(["x", "y"]))
