@@ -7,7 +7,7 @@ from typing import Final
 import h5py
 import xarray as xr
 
-from pymc_dirdp.errors import ReleaseError, type_name
+from pymc_dirdp.errors import ReleaseError, shown, type_name
 from pymc_dirdp.releases.flat import UnlikeOthersError
 from pymc_dirdp.releases.packed import packed, unpacked
 from pymc_dirdp.stored.untrusted import refuse_others
@@ -134,6 +134,9 @@ def _refuse_odd(file: Path) -> None:
             total += int(thing.size or 0)
             if thing.external or thing.is_virtual:
                 raise ReleaseError(f"{file} holds data that stand in other files, as no release does.")
+            # xarray would read records of several numbers, and warn of them.
+            if thing.dtype.kind == "V":
+                raise ReleaseError(f"{file} holds {shown(name)}, which is no array of numbers or texts.")
         if total > _MOST_NUMBERS:
             raise ReleaseError(f"{file} declares more than {_MOST_NUMBERS} numbers, and no release holds so many.")
 

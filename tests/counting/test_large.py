@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pymc_dirdp.counting.tables import count
@@ -54,8 +55,8 @@ def expected(kind, found):
     return [int(sum(times[i] for i in range(3) if values[i] == label)) for label in labels], int(times[3])
 
 
-@pytest.mark.thorough
-def test_a_million_hostile_records_are_counted_alike_or_refused_by_all(in_engine):
+def counted_alike_or_refused(in_engine):
+    """A million records in an engine, of which a few are hostile, and without these; the oracle is NumPy."""
     rng = np.random.default_rng(12)
     found = {kind: codes(rng) for kind in KINDS}
     declared = {kind: labels for kind, (_, _, labels) in KINDS.items()}
@@ -76,6 +77,23 @@ def test_a_million_hostile_records_are_counted_alike_or_refused_by_all(in_engine
         both, _, _ = np.histogram2d(clean[one], clean[two], bins=[np.arange(4) - 0.5] * 2)
         np.testing.assert_array_equal(table, both)
     assert count(good, kinds[-1:], categories=declared).tolist() == expected(kinds[-1], clean[kinds[-1]])[0]
+
+
+@pytest.mark.thorough
+def test_a_million_hostile_records_are_counted_alike_or_refused_by_all(in_engine):
+    counted_alike_or_refused(in_engine)
+
+
+@pytest.mark.slow
+def test_spark_counts_a_million_hostile_records_alike_or_refuses_them(spark, tmp_path):
+    def in_spark(table):
+        # Spark has no numbers without a sign.
+        place = table.schema.get_field_index("small numbers")
+        path = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet")
+        pq.write_table(table.set_column(place, "small numbers", table[place].cast(pa.int16())), path)
+        return spark.read.parquet(path)
+
+    counted_alike_or_refused(in_spark)
 
 
 @pytest.mark.slow
