@@ -101,8 +101,13 @@ def test_draws_of_something_else_are_refused(release, posterior):
     for message, draws in wrong.items():
         with pytest.raises(dirdp.ArgumentError, match=message):
             dirdp.log_likelihood(release, data, draws=draws)
-    with pytest.raises(dirdp.ReleaseError, match="add up to 1"):
-        dirdp.log_likelihood(release, data, draws=given(dataset.assign(p_a=0.5 * dataset["p_a"])))
+    for factor in (0.5, np.nan):
+        with pytest.raises(dirdp.ArgumentError, match="draws of 'p_a' are no shares.*add up to 1"):
+            dirdp.log_likelihood(release, data, draws=given(dataset.assign(p_a=factor * dataset["p_a"])))
+    with pytest.raises(dirdp.ArgumentError, match=r"isel\(chain=\[0\]\)"):
+        dirdp.log_likelihood(release, data, draws=given(dataset.isel(chain=0)))
+    one_chain = dirdp.log_likelihood(release, data, draws=given(dataset.isel(chain=[0])))
+    assert np.isfinite(one_chain).all()
     with pytest.raises(dirdp.ArgumentError, match="Pass the release itself"):
         dirdp.log_likelihood(posterior, data, draws=posterior)
     with pytest.raises(dirdp.ArgumentError, match=r"what pm\.sample returns"):
