@@ -12,6 +12,10 @@ Integers = NDArray[np.int64]
 
 # So many doubles are kept at most; 32 megabytes.
 _MOST_KEPT = 4_000_000
+# So many products are looked at together where draws have totals of their own.
+_AT_A_TIME = 2**18
+# If so many draws have the same total on average, they are drawn together.
+_ALIKE = 8
 
 
 class Convolution:
@@ -26,6 +30,8 @@ class Convolution:
         Settled.
     total : int
         The total that sums of all but one cell are compared with.
+    most : int, optional
+        Larger sums are not asked for.
     """
 
     @staticmethod
@@ -39,12 +45,13 @@ class Convolution:
         after = ends[-1] - ends
         return float(np.sum(widths * (before + after) + before * after))
 
-    def __init__(self, cells: NumberLaws, total: int) -> None:
+    def __init__(self, cells: NumberLaws, total: int, most: int | None = None) -> None:
         self._order = np.argsort(cells.highs - cells.lows, kind="stable")
         self._lows = cells.lows[self._order]
         self._pmfs = [_pmf(cells, int(i)) for i in self._order]
-        self._prefix = _running(self._pmfs)
         self._low, self._total = int(cells.lows.sum()), total
+        self._longest = None if most is None else max(0, most - self._low + 1)
+        self._prefix = _running(self._pmfs, self._longest)
         self._all_lows = cells.lows
         self._rest: Array | None = None
         self._sizes = np.empty(0, dtype=np.int64)
@@ -65,7 +72,7 @@ class Convolution:
 
     def _all_but_one(self) -> Array:
         """The laws of the sums of all cells but one, one behind the other in the order of the cells."""
-        suffix = _running(self._pmfs[::-1])
+        suffix = _running(self._pmfs[::-1], self._longest)
         parts: list[Array] = [np.empty(0)] * len(self._pmfs)
         for place, i in enumerate(self._order):
             parts[i] = np.convolve(self._prefix[place], suffix[len(self._pmfs) - 1 - place])
@@ -81,13 +88,7 @@ class Convolution:
         left = totals - self._low
         for place in range(len(self._pmfs) - 1, -1, -1):
             pmf, before = self._pmfs[place], self._prefix[place]
-            drawn = np.empty(len(totals), dtype=np.int64)
-            for n in np.unique(left):
-                first, last = max(0, n - len(before) + 1), min(n, len(pmf) - 1)
-                weights = pmf[first : last + 1] * before[n - last : n - first + 1][::-1]
-                same = np.flatnonzero(left == n)
-                cdf = np.cumsum(weights / weights.max())
-                drawn[same] = first + np.searchsorted(cdf, rng.random(len(same)) * cdf[-1], side="right")
+            drawn = _drawn(pmf, before, left, rng)
             left = left - drawn
             counts[:, self._order[place]] = self._lows[place] + drawn
         return counts
@@ -98,12 +99,39 @@ def _pmf(cells: NumberLaws, i: int) -> Array:
     return np.exp(cells.log_pmf(x, np.full(len(x), i)))
 
 
-def _running(pmfs: list[Array]) -> list[Array]:
-    """The law of the sum of the first 0, 1, ... of some laws."""
+def _running(pmfs: list[Array], longest: int | None = None) -> list[Array]:
+    """The law of the sum of the first 0, 1, ... of some laws, at its first `longest` numbers."""
     sums = [np.ones(1)]
     for pmf in pmfs:
-        sums.append(np.convolve(sums[-1], pmf))
+        sums.append(np.convolve(sums[-1][:longest], pmf[:longest])[:longest])
     return sums
+
+
+def _drawn(pmf: Array, before: Array, left: Integers, rng: np.random.Generator) -> Integers:
+    """One number of the law `pmf` for each of some sums, given that another number of the law `before` is the rest."""
+    drawn = np.empty(len(left), dtype=np.int64)
+    distinct, which = np.unique(left, return_inverse=True)
+    if len(left) >= _ALIKE * len(distinct):
+        for i, n in enumerate(distinct.tolist()):
+            first, last = max(0, n - len(before) + 1), min(n, len(pmf) - 1)
+            weights = pmf[first : last + 1] * before[n - last : n - first + 1][::-1]
+            same = np.flatnonzero(which == i)
+            cdf = np.cumsum(weights / weights.max())
+            drawn[same] = first + np.searchsorted(cdf, rng.random(len(same)) * cdf[-1], side="right")
+        return drawn
+    order = np.argsort(left, kind="stable")
+    while len(order):
+        # The largest sums first, as many as fit.
+        width = min(int(left[order[-1]]) + 1, len(pmf))
+        now, order = order[-max(1, _AT_A_TIME // width) :], order[: -max(1, _AT_A_TIME // width)]
+        x = np.arange(width)
+        rest = left[now][:, None] - x
+        possible = (rest >= 0) & (rest < len(before))
+        weights = np.where(possible, pmf[:width] * before[np.where(possible, rest, 0)], 0.0)
+        cdf = np.cumsum(weights / weights.max(axis=1, keepdims=True), axis=1)
+        level = rng.random(len(now)) * cdf[:, -1]
+        drawn[now] = np.sum(cdf <= level[:, None], axis=1)
+    return drawn
 
 
 def _looked_up(pmf: Array, offset: Integers) -> Array:

@@ -71,6 +71,8 @@ class ProductLaw:
     log_shares : array, shape (d,), optional
         Logarithms of the shares, if they are known. Then `x ~ Multinomial(total, shares)` and `alpha` says nothing. One
         may be `-inf`: that cell is empty.
+    at_most : array of int, shape (d,), optional
+        Larger counts are left out of the cells: those that are known to be improbable.
     near : ProductLaw, optional
         The same law but for other known shares, all positive. It spares some of the work.
 
@@ -92,6 +94,7 @@ class ProductLaw:
     log_factor: float = 0.0
     noise: float = 0.0
     log_shares: Array | None = field(default=None, repr=False)
+    at_most: Integers | None = field(default=None, repr=False)
     near: "ProductLaw | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -119,18 +122,22 @@ class ProductLaw:
 
     def log_weight(self, counts: Array, cells: Integers) -> Array:
         """`log Gamma(x + alpha_i) - log x! + log L_i(x)`, or `x log p_i - log x! + log L_i(x)` for known shares."""
+        return np.asarray(self.log_prior_weight(counts, cells) + self.log_likelihood(counts, cells), dtype=np.float64)
+
+    def log_prior_weight(self, counts: Array, cells: Integers) -> Array:
+        """The same without the likelihood."""
         if self.log_shares is None:
-            prior = _log_gamma_ratio(counts, self.alpha[cells])  # type: ignore[arg-type]  # It broadcasts.
-        else:
-            with np.errstate(invalid="ignore"):
-                prior = np.where(counts == 0, 0.0, counts * self.log_shares[cells]) - gammaln(counts + 1)
-        return np.asarray(prior + self.log_likelihood(counts, cells), dtype=np.float64)
+            return _log_gamma_ratio(counts, self.alpha[cells])  # type: ignore[arg-type]  # It broadcasts.
+        with np.errstate(invalid="ignore"):
+            known: Array = np.where(counts == 0, 0.0, counts * self.log_shares[cells]) - gammaln(counts + 1)
+        return known
 
     def cells(self) -> NumberLaws:
         """Independent cells with the weights of this law, not tilted yet."""
         if self.near is not None and self.log_shares is not None and self.near.log_shares is not None:
             return self.near._settled.shifted(self.log_weight, self.log_shares - self.near.log_shares)
-        return NumberLaws(self.log_weight, len(self.alpha), self.least, self.most, smooth=self.smooth, noise=self.noise)
+        most = self.most if self.at_most is None else np.minimum(self.most, self.at_most)
+        return NumberLaws(self.log_weight, len(self.alpha), self.least, most, smooth=self.smooth, noise=self.noise)
 
     @cached_property
     def _settled(self) -> NumberLaws:

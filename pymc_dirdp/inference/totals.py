@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.bounded_totals import bounded
 from pymc_dirdp.inference.drawing import draw_counts
 from pymc_dirdp.inference.evidence import Evidence
 from pymc_dirdp.inference.number_draws import NumberDraws
@@ -139,27 +140,43 @@ class RowTotals:
             alpha=prior, total=total, log_likelihood=self._log_likelihood, least=least, smooth=smooth, noise=_NOISE
         )
 
+    @cached_property
+    def _known(self) -> ProductLaw:
+        """The law of the totals for their public sum."""
+        return bounded(self.totals, self._evidences, self._log_factors)
+
     def _log_likelihood(self, totals: Array, rows: Integers) -> Array:
         totals, rows = np.broadcast_arrays(totals, rows)
-        found = np.full(totals.shape, -np.inf)
+        found = np.full(totals.size, -np.inf)
+        order = np.argsort(rows, axis=None, kind="stable")
+        ends = np.searchsorted(rows.ravel()[order], np.arange(len(self._evidences) + 1))
         for row, evidence in enumerate(self._evidences):
-            here = (rows == row) & (totals >= evidence.least) & (totals <= evidence.law.total)
-            if here.any():
-                found[here] = self._log_factors[row](totals[here]) if self._log_factors else 0.0
+            here = order[ends[row] : ends[row + 1]]
+            of_row = totals.ravel()[here]
+            possible = (of_row >= evidence.least) & (of_row <= evidence.law.total)
+            here, of_row = here[possible], of_row[possible]
+            if len(here):
+                values = self._log_factors[row](of_row) if self._log_factors else np.zeros(len(here))
                 # Sums take time, also where a factor rules the total out.
-                here &= found > -np.inf
-                found[here] += evidence(totals[here])
-        return found
+                reached = values > -np.inf
+                values[reached] += evidence(of_row[reached])
+                found[here] = values
+        return found.reshape(totals.shape)
 
     @property
     def log_evidence(self) -> float:
         """Logarithm of the probability (or density) of all outputs, totals and counts summed out."""
-        return self.totals.log_evidence
+        return self._known.log_evidence
 
     def expectations(self, of: OfCount) -> Array:
         """Expected functions of each row's total given all outputs, shape `(rows, m)`."""
-        (found,) = self.totals.tilted.expectations(of, np.array([self.totals.total]))
+        (found,) = self._known.tilted.expectations(of, np.array([self.totals.total]))
         return np.asarray(found)
+
+    @property
+    def marginals(self) -> NumberLaws:
+        """The laws of the totals given all outputs."""
+        return self._known.tilted.marginals
 
     def count_means(self, totals: Array, rows: Integers) -> Array:
         """Expected counts in each row given its total, shape `(..., d)`."""
@@ -172,7 +189,7 @@ class RowTotals:
 
     def draw(self, draws: int, rng: np.random.Generator) -> tuple[list[Integers], float]:
         """Independent tables given all outputs, for each row of shape `(draws, d)`, and the share accepted."""
-        totals, acceptance = draw_counts(self.totals.tilted, np.full(draws, self.totals.total), rng)
+        totals, acceptance = draw_counts(self._known.tilted, np.full(draws, self.totals.total), rng)
         tables, share = self.tables(totals, rng)
         return tables, min(acceptance, share)
 

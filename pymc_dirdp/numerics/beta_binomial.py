@@ -127,6 +127,9 @@ def _block_rule(length: int) -> tuple[Array, Array]:
 
 def _log_gamma_ratio(x: Array, a: float) -> Array:
     """`log Gamma(x + a) - log Gamma(x + 1)`, whose terms are of size x log x, without cancellation."""
+    if np.all(np.asarray(a) == 1):
+        # The usual prior, of which tables are weighed in the millions.
+        return np.zeros(np.broadcast_shapes(np.shape(x), np.shape(a)))
     z, h = x + 1, a - 1
     direct = gammaln(z + h) - gammaln(z)
     # The differences of the terms of Stirling's series, whose fourth term is below 1e-13 from 64 on.

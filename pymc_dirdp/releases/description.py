@@ -20,7 +20,8 @@ from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import people_of
 from pymc_dirdp.sampling.entropy import Seed, randomness
 from pymc_dirdp.sampling.exact import grid_share
-from pymc_dirdp.stored.release import A_PRIORI
+from pymc_dirdp.stored.curves import curve_at
+from pymc_dirdp.stored.release import A_PRIORI, CURVES
 from pymc_dirdp.utility.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.utility.expected_kl import effective_records
 from pymc_dirdp.utility.simulated import a_priori_kl
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["described", "labels"]
 
 # The points at which a release states its curves. Anybody can compute more points from r and alpha.
-_ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
-_EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
-_DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
+_POINTS = {
+    "order": np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256]),
+    "epsilon": np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10]),
+    "delta_at": np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10]),
+}
 
 
 def described(
@@ -94,13 +97,8 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
     tables = composed(drawn, chosen.groups, chosen.draws)
     pure = (tables if chosen.after is None else chosen.after.followed_by(tables)).pure_epsilon
     return xr.Dataset(
-        {
-            "renyi_divergence": ("order", curves.renyi(_ORDERS)),
-            "delta": ("epsilon", curves.delta(_EPSILONS)),
-            "epsilon_at": ("delta_at", curves.epsilon(_DELTAS)),
-            "best_order_at": ("delta_at", [curves.best_order(delta) for delta in _DELTAS.tolist()]),
-        },
-        coords={"order": _ORDERS, "epsilon": _EPSILONS, "delta_at": _DELTAS},
+        {name: (at, np.array(curve_at(curves, name, _POINTS[at]))) for name, at in CURVES.items()},
+        coords=_POINTS,
         attrs={
             "guarantee": type(chosen.guarantee).__name__,
             **asdict(chosen.guarantee),

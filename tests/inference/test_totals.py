@@ -5,12 +5,13 @@ import pytest
 from scipy.special import gammaln, logsumexp
 from scipy.stats import chisquare
 
+import pymc_dirdp.inference.evidence as evidence_module
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.evidence import Evidence
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.totals import PrivateTotal, RowTotals
 
-from .laws import PRIOR, brute_force, dirichlet, geometric, row, simulated
+from .laws import PRIOR, brute_force, dirichlet, gaussian, geometric, row, simulated
 
 MOST = 12
 TOTALS = np.arange(MOST + 1)
@@ -41,6 +42,89 @@ def test_one_run_of_totals_continues_the_other(total):
     between = Evidence(law)(np.array([total / 2 + 0.5]))
     around = Evidence(law)(total / 2 + np.array([0.0, 1.0]))
     assert between[0] == pytest.approx(around.mean(), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["dirichlet", "geometric", "far away"])
+def test_small_totals_are_what_runs_of_totals_are(name, monkeypatch):
+    law = row(name, total=900)
+    totals = np.arange(901.0)
+    at_once = Evidence(law)(totals)
+    monkeypatch.setattr("pymc_dirdp.inference.evidence.largest_small", lambda law: -1)
+    in_runs = Evidence(law)(totals)
+    assert np.isfinite(in_runs).all()
+    np.testing.assert_allclose(at_once, in_runs, rtol=0, atol=1e-9)
+
+
+def test_small_totals_that_underflow_are_left_to_runs_of_their_own():
+    """Two cells without noise to speak of: all totals but one are some thousand nats less probable than that."""
+    law = ProductLaw(alpha=np.ones(3), total=300, log_likelihood=geometric(np.array([150.0, 40.0, 9.0]), 0.05))
+    totals = np.array([0.0, 150.0, 199.0, 240.0, 300.0])
+    expected = [law.at(int(n)).log_evidence for n in totals]
+    assert min(expected) < -1000
+    np.testing.assert_allclose(Evidence(law)(totals), expected, rtol=1e-12)
+
+
+def test_a_long_run_of_totals_is_summed_once(monkeypatch):
+    """What is known of a run was looked for again whenever a rule of sums was refined: naive Bayes took minutes."""
+    law = ProductLaw(alpha=np.ones(3), total=60_000, log_likelihood=geometric(np.array([2e4, 1e4, 3e3]), 3e4))
+    evidence, solved = Evidence(law), []
+
+    def counted(cells, total, **options):
+        solved.append(total)
+        return real(cells, total, **options)
+
+    real = evidence_module.solved
+    monkeypatch.setattr(evidence_module, "solved", counted)
+    evidence(np.linspace(5e3, 6e4, 500))
+    first = len(solved)
+    later = np.linspace(5.01e3, 5.99e4, 500).round()
+    found = evidence(later)
+    assert 0 < first == len(solved) < 10
+    # The law of the noise has a kink at 33,000, the sum of the noisy counts.
+    some = np.append(later[::50], [32_990.0, 33_000.0, 33_001.0])
+    expected = [law.at(int(n)).log_evidence for n in some]
+    np.testing.assert_allclose(evidence(some), expected, rtol=0, atol=2e-9)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("draws", [40, 60_000])
+def test_rows_of_small_totals_are_drawn_number_by_number(draws):
+    """Totals of their own, few or many of each: the law of whole tables given their total."""
+    law = row("dirichlet", total=MOST)
+    rng, evidence = np.random.default_rng(5), Evidence(law)
+    totals = np.concatenate([rng.permutation(np.resize(np.arange(5), draws)) for _ in range(60_000 // draws)])
+    parts = totals.reshape(-1, draws)
+    counts = np.concatenate([evidence.draw(part, rng)[0] for part in parts])
+    np.testing.assert_array_equal(counts.sum(axis=1), totals)
+    for total in (2, 4):
+        tables, logs, _ = brute_force(law, total)
+        seen = {tuple(table): place for place, table in enumerate(tables.astype(int).tolist())}
+        found = np.bincount([seen[tuple(table)] for table in counts[totals == total].tolist()], minlength=len(tables))
+        expected = np.exp(logs) * found.sum()
+        often = expected > 5
+        assert chisquare(found[often], expected[often] * found[often].sum() / expected[often].sum()).pvalue > 1e-6
+        other = np.exp(brute_force(row("geometric", total=MOST), total)[1])[often]
+        assert chisquare(found[often], other * found[often].sum() / other.sum()).pvalue < 1e-6
+
+
+def test_rows_end_where_larger_totals_do_not_matter(monkeypatch):
+    """Many rows of few records, and one of many: against totals that are looked at up to all records."""
+    monkeypatch.setattr("pymc_dirdp.inference.evidence.largest_small", lambda law: 60)
+    monkeypatch.setattr("pymc_dirdp.inference.bounded_totals._SHARES", 8)
+    rng = np.random.default_rng(6)
+    sizes = np.append(rng.multinomial(300, rng.dirichlet(np.full(39, 0.5))), 300)
+    tables = np.stack([rng.multinomial(n, [0.5, 0.3, 0.2]) for n in sizes])
+    noisy = tables + rng.normal(0, 3, tables.shape)
+    rows = [ProductLaw(alpha=np.ones(3), total=600, log_likelihood=gaussian(z, 3.0)) for z in noisy]
+    ends = RowTotals(rows, total=600)
+    reached = ends._known.at_most
+    assert reached[-1] >= 300 > reached[0]
+    assert len(reached) == 40
+    monkeypatch.setattr("pymc_dirdp.inference.totals.bounded", lambda totals, *_: totals)
+    all_of_them = RowTotals(rows, total=600)
+    assert ends.log_evidence == pytest.approx(all_of_them.log_evidence, abs=1e-8)
+    np.testing.assert_allclose(ends.marginals.means, all_of_them.marginals.means, rtol=1e-9)
+    np.testing.assert_allclose(ends.marginals.variances, all_of_them.marginals.variances, rtol=1e-7)
 
 
 def test_one_tilt_serves_no_total_that_one_far_wider_cell_was_cut_off_for():
