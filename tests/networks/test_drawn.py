@@ -102,7 +102,7 @@ def test_draws_of_something_else_are_refused(release, posterior):
         with pytest.raises(dirdp.ArgumentError, match=message):
             dirdp.log_likelihood(release, data, draws=draws)
     for factor in (0.5, np.nan):
-        with pytest.raises(dirdp.ArgumentError, match="draws of 'p_a' are no shares.*add up to 1"):
+        with pytest.raises(dirdp.ArgumentError, match=r"draws of 'p_a' are no shares.*add up to 1"):
             dirdp.log_likelihood(release, data, draws=given(dataset.assign(p_a=factor * dataset["p_a"])))
     with pytest.raises(dirdp.ArgumentError, match=r"isel\(chain=\[0\]\)"):
         dirdp.log_likelihood(release, data, draws=given(dataset.isel(chain=0)))
