@@ -145,6 +145,11 @@ def _of_posterior(release: xr.DataTree, idata: xr.DataTree) -> dict[str, DrawnTa
         raise ArgumentError("Expected draws to have the group posterior, as from pm.sample.")
     posterior, found = idata.children["posterior"].to_dataset(), {}
     for name, drawn in drawn_tables(release).items():
+        if name in posterior and not {"chain", "draw"} <= {*posterior[name].dims}:
+            raise ArgumentError(
+                f"The draws of {name!r} have no dim chain or no dim draw. Select some of them by a list, such as "
+                "draws.isel(chain=[0]), which keeps the dim."
+            )
         if name not in posterior or {*posterior[name].dims} != {"chain", "draw", *drawn.dims}:
             raise ArgumentError(
                 f"Expected draws to hold {name!r} with the dims chain, draw, {', '.join(drawn.dims)}, as the model of "
@@ -158,7 +163,14 @@ def _of_posterior(release: xr.DataTree, idata: xr.DataTree) -> dict[str, DrawnTa
         expected, shape = drawn.values.shape[2:], group.dataset[name].shape
         if shape[2:] != expected or 0 in shape:
             raise ArgumentError(f"Expected at least one draw of {name!r}, in the shape {expected}, got {shape[2:]}.")
-        values = probabilities(group, name, drawn.family)
+        try:
+            values = probabilities(group, name, drawn.family)
+        except ReleaseError:
+            # It is the draws that are wrong, and not the release.
+            raise ArgumentError(
+                f"The draws of {name!r} are no shares: each lies in [0, 1]"
+                + (f", and over {drawn.dims[-1]!r} they add up to 1." if drawn.family != "beta" else ".")
+            ) from None
         shares, labels = values.reshape(-1, *values.shape[2:]), drawn.labels
         if drawn.family == "beta":
             shares, labels = _pairs(shares), (*labels, (f"{name}_outcome", ["success", "failure"]))

@@ -8,7 +8,7 @@ from typing import final, override
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition, Parallel
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords
 from pymc_dirdp.privacy.several_records import SpreadRecords
 
@@ -92,7 +92,7 @@ def _adding(curves: PrivacyCurves) -> PrivacyCurves:
 
     Noise, and whatever else loses the same in both directions, is returned as it is.
     """
-    match curves.curve_key:
+    match CurvesOf.unwrapped(curves):
         case AddRemovePair() | SpreadRecords() as both:
             return AppearingRecords(both)
         case Composition(parts=parts):

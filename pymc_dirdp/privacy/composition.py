@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.privacy.conversion import best_order, log_delta_at
-from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
 
 __all__ = ["Composition", "DrawsOfOneTable", "Parallel", "told_apart"]
@@ -189,7 +189,7 @@ def _spread(mechanism: PrivacyCurves) -> float:
 def _flat(parts: Iterable[tuple[PrivacyCurves, int]]) -> Iterator[tuple[PrivacyCurves, int]]:
     """The parts, with those of a part that is itself a composition."""
     for mechanism, count in parts:
-        inner = mechanism.curve_key
+        inner = CurvesOf.unwrapped(mechanism)
         if isinstance(inner, Composition):
             yield from _flat((part, times * count) for part, times in inner.parts)
         else:

@@ -166,6 +166,13 @@ class PrivacyCurves(abc.ABC):
 class CurvesOf(PrivacyCurves):
     """Base class of what has the curves of another object, its `_curves`."""
 
+    @staticmethod
+    def unwrapped(curves: PrivacyCurves) -> PrivacyCurves:
+        """The object that has the curves itself: a mechanism is not one if it takes them from another."""
+        while isinstance(curves, CurvesOf):
+            curves = curves._curves
+        return curves
+
     @property
     @abc.abstractmethod
     def _curves(self) -> PrivacyCurves: ...

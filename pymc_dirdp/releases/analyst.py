@@ -62,10 +62,12 @@ def analyst_model(
     model : pymc.Model
         For each table a Dirichlet or a Beta, with the name, dims and labels that it has in the release, and the
         potential `<name>_release`. In a hierarchical model the shares are Deterministics with that name, dims and
-        labels. They are the softmax of sums of effects: `<name>_effects` are normal with variance 1, and multiplied by
-        `<name>_scales`, one for each subset of the axes, which are half-normal with the scales 2, 0.5, 0.2 and 0.1 for
-        effects of one, two, three and more variables. `<name>_sampling` is the error of the sample. The noisy counts
-        are observed variables `noisy_<names of the axes>`, and a private number of records is `n_records`.
+        labels. They are the softmax of sums of effects: `effects` of all tables are normal with variance 1, and
+        multiplied by `scales`, one for each table and subset of its axes, which are half-normal with the scales 2, 0.5,
+        0.2 and 0.1 for effects of one, two, three and more variables. `sampling` is the error of the sample. The noisy
+        counts are the observed variable `noisy`, or `noisy_laplace` where the noise has that law, and a private number
+        of records is `n_records`. Each of these vectors has a dim whose labels say what an entry is. A name that a
+        table or a dim of the release has gets a `_` at its end.
 
     Raises
     ------

@@ -6,6 +6,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.releases.measurements import network_of
 
 CATEGORIES = {"a": ["x", "y", "z"], "b": ["no", "yes"], "one": ["only"]}
 STRUCTURE = {"a": [], "b": ["a"], "one": []}
@@ -100,9 +101,59 @@ def test_draws_of_something_else_are_refused(release, posterior):
     for message, draws in wrong.items():
         with pytest.raises(dirdp.ArgumentError, match=message):
             dirdp.log_likelihood(release, data, draws=draws)
-    with pytest.raises(dirdp.ReleaseError, match="add up to 1"):
-        dirdp.log_likelihood(release, data, draws=given(dataset.assign(p_a=0.5 * dataset["p_a"])))
+    for factor in (0.5, np.nan):
+        with pytest.raises(dirdp.ArgumentError, match=r"draws of 'p_a' are no shares.*add up to 1"):
+            dirdp.log_likelihood(release, data, draws=given(dataset.assign(p_a=factor * dataset["p_a"])))
+    with pytest.raises(dirdp.ArgumentError, match=r"isel\(chain=\[0\]\)"):
+        dirdp.log_likelihood(release, data, draws=given(dataset.isel(chain=0)))
+    one_chain = dirdp.log_likelihood(release, data, draws=given(dataset.isel(chain=[0])))
+    assert np.isfinite(one_chain).all()
     with pytest.raises(dirdp.ArgumentError, match="Pass the release itself"):
         dirdp.log_likelihood(posterior, data, draws=posterior)
     with pytest.raises(dirdp.ArgumentError, match=r"what pm\.sample returns"):
         dirdp.synthetic(release, draws=10)
+
+
+def posterior_mean(noisy, variance, n):
+    """The mean share of the first of two values of one variable, by sums over a grid: shrinkage, sample and noise."""
+    # The logit is a half-normal scale times a normal effect, times the contrast of two values, twice.
+    scale, effect = np.meshgrid(np.linspace(0.005, 10, 700), np.linspace(-7, 7, 701))
+    p = 1 / (1 + np.exp(-np.sqrt(2.0) * scale * effect))
+    log_prior = -0.5 * (scale / 2.0) ** 2 - 0.5 * effect**2
+    # The two counts add up to n, so the sample has one direction, and what is seen along it is their difference.
+    difference, spread = noisy[0] - noisy[1], 4 * n * p * (1 - p) + 2 * variance
+    log_seen = -0.5 * (difference - n * (2 * p - 1)) ** 2 / spread - 0.5 * np.log(spread)
+    weights = np.exp(log_prior + log_seen - (log_prior + log_seen).max())
+    return np.sum(weights * p) / weights.sum()
+
+
+@pytest.mark.thorough
+def test_a_sampled_posterior_of_margins_from_the_model_to_the_records():
+    """One variable, whose posterior is also summed on a grid; the model has variables of the user's own."""
+    kinds = {"a": ["x", "y"], "one": ["only"]}
+    data = {"a": ["x"] * 30 + ["y"] * 170, "one": ["only"] * 200}
+    model = dirdp.bayesian_network(data, {"a": [], "one": []}, categories=kinds)
+    options = {"mechanism": "marginals", "noise": "gaussian"}
+    release = dirdp.sample(dirdp.ApproxDP(epsilon=0.2, delta=1e-6), model, **options)
+    with dirdp.analyst_model(release) as posterior_model:
+        pm.Deterministic("odds", posterior_model["p_a"][0] / posterior_model["p_a"][1])
+        pm.Normal("extra", dims="a")
+        idata = pm.sample(
+            800, tune=600, chains=2, cores=1, progressbar=False, random_seed=1, compute_convergence_checks=False
+        )
+    (measured,) = network_of(release).measurements
+    expected = posterior_mean(measured.noisy, measured.variance, 200)
+    proba = np.exp(dirdp.predict_log_proba(release, {"one": ["only"]}, target="a", draws=idata))[0]
+    draws = idata["posterior"]["p_a"].values[..., 0]
+    error = draws.std() / np.sqrt(200)  # Of a chain whose draws depend on one another.
+    assert proba[0] == pytest.approx(expected, abs=5 * error)
+    assert proba[0] == pytest.approx(draws.mean(), abs=1e-12)
+    records = {name: values[:3] for name, values in data.items()}
+    np.testing.assert_allclose(dirdp.log_likelihood(release, records, draws=idata), np.log(proba[0]), rtol=1e-10)
+    thinned = idata.isel(draw=slice(None, None, 10))
+    few = np.exp(dirdp.log_likelihood(release, records, draws=thinned))
+    np.testing.assert_allclose(few, draws[:, ::10].mean(), rtol=1e-10)
+    frame = dirdp.synthetic(release, 2000, n_sets=4, draws=idata, random_seed=0)
+    shares = frame["a"].eq("x").groupby(level="set").mean()
+    np.testing.assert_allclose(shares, draws.reshape(-1)[[0, 400, 800, 1200]], atol=0.05)
+    assert np.ptp(draws) > 0.02

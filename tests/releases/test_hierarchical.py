@@ -328,7 +328,7 @@ def test_intervals_are_calibrated(epsilon, noise, consistency, size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wrong", [1.3])
+@pytest.mark.parametrize("wrong", [1.6])
 def test_noise_of_another_scale_is_noticed(wrong):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
