@@ -34,8 +34,7 @@ with pm.Model(coords={"department": departments}):
     for i, release in enumerate(releases):
         pm.Potential(f"release of {departments[i]}", dirdp.release_logp(release, rates[i]))
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    # Short chains, so that the example takes a minute.
-    idata = pm.sample(100, tune=100, chains=2, progressbar=False, compute_convergence_checks=False)
+    idata = pm.sample(500, tune=500, chains=2, progressbar=False, compute_convergence_checks=False)
 
 print("             alone             pooled in part")
 for i, release in enumerate(releases):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.errors import ArgumentError, DataError, shown, type_name
 
 __all__ = [
     "MOST_RECORDS",
@@ -73,9 +73,10 @@ def open_unit_interval(**named: object) -> float:
 
 
 def within(least: float, most: float, **named: ArrayLike) -> None:
-    """Refuse a positive number, or an array of them, that has entries below or above the bounds.
+    """Refuse a number, or an array of them, that has entries below or above the bounds.
 
-    Privacy curves are computed in doubles, and beyond such bounds products of parameters overflow or underflow.
+    Privacy curves are computed in doubles. Beyond such bounds products of parameters overflow or underflow, and whole
+    numbers are rounded.
     """
     ((name, value),) = named.items()
     if not np.all((np.asarray(value) >= least) & (np.asarray(value) <= most)):
@@ -104,7 +105,7 @@ def one_of(allowed: Iterable[str], **named: object) -> str:
         return value
     near = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ArgumentError(f"Unknown {name} {value!r}; expected one of {listed}.{hint}")
+    raise ArgumentError(f"Unknown {name} {shown(value)}; expected one of {listed}.{hint}")
 
 
 def numbers_or_none(value: ArrayLike) -> Array | None:

@@ -13,8 +13,12 @@ __all__ = [
     "SeededReleaseWarning",
     "UnattainableError",
     "UnsupportedModelError",
+    "shown",
     "type_name",
 ]
+
+# An error repeats no more letters of a value than these.
+_SHOWN = 80
 
 
 class DirdpError(Exception):
@@ -63,6 +67,18 @@ class BudgetError(DirdpError, ValueError):
 
 class LedgerError(DirdpError, OSError):
     """A ledger's file cannot be read or written, or is not the ledger that was asked for."""
+
+
+def shown(value: object) -> str:
+    """A public value as an error may repeat it: short, and without control characters.
+
+    Examples
+    --------
+    >>> shown("clip"), len(shown("x" * 1000))
+    ("'clip'", 83)
+    """
+    text = repr(value[: _SHOWN + 1] if isinstance(value, str) else value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def type_name(thing: object) -> str:

@@ -76,7 +76,6 @@ def test_a_stale_record_is_seen():
     assert differences(record | {"word": "differs"}, record)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in WITH_DATA])
 def test_a_quick_run_says_the_same(name, tmp_path, monkeypatch):
     assert not differences(run(name, tmp_path, monkeypatch), recorded(name))
@@ -91,7 +90,6 @@ def test_data_sets_that_are_not_there_are_named_and_not_replaced(name, tmp_path,
     assert "nothing is written" in said
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", WITH_DATA)
 def test_a_script_runs_on_data_of_the_right_form(name, tmp_path, monkeypatch):
     """Made-up records with the columns of the German credit data: the verdict is not that on the real ones."""

@@ -16,6 +16,7 @@ FOLDERS = {
 }
 # Files without a source file of their name, and what they are about.
 WITHOUT_SOURCE = {
+    "counting/test_large.py": "as many records as engines are made for, through the whole room",
     "inference/test_calibration.py": "truths among draws, over many data sets: the whole room",
     "mechanisms/test_contract.py": "what every mechanism has to pass",
     "mechanisms/test_exact_releases.py": "exact releases of all mechanisms with whole noise",

@@ -415,6 +415,13 @@ def _mechanism(kind, method, counts):
     getattr(mechanism, method)(counts)
 
 
+def _bins(column, **more):
+    ledger = dirdp.Ledger(LOOSE, adjacency="add-remove" if more else "replace-one", unit=more.get("unit", "record"))
+    people = {"adjacency": "add-remove", "contribution": 2, **more} if more else {}
+    records = {"a": column} | ({"who": [1, None]} if more else {})
+    dirdp.choose_bins(LOOSE, records, "a", n_bins=2, candidates=[1, 2], ledger=ledger, **people)
+
+
 NETWORK = {"a": [], "b": ["a"]}
 MISTAKES = {f"observed {what}": lambda folder, what=what: _observed_wrongly(what) for what in BAD} | {
     "codes": lambda folder: _wrong_codes([0, 1], [0, UNSEEN]),
@@ -434,6 +441,20 @@ MISTAKES = {f"observed {what}": lambda folder, what=what: _observed_wrongly(what
     "count lengths": lambda folder: _count([*"xyx"]),
     "count missing column": lambda folder: dirdp.count(Talking(a=[UNSEEN]), ["b"], categories=LETTERS),
     "network unseen": lambda folder: dirdp.bayesian_network({"a": ["x"], "b": [UNSEEN]}, NETWORK, categories=LETTERS),
+    "bins of text": lambda folder: _bins([1, SURNAME]),
+    "bins of a strange thing": lambda folder: _bins([UNSEEN, Awkward()]),
+    "bins of too large a number": lambda folder: _bins([UNSEEN, 10**400]),
+    "bins of what is missing": lambda folder: _bins([UNSEEN, None]),
+    "bins of nobody": lambda folder: _bins([UNSEEN, CELLS[0]], unit="who"),
+    "bins from the data": lambda folder: dirdp.choose_bins(
+        LOOSE, {"a": CELLS}, "a", n_bins=2, candidates=[UNSEEN, UNSEEN], ledger=dirdp.Ledger(LOOSE)
+    ),
+    "structure unseen": lambda folder: dirdp.choose_structure(
+        LOOSE, {"a": ["x", "y"], "b": ["u", UNSEEN]}, categories=LETTERS, ledger=dirdp.Ledger(LOOSE)
+    ),
+    "structure of text": lambda folder: dirdp.choose_structure(
+        LOOSE, {"a": ["x", "y"], "b": ["u", SURNAME]}, categories=LETTERS
+    ),
     "classifier unseen": lambda folder: dirdp.naive_bayes({"a": [SURNAME]}, ["u"], categories=LETTERS, target="b"),
     "prediction unseen": lambda folder: dirdp.predict_log_proba(
         dirdp.sample(LOOSE, dirdp.bayesian_network({"a": ["x"], "b": ["u"]}, NETWORK, categories=LETTERS)),

@@ -17,7 +17,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from common import parser
+from common import parser, present
 from scipy.optimize import minimize_scalar
 from scipy.special import betaln
 
@@ -39,11 +39,13 @@ def shop(log, rng):
 
 
 def main():
-    # A quick run has 100,000 visitors and ten runs.
     chosen = parser(__doc__, data=True).parse_args()
+    if not present(chosen.data, ["open_bandit"]):
+        print("open_bandit: nothing is written.")
+        return
     log = pd.read_csv(chosen.data / "open_bandit.csv.gz")
     log = log[log["policy"] == "random"]
-    horizon, n_runs = (10**5, 10) if chosen.quick else (10**6, 50)
+    horizon, n_runs = (10**4, 3) if chosen.quick else (10**6, 50)
     rows, (figure, axes) = [], plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
     for campaign, ax in zip(("men", "women"), axes, strict=True):
         rates, mean, size = shop(log[log["campaign"] == campaign], np.random.default_rng(20261122))

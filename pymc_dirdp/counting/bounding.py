@@ -40,7 +40,7 @@ class Bound:
     records : int
         How many records of a unit are kept at most.
     distinct : bool
-        Whether equal records of a unit count once.
+        Whether equal records of a unit count once; in a sum of tables, once in each of them.
     """
 
     unit: str
@@ -182,4 +182,4 @@ def bound_of_sum(mine: Bound | None, its: Bound | None, *, others: bool) -> Boun
     if others:
         return Bound(mine.unit, max(mine.records, its.records), mine.distinct)
     # A unit may be in both, and have a record in the same cell of both.
-    return Bound(mine.unit, mine.records + its.records)
+    return Bound(mine.unit, mine.records + its.records, mine.distinct)

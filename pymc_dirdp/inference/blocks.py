@@ -129,6 +129,15 @@ class BlockLaws:
         law._laws = [each.given(rows[of]) for each, of in zip(self._laws, self._rows, strict=True)]
         return law
 
+    def likelihood(self, log_shares: Array) -> tuple[float, Array]:
+        """The logarithm of the likelihood of known shares and its gradient, as of :meth:`TableLaw.likelihood`."""
+        rows = log_shares.reshape(-1, self.prior.shape[-1])
+        found = [law.likelihood(rows[of]) for law, of in zip(self._laws, self._rows, strict=True)]
+        value = float(sum(each for each, _ in found))
+        if value == -np.inf:
+            return value, np.zeros(self.prior.shape)
+        return value, self._joined([means.ravel() for _, means in found], 0).reshape(self.prior.shape)
+
     @property
     def count_means(self) -> Array:
         """Expected counts, in the shape of the table: exact sums."""

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.binary_row import BinaryRow
 from pymc_dirdp.inference.drawing import draw_counts
 from pymc_dirdp.inference.estimates import Estimate, estimate, estimate_of_rows, summarised
-from pymc_dirdp.inference.number_laws import NumberLaws
+from pymc_dirdp.inference.number_laws import ImpossibleError, NumberLaws
 from pymc_dirdp.inference.posterior import Draws, draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.seen import Seen
@@ -118,7 +119,7 @@ class TableLaw:
             Logarithms of the shares.
         """
         law = copy.copy(self)
-        for name in ("_row", "_rows", "_private", "_totals"):
+        for name in ("_row", "_rows", "_private", "_totals", "_binary_row"):
             law.__dict__.pop(name, None)
         rows = log_shares.reshape(len(self._row_laws), -1)
         law._row_laws = [
@@ -135,6 +136,38 @@ class TableLaw:
         # If there are few counts, looking at each is less work than rules for many.
         smooth = self._row.smooth and self._most * shares.size > _FEW_COUNTS
         return replace(self._row, log_shares=np.log(shares), smooth=smooth)
+
+    def likelihood(self, log_shares: Array) -> tuple[float, Array]:
+        """The logarithm of the likelihood of known shares, and its gradient in `log_shares`: the expected counts.
+
+        Parameters
+        ----------
+        log_shares : array, shape of the table
+            Logarithms of the shares; one may be `-inf`.
+
+        Returns
+        -------
+        log_likelihood : float
+            `-inf` where the output is impossible.
+        means : array, shape of the table
+            Zeros where it is impossible.
+        """
+        if self._binary_row is not None:
+            value, means = self._binary_row.given(log_shares.ravel())
+            return value, means.reshape(self.prior.shape)
+        law = self.given(log_shares)
+        try:
+            return law.log_evidence, law.count_means
+        except ImpossibleError:
+            return -np.inf, np.zeros(self.prior.shape)
+
+    @cached_property
+    def _binary_row(self) -> BinaryRow | None:
+        """The only row, of a public total, as a function of its shares, if that is one short sum."""
+        if self._rows is not None or self._private is not None:
+            return None
+        few = self.prior.shape[-1] == 2 and self._most <= _FEW_COUNTS
+        return BinaryRow(self._row) if few else None
 
     # The laws are summed up when they are asked for: numbers of a file may be such that no sum exists.
 

@@ -133,8 +133,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
         within(LEAST_PARAMETER, MOST_PARAMETER, alpha=self.alpha)
         within(LEAST_PARAMETER, MOST_PARAMETER, r=self.r)
-        if self.min_count > MOST_RECORDS:
-            raise ArgumentError("Expected min_count to be at most 2**53, as counts are.")
+        within(0, MOST_RECORDS, min_count=self.min_count)
         object.__setattr__(self, "contribution", Contribution.of(self.contribution).fitted(self.alpha.shape))
         if self.n_records is not None:
             self._check_n_records()
@@ -142,9 +141,9 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
             object.__setattr__(self, "urn_steps", integer(1, urn_steps=self.urn_steps))
 
     def _check_n_records(self) -> None:
-        object.__setattr__(self, "n_records", integer(0, n_records=self.n_records))
-        if self.n_records > MOST_RECORDS:  # type: ignore[operator]  # it was checked in the line before
-            raise ArgumentError("Expected n_records to be at most 2**53, as counts are.")
+        n_records = integer(0, n_records=self.n_records)
+        within(0, MOST_RECORDS, n_records=n_records)
+        object.__setattr__(self, "n_records", n_records)
         if not is_binary_row(self.alpha.shape) or not adjacency_named(self.adjacency).records_are_public:
             raise ArgumentError(
                 "n_records is for one row of two categories under replace-one: elsewhere the curves are the same for "
@@ -350,7 +349,7 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
         d = self.alpha.shape[-1]
         if self._is_constant:
-            return [RowLikelihood(_nothing, np.zeros_like, smooth=True)] * (output.size // d)
+            return [RowLikelihood.of_nothing()] * (output.size // d)
         rows = zip(self.alpha.reshape(-1, d), output.reshape(-1, d), strict=True)
         return [self._row_likelihood(alpha, self.r, y, steps or self.urn_steps) for alpha, y in rows]
 
@@ -396,8 +395,3 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
                 crowd(base, a, d)
                 crowd(base, b, d)
         return moved(base, moves, records, self.adjacency)
-
-
-def _nothing(counts: Array, cells: NDArray[np.int64]) -> Array:
-    """The logarithm of a likelihood that is 1 for all counts."""
-    return np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells)))

@@ -52,18 +52,19 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change.
     contribution : int or Contribution, default 1
-        How many records a person holds in the table at most, anywhere.
+        How many records a person holds in the table at most, and in which of its rows.
 
     Raises
     ------
     ArgumentError
-        If a number is outside its domain, a margin is none of the table, or a person's records are tied to rows.
+        If a number is outside its domain, or a margin is none of the table.
 
     Notes
     -----
     A record that moves changes at most two cells of each margin by 1, and one that appears changes one. So each margin
     is released by a mechanism for one row of counts, with its own curves, and the curves of all are those of their
-    composition.
+    composition. Where a person has records in each entry of an axis, a margin that keeps the axis has a block of cells
+    for each entry, and a margin that sums over it has all of these records in one block.
 
     References
     ----------
@@ -105,10 +106,10 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         object.__setattr__(self, "adjacency", adjacency_named(self.adjacency).name)
         one_of(self._laws(), noise=self.noise)
         adds = Contribution.of(self.contribution).fitted(self.prior.shape)
-        if set(adds.axes) - {"any"}:
+        if self.needs_public_totals and set(adds.axes) - {"any"}:
             raise ArgumentError(
                 "Expected a contribution of records that may lie anywhere in the table, because a margin adds up rows. "
-                "Use the mechanism of a table of noisy counts."
+                "Use MarginalsMechanism, whose noise is independent in each cell."
             )
         object.__setattr__(self, "contribution", adds)
         object.__setattr__(self, "margins", self._checked_margins())
@@ -138,23 +139,31 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return {"gaussian": DiscreteGaussianMechanism, "geometric": GeometricMechanism}
 
     @classmethod
-    def part(cls, cells: int, parameter: float, *, noise: str, adjacency: str, records: int) -> NoisyCounts:
-        """The mechanism of one margin, as a table of one row of cells."""
-        facts = {"prior": np.ones(cells), "adjacency": adjacency, "contribution": records, "parameter": parameter}
-        return cls._laws()[noise].from_facts(facts)
+    def part(
+        cls, cells: int, parameter: float, *, noise: str, adjacency: str, records: int, blocks: int = 1
+    ) -> NoisyCounts:
+        """The mechanism of one margin, as a table of one row of cells, or of one row for each block of cells."""
+        if blocks == cells:
+            # A margin of these axes alone: the records of all entries, taken as if they lay anywhere in it.
+            records, blocks = records * blocks, 1
+        shape, axes = (cells, ()) if blocks == 1 else ((blocks, cells // blocks), ("each",))
+        facts = {"prior": np.ones(shape), "adjacency": adjacency, "contribution": Contribution(records, axes)}
+        return cls._laws()[noise].from_facts(facts | {"parameter": parameter})
 
     @cached_property
     def parts(self) -> tuple[NoisyCounts, ...]:
-        """The mechanism of each margin, as a table of one row."""
+        """The mechanism of each margin. The noise of all cells is alike, so rows are blocks in any order of cells."""
+        adds = [self.contributed.in_margin(self.prior.shape, margin) for margin in self.margins]
         return tuple(
             self.part(
                 self._cells(margin),
                 parameter,
                 noise=self.noise,
                 adjacency=self.adjacency,
-                records=self.contributed.records,
+                records=records,
+                blocks=blocks,
             )
-            for margin, parameter in zip(self.margins, self.parameters, strict=True)
+            for margin, parameter, (records, blocks) in zip(self.margins, self.parameters, adds, strict=True)
         )
 
     @cached_property
@@ -203,12 +212,12 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return {f"{self.publishes}_{'_'.join(map(str, margin))}": margin for margin in self.margins}
 
     def margins_of(self, counts: Array) -> list[Array]:
-        """The counts of each margin in one row; leading axes stay. Shapes `(..., cells)`."""
+        """The counts of each margin in the shape of its part; leading axes stay."""
         lead = counts.ndim - self.prior.ndim
         found = []
-        for margin in self.margins:
+        for margin, part in zip(self.margins, self.parts, strict=True):
             others = tuple(lead + axis for axis in range(self.prior.ndim) if axis not in margin)
-            found.append(counts.sum(axis=others).reshape(*counts.shape[:lead], -1))
+            found.append(counts.sum(axis=others).reshape(*counts.shape[:lead], *part.shape))
         return found
 
     @override
@@ -218,7 +227,8 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @override
     def separately(self, output: Array) -> list[tuple[TableMechanism, Array]]:
         ends = np.cumsum([self._cells(margin) for margin in self.margins])[:-1]
-        return list(zip(self.parts, np.split(output, ends, axis=-1), strict=True))
+        split = zip(self.parts, np.split(output, ends, axis=-1), strict=True)
+        return [(part, seen.reshape(*seen.shape[:-1], *part.shape)) for part, seen in split]
 
     @override
     def check(self, counts: ArrayLike) -> None:
@@ -257,15 +267,21 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         """The noisy counts of all margins side by side: shape `(n, cells)`."""
         rng = generator(random_seed)
         each = zip(self.parts, self.margins_of(np.asarray(counts, dtype=np.float64)), strict=True)
-        return np.concatenate(
-            [part.releases(of_margin, n, sampler=sampler, random_seed=rng) for part, of_margin in each], axis=-1
-        )
+        drawn = [part.releases(of_margin, n, sampler=sampler, random_seed=rng) for part, of_margin in each]
+        return np.concatenate([noisy.reshape(n, -1) for noisy in drawn], axis=-1)
 
     @override
     def worst_pair(self) -> tuple[Array, Array]:
-        # These two cells lie apart along every axis, so a record that moves between them changes every margin.
-        first, last = 0, int(np.ravel_multi_index([min(n - 1, 1) for n in self.shape], self.shape))
-        return moved(np.zeros(self.shape), [(first, last)], self.contributed.records, self.adjacency)
+        # The two cells of a block lie apart along every axis where they may, so a record that moves from one to the
+        # other changes every margin. All of a person's records move in the same way, which adds up.
+        kinds = (*self.contributed.axes, "any")
+        ends = [n if kind == "each" else 1 for kind, n in zip(kinds, self.shape, strict=True)]
+        moves = []
+        for first in np.ndindex(*ends):
+            each = zip(kinds, self.shape, first, strict=True)
+            last = [min(n - 1, 1) if kind == "any" else place for kind, n, place in each]
+            moves.append((int(np.ravel_multi_index(first, self.shape)), int(np.ravel_multi_index(last, self.shape))))
+        return moved(np.zeros(self.shape), moves, self.contributed.records, self.adjacency)
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:

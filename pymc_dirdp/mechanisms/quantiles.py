@@ -1,6 +1,5 @@
 """Edges of bins at about the quantiles of a column, chosen by the exponential mechanism among public candidates."""
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,12 +10,12 @@ import numpy as np
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer, positive, within
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.mechanisms.choice import ChoiceMechanism
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.bounded_range import BoundedRange
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.choosing import chosen
@@ -34,7 +33,7 @@ _TIGHT = 1e-4
 
 @final
 @dataclass(frozen=True)
-class QuantilesMechanism(CurvesOf):
+class QuantilesMechanism(ChoiceMechanism):
     """Choose `n_bins - 1` edges among public candidates, so that about equally many records lie between them.
 
     The edge number j is meant to have a share `j / n_bins` of the records below it. The score of a candidate is minus
@@ -167,28 +166,3 @@ class QuantilesMechanism(CurvesOf):
         running = np.cumsum(counts).tolist()
         below, total = running[:-1], running[-1]
         return [[-abs(self.n_bins * c - edge * total) for c in below] for edge in range(1, self.n_bins)]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What a file holds: the arguments of the class."""
-        return {
-            "n_bins": self.n_bins,
-            "n_candidates": self.n_candidates,
-            "scale": self.scale,
-            "adjacency": self.adjacency,
-            "contribution": self.contribution,
-        }
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """The mechanism that a file names; everything is checked.
-
-        Raises
-        ------
-        ArgumentError
-            If there is no such mechanism.
-        """
-        known = {"n_bins", "n_candidates", "scale", "adjacency", "contribution"}
-        if not isinstance(facts, Mapping) or set(facts) != known or cls(**facts).facts != facts:
-            raise ArgumentError("Expected the facts of a QuantilesMechanism, as it uses them.")
-        return cls(**facts)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,15 @@ class RowLikelihood:
     of_cells: Callable[[Array, Integers], Array]
     of_total: Callable[[Array], Array]
     smooth: bool
+
+    @classmethod
+    def of_nothing(cls) -> Self:
+        """The likelihood that is 1 for all counts."""
+
+        def flat(counts: Array, cells: Integers) -> Array:
+            return np.zeros(np.broadcast_shapes(np.shape(counts), np.shape(cells)))
+
+        return cls(flat, np.zeros_like, smooth=True)
 
 
 @final

@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Self, final, override
+from typing import final, override
 
 import numpy as np
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import MOST_RECORDS, integer, one_of, positive, within
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.choice import ChoiceMechanism
 from pymc_dirdp.mechanisms.margins import NOISES, MarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.bounded_range import BoundedRange
 from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import CurvesOf
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.choosing import chosen
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -38,7 +38,7 @@ _MEAN_SIZE = math.sqrt(2 / math.pi)
 
 @final
 @dataclass(frozen=True)
-class TreeMechanism(CurvesOf):
+class TreeMechanism(ChoiceMechanism):
     """Choose which variables depend on each other: a tree, or a forest of fewer edges.
 
     First the margin of each variable is measured, with whole noise. Then pairs of variables are joined one after the
@@ -222,32 +222,3 @@ class TreeMechanism(CurvesOf):
         mean = np.where(whole > 0, _MEAN_SIZE * np.sqrt(variance), expected).sum()
         among = math.sqrt(2 * math.log(len(self.variables) ** 2 / 2) * (1 - _MEAN_SIZE**2) * variance.sum())
         return distance - math.floor(min(float(mean) + among, float(MOST_RECORDS)))
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What a file holds: the arguments of the class."""
-        return {
-            "lengths": list(self.lengths),
-            "scale": self.scale,
-            "parameter": self.parameter,
-            "noise": self.noise,
-            "adjacency": self.adjacency,
-            "contribution": self.contribution,
-        }
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """The mechanism that a file names; everything is checked.
-
-        Raises
-        ------
-        ArgumentError
-            If there is no such mechanism.
-        """
-        known = {"lengths", "scale", "parameter", "noise", "adjacency", "contribution"}
-        if not isinstance(facts, Mapping) or set(facts) != known or not isinstance(facts["lengths"], list | tuple):
-            raise ArgumentError("Expected the facts of a TreeMechanism.")
-        found = cls(**{**facts, "lengths": tuple(facts["lengths"])})
-        if found.facts != {**facts, "lengths": list(facts["lengths"])}:
-            raise ArgumentError("Expected the facts of a TreeMechanism, as it uses them.")
-        return found

@@ -34,6 +34,9 @@ __all__ = [
 
 Counts = NDArray[np.int64]
 
+# From here on `float32` does not hold every whole number.
+_MOST_IN_SHORT = 2 ** (np.finfo(np.float32).nmant + 1)
+
 
 def total_records(table: Table, model: pm.Model | None = None) -> int:
     """How many records a table counts: public under replace-one, private under add-remove.
@@ -131,10 +134,8 @@ def counts_of(table: Table, model: pm.Model) -> Counts:
     for likelihood in table.likelihoods:
         observed, kind, batch = resolve_likelihood(likelihood, table, model)
         values = whole_numbers(evaluated_input(stored_observations(observed, model), observed), observed)
-        short = any(rv.type.dtype == "float32" for rv in model.free_RVs)
-        if short or pytensor.config.floatX == "float32":  # type: ignore[attr-defined]
-            # The model was built under `floatX="float32"`, or is read under it. PyMC has cast an array of numbers to
-            # floatX and then to integers, so its dtype no longer shows the cast.
+        if np.any(values >= _MOST_IN_SHORT) and _is_short(model):
+            # PyMC has cast an array of numbers to floatX and then to integers, so its dtype no longer shows the cast.
             _check_precision(values, np.finfo(np.float32), observed)
         shape = likelihood.shape(table.shape)
         row = rows_of(values, observed, likelihood, table, model)
@@ -288,6 +289,12 @@ def whole_numbers(values: NDArray[Any], observed: Node, what: str = "observation
     if values.dtype.kind == "f" and values.dtype.itemsize < 8:
         _check_precision(values, np.finfo(values.dtype), observed, what)
     return values.astype(np.int64)
+
+
+def _is_short(model: pm.Model) -> bool:
+    """Whether the model was built under `floatX="float32"`, or is read under it."""
+    short = any(rv.type.dtype == "float32" for rv in model.free_RVs)
+    return short or pytensor.config.floatX == "float32"  # type: ignore[attr-defined]
 
 
 def _check_precision(

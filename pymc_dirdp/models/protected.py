@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from pymc_dirdp.models.stated import Stated
 from pymc_dirdp.privacy.adjacency import Adjacency
@@ -43,7 +44,11 @@ class Reading:
 
     def contribution(self, name: str) -> Contribution:
         """What one person adds to the table of this name."""
-        return dict(self.contributions)[name]
+        return self._by_table[name]
+
+    @cached_property
+    def _by_table(self) -> dict[str, Contribution]:
+        return dict(self.contributions)
 
     @property
     def sizes_are_public(self) -> bool:

@@ -59,8 +59,9 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
         return tuple(_counts(observations[i], model))
 
     data = _data(observations, model) if used else {}
+    complete = {id(other.stored): other.stored for other in observations if other.kind.core}
     for observed in observations if used else ():
-        source = _source(observed, observations, data, model, stated, counts)
+        source = _source(observed, observations, data, complete, model, stated, counts)
         if source is not None:
             named = f"add public_n={as_code([observed.name])} if anybody may know it, or " if public else ""
             ways = named + way_out
@@ -81,6 +82,7 @@ def _source(
     observed: Observation,
     observations: Sequence[Observation],
     data: Mapping[int, tuple[Node, int]],
+    complete: Mapping[int, Node],
     model: pm.Model,
     stated: Stated,
     counts: Callable[[int], tuple[NDArray[np.int64], ...]],
@@ -96,8 +98,7 @@ def _source(
     # Complete counts add up to their own number of trials, which is checked itself. Only the total of `n` is used,
     # unless it tells how many records a person holds. Naive Bayes on counts is written so: each class has as many
     # records of a feature as the class counts say.
-    counted = (other.stored for other in observations if other.kind.core)
-    if not stated.unit and _is_array(source) and _is_one_of(source, tuple(counted)):
+    if not stated.unit and _is_array(source) and _is_one_of(source, complete):
         return None
     graph = list(values_read(trials))
     if read := [data[id(node)][1] for node in graph if id(node) in data]:
@@ -147,11 +148,9 @@ def _is_own_total(trials: Node, observed: Observation) -> bool:
     return counts is observed.stored and len(axes) == last + 1 and (summed == (last,) or (summed is None and not last))
 
 
-def _is_one_of(array: Node, others: Sequence[Node]) -> bool:
-    """Whether the array is one of the others, or holds the same numbers as one of them."""
-    if any(array is other for other in others):
-        return True
-    return _holds_several(array) and any(same_data(array, other) for other in others)
+def _is_one_of(array: Node, others: Mapping[int, Node]) -> bool:
+    """Whether the array is one of the others, which stand by identity, or holds the same numbers as one of them."""
+    return id(array) in others or (_holds_several(array) and any(same_data(array, other) for other in others.values()))
 
 
 def _holds_several(array: Node) -> bool:

@@ -65,7 +65,7 @@ def route(observed: Node, kind: Kind, families: Mapping[Node, Family], model: pm
     numbering = Numbering(tuple(str(rv.name) for rv in used), tuple(prior_of(rv).shape for rv in used))
     try:
         read = reading_of(probability, {rv: _cells_of(rv, families[rv], numbering) for rv in used}, numbering)
-        cells, axes = _counted(read, observed, kind, numbering, families)
+        cells, axes = _counted(read, observed, kind, numbering, {str(rv.name): families[rv] for rv in used})
     except UnreadableError as error:
         reason = str(error)
     else:
@@ -84,7 +84,7 @@ def _cells_of(rv: Node, family: Family, numbering: Numbering) -> CellMap:
 
 
 def _counted(
-    read: CellMap, observed: Node, kind: Kind, numbering: Numbering, families: Mapping[Node, Family]
+    read: CellMap, observed: Node, kind: Kind, numbering: Numbering, families: Mapping[str, Family]
 ) -> tuple[Cells, tuple[int | Codes, ...]]:
     """The cells in which a likelihood counts, outcomes last, and what decides all other axes."""
     names, called = _listed(numbering.names_in(read.cells)), operation(observed)
@@ -94,7 +94,7 @@ def _counted(
             raise refusal("one of many", observed.name, names=names, categories=int(d.max()), operation=called)
         return np.stack([read.cells, numbering.others(read.cells)], axis=-1), read.axes
     last = read.ndim - 1
-    family = {str(rv.name): family for rv, family in families.items()}[numbering.names_in(read.cells)[0]]
+    family = families[numbering.names_in(read.cells)[0]]
     mixed = refusal("mixed rows", observed.name, names=names, family=family.capitalize(), operation=called)
     if read.place(last) is None or read.chosen_along(last):
         raise mixed if family == "beta" else refusal("last axis", observed.name, names=names)

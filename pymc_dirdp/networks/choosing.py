@@ -11,13 +11,11 @@ from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.categories import Categories, checked_categories
 from pymc_dirdp.counting.codes import Frame
 from pymc_dirdp.counting.families import count_families
-from pymc_dirdp.errors import DataError, UnattainableError
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.planning.structure import part_of, tree_within
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.library import library_version
-from pymc_dirdp.releases.verification import kept_of
-from pymc_dirdp.releases.warned import warned_if_seeded
+from pymc_dirdp.releases.charging import charged_choice, people_of, read_after_charge
+from pymc_dirdp.releases.warned import warn_if_seeded
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.structure import Structure
 
@@ -124,37 +122,29 @@ def choose_structure(
     refuse_other(ledger)
     labels = _declared(categories, root=root)
     bound = bound_for(adjacency=adjacency, unit=unit, contribution=contribution)
-    records, people = (1, "record") if bound is None else (bound.records, bound.unit)
+    people = people_of(bound)
     names, lengths = list(labels), [len(values) for values in labels.values()]
-    mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=records)
-    promise = kept_of(part, mechanism)
-    if promise is None or not mechanism.satisfies(promise):
-        raise UnattainableError(f"No promise such as {part} can be stated for the structure. Ask for another kind.")
-    seeded = warned_if_seeded("structure", random_seed=random_seed)
-    if ledger is not None:
-        what = f"the structure of {', '.join(names)}"
-        terms: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": people, "contribution": records}
-        ledger.spend(promise, what=what, mechanism=mechanism, **terms)
+    mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=people[1])
+    warn_if_seeded("structure", random_seed=random_seed)
+    terms = charged_choice(
+        part,
+        mechanism,
+        what=f"the structure of {', '.join(names)}",
+        people=people,
+        ledger=ledger,
+        random_seed=random_seed,
+    )
     pairs = list(itertools.combinations(mechanism.variables, 2))
     families = [[names[i] for i in axes] for axes in (*((i,) for i in mechanism.variables), *pairs)]
-    try:
-        tables = count_families(frame, families, labels, otherwise={}, bound=bound, times=counts)
-    except DataError as error:
-        if ledger is None:
-            raise
-        raise DataError(f"{error} The ledger has been charged, because this error depends on the data.") from None
+    tables = read_after_charge(
+        lambda: count_families(frame, families, labels, otherwise={}, bound=bound, times=counts),
+        charged=ledger is not None,
+    )
     alone = len(mechanism.variables)
     by_pair = dict(zip(pairs, tables[alone:], strict=True))
     edges = mechanism.release(tables[:alone], by_pair, random_seed=random_seed)
-    return Structure(
-        parents=_directed(names, [(names[i], names[j]) for i, j in edges], root=root),
-        mechanism=mechanism,
-        guarantee=promise,
-        unit=people,
-        recorded=ledger is not None,
-        reproducible=seeded,
-        library_version=library_version(),
-    )
+    parents = _directed(names, [(names[i], names[j]) for i, j in edges], root=root)
+    return Structure(parents=parents, recorded=ledger is not None, **terms)
 
 
 def _declared(categories: Categories, *, root: str | None) -> dict[str, list[Any]]:

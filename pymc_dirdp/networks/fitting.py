@@ -16,6 +16,7 @@ from pymc_dirdp.inference.network_margins import EliminationError
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.measurements import network_of
+from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.stored.draws import Drawn
 from pymc_dirdp.stored.untrusted import computable
 
@@ -95,7 +96,7 @@ def fit(
     families, measurements, n_records = network.families, network.measurements, network.n_records
     with computable(), Bar((MOST_ROUNDS + 1) * len(families) + 2, "tables", shown=progressbar) as bar:
         shares, done = _fitted(families, measurements, n_records, consistency, bar)
-    tree = xr.DataTree.from_dict({"/posterior": _posterior(shares, network.drawn)})
+    tree = tree_of({"/posterior": _posterior(shares, network.drawn)})
     tree.attrs = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": library_version(),

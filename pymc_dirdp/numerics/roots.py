@@ -187,28 +187,28 @@ def near_root(
     return found_together([search], lambda points: [excess(x) for x in points.values()])[0]
 
 
-def found_together(
-    searches: Sequence[RootSearch], excesses: Callable[[dict[int, float]], Sequence[float]]
-) -> list[float | None]:
-    """The results of several searches for roots, whose curves are looked at together.
+def found_together[Result](
+    searches: Sequence[Generator[float, float, Result]], values: Callable[[dict[int, float]], Sequence[float]]
+) -> list[Result]:
+    """The results of several searches, whose functions are looked at together.
 
     Parameters
     ----------
-    searches : sequence of RootSearch
-        From :func:`root_search`.
-    excesses : callable
-        Takes a point of each search that goes on, by its number, and returns the excess of each, in the same order.
+    searches : sequence of generator
+        From :func:`root_search` or :func:`~pymc_dirdp.numerics.minima.minimum_search`.
+    values : callable
+        Takes a point of each search that goes on, by its number, and returns the value of each, in the same order.
     """
-    found: list[float | None] = [None] * len(searches)
+    found: dict[int, Result] = {}
     points = {i: next(search) for i, search in enumerate(searches)}
     while points:
-        for i, value in zip(list(points), excesses(points), strict=True):
+        for i, value in zip(list(points), values(points), strict=True):
             try:
                 points[i] = searches[i].send(value)
             except StopIteration as end:
                 found[i] = end.value
                 del points[i]
-    return found
+    return [found[i] for i in range(len(searches))]
 
 
 def root_search(

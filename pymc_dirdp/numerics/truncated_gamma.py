@@ -24,7 +24,7 @@ __all__ = [
     "log_peak",
     "lower_tail",
     "mean",
-    "mean_log",
+    "moments_log",
     "upper_tail",
     "variance_log",
 ]
@@ -90,16 +90,16 @@ def log_mass_change_and_peak(
     return np.asarray(np.where(small, near, far)), np.asarray(-np.log(mass))
 
 
-def mean_log(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:
-    """Expectation of `log G`, the derivative of :func:`log_mass` by `a`."""
+def moments_log(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> tuple[Array, Array]:
+    """Expectation and variance of `log G`, the first and second derivatives of :func:`log_mass` by `a`."""
     c, u, weights = _law(*_broadcast(a, floor, ceiling))
-    return np.asarray(np.log(c) + _average(u, weights))
+    mean = _average(u, weights)
+    return np.asarray(np.log(c) + mean), _average((u - mean[..., None]) ** 2, weights)
 
 
 def variance_log(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:
-    """Variance of `log G`, the second derivative of :func:`log_mass` by `a`."""
-    _, u, weights = _law(*_broadcast(a, floor, ceiling))
-    return _average((u - _average(u, weights)[..., None]) ** 2, weights)
+    """Variance of `log G`."""
+    return moments_log(a, floor, ceiling)[1]
 
 
 def mean(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:

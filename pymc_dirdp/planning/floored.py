@@ -11,7 +11,7 @@ from pymc_dirdp.privacy.composition import Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, FlooredCells
-from pymc_dirdp.privacy.floored_search import LARGEST_STEP
+from pymc_dirdp.privacy.floored_search import LARGEST_STEP, looser
 from pymc_dirdp.privacy.floored_table import floored_curves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
@@ -39,6 +39,7 @@ def largest_floored_r(
     n_records: int | Sequence[int] | None = None,
     *,
     proved: bool = True,
+    begin: float | None = None,
 ) -> float:
     """The largest concentration at which a floored draw keeps a guarantee, from below.
 
@@ -58,6 +59,8 @@ def largest_floored_r(
         Public numbers of records, as for :func:`~pymc_dirdp.privacy.floored_table.floored_curves`.
     proved : bool
         False takes a number that is quick to find, for comparisons. It may be too large.
+    begin : float, optional
+        Where a search for counts begins: what is known to be close saves some steps.
 
     Returns
     -------
@@ -102,7 +105,7 @@ def largest_floored_r(
         # Divergences are at most their order times rho, which goes with the square of r.
         slope = curves(1.0).rho(math.inf)
         start = min(max(math.sqrt(divergence.epsilon / divergence.order / slope), STEPS[0]), STEPS[1])
-    near = min(_MORE * start, LARGEST_STEP)
+    near = min(_MORE * start if begin is None else begin, LARGEST_STEP)
     if guarantee.stated_delta and (searched := _searched(curves(near))):
         return _by_search(guarantee, searched, near, proved=proved)
     if not proved:
@@ -140,6 +143,7 @@ def _by_search(guarantee: Guarantee, cells: tuple[FlooredCells, ...], start: flo
     """The largest r for blocks of cells: a root of what a quick search sees, and then one bound of each, or two."""
     epsilon, delta = guarantee.budget, guarantee.allowed
     slope = _SLOPE * max(-math.log(delta), 1.0)
+    room = _ROOM * float(looser(delta))
     near: dict[FlooredCells, tuple[float, ...]] = {}
 
     def seen(r: float) -> float:
@@ -149,7 +153,7 @@ def _by_search(guarantee: Guarantee, cells: tuple[FlooredCells, ...], start: flo
             if found.attained > 0:
                 near[block] = found.shapes
             largest = max(largest, found.attained)
-        return log_excess(largest, delta) + _ROOM
+        return log_excess(largest, delta) + room
 
     r = _root(seen, start, slope, _CLOSE, LARGEST_STEP)
     if not proved:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from pymc_dirdp.checks import one_of, positive
@@ -13,6 +13,7 @@ from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST, NoisyCounts
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.planning.margins import Margin
 from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 
@@ -32,27 +33,36 @@ class Protected:
     Attributes
     ----------
     adjacency : str
-    records : mapping of str to int
-        How many records a person holds in each table at most, anywhere.
+    records : mapping of str to int or Contribution
+        How many records a person holds in each table at most, and in which of its rows.
     public_totals : bool
         Whether the number of records is public, so that noise may add up to 0.
     before : tuple of (PrivacyCurves, int)
         What the same people have lost before, and how often; the guarantee has to cover it.
+    shapes : mapping of str to tuple of int
+        The shape of each table; needed where the records lie in certain rows.
     """
 
     adjacency: str
-    records: Mapping[str, int]
+    records: Mapping[str, int | Contribution]
     public_totals: bool
     before: tuple[tuple[PrivacyCurves, int], ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def kind(self, noise: str) -> type[MarginalsMechanism]:
         """The class of the mechanisms with this kind of noise."""
-        return ZeroSumMarginalsMechanism if noise == "geometric" and self.public_totals else MarginalsMechanism
+        anywhere = all(set(Contribution.of(one).axes) <= {"any"} for one in self.records.values())
+        summed = noise == "geometric" and self.public_totals and anywhere
+        return ZeroSumMarginalsMechanism if summed else MarginalsMechanism
 
     def part(self, margin: Margin, noise: str, parameter: float) -> NoisyCounts:
         """The mechanism of one margin."""
+        adds, blocks = Contribution.of(self.records[margin.table]), 1
+        records = adds.records
+        if adds.axes:
+            records, blocks = adds.in_margin(self.shapes[margin.table], margin.axes)
         return self.kind(noise).part(
-            margin.cells, parameter, noise=noise, adjacency=self.adjacency, records=self.records[margin.table]
+            margin.cells, parameter, noise=noise, adjacency=self.adjacency, records=records, blocks=blocks
         )
 
 

@@ -64,6 +64,13 @@ class Composition(PrivacyCurves):
         return tuple((representative[curve], count) for curve, count in times.items())
 
     @property
+    def curve_key(self) -> Hashable:
+        """The key of the part if it is one, else those of all parts and how often each of them is released."""
+        if self._single is not None:
+            return self._single.curve_key
+        return type(self), frozenset((mechanism.curve_key, times) for mechanism, times in self._distinct)
+
+    @property
     def _single(self) -> PrivacyCurves | None:
         (mechanism, times), *others = self._distinct
         return mechanism if times == 1 and not others else None
@@ -316,6 +323,11 @@ class Parallel(PrivacyCurves):
     """
 
     members: tuple[PrivacyCurves, ...]
+
+    @property
+    def curve_key(self) -> Hashable:
+        """The keys of the members, whatever their order is."""
+        return type(self), frozenset(member.curve_key for member in self.members)
 
     @property
     def pure_epsilon(self) -> float:

@@ -86,6 +86,28 @@ class Contribution:
         """The most records that a person holds in a table of this shape."""
         return self.records * self.blocks(shape)
 
+    def in_margin(self, shape: Sequence[int], kept: Sequence[int]) -> tuple[int, int]:
+        """How many records a person holds in each block of a margin, and in how many blocks of it.
+
+        The records of the entries of an axis `"each"` come together where a margin sums over it.
+
+        Parameters
+        ----------
+        shape : sequence of int
+            That of the table.
+        kept : sequence of int
+            The axes that the margin keeps.
+
+        Examples
+        --------
+        >>> survey = Contribution(1, ("each",))
+        >>> survey.in_margin((10, 3), [1]), survey.in_margin((10, 3), [0, 1])
+        ((10, 1), (1, 10))
+        """
+        each = {axis: shape[axis] for axis, kind in enumerate(self.fitted(shape).axes) if kind == "each"}
+        blocks = math.prod(length for axis, length in each.items() if axis in kept)
+        return self.records * math.prod(each.values()) // blocks, blocks
+
     def to_json(self) -> str:
         """Write this contribution as a text."""
         return json.dumps({"records": self.records, "axes": list(self.axes)})

@@ -1,19 +1,22 @@
 """What one promise implies about another, and the lemma that leads from Rényi divergences to (epsilon, delta)."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.numerics.minima import minimum_search
+from pymc_dirdp.numerics.roots import found_together
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 __all__ = [
     "LOOKED_AT_FIRST",
     "ORDERS",
     "best_order",
+    "best_orders",
     "convert",
     "converted_deltas",
     "epsilon_at",
@@ -57,21 +60,37 @@ def best_order(bound: Callable[[float], float], *, largest: float = math.inf) ->
 
     Every order gives a valid bound, so an inexact minimiser costs tightness and never privacy. `bound` may be infinite.
     """
-    from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
+    return best_orders([bound], largest=largest)[0]
 
-    top = min(_LOG_EXCESS, math.log(largest - 1))
-    grid = np.linspace(-_LOG_EXCESS, top, _LOOKS)
 
-    def at(log_excess: float) -> float:
-        return bound(1 + math.exp(log_excess))
+def best_orders(
+    bounds: Sequence[Callable[[float], float]],
+    *,
+    largest: float = math.inf,
+    close: float = 1e-7,
+    look_ahead: Callable[[list[float]], None] | None = None,
+) -> list[float]:
+    """The orders of :func:`best_order` for several bounds, within a share of `close`.
 
-    values = [at(x) for x in grid]
-    best = int(np.argmin(values))
-    around = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    # Brent's method needs finite values to compare.
-    refined = minimize_scalar(lambda x: min(at(x), 1e300), bounds=around, method="bounded", options={"xatol": 1e-9})
-    log_excess = float(refined.x) if refined.fun < values[best] else float(grid[best])
-    return min(1 + math.exp(log_excess), largest)
+    Before bounds are asked for, `look_ahead` is told the orders, for divergences that are computed faster together.
+    """
+    grid = np.linspace(-_LOG_EXCESS, min(_LOG_EXCESS, math.log(largest - 1)), _LOOKS).tolist()
+
+    def at(points: Sequence[tuple[int, float]]) -> list[float]:
+        orders = [1 + math.exp(x) for _, x in points]
+        if look_ahead is not None:
+            look_ahead(orders)
+        return [bounds[i](order) for (i, _), order in zip(points, orders, strict=True)]
+
+    values = np.reshape(at([(i, x) for i in range(len(bounds)) for x in grid]), (len(bounds), -1))
+    firsts = np.argmin(values, axis=1).tolist()
+    searches = [minimum_search(grid[max(i - 1, 0)], grid[min(i + 1, _LOOKS - 1)], close) for i in firsts]
+    found = found_together(searches, lambda points: at(list(points.items())))
+    best = [
+        refined if value < of_bound[first] else grid[first]
+        for first, of_bound, (refined, value) in zip(firsts, values.tolist(), found, strict=True)
+    ]
+    return [min(1 + math.exp(log_excess), largest) for log_excess in best]
 
 
 def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float) -> Kind:

@@ -4,6 +4,7 @@ import abc
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import final, overload, override
 
 import numpy as np
@@ -12,10 +13,13 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval
 from pymc_dirdp.numerics.roots import least_epsilon
-from pymc_dirdp.privacy.conversion import best_order, epsilon_at
+from pymc_dirdp.privacy.conversion import best_orders, epsilon_at
 from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
 
 __all__ = ["CurvesOf", "NoLoss", "PrivacyCurves"]
+
+# A best order that is stated has so many digits. The bound differs by about the square of that.
+_CLOSE = 1e-6
 
 
 class PrivacyCurves(abc.ABC):
@@ -119,9 +123,23 @@ class PrivacyCurves(abc.ABC):
     def _look_ahead(self, curve: str, points: Sequence[float]) -> None:  # noqa: B027  # Most curves gain nothing.
         """Be told where `"renyi"`, `"delta"` or `"epsilon"` will be asked for: many points may take as long as one."""
 
-    def best_order(self, delta: float) -> float:
+    @overload
+    def best_order(self, delta: float) -> float: ...
+    @overload
+    def best_order(self, delta: ArrayLike) -> float | Array: ...
+    def best_order(self, delta: ArrayLike) -> float | Array:
         """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
-        return best_order(lambda order: epsilon_at(order, self._renyi(order), open_unit_interval(delta=delta)))
+        deltas = np.asarray(_elementwise(lambda value: open_unit_interval(delta=value), delta))
+        orders = best_orders(
+            [partial(self._epsilon_by, delta=at) for at in deltas.ravel().tolist()],
+            close=_CLOSE,
+            look_ahead=partial(self._look_ahead, "renyi"),
+        )
+        return orders[0] if deltas.ndim == 0 else np.reshape(orders, deltas.shape)
+
+    def _epsilon_by(self, order: float, delta: float) -> float:
+        """The epsilon that the divergence at this order implies."""
+        return epsilon_at(order, self._renyi(order), delta)
 
     def satisfies(self, guarantee: Guarantee) -> bool:
         """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""

@@ -331,7 +331,7 @@ class FlooredCells(PrivacyCurves):
                     begin = [near[i] for i in some] if known else None
                     found.update(zip(some, self._worst_counts([-less[i] for i in some], begin), strict=True))
             near.update((i, one.shapes) for i, one in found.items() if one.attained > 0)
-            return [log_excess(found[i].attained, searched[i]) + _ROOM for i in less]
+            return [log_excess(found[i].attained, searched[i]) + _ROOM * float(looser(searched[i])) for i in less]
 
         searches = [
             root_search(-first, slope=steep, close=_CLOSE, reach=first, most=0.0)

@@ -14,12 +14,11 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pymc_dirdp.arrays import Array
-from pymc_dirdp.numerics.bisection import last_inside
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.numerics.bisection import sign_changes
 from pymc_dirdp.numerics.quadrature import nodes
-from pymc_dirdp.numerics.truncated_gamma import log_mass_change, mean_log, variance_log
+from pymc_dirdp.numerics.truncated_gamma import log_mass_change, moments_log, variance_log
 from pymc_dirdp.privacy.floored_search import Shapes
 
 __all__ = ["largest_divergences", "largest_slope", "largest_sum_of_variances", "largest_variance", "renyi_of_record"]
@@ -94,7 +93,7 @@ def renyi_of_record(order: float, a: float, r: float, floor: float, ceiling: flo
     closed, error = _closed(np.array([order]), np.array([a]), r, floor, ceiling, joins=joins)
     if error[0] <= _TRUSTED * closed[0]:
         return float(closed[0])
-    return float(_kernel(order, np.array([a]), r, floor, ceiling, joins=joins)[0])
+    return float(_kernel(np.array([order]), np.array([a]), r, floor, ceiling, joins=joins)[0])
 
 
 def _closed(order: Array, a: Array, r: float, floor: float, ceiling: float, *, joins: bool) -> tuple[Array, Array]:
@@ -114,30 +113,34 @@ def _closed(order: Array, a: Array, r: float, floor: float, ceiling: float, *, j
     return value / some, np.where(above > 0, rounding / some, np.inf)
 
 
-def _kernel(order: float, a: Array, r: float, floor: float, ceiling: float, *, joins: bool) -> Array:
-    """The integral against the hat, in which every term is positive, for shapes of shape (n,)."""
-    total = np.zeros(a.shape)
+def _kernel(orders: Array, a: Array, r: float, floor: float, ceiling: float, *, joins: bool) -> Array:
+    """The integral against the hat, in which every term is positive, for orders and shapes of shape (n,)."""
+    above = (orders - 1)[:, None]
     # From its foot each leg of the hat rises like the distance to it.
-    legs = [(r, 0.0, 1.0)]
-    if order > 1:
-        legs.append(((order - 1) * r, order * r, -1.0))
-    for length, foot, sign in legs:
-        distance, weights = nodes(_panels(length, floor, ceiling))
-        moved = foot + sign * distance
-        x = a[:, None] + (moved if joins else r - moved)
-        share = 1.0 if sign > 0 else 1 / (order - 1)
-        total += share * (distance * weights * variance_log(x, floor, ceiling)).sum(axis=-1)
-    return total
+    distance, weights = nodes(_panels(r, floor, ceiling))
+    # Many orders have the same shapes, and this leg does not depend on them.
+    shapes, each = np.unique(a, return_inverse=True)
+    rising = _against(distance, shapes, r, floor, ceiling, joins=joins)
+    total = (distance * weights * rising).sum(axis=-1)[each]
+    distance, weights = (above * each for each in nodes(_panels(r, floor, ceiling, float(above.max()))))
+    falling = _against(orders[:, None] * r - distance, a, r, floor, ceiling, joins=joins)
+    # At order 1 the second leg has no width.
+    return np.asarray(total + (distance * weights * falling).sum(axis=-1) / np.maximum(above[:, 0], 1e-300))
 
 
-def _panels(length: float, floor: float, ceiling: float) -> Array:
-    """Panels as long as the distance of the nearest complex zero of Z.
+def _against(moved: Array, a: Array, r: float, floor: float, ceiling: float, *, joins: bool) -> Array:
+    """The variance where a record moves the shape by so much."""
+    return variance_log(a[:, None] + (moved if joins else r - moved), floor, ceiling)
+
+
+def _panels(length: float, floor: float, ceiling: float, times: float = 1.0) -> Array:
+    """Panels of `[0, length]` which, if they are `times` as long, are as long as the distance of Z's nearest zero.
 
     The characteristic function of `log G` at y is at least `1 - y**2 V / 2`, so there is none within `sqrt(2 / V)` of
     the real line.
     """
     longest = math.sqrt(2 / largest_variance(floor, ceiling)[1])
-    return np.linspace(0.0, length, max(1, math.ceil(length / longest)) + 1)
+    return np.linspace(0.0, length, max(1, math.ceil(times * length / longest)) + 1)
 
 
 def largest_divergences(
@@ -173,22 +176,18 @@ def largest_divergences(
     repeated = np.repeat(orders, candidates.shape[1])
     found = _closed(repeated, candidates.ravel(), r, floor, ceiling, joins=joins)
     values, errors = (one.reshape(candidates.shape) for one in found)
-    for i in np.flatnonzero(~np.all(errors <= _TRUSTED * values, axis=1)):
-        order = float(orders[i])
-        if (order * r) ** 2 * most <= _FLAT:
-            most_around = [_most_around(shape, order * r, peak, floor, ceiling) for shape in candidates[i].tolist()]
-            values[i] = order * r**2 / 2 * np.array(most_around)
-        else:
-            values[i] = _kernel(order, candidates[i], r, floor, ceiling, joins=joins)
+    lost = ~np.all(errors <= _TRUSTED * values, axis=1)
+    flat = (orders * r) ** 2 * most <= _FLAT
+    if np.any(some := lost & flat):
+        reach = (orders[some] * r)[:, None]
+        nearest = np.clip(peak, candidates[some] - reach, candidates[some] + reach)
+        values[some] = reach * (r / 2 * (1 + 1e-9)) * variance_log(nearest, floor, ceiling)
+    if np.any(some := lost & ~flat):
+        each = np.repeat(orders[some], candidates.shape[1]), candidates[some].ravel()
+        values[some] = _kernel(*each, r, floor, ceiling, joins=joins).reshape(-1, candidates.shape[1])
     largest = values.max(axis=1) * (1 + _MARGIN)
     # No divergence is larger than that of the largest variance (statement 3 on the page of proofs).
     return np.asarray(np.minimum(largest, orders * (r * r) / 2 * most))
-
-
-def _most_around(shape: float, reach: float, peak: float, floor: float, ceiling: float) -> float:
-    """The largest variance of a shape within `reach`."""
-    nearest = min(max(peak, shape - reach), shape + reach)
-    return float(variance_log(nearest, floor, ceiling)) * (1 + 1e-9)
 
 
 def _maximisers(
@@ -201,21 +200,26 @@ def _maximisers(
     far = (orders - 1) * r
     peak = largest_variance(floor, ceiling)[0]
 
-    def rises(log_a: Array) -> NDArray[np.bool_]:
-        a = np.exp(log_a)
-        means = mean_log(np.stack([a, a + r, a + orders * r if joins else a - far]), floor, ceiling)
-        rise = (orders - 1) * (means[1] - means[0])
-        return np.asarray((means[2] - means[1] - rise if joins else means[2] - means[0] + rise) > 0)
+    def rise(log_a: Array, of: Integers) -> tuple[Array, Array]:
+        a, above = np.exp(log_a), orders[of] - 1
+        last = a + orders[of] * r if joins else a - far[of]
+        # The derivatives by the shape, of the divergence and of that derivative, from means and from variances.
+        first, second = (
+            one[2] - one[1] - above * (one[1] - one[0]) if joins else one[2] - one[0] + above * (one[1] - one[0])
+            for one in moments_log(np.stack([a, a + r, last]), floor, ceiling)
+        )
+        return first, a * second
 
     if joins:
         low, high = peak - orders * r, np.full(orders.shape, peak)
+        guess = peak - (1 + orders) * r / 3
     else:
         low, high = np.full(orders.shape, peak - r), peak + far
+        guess = peak + (orders - 2) * r / 3
     # The search is on a logarithmic scale, because the largest orders have their maximisers far away.
-    low, high = np.log(np.maximum(low, start)), np.log(np.maximum(high, start))
-    share = float(np.max((high - low) / np.maximum(_WIDTH, closely * np.exp(-high))))
-    if share > 1:
-        low, high = last_inside(rises, low, high, math.ceil(math.log2(share)))
+    low, high, guess = (np.log(np.maximum(one, start)) for one in (low, high, guess))
+    width = np.maximum(_WIDTH, closely * np.exp(-high))
+    low, high = sign_changes(rise, low, high, guess, width)
     return np.asarray(np.maximum(np.exp((low + high) / 2), start))
 
 

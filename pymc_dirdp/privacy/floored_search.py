@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.numerics.parabolas import tops_of_parabolas
 from pymc_dirdp.numerics.truncated_gamma import log_hazard
 from pymc_dirdp.privacy.floored_loss import Cells, joining, leaving, moving
 
@@ -41,6 +42,8 @@ _SLACK, _NEAR = 1e-9, 1e-5
 # With so many boxes the tolerance doubles, because next to the maximum on a fine lattice there may be very many.
 _BATCH, _MOST_BOXES, _MANY_BOXES = 512, 40_000, 2500
 _FIRST_CELLS = 8
+# The top of a parabola through nine values is believed up to so many steps away.
+_TRUSTED_STEPS = 2.0
 # Error budget. Divergences of at least 1e-40 of pairs with r up to 20 have relative errors below 1e-12 for shapes up to
 # 1e4 (against finer panels and 30 digits), and below 1e-16 times the shape beyond; smaller divergences lose digits. So
 # nothing below 1e-40 is reported, larger steps are not searched, and the bound is raised by a hundred times the error.
@@ -289,7 +292,7 @@ class _Search:
         best = self._see(way, counts, self._values(way, counts))
         # The searches that still climb: each is at some counts of a way.
         way, at = way[best], counts[best]
-        real = self.real[way][:, : self.axes]
+        real, limit = self.real[way][:, : self.axes], np.inf if self.others is None else self.others
         step = np.full(len(way), max(1.0, self.reach / self.r))
         grid = np.array(np.meshgrid(*[[-1.0, 0.0, 1.0]] * self.axes)).reshape(self.axes, -1).T
         while True:
@@ -298,15 +301,19 @@ class _Search:
             if not len(way):
                 return
             size = np.where(real, step[:, None], np.maximum(np.round(step), 1.0)[:, None])
-            around = np.maximum(at[:, None] + size[:, None] * grid, 0.0).reshape(-1, self.axes)
-            around = around if self.others is None else np.minimum(around, self.others)
+            around = np.clip(at[:, None] + size[:, None] * grid, 0.0, limit).reshape(-1, self.axes)
             ways = np.repeat(way, len(grid))
-            best = self._see(ways, around, self._values(ways, around))
+            values = self._values(ways, around)
+            best = self._see(ways, around, values)
             climbed = best // len(grid)
+            stays = ~np.isin(np.arange(len(way)), climbed)
+            # The top of a parabola through these values is mostly a better place than the best of them.
+            tops = tops_of_parabolas(np.log(np.maximum(values, 1e-300)).reshape(len(way), -1), grid)
+            inside = np.all(np.abs(tops) <= _TRUSTED_STEPS, axis=1) & np.any(real | (step[:, None] > 1), axis=1)
+            top = at + size * np.where(inside[:, None], tops, 0.0)
             at[climbed] = around[best]
-            stays = np.ones(len(way), dtype=bool)
-            stays[climbed] = False
-            step[stays] /= 3
+            at[inside] = np.clip(np.where(real, top, np.round(top)), 0.0, limit)[inside]
+            step[stays | (inside & np.all(np.abs(tops) <= 1, axis=1))] /= 4
 
     def _starts(self) -> tuple[Integers, Array]:
         """Counts of every way from which the best is climbed to."""

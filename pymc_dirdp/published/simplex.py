@@ -73,8 +73,8 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float, p: ArrayLike | Non
     left = 1 - domain.n_protected * gamma
     if k * left < _LEAST_LEFT:
         raise ArgumentError(
-            f"The contour does not resolve gamma={gamma:g}: Expected k (1 - n_protected gamma) of at least "
-            f"{_LEAST_LEFT:g}, got {k * left:g}. Lower gamma, or raise k."
+            f"Expected k (1 - n_protected gamma) of at least {_LEAST_LEFT:g}, which the contour resolves, got "
+            f"gamma={gamma:g}, with which it is {k * left:g}. Lower gamma, or raise k."
         )
     nodes = math.ceil(max(_NODES, _NODES_PER_WIDTH * math.sqrt(k), _NODES_FAR_OUT / (k * left)))
     t = np.pi * (np.arange(nodes) + 0.5) / nodes

@@ -19,10 +19,14 @@ type Lines = tuple[tuple[str, str], ...]
 
 def typical_errors(stored: Stored, utility: xr.Dataset) -> Lines:
     """How far a share is typically off, in the estimate or the mean, and in a draw that is itself the release."""
-    if stored.is_estimate:
-        # What is fitted to all tables together is not simulated, and tables of one category have no error.
-        return ()
     by_table = ", by table" * (len(stored.tables) > 1)
+    if stored.is_estimate:
+        # Tables of one category have no error, and large networks are not simulated.
+        fitted = [name for name, table in stored.tables.items() if table.mechanism.fits_all_tables]
+        known = utility["share_error"].sel(table=fitted).values
+        if not np.all(np.isfinite(known)):
+            return ()
+        return (("of the fit", f"a share is typically off by {in_range(known, 2)}{by_table}, in made-up networks"),)
     of_draws = _of_tables(stored, utility, lambda table, n: draw_share_error(table.mechanism, table.prior, round(n)))
     # Where nothing is concluded from what was put out, the error is that of the posterior which was released.
     known_law = [table.mechanism.has_product_law for table in stored.tables.values()]

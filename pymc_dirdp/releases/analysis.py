@@ -13,6 +13,7 @@ from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import Conclusions, conclusions
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.sources import Source
+from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["analyse"]
@@ -89,6 +90,10 @@ def analyse(
 
     A draw with `sampler="fast"` is rounded to a grid of about 2**-32, and is read as if it were not.
 
+    What is returned is held in memory: 16 bytes for each cell and draw, and while it is drawn two thirds as much again.
+    Draws of several calls are independent of each other, so a table that is too large for that can be drawn in parts;
+    :func:`pymc_dirdp.estimate` holds no draws where its sums are exact.
+
     References
     ----------
     Theory, section 16. Bernstein and Sheldon (2018), Differentially private Bayesian inference for exponential
@@ -119,7 +124,7 @@ def analyse(
         "/latent_counts": {name: _drawn(drawn[name].counts, seen.cell_labels) for name, seen in found.tables.items()},
         **_published(found.tables),
     }
-    tree = xr.DataTree.from_dict(
+    tree = tree_of(
         {path: xr.Dataset(variables) for path, variables in groups.items()}
         | {"/sample_stats": xr.Dataset(stats, {"table": list(found.tables)})}
     )

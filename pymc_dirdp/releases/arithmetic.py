@@ -3,13 +3,12 @@
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, shown
 from pymc_dirdp.mechanisms.base import SAMPLERS, Mechanism
 from pymc_dirdp.sampling.entropy import SOURCES
 from pymc_dirdp.stored.draws import Drawn, drawn_tables
 from pymc_dirdp.stored.release import Stored
 from pymc_dirdp.stored.table import StoredTable
-from pymc_dirdp.stored.untrusted import shown
 
 __all__ = ["arithmetic", "contradiction"]
 

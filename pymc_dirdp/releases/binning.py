@@ -1,8 +1,9 @@
 """Bins of a column of numbers, whose edges are chosen from the records, and paid for by a ledger."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.accounting.rules import refuse_other
@@ -11,12 +12,11 @@ from pymc_dirdp.counting.categories import checked_categories
 from pymc_dirdp.counting.codes import Frame
 from pymc_dirdp.counting.columns import column_of
 from pymc_dirdp.counting.intervals import count_between, refuse_elsewhere
-from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.library import library_version
-from pymc_dirdp.releases.verification import kept_of
-from pymc_dirdp.releases.warned import warned_if_seeded
+from pymc_dirdp.releases.charging import charged_choice, people_of, read_after_charge
+from pymc_dirdp.releases.warned import warn_if_seeded
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.bins import Bins
 
@@ -121,43 +121,33 @@ def choose_bins(
     bound = bound_for(adjacency=adjacency, unit=unit, contribution=contribution)
     if unit == name:
         raise ArgumentError(f"Expected unit to be another column than the one that is divided, got unit={unit!r}.")
-    people, most = ("record", 1) if bound is None else (bound.unit, bound.records)
+    people = people_of(bound)
     mechanism = QuantilesMechanism.for_guarantee(
-        guarantee, n_bins=n_bins, n_candidates=len(edges), adjacency=adjacency, contribution=most
+        guarantee, n_bins=n_bins, n_candidates=len(edges), adjacency=adjacency, contribution=people[1]
     )
-    promise = kept_of(guarantee, mechanism)
-    if promise is None or not mechanism.satisfies(promise):
-        raise UnattainableError(f"No promise such as {guarantee} can be stated for the bins. Ask for another kind.")
     refuse_elsewhere(records)
     for needed in (name, *([] if bound is None else [bound.unit])):
         column_of(records, needed)
-    seeded = warned_if_seeded("set of bins", random_seed=random_seed)
-    terms: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": people, "contribution": most}
-    ledger.spend(promise, what=f"the bins of {name}", mechanism=mechanism, **terms)
-    try:
-        between = count_between(records, name, edges, bound)
-    except DataError as error:
-        raise DataError(f"{error} The ledger has been charged, because this error depends on the data.") from None
-    return Bins(
-        column=name,
-        edges=tuple(edges[place] for place in mechanism.release(between, random_seed=random_seed)),
-        mechanism=mechanism,
-        guarantee=promise,
-        unit=people,
-        reproducible=seeded,
-        library_version=library_version(),
+    warn_if_seeded("set of bins", random_seed=random_seed)
+    terms = charged_choice(
+        guarantee, mechanism, what=f"the bins of {name}", people=people, ledger=ledger, random_seed=random_seed
     )
+    between = read_after_charge(lambda: count_between(records, name, edges, bound), charged=True)
+    chosen = mechanism.release(between, random_seed=random_seed)
+    return Bins(column=name, edges=tuple(edges[place] for place in chosen), **terms)
 
 
 def _edges(name: str, candidates: Sequence[float]) -> list[float]:
     """The candidates as numbers in rising order; those that may have been made from data are warned of."""
     labels = checked_categories([name], {name: candidates})[name]
-    if not all(isinstance(label, int | float) for label in labels):
+    if not all(isinstance(label, int | float) and not isinstance(label, bool) for label in labels):
         raise ArgumentError("Expected candidates to be numbers.")
     try:
         edges = [float(label) for label in labels]
     except OverflowError:
-        raise ArgumentError("Expected candidates to be finite numbers.") from None
+        edges = [math.inf]
+    if not all(map(math.isfinite, edges)):
+        raise ArgumentError("Expected candidates to be finite numbers. Bins have no outer edges.")
     if not all(low < high for low, high in pairwise(edges)):
-        raise ArgumentError("Expected candidates in rising order.")
+        raise ArgumentError("Expected candidates in rising order, no two of which are the same double.")
     return edges

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,31 +9,34 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.mechanisms.base import SAMPLERS
-from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.models.labels import held_labels
-from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.releases.arithmetic import arithmetic
+from pymc_dirdp.releases.cell_dims import cell_dims, renamed
+from pymc_dirdp.releases.expected_fit import fit_errors
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import people_of
 from pymc_dirdp.sampling.entropy import Seed, randomness
 from pymc_dirdp.sampling.exact import grid_share
-from pymc_dirdp.stored.release import A_PRIORI
-from pymc_dirdp.utility.estimate_error import estimate_error
+from pymc_dirdp.stored.curves import curve_at
+from pymc_dirdp.stored.release import A_PRIORI, CURVES
+from pymc_dirdp.utility.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.utility.expected_kl import effective_records
 from pymc_dirdp.utility.simulated import a_priori_kl
 
 if TYPE_CHECKING:
     from pymc_dirdp.models.tables import Table
 
-__all__ = ["cell_dims", "described", "labels"]
+__all__ = ["described", "labels"]
 
 # The points at which a release states its curves. Anybody can compute more points from r and alpha.
-_ORDERS = np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256])
-_EPSILONS = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10])
-_DELTAS = np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
+_POINTS = {
+    "order": np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256]),
+    "epsilon": np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10]),
+    "delta_at": np.array([1e-4, 1e-5, 1e-6, 1e-8, 1e-10]),
+}
 
 
 def described(
@@ -50,24 +52,10 @@ def labels(table: "Table") -> dict[str, list[Any]]:
     return {dim: held_labels(values) for dim, values in table.coords.items() if values is not None}
 
 
-def cell_dims(table: "Table") -> list[str]:
-    """The dims of the table of counts: those of the variable, and for a Beta the dim of its two outcomes."""
-    axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
-    # A variable of the group may not have the name of a dim.
-    dims = [_renamed(dim_name(table.name, axis, dim)) for axis, dim in enumerate(axes)]
-    return [*dims, outcome_dim(table.name)] if table.family == "beta" else dims
-
-
-def _renamed(dim: str) -> str:
-    taken = {fact.name for kind in by_class_name().values() for fact in kind.facts if fact.is_variable}
-    taken |= {name for kind in by_class_name().values() for name in (kind.publishes, kind.beside) if name}
-    return dim_beside(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})
-
-
 def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed) -> xr.Dataset:
     table, mechanism = part.table, part.mechanism
     dims = cell_dims(table)
-    coords = {_renamed(dim): values for dim, values in labels(table).items()} | (
+    coords = {renamed(dim): values for dim, values in labels(table).items()} | (
         {dims[-1]: ["success", "failure"]} if table.family == "beta" else {}
     )
     attrs: dict[str, str | float] = {
@@ -109,13 +97,8 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
     tables = composed(drawn, chosen.groups, chosen.draws)
     pure = (tables if chosen.after is None else chosen.after.followed_by(tables)).pure_epsilon
     return xr.Dataset(
-        {
-            "renyi_divergence": ("order", curves.renyi(_ORDERS)),
-            "delta": ("epsilon", curves.delta(_EPSILONS)),
-            "epsilon_at": ("delta_at", curves.epsilon(_DELTAS)),
-            "best_order_at": ("delta_at", [curves.best_order(delta) for delta in _DELTAS.tolist()]),
-        },
-        coords={"order": _ORDERS, "epsilon": _EPSILONS, "delta_at": _DELTAS},
+        {name: (at, np.array(curve_at(curves, name, _POINTS[at]))) for name, at in CURVES.items()},
+        coords=_POINTS,
         attrs={
             "guarantee": type(chosen.guarantee).__name__,
             **asdict(chosen.guarantee),
@@ -139,12 +122,29 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
 def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
     """A priori numbers: they use the prior, the mechanism and the number of records that was planned for."""
     rows = {part.table.name: _a_priori(part, chosen, sampler) for part in chosen.parts}
+    for name, error in _fit_errors(chosen).items():
+        rows[name] |= {"estimate_kl": error.kl, "share_error": error.share}
     variables = {name: ("table", np.array([row[name] for row in rows.values()])) for name in A_PRIORI}
     dataset = xr.Dataset(variables, coords={"table": list(rows)})
     dataset.attrs["records"] = "public" if chosen.reading.sizes_are_public else "planned for"
     if any(part.n_records is None for part in chosen.parts):
         dataset.attrs["note"] = "no a priori KL without n_records, the size to plan for"
     return dataset
+
+
+def _fit_errors(chosen: Plan) -> dict[str, EstimateError]:
+    """The expected errors of the tables that are fitted to margins of all of them."""
+    parts = {part.table.name: part for part in chosen.parts if part.mechanism.fits_all_tables}
+    sizes = {part.n_records for part in parts.values()}
+    size = sizes.pop() if len(sizes) == 1 else None
+    if size is None:
+        return {}
+    return fit_errors(
+        {name: part.table for name, part in parts.items()},
+        {name: part.mechanism for name, part in parts.items()},
+        size,
+        public=chosen.reading.sizes_are_public,
+    )
 
 
 def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float]:

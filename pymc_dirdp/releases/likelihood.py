@@ -16,7 +16,6 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.blocks import law_of
-from pymc_dirdp.inference.number_laws import ImpossibleError
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.table_law import Beliefs
 from pymc_dirdp.releases.concluding import conclusions
@@ -67,14 +66,10 @@ class ReleaseLogp(Op):
         logs = np.asarray(log_shares, dtype=np.float64)
         if logs.shape != self.shape:
             raise ValueError(f"Expected shares of {self._output.name!r} in the shape {self.shape}, got {logs.shape}.")
-        nothing = np.asarray(-np.inf), np.zeros(self.shape)
         if np.isnan(logs).any() or np.isposinf(logs).any():
-            return nothing
-        law = self._law.given(logs)
-        try:
-            return np.asarray(law.log_evidence), law.count_means
-        except ImpossibleError:
-            return nothing
+            return np.asarray(-np.inf), np.zeros(self.shape)
+        value, means = self._law.likelihood(logs)
+        return np.asarray(value), means
 
     @override
     def make_node(self, *inputs: Any) -> Apply[Any]:
@@ -206,9 +201,9 @@ def release_logp(
 
     Notes
     -----
-    An evaluation with its gradient takes about 1 ms for 4 cells, 6 ms for 10 and 12 ms for 50, and far longer for
-    several rows whose sizes are not known. There are no second derivatives. On the boundary of the simplex the value is
-    right, and the gradient in `p` itself is no number.
+    An evaluation with its gradient takes about .05 ms for a row of two cells and a public total of a thousand, 1 ms for
+    4 cells, 6 ms for 10 and 12 ms for 50, and far longer for several rows whose sizes are not known. There are no
+    second derivatives. On the boundary of the simplex the value is right, and the gradient in `p` itself is no number.
 
     JAX (`nuts_sampler="numpyro"` or `"blackjax"`) calls back into Python for each evaluation, on one core at a time.
     It is told how when JAX is installed, `pip install jax numpyro`, before this function is called.

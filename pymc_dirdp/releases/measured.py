@@ -11,6 +11,7 @@ from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.planning.margin_noise import Protected, by_table, chosen_noise
 from pymc_dirdp.planning.margins import Axes, margins_of
+from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.options import Options
@@ -60,7 +61,11 @@ def measured(
     _refuse_large(axes)
     _refuse_unordered(axes)
     people = Protected(
-        wanted.adjacency, _records(reading, tables), reading.sizes_are_public, _lost_before(guarantee, reading, wanted)
+        wanted.adjacency,
+        _records(reading, tables),
+        reading.sizes_are_public,
+        _lost_before(guarantee, reading, wanted),
+        {name: table.prior.shape for name, table in tables.items()},
     )
     margins = margins_of(axes, wanted.measure)
     noise, parameters = chosen_noise(
@@ -129,21 +134,14 @@ def _refuse_unordered(tables: Mapping[str, Axes]) -> None:
         ) from None
 
 
-def _records(reading: Reading, tables: Mapping[str, Table]) -> dict[str, int]:
-    """How many records one person holds in each table at most."""
+def _records(reading: Reading, tables: Mapping[str, Table]) -> dict[str, Contribution]:
+    """How many records one person holds in each table at most, and in which rows."""
     if len(reading.groups) > 1:
         raise UnsupportedModelError(
             "The groups of disjoint hold different people, so a margin of one table says nothing of another. Release "
             f"each group as a model of its own. {_OTHERWISE}"
         )
-    for name in tables:
-        if set(reading.contribution(name).axes) - {"any"}:
-            raise UnsupportedModelError(
-                f"A person has records in several rows of {name!r}, or in a row of their own, so its margins hold "
-                "several records of each. Say with contribution= how many records of a table a person holds at most, "
-                f"in place of unit=. {_OTHERWISE}"
-            )
-    return {name: reading.contribution(name).records for name in tables}
+    return {name: reading.contribution(name) for name in tables}
 
 
 def _size(sizes: Mapping[str, int | None], tables: Mapping[str, Table], reading: Reading) -> int | None:

@@ -15,12 +15,12 @@ from pymc_dirdp.inference.family_fit import fit_tables
 from pymc_dirdp.inference.margins import Family, Measurement
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.tables import Table
-from pymc_dirdp.releases.description import cell_dims
+from pymc_dirdp.releases.cell_dims import cell_dims
 from pymc_dirdp.releases.sources import checked
 from pymc_dirdp.stored.draws import Drawn, drawn_tables
 from pymc_dirdp.stored.untrusted import group_at
 
-__all__ = ["Network", "measurements_of", "measurements_of_table", "network_of", "shares_fitted"]
+__all__ = ["Network", "fitted_shares", "measurements_of", "measurements_of_table", "network_of", "shares_fitted"]
 
 _APART = "Take consistency='tables', which takes each table by itself."
 
@@ -213,11 +213,27 @@ def shares_fitted(
     n_records : float or None
         The number of records; None if it is private.
     """
-    fitted = {name: table for name, table in tables.items() if mechanisms[name].fits_all_tables}
-    if not fitted:
+    chosen = {
+        name: (tuple(cell_dims(table)), mechanisms[name], published[name])
+        for name, table in tables.items()
+        if mechanisms[name].fits_all_tables
+    }
+    return fitted_shares(chosen, n_records)
+
+
+def fitted_shares(
+    published: Mapping[str, tuple[tuple[str, ...], TableMechanism, Mapping[str, Array]]], n_records: float | None
+) -> dict[str, Array]:
+    """The shares of some tables, fitted to what was published of all of them.
+
+    Parameters
+    ----------
+    published : mapping of str to tuple of (tuple of str, TableMechanism, mapping of str to array)
+        For each table the names of its axes, its mechanism, and what that put out.
+    n_records : float or None
+        The number of records; None if it is private.
+    """
+    if not published:
         return {}
-    found = [
-        measurements_of_table(name, tuple(cell_dims(table)), mechanisms[name], published[name])
-        for name, table in fitted.items()
-    ]
+    found = [measurements_of_table(name, *one) for name, one in published.items()]
     return fit_tables([family for family, _ in found], [each for _, own in found for each in own], n_records)

@@ -20,9 +20,10 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.errors import ReleaseError, shown
 from pymc_dirdp.releases.flat import Labels, Piece, UnlikeOthersError, joined, separated, texts
-from pymc_dirdp.stored.untrusted import Group, group_at, shown
+from pymc_dirdp.releases.trees import tree_of
+from pymc_dirdp.stored.untrusted import Group, group_at
 
 __all__ = ["FORMAT", "packed", "unpacked"]
 
@@ -96,7 +97,7 @@ def unpacked(tree: xr.DataTree) -> xr.DataTree:
     if unused := set(labels.of) - used:
         raise ReleaseError(f"The file is damaged: it labels {shown(min(unused))}, which is no dim of what it holds.")
     try:
-        release = xr.DataTree.from_dict(groups)
+        release = tree_of(groups)
     except (KeyError, TypeError, ValueError) as error:
         raise ReleaseError("The file is damaged: its names are none that variables and groups can have.") from error
     attributes = root.dataset.attrs.items()

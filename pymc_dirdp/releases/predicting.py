@@ -21,7 +21,7 @@ from pymc_dirdp.releases.measured import axes_of
 from pymc_dirdp.releases.measurements import shares_fitted
 from pymc_dirdp.utility.estimate_error import estimated_shares
 
-__all__ = ["best_for_prediction"]
+__all__ = ["SimulatedNetwork", "best_for_prediction", "simulated_network"]
 
 type Mechanisms = Mapping[str, TableMechanism]
 Codes = NDArray[np.int64]
@@ -38,8 +38,8 @@ _SEED = 20261122
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Simulated:
-    """A made-up network: its counts by table, and the cells of further records."""
+class SimulatedNetwork:
+    """A made-up network: its counts and shares by table, and the cells of further records."""
 
     counts: dict[str, Array]
     cells: dict[str, tuple[Codes, ...]]
@@ -97,7 +97,7 @@ def best_for_prediction(
     axes = {name: axes_of(table) for name, table in tables.items()}
     errors = dict.fromkeys(made, 0.0)
     for _ in range(_MODELS):
-        simulated = _simulated(axes, n_records, rng)
+        simulated = simulated_network(axes, n_records, rng)
         for name, chosen in made.items():
             errors[name] += _error(simulated, chosen, tables, reading.sizes_are_public, rng) / _MODELS
     ranked = sorted(errors.items(), key=lambda one: one[1])
@@ -105,7 +105,7 @@ def best_for_prediction(
 
 
 def _error(
-    simulated: _Simulated,
+    simulated: SimulatedNetwork,
     mechanisms: Mechanisms,
     tables: Mapping[str, Table],
     public: bool,
@@ -129,7 +129,7 @@ def _error(
     return error
 
 
-def _simulated(axes: Mapping[str, Axes], n_records: int, rng: np.random.Generator) -> _Simulated:
+def simulated_network(axes: Mapping[str, Axes], n_records: int, rng: np.random.Generator) -> SimulatedNetwork:
     """A network with log-linear tables, and records of it. A parent without a table of its own is uniform."""
     own = {named[-1][0]: name for name, named in axes.items()}
     lengths: dict[str, int] = {axis: length for named in axes.values() for axis, length in named}
@@ -155,7 +155,7 @@ def _simulated(axes: Mapping[str, Axes], n_records: int, rng: np.random.Generato
         seen = np.bincount(where, minlength=int(np.prod(shape))).reshape(shape)
         counts[name] = np.rint(seen * (n_records / taken))
         cells[name] = tuple(codes[axis][taken:] for axis, _ in named)
-    return _Simulated(counts, cells, shares)
+    return SimulatedNetwork(counts, cells, shares)
 
 
 def _shares(shape: tuple[int, ...], rng: np.random.Generator) -> Array:

@@ -5,6 +5,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_dirdp.checks import integer
+from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.stored.draws import drawn_tables
 
@@ -65,4 +66,4 @@ def sample_posterior_predictive(
                 values = rng.multinomial(size, table.values / table.values.sum(axis=-1, keepdims=True))
             datasets[observed] = p.copy(data=np.asarray(values))
     dataset = xr.Dataset(datasets, attrs=posterior.attrs | {"n_records": size})
-    return xr.DataTree.from_dict({"/posterior_predictive": dataset})
+    return tree_of({"/posterior_predictive": dataset})

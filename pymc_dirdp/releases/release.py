@@ -16,7 +16,6 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import (
     ArgumentError,
-    DataError,
     UnattainableError,
 )
 from pymc_dirdp.models.observations import counts_of
@@ -28,7 +27,9 @@ from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior, try_law
-from pymc_dirdp.releases.description import cell_dims, described
+from pymc_dirdp.releases.cell_dims import cell_dims
+from pymc_dirdp.releases.charging import read_after_charge
+from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
 from pymc_dirdp.releases.matching import of_model, refuse_second_planning
 from pymc_dirdp.releases.measurements import shares_fitted
@@ -36,6 +37,7 @@ from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
 from pymc_dirdp.releases.posterior import posterior_group, refuse_dims
+from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.releases.verification import kept_of
 from pymc_dirdp.releases.warned import warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -193,12 +195,12 @@ def sample(
             digest=guarantee.digest if isinstance(guarantee, Plan) else chosen.digest,
             reservation=reservation,
         )
-    counts = _read(chosen, model, charged=ledger is not None)
+    counts = read_after_charge(lambda: _read(chosen, model), charged=ledger is not None)
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
         drawn = _drawn(chosen, counts, frame, sampler, random_seed, bar)
     values, left_out = _with_derived(model, drawn, derived, tried)
     marks = _marks(chosen, left_out, seeded=random_seed is not None)
-    tree = xr.DataTree.from_dict({"/posterior": posterior_group(values, chosen, model, marks), **frame})
+    tree = tree_of({"/posterior": posterior_group(values, chosen, model, marks), **frame})
     tree.attrs = marks
     return tree
 
@@ -230,23 +232,13 @@ def _readings(chosen: Plan, postprocess: str | None) -> dict[str, str]:
     return {part.table.name: one_of(part.mechanism.readings, postprocess=postprocess) for part in noisy}
 
 
-def _read(chosen: Plan, model: pm.Model, *, charged: bool) -> dict[str, Counts]:
-    """The checked counts of all tables.
-
-    An error tells something about the data. So if there is a ledger, it has been charged before.
-    """
-    try:
-        counts = {part.table.name: counts_of(part.table, model) for part in chosen.parts}
-        check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
-        for part in chosen.parts:
-            part.mechanism.check(counts[part.table.name])
-    except DataError as error:
-        if not charged:
-            raise
-        message = f"{error} The ledger has been charged, because this error depends on the data."
-    else:
-        return counts
-    raise DataError(message)
+def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
+    """The checked counts of all tables."""
+    counts = {part.table.name: counts_of(part.table, model) for part in chosen.parts}
+    check_people(tuple(part.table for part in chosen.parts), model, chosen.reading.stated)
+    for part in chosen.parts:
+        part.mechanism.check(counts[part.table.name])
+    return counts
 
 
 def _drawn(

@@ -22,6 +22,7 @@ from pymc_dirdp.models.labels import check_labels, held_labels
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import arithmetic
+from pymc_dirdp.releases.charging import read_after_charge
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.warned import warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, randomness
@@ -152,14 +153,10 @@ def release_sparse(
             contribution=most,
             reservation=reservation,
         )
-    try:
-        listed, noisy = mechanism.release(*_counted(cells, counts, labels), random_seed=random_seed)
-    except DataError as error:
-        charged = "" if ledger is None else " The ledger has been charged, because this error depends on the data."
-        message = f"{error}{charged}"
-    else:
-        return _tree(guarantee, mechanism, listed, noisy, labels, unit=whom, seeded=random_seed is not None)
-    raise DataError(message)
+    listed, noisy = read_after_charge(
+        lambda: mechanism.release(*_counted(cells, counts, labels), random_seed=random_seed), charged=ledger is not None
+    )
+    return _tree(guarantee, mechanism, listed, noisy, labels, unit=whom, seeded=random_seed is not None)
 
 
 def _refuse_twice(cells: Any, **given: object) -> None:

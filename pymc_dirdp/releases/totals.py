@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 import xarray as xr
 
+from pymc_dirdp.errors import shown
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.stored.release import Stored
-from pymc_dirdp.stored.untrusted import group_at, shown
+from pymc_dirdp.stored.untrusted import group_at
 
 __all__ = ["other_records", "private_totals", "wrong_totals"]
 

@@ -9,7 +9,7 @@ from typing import final, override
 import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
-from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.errors import ArgumentError, ReleaseError, shown
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -22,7 +22,7 @@ from pymc_dirdp.releases.wording import assumed, stored_reading
 from pymc_dirdp.stored.curves import disagreements
 from pymc_dirdp.stored.release import CURVES, Stored, read
 from pymc_dirdp.stored.sparse import is_sparse, read_sparse
-from pymc_dirdp.stored.untrusted import computable, shown
+from pymc_dirdp.stored.untrusted import computable
 
 __all__ = ["SEEDED", "Check", "Verification", "kept_of", "verified", "verify"]
 

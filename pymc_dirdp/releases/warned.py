@@ -7,7 +7,7 @@ from pymc_dirdp.errors import RepeatedReleaseWarning, SeededReleaseWarning
 from pymc_dirdp.models.tables import Table
 from pymc_dirdp.sampling.entropy import Seed
 
-__all__ = ["warn_of_repetition", "warn_of_seed", "warned_if_seeded"]
+__all__ = ["warn_if_seeded", "warn_of_repetition", "warn_of_seed"]
 
 # How often a model was released in this process without a ledger, by its public facts.
 _released_before: dict[int, int] = {}
@@ -23,17 +23,16 @@ def warn_of_seed() -> None:
     )
 
 
-def warned_if_seeded(what: str, *, random_seed: Seed) -> bool:
-    """Whether a choice can be computed again, of which the caller of the function that calls this one is warned."""
+def warn_if_seeded(what: str, *, random_seed: Seed) -> None:
+    """Warn the caller of the function that calls this one, if a choice can be computed again."""
     if random_seed is None:
-        return False
+        return
     warnings.warn(
         f"A {what} that was chosen with random_seed can be computed again by whoever knows the seed, so it is not "
         "private. Leave random_seed out for anything that is published.",
         SeededReleaseWarning,
         stacklevel=3,
     )
-    return True
 
 
 def warn_of_repetition(tables: Iterable[Table]) -> None:

@@ -52,6 +52,11 @@ class Bits:
         self._listed: list[int] = []
         self._forks = _forks
 
+    @property
+    def of_the_system(self) -> bool:
+        """Whether every bit comes from the operating system, so that other bits are as good."""
+        return self._rng is None
+
     def uniform(self, n: int) -> int:
         """A whole number, uniform on `0, ..., n - 1`: the leading bits of whole words, until they are below `n`.
 

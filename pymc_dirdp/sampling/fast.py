@@ -150,9 +150,8 @@ def on_public_grid(y: Array, total: Array | float = 1.0) -> Array:
             block = some[:, j : j + _BLOCK]
             block *= scale
             np.rint(block, out=block)
-            block *= 2
-            block += 1
-            # Doubles hold these whole numbers and their sums exactly.
+            # Half of `2 k + 1`. Doubles hold the halves and their sums exactly, and so the shares to the last bit.
+            block += 0.5
             sums += block.sum(axis=-1, keepdims=True)
         some /= sums
     return rows.reshape(y.shape)

@@ -1,8 +1,10 @@
 """The Pólya urn: Dirichlet-multinomial counts from whole numbers and random bits alone."""
 
+import os
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,8 @@ _AT_ONCE = 2**16
 # Points among the weights are compared by so many leading bits, and by all others only where these do not decide. Sums
 # of numbers below this power of two are 64-bit integers.
 _LEADING = 62
+# Work of fewer steps than this is not worth threads. Those of a process hold so many records at most.
+_WORTH, _MOST_HELD = 2**20, 2**26
 
 
 def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, bits: Bits) -> Integers:
@@ -37,7 +41,8 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
     draws : int
         Number of independent draws.
     bits : Bits
-        The source of randomness. Rows take their words one after the other.
+        The source of randomness. Rows take their words one after the other; where many steps are drawn with bits of the
+        operating system, rows and draws are divided among the cores, and each part has bits of its own.
 
     Returns
     -------
@@ -58,18 +63,36 @@ def urn(rows: Sequence[Sequence[int]], digits: int, *, steps: int, draws: int, b
     """
     d = len(rows[0])
     counts = np.zeros((draws, len(rows), d), dtype=np.int64)
-    for i, row in enumerate(rows):
-        cumulative = list(accumulate(row))
-        # Every earlier record is a cell of size 1, and the weights lie on the cells after these, of which the last may
-        # be covered in part.
-        cells = -(-cumulative[-1] >> digits)
-        if cells + steps >= 2**_LEADING:
-            counts[:, i] = [_in_python(cumulative, cells, digits, steps, bits) for _ in range(draws)]
-            continue
-        side_by_side = max(1, _AT_ONCE // max(steps, d))
-        for start in range(0, draws, side_by_side):
-            _walk(cumulative, cells, digits, steps, bits, counts[start : start + side_by_side, i])
+    side_by_side = max(1, _AT_ONCE // max(steps, d))
+    starts = range(0, draws, side_by_side)
+
+    def work(part: tuple[int, int], bits: Bits) -> None:
+        i, start = part
+        _of_row(rows[i], digits, steps, bits, counts[start : start + side_by_side, i])
+
+    parts = list(product(range(len(rows)), starts))
+    # Whether threads are used is public, and so is what each of them does.
+    cores = min(len(parts), os.cpu_count() or 1, max(1, _MOST_HELD // steps))
+    if cores > 1 and steps * draws * len(rows) >= _WORTH and bits.of_the_system:
+        with ThreadPoolExecutor(cores) as threads:
+            # Whoever asks for the results gets the error of a thread, if there is one.
+            list(threads.map(work, parts, [Bits() for _ in parts]))
+    else:
+        for part in parts:
+            work(part, bits)
     return counts
+
+
+def _of_row(row: Sequence[int], digits: int, steps: int, bits: Bits, counts: Integers) -> None:
+    """Add the records of draws of a row to their `counts`, shape (draws, d)."""
+    cumulative = list(accumulate(row))
+    # Every earlier record is a cell of size 1, and the weights lie on the cells after these, of which the last may be
+    # covered in part.
+    cells = -(-cumulative[-1] >> digits)
+    if cells + steps >= 2**_LEADING:
+        counts += [_in_python(cumulative, cells, digits, steps, bits) for _ in counts]
+    else:
+        _walk(cumulative, cells, digits, steps, bits, counts)
 
 
 def _in_python(cumulative: list[int], cells: int, digits: int, steps: int, bits: Bits) -> Integers:

@@ -1,33 +1,27 @@
 """Bins of a column of numbers whose edges were chosen privately, and what choosing them has cost."""
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Self, final, override
+from typing import Any, ClassVar, final, override
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.counting.intervals import interval_of
-from pymc_dirdp.display import Labelled, Sections
-from pymc_dirdp.errors import ArgumentError, DirdpError
+from pymc_dirdp.display import Sections
+from pymc_dirdp.mechanisms.choice import ChoiceMechanism
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
-from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, plain
+from pymc_dirdp.stored.choice import PrivateChoice
 
 __all__ = ["Bins"]
 
-_FORMAT, _VERSION = "pymc_dirdp bins", 1
-_AGAIN = "Ask for the file again. To choose again costs privacy again."
-
 
 @final
-@dataclass(frozen=True)
-class Bins(Labelled):
+@dataclass(frozen=True, kw_only=True)
+class Bins(PrivateChoice):
     """The bins of a column, as :func:`choose_bins` has chosen them. They are public, and may be published.
 
     A bin holds the numbers from its lower edge to below its upper edge. The object holds no count.
@@ -65,10 +59,9 @@ class Bins(Labelled):
     column: str
     edges: tuple[float, ...]
     mechanism: QuantilesMechanism
-    guarantee: Guarantee
-    unit: str
-    reproducible: bool
-    library_version: str
+
+    called: ClassVar[str] = "bins"
+    mechanism_class: ClassVar[type[ChoiceMechanism]] = QuantilesMechanism
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -108,78 +101,18 @@ class Bins(Labelled):
         return f"Bins of {self.column}, chosen privately", [("", lines)]
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """All that it says, in texts, numbers, lists and dicts."""
-        return {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "promise": str(self.guarantee),
-            "column": self.column,
-            "edges": list(self.edges),
-            "mechanism": self.mechanism.facts,
-            "guarantee": guarantee_facts(self.guarantee),
-            "unit": self.unit,
-            "reproducible": self.reproducible,
-            "library_version": self.library_version,
-        }
+    @override
+    def _chosen(self) -> dict[str, Any]:
+        return {"column": self.column, "edges": list(self.edges)}
 
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """The bins of which these are the facts. Nothing is believed.
+    @staticmethod
+    @override
+    def _read(facts: Mapping[str, Any]) -> dict[str, Any]:
+        return {"column": one_line(column=facts["column"]), "edges": tuple(facts["edges"])}
 
-        Raises
-        ------
-        ArgumentError
-            If they are no facts of bins, contradict themselves, or the choice does not keep its guarantee.
-        """
-        try:
-            found = cls(
-                column=one_line(column=facts["column"]),
-                edges=tuple(facts["edges"]),
-                mechanism=QuantilesMechanism.from_facts(facts["mechanism"]),
-                guarantee=guarantee_of(facts["guarantee"]),
-                unit=one_line(unit=facts["unit"]),
-                reproducible=facts["reproducible"],
-                library_version=one_line(library_version=facts["library_version"]),
-            )
-            numbers = all(type(edge) is float and math.isfinite(edge) for edge in found.edges)
-            rising = numbers and all(low < high for low, high in pairwise(found.edges))
-            # Written again, it has to be the same: so it says nothing else.
-            same = rising and 0 < len(found.edges) < found.mechanism.n_bins and plain(found.facts) == plain(facts)
-            # The number 1 is equal to True, and no truth value.
-            if not same or type(found.reproducible) is not bool:
-                raise ValueError
-        except DirdpError as error:
-            raise ArgumentError(f"The bins are damaged: {error}") from None
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            raise ArgumentError(
-                f"The bins are damaged: they say what no bins say, or contradict themselves. {_AGAIN}"
-            ) from None
-        if not found.mechanism.satisfies(found.guarantee):
-            raise ArgumentError(f"The bins do not keep {found.guarantee}, although they say so. {_AGAIN}")
-        return found
-
-    def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write the bins to a file that people can read.
-
-        Parameters
-        ----------
-        path : path-like
-            The file, which is made or replaced.
-        """
-        Path(path).write_text(in_lines({"digest": digest(self.facts)} | self.facts), encoding="utf-8")
-
-    @classmethod
-    def from_json(cls, path: str | os.PathLike[str]) -> Self:
-        """Read bins that :meth:`to_json` wrote. Nothing in the file is believed.
-
-        Raises
-        ------
-        ArgumentError
-            If it holds no bins, was changed, contradicts itself, or does not keep its guarantee.
-        OSError
-            If the file cannot be read.
-        """
-        text = Path(path).read_bytes()
-        facts, _ = parsed(text, _FORMAT, _VERSION, what="bins", again=_AGAIN, made_by="choose_bins()")
-        return cls.from_facts(facts)
+    @property
+    @override
+    def _is_consistent(self) -> bool:
+        numbers = all(type(edge) is float and math.isfinite(edge) for edge in self.edges)
+        rising = numbers and all(low < high for low, high in pairwise(self.edges))
+        return rising and 0 < len(self.edges) < self.mechanism.n_bins

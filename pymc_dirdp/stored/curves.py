@@ -1,16 +1,19 @@
 """Whether the curves that a release holds follow from its numbers."""
 
 import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 
+from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.stored.release import CURVES, Stored, read
 from pymc_dirdp.stored.untrusted import computable
 
-__all__ = ["disagreements", "trusted"]
+__all__ = ["curve_at", "disagreements", "trusted"]
 
 # Another version of SciPy rounds differently. This tolerance is only for the comparison of two descriptions: promises
 # are decided on the recomputed curve, without a tolerance.
@@ -52,7 +55,7 @@ def trusted(release: object) -> Stored:
 def _agrees(stored: Stored, name: str) -> bool:
     arguments, values = stored.privacy.array(CURVES[name]), stored.privacy.array(name)
     with computable():
-        recomputed = np.array(_recomputed(stored.curves, name, tuple(arguments.tolist())))
+        recomputed = np.array(curve_at(stored.curves, name, arguments))
         close = np.isclose(values, recomputed, rtol=_FLAT if name == "best_order_at" else _ROUNDING, atol=0.0)
         if np.all(close) or name not in _SEARCHED or not stored.curves.searches_counts:
             return bool(np.all(close))
@@ -71,18 +74,33 @@ def _proved(
     return True
 
 
+def curve_at(curves: PrivacyCurves, name: str, arguments: Array) -> tuple[float, ...]:
+    """The values of a curve by the name that it has in a release.
+
+    They are kept: whoever draws, reports and concludes asks for the same ones, and a search over counts takes long.
+    """
+    return _computed(_Keyed(curves.curve_key, curves), name, tuple(arguments.tolist()))
+
+
+@dataclass(frozen=True)
+class _Keyed:
+    """Curves that are told apart by their key alone."""
+
+    key: Hashable
+    curves: PrivacyCurves = field(compare=False)
+
+
 @lru_cache(maxsize=64)
-def _recomputed(curves: PrivacyCurves, name: str, arguments: tuple[float, ...]) -> tuple[float, ...]:
-    """A curve at its arguments. It is kept, because whoever concludes from a file reads it many times."""
-    if name == "best_order_at":
-        return tuple(map(curves.best_order, arguments))
+def _computed(keyed: _Keyed, name: str, arguments: tuple[float, ...]) -> tuple[float, ...]:
     # Many points together may take as long as one.
-    points = np.array(arguments)
+    curves, points = keyed.curves, np.array(arguments)
     match name:
         case "renyi_divergence":
             values = curves.renyi(points)
         case "delta":
             values = curves.delta(points)
+        case "best_order_at":
+            values = curves.best_order(points)
         case _:
             values = curves.epsilon(points)
     return tuple(np.asarray(values).tolist())

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ReleaseError
-from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others, shown
+from pymc_dirdp.errors import ReleaseError, shown
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others
 
 __all__ = ["Drawn", "drawn_tables", "probabilities", "stored_labels"]
 

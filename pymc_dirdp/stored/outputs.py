@@ -8,14 +8,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.errors import ArgumentError, ReleaseError, shown
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
 from pymc_dirdp.stored.release import Stored
 from pymc_dirdp.stored.table import StoredTable
-from pymc_dirdp.stored.untrusted import Group, group_at, shown
+from pymc_dirdp.stored.untrusted import Group, group_at
 
 __all__ = ["Output", "outputs"]
 

@@ -15,14 +15,14 @@ from typing import Any, final
 import numpy as np
 
 from pymc_dirdp.checks import MOST_RECORDS
-from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
+from pymc_dirdp.errors import ArgumentError, ReleaseError, shown, type_name
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
 from pymc_dirdp.stored.structure import Structure
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
-from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others, shown
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others
 
 __all__ = ["A_PRIORI", "CURVES", "MOST_DRAWS", "Stored", "read", "stated_guarantee"]
 

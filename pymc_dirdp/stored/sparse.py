@@ -8,12 +8,12 @@ import numpy as np
 
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import MOST_RECORDS
-from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
+from pymc_dirdp.errors import ArgumentError, ReleaseError, shown, type_name
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.stored.release import stated_guarantee
 from pymc_dirdp.stored.table import stored_adjacency
-from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others, shown
+from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others
 
 __all__ = ["SPARSE_GROUPS", "StoredSparse", "is_sparse", "read_sparse"]
 

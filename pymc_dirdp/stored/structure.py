@@ -1,30 +1,25 @@
 """A structure that was chosen privately: the parents of each variable, and what choosing them has cost."""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
-from typing import Any, Self, final, override
+from typing import Any, ClassVar, final, override
 
 from pymc_dirdp.accounting.entries import one_line
-from pymc_dirdp.display import Labelled, Sections
-from pymc_dirdp.errors import ArgumentError, DirdpError
+from pymc_dirdp.display import Sections
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.choice import ChoiceMechanism
 from pymc_dirdp.mechanisms.tree import TreeMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, plain
+from pymc_dirdp.stored.choice import PrivateChoice
 
 __all__ = ["Structure"]
 
-_FORMAT, _VERSION = "pymc_dirdp structure", 1
-_AGAIN = "Ask for the file again. To choose again costs privacy again."
-
 
 @final
-@dataclass(frozen=True)
-class Structure(Labelled, Mapping[str, tuple[str, ...]]):
+@dataclass(frozen=True, kw_only=True)
+class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
     """The parents of each variable, as :func:`choose_structure` has chosen them. It is public, and may be published.
 
     It is a mapping of each variable to its parents, so :func:`pymc_dirdp.bayesian_network` takes it as it is. It holds
@@ -58,11 +53,10 @@ class Structure(Labelled, Mapping[str, tuple[str, ...]]):
 
     parents: tuple[tuple[str, tuple[str, ...]], ...]
     mechanism: TreeMechanism
-    guarantee: Guarantee
-    unit: str
     recorded: bool
-    reproducible: bool
-    library_version: str
+
+    called: ClassVar[str] = "structure"
+    mechanism_class: ClassVar[type[ChoiceMechanism]] = TreeMechanism
 
     @override
     def __getitem__(self, name: str) -> tuple[str, ...]:
@@ -128,79 +122,19 @@ class Structure(Labelled, Mapping[str, tuple[str, ...]]):
         )
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """All that it says, in texts, numbers, lists and dicts."""
-        return {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "promise": str(self.guarantee),
-            "parents": {name: list(given) for name, given in self.parents},
-            "mechanism": self.mechanism.facts,
-            "guarantee": guarantee_facts(self.guarantee),
-            "unit": self.unit,
-            "recorded": self.recorded,
-            "reproducible": self.reproducible,
-            "library_version": self.library_version,
-        }
+    @override
+    def _chosen(self) -> dict[str, Any]:
+        return {"parents": {name: list(given) for name, given in self.parents}, "recorded": self.recorded}
 
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """The structure of which these are the facts. Nothing is believed.
+    @staticmethod
+    @override
+    def _read(facts: Mapping[str, Any]) -> dict[str, Any]:
+        return {"parents": _checked_parents(facts["parents"]), "recorded": facts["recorded"]}
 
-        Raises
-        ------
-        ArgumentError
-            If they are no facts of a structure, contradict themselves, or the choice does not keep its guarantee.
-        """
-        try:
-            found = cls(
-                parents=_checked_parents(facts["parents"]),
-                mechanism=TreeMechanism.from_facts(facts["mechanism"]),
-                guarantee=guarantee_of(facts["guarantee"]),
-                unit=one_line(unit=facts["unit"]),
-                recorded=facts["recorded"],
-                reproducible=facts["reproducible"],
-                library_version=one_line(library_version=facts["library_version"]),
-            )
-            # Written again, it has to be the same: so it says nothing else.
-            same = len(found.mechanism.lengths) == len(found) and plain(found.facts) == plain(facts)
-            # The number 1 is equal to True, and no truth value.
-            if not same or not (type(found.recorded) is type(found.reproducible) is bool):
-                raise ValueError
-        except DirdpError as error:
-            raise ArgumentError(f"The structure is damaged: {error}") from None
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            raise ArgumentError(
-                f"The structure is damaged: it says what no structure says, or contradicts itself. {_AGAIN}"
-            ) from None
-        if not found.mechanism.satisfies(found.guarantee):
-            raise ArgumentError(f"The structure does not keep {found.guarantee}, although it says so. {_AGAIN}")
-        return found
-
-    def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write the structure to a file that people can read.
-
-        Parameters
-        ----------
-        path : path-like
-            The file, which is made or replaced.
-        """
-        Path(path).write_text(in_lines({"digest": digest(self.facts)} | self.facts), encoding="utf-8")
-
-    @classmethod
-    def from_json(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a structure that :meth:`to_json` wrote. Nothing in the file is believed.
-
-        Raises
-        ------
-        ArgumentError
-            If it is no structure, was changed, contradicts itself, or does not keep its guarantee.
-        OSError
-            If the file cannot be read.
-        """
-        text = Path(path).read_bytes()
-        facts, _ = parsed(text, _FORMAT, _VERSION, what="structure", again=_AGAIN, made_by="choose_structure()")
-        return cls.from_facts(facts)
+    @property
+    @override
+    def _is_consistent(self) -> bool:
+        return len(self.mechanism.lengths) == len(self) and type(self.recorded) is bool
 
 
 def _checked_parents(given: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:

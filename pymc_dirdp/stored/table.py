@@ -9,14 +9,14 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, shown
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.calibration import OBJECTIVES, STRATEGIES
 from pymc_dirdp.privacy.adjacency import ADJACENCIES
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.stored.untrusted import Group, shown
+from pymc_dirdp.stored.untrusted import Group
 
 __all__ = ["StoredTable", "mechanism_of_table", "stored_adjacency", "stored_table"]
 

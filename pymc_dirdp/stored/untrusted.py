@@ -16,20 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.errors import ReleaseError, type_name
+from pymc_dirdp.errors import ReleaseError, shown, type_name
 
-__all__ = ["Group", "computable", "group_at", "refuse_others", "shown"]
+__all__ = ["Group", "computable", "group_at", "refuse_others"]
 
 # A few bytes of a file may declare an array larger than any memory. No release holds more numbers in one array.
 _MOST_NUMBERS = 10**8
 # The largest number of characters of a text, and how many of them an error repeats.
-_LONGEST, _SHOWN = 10**7, 80
-
-
-def shown(value: object) -> str:
-    """A value of a file as an error may repeat it: short, and without control characters."""
-    text = repr(value[: _SHOWN + 1] if isinstance(value, str) else value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+_LONGEST = 10**7
 
 
 @contextmanager

@@ -85,6 +85,9 @@ def estimate_error(
     """
     if n_records == 0:
         return None
+    if prior.shape[-1] == 1:
+        # Every share is 1, before and after.
+        return EstimateError(0.0, 0.0)
     times = 1 if mechanism.covers_all_draws else min(draws, _MOST_DRAWS)
     return _estimate_error(mechanism, prior.shape, prior.tobytes(), n_records, public, times)
 

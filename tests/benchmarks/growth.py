@@ -1,14 +1,15 @@
 """How times grow: `uv run -m tests.benchmarks.growth` appends a row for each kind of work to `growth.csv` beside it.
 
-Each number is the time of work of ten times the size over that of the size, both the least of several times, taken in
-turn. 10 is work that grows as its size does; 12 is the goal, and 100 is what a loop over pairs takes. No test asserts
-any of them. `load` is as in `cost.py`.
+Each number is the processor time of work of ten times the size over that of the size, both the least of several times,
+taken in turn. 10 is work that grows as its size does; 12 is the goal, and 100 is what a loop over pairs takes. No test
+asserts any of them. `load` is as in `cost.py`.
 """
 
 import csv
 import os
 import platform
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 
 import pymc_dirdp as dirdp
@@ -129,6 +131,28 @@ def draws(n: int) -> Callable[[], object]:
     return lambda: dirdp.analyse(release, draws=n, progressbar=False)
 
 
+def records_predicted(n: int) -> Callable[[], object]:
+    names, declared = ("class", "legs", "tail"), {"class": ["cat", "hen", "owl"], "legs": [2, 4], "tail": ["yes", "no"]}
+
+    def records(size: int) -> pd.DataFrame:
+        return pd.DataFrame({name: _RNG.choice(declared[name], size) for name in names})
+
+    known, asked = records(1000), records(n).drop(columns="class")
+    model = dirdp.naive_bayes(known.drop(columns="class"), known["class"], categories=declared)
+    release = dirdp.sample(TARGET, model, mechanism="geometric", draws=10, progressbar=False)
+    return lambda: dirdp.predict_log_proba(release, asked, draws="released")
+
+
+def tables_predicted(n: int) -> Callable[[], object]:
+    """A record of so many features."""
+    names = [f"x{i}" for i in range(n)]
+    declared = {name: ["no", "yes"] for name in ("class", *names)}
+    known = pd.DataFrame({name: _RNG.choice(["no", "yes"], 100) for name in declared})
+    model = dirdp.naive_bayes(known[names], known["class"], categories=declared)
+    release = dirdp.sample(LOOSE, model, progressbar=False)
+    return lambda: dirdp.predict_log_proba(release, known[names], draws="released")
+
+
 # The smaller size of each kind of work, and how often both are done.
 WORK: tuple[tuple[str, Callable[[int], Callable[[], object]], int, int], ...] = (
     ("count rows", rows, 10**5, 5),
@@ -145,6 +169,8 @@ WORK: tuple[tuple[str, Callable[[int], Callable[[], object]], int, int], ...] = 
     ("compose different parts", parts, 100, 3),
     ("record entries", entries, 1000, 3),
     ("draw given a release", draws, 4000, 5),
+    ("predict records", records_predicted, 10**4, 5),
+    ("predict from tables", tables_predicted, 50, 3),
 )
 
 
@@ -155,7 +181,7 @@ def measurements() -> Iterator[tuple[str, int, float]]:
             continue
         small, large = make(size), make(10 * size)
         small()  # What is compiled or cached once belongs to nobody.
-        yield name, size, ratio(large, small, repeats)
+        yield name, size, ratio(large, small, repeats, time.process_time)
 
 
 def main() -> None:

@@ -147,8 +147,27 @@ def test_people_who_are_in_one_part_only_keep_their_bound():
 def test_a_unit_that_counts_once_in_a_cell_may_count_twice_in_a_sum():
     one = counted(distinct=True)
     assert one.bound == Bound("who", 3, distinct=True)
-    assert (one + one).bound == Bound("who", 6)
+    assert (one + one).bound == Bound("who", 6, distinct=True)
     assert one.with_other_people(one).bound == Bound("who", 3, distinct=True)
+
+
+def test_many_shards_in_which_a_unit_counts_once_in_a_cell_add_up():
+    """Oracle: somebody who is in every shard, in the same cell and with equal records, is taken out of all of them."""
+    shards = [{"who": ["p", "p", "p", "q"], "x": ["a", "a", "b", "a"]}] * 7
+    options = {"categories": CATEGORIES, "unit": "who", "contribution": 2, "distinct": True}
+    tables = [count(shard, ["x"], **options) for shard in shards]
+    without = sum(count({"who": ["q"], "x": ["a"]}, ["x"], **options) for _ in shards)
+    total = sum(tables)
+    assert total.tolist() == [14, 7, 0]
+    assert total.bound == without.bound == Bound("who", 14, distinct=True)
+    # As much as the bound says, and no more.
+    assert (np.asarray(total) - np.asarray(without)).sum() == 14
+    # In whatever order, and with parts that were divided by unit.
+    (first, second, third), rest = tables[:3], sum(tables[3:])
+    assert ((first + (second + third)) + rest).bound == total.bound
+    assert (first + second).with_other_people(third).bound == Bound("who", 4, distinct=True)
+    with pytest.raises(ArgumentError, match="distinct=True"):
+        total + count(shards[0], ["x"], **options | {"distinct": False})
 
 
 @pytest.mark.parametrize(

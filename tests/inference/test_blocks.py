@@ -11,6 +11,7 @@ from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference import table_law
 from pymc_dirdp.inference.blocks import BlockLaws, law_of, rows_are_divided
 from pymc_dirdp.inference.table_law import Beliefs, TableLaw
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
@@ -127,3 +128,19 @@ def test_without_known_totals_the_law_is_in_one_piece():
     one = output_of(survey(contribution=2))
     assert isinstance(law_of(one, Beliefs()), TableLaw)
     assert [total for _, total in one.blocks] == [10]
+
+
+@pytest.mark.parametrize("shares", [[[0.3, 0.7], [0.9, 0.1]], [[0.0, 1.0], [0.5, 0.5]]])
+def test_the_likelihood_of_shares_is_that_of_each_block(shares, monkeypatch):
+    output = output_of(survey(unit="person"))
+    law = law_of(output, Beliefs())
+    with np.errstate(divide="ignore"):
+        logs = np.log(shares)
+    value, means = law.likelihood(logs)
+    given = law.given(logs)
+    assert value == pytest.approx(given.log_evidence, rel=1e-12)
+    np.testing.assert_allclose(means, given.count_means, rtol=1e-10, atol=1e-12)
+    # The same by the law of a row of any length.
+    monkeypatch.setattr(table_law, "_FEW_COUNTS", -1)
+    slow = law_of(output, Beliefs()).likelihood(logs)
+    assert slow[0] == pytest.approx(value, rel=1e-9)

@@ -147,6 +147,26 @@ def test_add_remove_takes_the_larger_direction():
     assert curves.rho(math.inf) == pytest.approx(0.7**2 * largest_variance(8.0)[1] / 2, rel=1e-10)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("cells", "r", "floor"),
+    [((0.2, 30.0), 0.3, 0.3), ((0.02, 1.0, 7.0), 0.6, 8.0), ((0.5, 0.5, 12.0), 1.7, 4.0), ((0.1, 40.0), 0.15, 2.0)],
+)
+def test_add_remove_of_uneven_cells_against_all_counts_up_to_300(cells, r, floor):
+    """Every cell, every count, both directions; the worst cell is not always the one with the least prior."""
+    curves = FlooredCells(cells, r, floor, adjacency="add-remove")
+    shapes = np.concatenate([a + r * np.arange(301.0) for a in sorted(set(cells))])
+    of_cell = Cells.of(shapes, np.full(len(shapes), floor), r)
+    for epsilon in (0.0, 0.1, 0.5, 1.0):
+        found = np.maximum(joining(of_cell, epsilon), leaving(of_cell, epsilon))
+        # A worst count at the end would say that more counts are needed.
+        assert int(found.argmax()) % 301 < 300
+        assert found.max() <= curves.delta(epsilon) <= 1.06 * found.max()
+    for order in (1.0, 4.0, 30.0):
+        worst = max(renyi_of_record(order, a, r, floor, joins=way) for a in shapes.tolist() for way in (True, False))
+        assert worst <= curves.renyi(order) <= worst * (1 + 1e-8)
+
+
 def test_zero_concentrated_privacy_is_kept_at_every_order():
     curves = FlooredCells((0.5, 0.5), 0.65, 8.0)
     assert curves.rho(math.inf) == pytest.approx(0.025731, abs=1e-6)

@@ -128,9 +128,29 @@ def test_columns_of_data_frames():
 def test_what_is_no_number_is_refused(wrong, bins):
     with pytest.raises(DataError) as caught:
         choose({"age": wrong})
-    assert caught.value.__context__ is None or caught.value.__suppress_context__
+    # A frame of a context would hold the records.
+    assert caught.value.__context__ is None
     with pytest.raises(DataError):
         bins.label(wrong)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "said"),
+    [
+        ([1.0, math.inf], "finite"),
+        ([-math.inf, 1.0], "finite"),
+        ([1, 10**400], "finite"),
+        ([False, True], "numbers"),
+        ([2**53, 2**53 + 1], "rising"),
+        ([1.0, 1.0], "differ"),
+    ],
+)
+def test_candidates_that_could_be_no_edge_are_refused_before_the_charge(candidates, said):
+    """An infinite edge once made bins whose own file was refused."""
+    book = ledger()
+    with pytest.raises(ArgumentError, match=said):
+        choose(candidates=candidates, ledger=book)
+    assert not book.entries()
 
 
 def test_a_ledger_is_needed():

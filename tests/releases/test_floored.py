@@ -12,7 +12,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.privacy.floored_table import floored_curves
-from pymc_dirdp.stored.curves import _recomputed
+from pymc_dirdp.stored.curves import _computed
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -250,7 +250,7 @@ def test_another_machine_may_end_the_search_elsewhere(monkeypatch):
     for tolerance, cells in ((0.02, 9), (0.012, 8), (0.03, 5)):
         monkeypatch.setattr("pymc_dirdp.privacy.floored._TOLERANCE", tolerance)
         monkeypatch.setattr("pymc_dirdp.privacy.floored_search._FIRST_CELLS", cells)
-        monkeypatch.setattr("pymc_dirdp.stored.curves._recomputed", _recomputed.__wrapped__)
+        monkeypatch.setattr("pymc_dirdp.stored.curves._computed", _computed.__wrapped__)
         curves = floored_curves(np.full(4, 0.02), float(release["mechanism/p"]["r"]), 8.0)
         stated = release["privacy"]["delta"].values
         # It does end elsewhere, by more than rounding.

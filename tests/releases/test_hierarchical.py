@@ -46,6 +46,11 @@ def two_nodes(epsilon, n=300, **options):
     return dirdp.sample(dirdp.ApproxDP(epsilon=epsilon, delta=1e-4), model, mechanism="marginals", **options)
 
 
+def measured_cells(model):
+    """The labels of all noisy counts."""
+    return [label for name in ("noisy_cell", "noisy_laplace_cell") for label in model.coords.get(name, ())]
+
+
 @pytest.fixture(scope="module")
 def release():
     return released()
@@ -68,9 +73,9 @@ def test_the_model_has_the_names_dims_and_labels_of_the_release(release, consist
 
 
 def test_a_small_network_is_taken_together_and_a_large_one_table_by_table(release, monkeypatch):
-    assert "noisy_a" in dirdp.analyst_model(release).named_vars
+    assert measured_cells(dirdp.analyst_model(release))[:3] == ["a=x", "a=y", "a=z"]
     monkeypatch.setattr(hierarchical, "MOST_WORK", 3)
-    assert "p_a_noisy_a" in dirdp.analyst_model(release).named_vars
+    assert "p_a: a=x of a, b" in measured_cells(dirdp.analyst_model(release))
     with pytest.raises(dirdp.ArgumentError, match="consistency='tables'"):
         dirdp.analyst_model(release, consistency="joint")
     monkeypatch.setattr(hierarchical, "MOST_CELLS", 10)
@@ -78,7 +83,7 @@ def test_a_small_network_is_taken_together_and_a_large_one_table_by_table(releas
         dirdp.analyst_model(release)
     some = dirdp.analyst_model(release, ["p_b"])
     assert [variable.name for variable in some.deterministics] == ["p_b"]
-    assert {"p_b_noisy_a_b", "p_b_noisy_a", "p_b_noisy_b"} <= set(some.named_vars)
+    assert {"p_b: a=x, b=1", "p_b: a=y", "p_b: b=2"} <= set(measured_cells(some))
 
 
 def test_what_does_not_fit_is_refused(release):
@@ -102,7 +107,8 @@ def test_noisy_tables_have_a_hierarchical_model_if_one_asks_for_it():
     assert "p_a_release" in dirdp.analyst_model(release).named_vars
     model = dirdp.analyst_model(release, consistency="joint")
     kinds = {variable.name: type(variable.owner.op).__name__ for variable in model.observed_RVs}
-    assert kinds == dict.fromkeys(["noisy_a", "noisy_a_b", "noisy_b_a_c"], "LaplaceRV")
+    assert kinds == {"noisy_laplace": "LaplaceRV"}
+    assert len(measured_cells(model)) == 3 + 6 + 12
 
 
 def test_a_private_number_of_records_is_a_variable():
@@ -137,42 +143,35 @@ def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
     differences = []
     for _ in range(4):
         point = {value.name: rng.normal(size=value.type.shape) for value in model.value_vars}
-        scales = {name[: -len("_scales_log__")]: np.exp(x) for name, x in point.items() if name.endswith("_log__")}
-        expected = sum(norm.logpdf(x).sum() for name, x in point.items() if not name.endswith("_log__"))
+        scales, e, off = np.exp(point["scales_log__"]), point["effects"], point["sampling"]
+        expected = norm.logpdf(e).sum() + norm.logpdf(off).sum()
         if consistency == "joint":
             # Contrasts of two values are 1 / root 2 and its opposite; constants are 1.
-            a = softmax(scales["p_a"][0] * point["p_a_effects"][0] * half * np.array([1, -1]))
-            alone, by_a = scales["p_b"] * point["p_b_effects"][:, 0]
+            a = softmax(scales[0] * e[0] * half * np.array([1, -1]))
+            alone, by_a = scales[1] * e[1], scales[2] * e[2]
             logits = np.stack([alone + by_a * half, alone - by_a * half]) * half
             b = softmax(np.stack([logits, -logits], axis=-1), axis=-1)
-            spreads = {"p_a": [1], "p_b": [1, 2]}
-            of_a = a + multinomial(a, point["p_a_sampling"]) / np.sqrt(n)
-            of_b = b + multinomial(b, point["p_b_sampling"]) / np.sqrt(np.maximum(n * a, 1))[:, None]
+            spreads = [1, 1, 2]
+            of_a = a + multinomial(a, off[:2]) / np.sqrt(n)
+            of_b = b + multinomial(b, off[2:].reshape(2, 2)) / np.sqrt(np.maximum(n * a, 1))[:, None]
             counts = n * of_a[:, None] * of_b
             for axes, margin in ((("a",), counts.sum(1)), (("b",), counts.sum(0)), (("a", "b"), counts)):
                 expected += laws(margin, measured[axes])
         else:
-            spreads = {"p_a": [1], "p_b": [0, 1, 1, 2]}
-            for name, size in (("p_a", 1), ("p_b", 2)):
-                # The groups are the constant, then the first axis, then the second, then both.
-                e, s = point[f"{name}_effects"], scales[name]
-                if size == 1:
-                    p = softmax(s[0] * e[0] * half * np.array([1, -1]))
-                    counts = n * p + np.sqrt(n) * multinomial(p, point[f"{name}_sampling"])
-                    expected += laws(counts, measured["a",])
-                    both = measured["a", "b"]
-                    expected += norm(counts, (2 * both.variance) ** 0.5).logpdf(both.noisy.sum(1)).sum()
-                else:
-                    i, j = np.array([[1], [-1]]) * half, np.array([[1, -1]]) * half
-                    logits = s[0] * e[0, 0] + s[1] * e[1, 0] * i + s[2] * e[0, 1] * j + s[3] * e[1, 1] * i * j
-                    p = softmax(logits)
-                    off = multinomial(p.ravel(), point[f"{name}_sampling"].ravel()).reshape(2, 2)
-                    counts = n * p + np.sqrt(n) * off
-                    for axes, margin in ((("a",), counts.sum(1)), (("b",), counts.sum(0)), (("a", "b"), counts)):
-                        expected += laws(margin, measured[axes])
-        for name, orders in spreads.items():
-            tau = np.maximum(SCALES[orders], SCALES[-1])
-            expected += np.sum(np.log(2) + norm.logpdf(scales[name], 0, tau))
+            spreads = [1, 1, 1, 2]
+            p = softmax(scales[0] * e[0] * half * np.array([1, -1]))
+            counts = n * p + np.sqrt(n) * multinomial(p, off[:2])
+            expected += laws(counts, measured["a",])
+            both = measured["a", "b"]
+            expected += norm(counts, (2 * both.variance) ** 0.5).logpdf(both.noisy.sum(1)).sum()
+            # The coordinates are in the order of a table: those of b alone, of a alone, and of both.
+            i, j = np.array([[1], [-1]]) * half, np.array([[1, -1]]) * half
+            p = softmax(scales[2] * e[1] * j + scales[1] * e[2] * i + scales[3] * e[3] * i * j)
+            counts = n * p + np.sqrt(n) * multinomial(p.ravel(), off[2:]).reshape(2, 2)
+            for axes, margin in ((("a",), counts.sum(1)), (("b",), counts.sum(0)), (("a", "b"), counts)):
+                expected += laws(margin, measured[axes])
+        tau = np.maximum(SCALES[spreads], SCALES[-1])
+        expected += np.sum(np.log(2) + norm.logpdf(scales, 0, tau))
         found = float(logp(point))
         differences.append((found - expected) / (1 + abs(expected)))
     np.testing.assert_allclose(differences, 0, atol=1e-8)
@@ -181,21 +180,18 @@ def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
 HALF = np.sqrt(0.5)
 
 
-def given(values, name):
-    return values[f"{name}_effects"], values[f"{name}_scales"]
-
-
 def tables_of(values, consistency):
-    """The shares of a, and of b given a, from the variables of the model: shapes (sets, 2) and (sets, 2, 2)."""
+    """The shares of a, and of b given a, from the variables of the model: shapes (sets, 2) and (sets, 2, 2).
+
+    Table by table, only that of b is in the model.
+    """
     signs = HALF * np.array([1, -1])
-    e, s = given(values, "p_b")
+    e, s = values["effects"], values["scales"]
     if consistency == "joint":
-        by_a = s[:, :1] * e[:, 0] + s[:, 1:] * e[:, 1] * signs
-        b = softmax(by_a[..., None] * signs, axis=-1)
-        e, s = given(values, "p_a")
-        return softmax(s * e * signs, axis=-1), b
+        by_a = s[:, 1:2] * e[:, 1:2] + s[:, 2:3] * e[:, 2:3] * signs
+        return softmax(s[:, :1] * e[:, :1] * signs, axis=-1), softmax(by_a[..., None] * signs, axis=-1)
     rows, columns = signs[:, None], signs[None, :]
-    c = [one[:, None, None] for one in (s[:, 1] * e[:, 1, 0], s[:, 2] * e[:, 0, 1], s[:, 3] * e[:, 1, 1])]
+    c = [one[:, None, None] for one in (s[:, 0] * e[:, 1], s[:, 1] * e[:, 0], s[:, 2] * e[:, 2])]
     p = softmax(c[0] * rows + c[1] * columns + c[2] * rows * columns, axis=(1, 2))
     return p.sum(axis=2), p / p.sum(axis=2, keepdims=True)
 
@@ -211,14 +207,16 @@ def with_counts(values, counts, a, b, consistency, rng):
     def of(off, shares, axes):
         root = np.sqrt(shares)
         over = tuple(range(-axes, 0))
-        return off / root + root * np.sum(root * rng.normal(size=shares.shape), axis=over, keepdims=True)
+        found = off / root + root * np.sum(root * rng.normal(size=shares.shape), axis=over, keepdims=True)
+        return found.reshape(len(found), -1)
 
     if consistency == "tables":
-        return values | {"p_b_sampling": of((counts - n * p) / np.sqrt(n), p, 2)}
+        return values | {"sampling": of((counts - n * p) / np.sqrt(n), p, 2)}
     of_a = counts.sum(axis=2)
     seen = counts / np.maximum(of_a, 1)[..., None]
     off = np.where(of_a[..., None] > 0, seen - b, 0.0) * np.sqrt(np.maximum(n * a, 1))[..., None]
-    return values | {"p_a_sampling": of((of_a - n * a) / np.sqrt(n), a, 1), "p_b_sampling": of(off, b, 1)}
+    both = [of((of_a - n * a) / np.sqrt(n), a, 1), of(off, b, 1)]
+    return values | {"sampling": np.concatenate(both, axis=1)}
 
 
 def chain(model, start, published, consistency, rng, iterations, steps, size):
@@ -241,7 +239,7 @@ def chain(model, start, published, consistency, rng, iterations, steps, size):
         return 0.5 * sum(np.sum(m.reshape(len(m), -1) ** 2, axis=1) for m in momentum)
 
     names = [variable.name for variable in model.free_RVs]
-    x, shown = [np.log(start[n]) if n.endswith("_scales") else start[n] for n in names], []
+    x, shown = [np.log(start[n]) if n == "scales" else start[n] for n in names], []
     value, gradient = slopes(x)
     for _ in range(iterations):
         momentum = [rng.normal(size=one.shape) for one in x]
@@ -256,7 +254,7 @@ def chain(model, start, published, consistency, rng, iterations, steps, size):
         x = [np.where(t, y, z) for t, y, z in zip(each(taken, x), there, x, strict=True)]
         gradient = [np.where(t, y, z) for t, y, z in zip(each(taken, x), g, gradient, strict=True)]
         value = np.where(taken, new, value)
-        now = {n: np.exp(one) if n.endswith("_scales") else one for n, one in zip(names, x, strict=True)}
+        now = {n: np.exp(one) if n == "scales" else one for n, one in zip(names, x, strict=True)}
         shown.append(asked(*tables_of(now, consistency)))
     return np.stack(shown)
 
@@ -275,21 +273,22 @@ def ranks(epsilon, noise, consistency, wrong=1.0, sets=300, iterations=60, steps
     rng, release = np.random.default_rng(7), two_nodes(epsilon, noise=noise, random_seed=1)
     # Table by table, that of b is looked at.
     model = dirdp.analyst_model(release, None if consistency == "joint" else ["p_b"], consistency=consistency)
-    free = [variable for variable in model.free_RVs if not variable.name.endswith("_sampling")]
+    free = [model["scales"], model["effects"]]
     values = dict(zip([one.name for one in free], pm.draw(free, sets, random_seed=3, mode=QUICK), strict=True))
     a, b = tables_of(values, consistency)
-    n = network_of(release).n_records
+    n, measurements = network_of(release).n_records, network_of(release).measurements
     counts = rng.multinomial(n, (a[..., None] * b).reshape(sets, -1)).reshape(sets, 2, 2)
     start = with_counts(values, counts, a, b, consistency, rng)
     published = []
-    measured = {one.axes: one for one in network_of(release).measurements}
     for variable in model.observed_RVs:
-        axes = tuple(variable.name.split("noisy_")[1].split("_"))
-        one, margin = measured[axes], counts.sum(axis=tuple(1 + i for i, axis in enumerate("ab") if axis not in axes))
-        if one.laplace_scale is None:
-            published.append(margin + wrong * rng.normal(0, one.variance**0.5, margin.shape))
-        else:
-            published.append(margin + wrong * rng.laplace(0, one.laplace_scale, margin.shape))
+        margins, scales = [], []
+        for one in measurements:
+            if (one.laplace_scale is None) == (variable.name == "noisy"):
+                margin = counts.sum(axis=tuple(1 + i for i, axis in enumerate("ab") if axis not in one.axes))
+                margins.append(margin.reshape(sets, -1))
+                scales += [one.variance**0.5 if one.laplace_scale is None else one.laplace_scale] * one.noisy.size
+        law = rng.normal if variable.name == "noisy" else rng.laplace
+        published.append(np.concatenate(margins, axis=1) + wrong * law(0, scales, (sets, len(scales))))
     both = [chain(model, start, published, consistency, rng, iterations, steps, size) for _ in range(2)]
     after = rng.integers(0, iterations + 1, sets)
     here = np.arange(iterations)[:, None]

@@ -352,17 +352,31 @@ def wide():
     return model
 
 
+def test_a_survey_of_people_with_an_answer_to_each_item(tmp_path):
+    """The margin over all items holds two records of a person, and the table one in each of two rows."""
+    options = {"noise": "gaussian", "weights": {("item", "rate_outcome"): 1}}
+    plan = dirdp.plan(TARGET, survey(), unit="person", **MARGINALS, **options)
+    mechanism = plan.parts[0].mechanism
+    assert [part.contributed.records for part in mechanism.parts] == [2, 1]
+    # The squares of the shifts: 2 * 2 ** 2 for the sums, and 2 in each of two rows.
+    one = dirdp.plan(TARGET, survey(), contribution=1, **MARGINALS, **options).parts[0].mechanism
+    assert mechanism.noise_sds[0] == pytest.approx(math.sqrt((8 + 4) / (2 + 2)) * one.noise_sds[0], rel=1e-3)
+    dirdp.save(dirdp.sample(plan, survey()), tmp_path / "survey.nc")
+    release = dirdp.load(tmp_path / "survey.nc")
+    assert dirdp.verify(release)
+    assert "person" in str(dirdp.report(release))
+    assert dirdp.fit(release, consistency="tables", progressbar=False)["posterior"]["rate"].shape == (1, 1, 2)
+    assert [variable.name for variable in dirdp.analyst_model(release).observed_RVs] == ["noisy"]
+    # Noise that adds up to 0 is for records that lie anywhere.
+    geometric = dirdp.sample(dirdp.PureDP(epsilon=1.0), survey(), unit="person", **MARGINALS)
+    assert geometric["mechanism/rate"].attrs["mechanism"] == "MarginalsMechanism"
+    assert dirdp.verify(geometric)
+
+
 REFUSED = {
     "two tables of one variable": (tables_of_others, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "both hold"),
     "different numbers": (other_sizes, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "different numbers"),
     "a circle": (circle, {}, {"mechanism": "gaussian"}, UnsupportedModelError, "in a circle"),
-    "several rows of a person": (
-        survey,
-        {"unit": "person"},
-        {"contribution": 2},
-        UnsupportedModelError,
-        "contribution=",
-    ),
     "rows of different people": (
         other_sizes,
         {"disjoint": [["p_hair"], ["p_eye"]]},

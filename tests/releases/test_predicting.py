@@ -10,7 +10,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning
 from pymc_dirdp.releases import release as release_module
 from pymc_dirdp.releases.measured import axes_of
-from pymc_dirdp.releases.predicting import _shares, _simulated, best_for_prediction
+from pymc_dirdp.releases.predicting import _shares, best_for_prediction, simulated_network
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-5)
 AUTO = {"mechanism": "auto", "objective": "prediction"}
@@ -121,7 +121,7 @@ def test_made_up_tables_have_effects_that_fall_with_their_order():
 
 def test_simulated_records_are_those_of_the_simulated_tables(model):
     axes = {table.name: axes_of(table) for table in dirdp.tables(model)}
-    simulated = _simulated(axes, 200_000, np.random.default_rng(0))
+    simulated = simulated_network(axes, 200_000, np.random.default_rng(0))
     for name, counts in simulated.counts.items():
         assert counts.sum() == 200_000
         totals = counts.sum(axis=-1, keepdims=True)
@@ -137,5 +137,5 @@ def test_simulated_records_are_those_of_the_simulated_tables(model):
 
 def test_many_records_are_simulated_from_fewer(model):
     axes = {table.name: axes_of(table) for table in dirdp.tables(model)}
-    simulated = _simulated(axes, 10**9, np.random.default_rng(0))
+    simulated = simulated_network(axes, 10**9, np.random.default_rng(0))
     assert simulated.counts["p_a"].sum() == pytest.approx(1e9)

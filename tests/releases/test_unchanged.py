@@ -104,7 +104,7 @@ def test_release_is_the_same(name):
     for place, value in before.items():
         # Solvers of another SciPy end in other last digits; a draw or a count would differ by far more. A bound is flat
         # around its best order, so that order moves more than the bound.
-        rtol = 1e-5 if place.endswith("/best_order_at") else 1e-8
+        rtol = 1e-4 if place.endswith("/best_order_at") else 1e-8
         np.testing.assert_allclose(now[place], value, rtol=rtol, atol=1e-300, err_msg=place)
 
 

@@ -1,0 +1,24 @@
+"""The names of the axes of a table of counts in a release."""
+
+import re
+
+from pymc_dirdp.mechanisms.known import by_class_name
+from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
+from pymc_dirdp.models.tables import Table
+
+__all__ = ["cell_dims", "renamed"]
+
+
+def cell_dims(table: Table) -> list[str]:
+    """The dims of the table of counts: those of the variable, and for a Beta the dim of its two outcomes."""
+    axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
+    # A variable of the group may not have the name of a dim.
+    dims = [renamed(dim_name(table.name, axis, dim)) for axis, dim in enumerate(axes)]
+    return [*dims, outcome_dim(table.name)] if table.family == "beta" else dims
+
+
+def renamed(dim: str) -> str:
+    """A name for a dim that no variable of a group `mechanism` has."""
+    taken = {fact.name for kind in by_class_name().values() for fact in kind.facts if fact.is_variable}
+    taken |= {name for kind in by_class_name().values() for name in (kind.publishes, kind.beside) if name}
+    return dim_beside(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})

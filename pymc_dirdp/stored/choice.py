@@ -1,0 +1,138 @@
+"""What was chosen privately from the records, with what choosing it has cost, and its file. It is public."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pymc_dirdp.accounting.entries import one_line
+from pymc_dirdp.display import Labelled
+from pymc_dirdp.errors import ArgumentError, DirdpError
+from pymc_dirdp.mechanisms.choice import ChoiceMechanism
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, plain
+
+__all__ = ["PrivateChoice"]
+
+_AGAIN = "Ask for the file again. To choose again costs privacy again."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateChoice(Labelled):
+    """What was chosen privately from the records. A subclass says what that is.
+
+    Attributes
+    ----------
+    mechanism : ChoiceMechanism
+        How it was chosen, with its privacy curves.
+    guarantee : Guarantee
+        What choosing it keeps, by itself.
+    unit : str
+        Whom that protects.
+    reproducible : bool
+        Whether a seed was used, so that the choice is not private.
+    library_version : str
+    """
+
+    mechanism: ChoiceMechanism
+    guarantee: Guarantee
+    unit: str
+    reproducible: bool
+    library_version: str
+
+    called: ClassVar[str]
+    """What is chosen, in a word."""
+    version: ClassVar[int] = 1
+    """Of the form of its file."""
+    mechanism_class: ClassVar[type[ChoiceMechanism]]
+    """The class of the mechanism that a file can hold."""
+
+    @property
+    @abstractmethod
+    def _chosen(self) -> dict[str, Any]:
+        """What was chosen, in texts, numbers, lists and dicts."""
+
+    @staticmethod
+    @abstractmethod
+    def _read(facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that stand for what was chosen; an error of any kind if the facts are none of it."""
+
+    @property
+    @abstractmethod
+    def _is_consistent(self) -> bool:
+        """Whether the mechanism could have chosen it."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that it says, in texts, numbers, lists and dicts."""
+        return {
+            "format": f"pymc_dirdp {self.called}",
+            "version": self.version,
+            "promise": str(self.guarantee),
+            **self._chosen,
+            "mechanism": self.mechanism.facts,
+            "guarantee": guarantee_facts(self.guarantee),
+            "unit": self.unit,
+            "reproducible": self.reproducible,
+            "library_version": self.library_version,
+        }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """The choice of which these are the facts. Nothing is believed.
+
+        Raises
+        ------
+        ArgumentError
+            If they are no such facts, contradict themselves, or the choice does not keep its guarantee.
+        """
+        damaged = f"The facts of the {cls.called} are damaged"
+        try:
+            found = cls(
+                **cls._read(facts),
+                mechanism=cls.mechanism_class.from_facts(facts["mechanism"]),
+                guarantee=guarantee_of(facts["guarantee"]),
+                unit=one_line(unit=facts["unit"]),
+                reproducible=facts["reproducible"],
+                library_version=one_line(library_version=facts["library_version"]),
+            )
+            # Written again, it has to be the same: so it says nothing else. The number 1 is equal to True.
+            same = found._is_consistent and plain(found.facts) == plain(facts)  # its own class
+            if not same or type(found.reproducible) is not bool:
+                raise ValueError
+        except DirdpError as error:
+            raise ArgumentError(f"{damaged}: {error}") from None
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            raise ArgumentError(f"{damaged}: they say what none say, or contradict themselves. {_AGAIN}") from None
+        if not found.mechanism.satisfies(found.guarantee):
+            raise ArgumentError(
+                f"The choice of the {cls.called} does not keep {found.guarantee}, although its facts say so. {_AGAIN}"
+            )
+        return found
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file that people can read.
+
+        Parameters
+        ----------
+        path : path-like
+            The file, which is made or replaced.
+        """
+        Path(path).write_text(in_lines({"digest": digest(self.facts)} | self.facts), encoding="utf-8")
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`to_json` wrote. Nothing in the file is believed.
+
+        Raises
+        ------
+        ArgumentError
+            If it is no such file, was changed, contradicts itself, or does not keep its guarantee.
+        OSError
+            If the file cannot be read.
+        """
+        made_by, form = f"choose_{cls.called}()", f"pymc_dirdp {cls.called}"
+        facts, _ = parsed(Path(path).read_bytes(), form, cls.version, what=cls.called, again=_AGAIN, made_by=made_by)
+        return cls.from_facts(facts)
