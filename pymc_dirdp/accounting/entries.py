@@ -85,7 +85,7 @@ class Terms:
             said.append(f"a {self.unit or 'unit'} contributes no more than {self.contribution}")
         elif self.contribution is not None and (self.contribution, self.unit or "record") != (1, "record"):
             plural = "s" * (self.contribution > 1)
-            said.append(f"a {self.unit or 'unit'} holds at most {self.contribution} record{plural} of a table")
+            said.append(f"one {self.unit or 'unit'} holds at most {self.contribution} record{plural} of a table")
         if len(self.groups) > 1:
             listed = " and ".join(f"({', '.join(group)})" for group in self.groups)
             said.append(f"no {self.unit or 'unit'} feeds two of {listed}")

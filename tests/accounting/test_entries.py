@@ -98,8 +98,8 @@ def test_the_sum_assumes_what_each_of_its_promises_assumes(path):
     assert shown[:6] == [
         "Ledger of (1, 1e-06)-differential privacy, replace-one; unit person",
         "Assumed: every cell holds at least 5 records (entries 1, 3 to 5).",
-        "Assumed: a person holds at most 1 record of a table (entry 2).",
-        "Assumed: a person holds at most 3 records of a table (entries 3 to 5).",
+        "Assumed: one person holds at most 1 record of a table (entry 2).",
+        "Assumed: one person holds at most 3 records of a table (entries 3 to 5).",
         "Assumed: no person feeds two of (p, q) and (rate) (entries 3 to 5).",
         'Assumed: a person contributes no more than {"records": 2, "axes": ["each"]} (entry 6).',
     ]
@@ -114,7 +114,7 @@ def test_one_record_of_a_record_is_no_assumption():
     ledger.spend(TENTH, what="hair", unit="record", contribution=1, min_count=0.0, groups=[["p", "q"]])
     assert "Assumed" not in str(ledger)
     ledger.spend(TENTH, what="hair", contribution=2)
-    assert "a record holds at most 2 records" in str(ledger)
+    assert "one record holds at most 2 records" in str(ledger)
 
 
 FORGED = "hair\n2       2030-01-01T00:00:00+00:00  eyes  0-differential privacy"
