@@ -1,15 +1,18 @@
 """The names of the axes of a table of counts in a release."""
 
 import re
+from typing import TYPE_CHECKING
 
 from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
-from pymc_dirdp.models.tables import Table
+
+if TYPE_CHECKING:
+    from pymc_dirdp.models.tables import Table
 
 __all__ = ["cell_dims", "renamed"]
 
 
-def cell_dims(table: Table) -> list[str]:
+def cell_dims(table: "Table") -> list[str]:
     """The dims of the table of counts: those of the variable, and for a Beta the dim of its two outcomes."""
     axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
     # A variable of the group may not have the name of a dim.

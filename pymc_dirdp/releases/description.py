@@ -15,7 +15,6 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.releases.arithmetic import arithmetic
 from pymc_dirdp.releases.cell_dims import cell_dims, renamed
-from pymc_dirdp.releases.expected_fit import fit_errors
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import people_of
 from pymc_dirdp.sampling.entropy import Seed, randomness
@@ -139,6 +138,8 @@ def _fit_errors(chosen: Plan) -> dict[str, EstimateError]:
     size = sizes.pop() if len(sizes) == 1 else None
     if size is None:
         return {}
+    from pymc_dirdp.releases.expected_fit import fit_errors  # Here, because it needs PyMC, and a report does not.
+
     return fit_errors(
         {name: part.table for name, part in parts.items()},
         {name: part.mechanism for name, part in parts.items()},

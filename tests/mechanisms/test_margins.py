@@ -360,7 +360,6 @@ def test_no_posterior_is_made_up_from_margins():
         ({"parameters": (1.0, 1.0, math.nan)}, "sigma"),
         ({"parameters": (1.0, 1.0, 0.0)}, "sigma"),
         ({"noise": "laplace"}, "laplace"),
-        ({"contribution": Contribution(1, ("each",))}, "anywhere"),
     ],
 )
 def test_what_is_no_mechanism_is_refused(facts, message):
@@ -383,6 +382,8 @@ def test_noise_that_adds_up_to_zero_is_for_public_numbers_of_records():
         ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINS, (1.0, 1.0, 1.0), adjacency="add-remove")
     with pytest.raises(ArgumentError, match="gaussian"):
         ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINS, (1.0, 1.0, 1.0), "gaussian")
+    with pytest.raises(ArgumentError, match="independent in each cell"):
+        ZeroSumMarginalsMechanism(np.ones(SHAPE), MARGINS, (1.0, 1.0, 1.0), contribution=Contribution(1, ("each",)))
 
 
 def test_counts_are_checked_and_never_shown():
