@@ -134,14 +134,15 @@ def calibrate_floored(
     if Guarantee.checked(guarantee=guarantee).is_pure:
         return _least(partial(_below_a_ceiling, guarantee, alpha, data, sum(numbers) / n_rows, facts), None)
 
-    def best_near(floor: float | None, some: Integers) -> FlooredDirichletMechanism:
+    def best_near(floor: float | None, close: float | None, some: Integers) -> FlooredDirichletMechanism:
         at = _FIRST if floor is None else floor
-        r = largest_floored_r(guarantee, alpha, at, **facts, proved=False)
+        r = largest_floored_r(guarantee, alpha, at, **facts, proved=False, begin=close)
         return _least(partial(trial, r**2 * largest_variance(at)[1], some), floor)
 
     # A part of the data says about which floor it is, and all of them decide, by the r that is found there.
-    best = best_near(best_near(None, data[::_PART]).floor, data)
-    return replace(best, r=largest_floored_r(guarantee, alpha, best.floor, **facts))
+    about = best_near(None, None, data[::_PART])
+    best = best_near(about.floor, about.r, data)
+    return replace(best, r=largest_floored_r(guarantee, alpha, best.floor, **facts, begin=best.r))
 
 
 def _below_a_ceiling(

@@ -1,14 +1,14 @@
 """Calibration of floored draws at a prior and a floor: the largest concentration that keeps a guarantee."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.numerics.roots import log_excess, near_root
 from pymc_dirdp.privacy.composition import Parallel
-from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.floored import STEPS, FlooredCells
 from pymc_dirdp.privacy.floored_search import LARGEST_STEP, looser
@@ -34,11 +34,10 @@ def largest_floored_r(
     alpha: Array,
     floor: float,
     ceiling: float = math.inf,
-    adjacency: str = "replace-one",
-    contribution: Contribution | int = 1,
-    n_records: int | Sequence[int] | None = None,
     *,
     proved: bool = True,
+    begin: float | None = None,
+    **people: Any,
 ) -> float:
     """The largest concentration at which a floored draw keeps a guarantee, from below.
 
@@ -50,14 +49,12 @@ def largest_floored_r(
         Prior parameters, positive.
     floor, ceiling : float
         Same as in :func:`~pymc_dirdp.privacy.floored_table.floored_curves`, and so are the bounds of `r`.
-    adjacency : {"replace-one", "add-remove"}
-        The neighbouring relation.
-    contribution : Contribution or int
-        What one person can add to the table.
-    n_records : int or sequence of int, optional
-        Public numbers of records, as for :func:`~pymc_dirdp.privacy.floored_table.floored_curves`.
     proved : bool
         False takes a number that is quick to find, for comparisons. It may be too large.
+    begin : float, optional
+        Where a search for counts begins: what is known to be close saves some steps.
+    **people
+        `adjacency`, `contribution` and `n_records`, as for :func:`~pymc_dirdp.privacy.floored_table.floored_curves`.
 
     Returns
     -------
@@ -84,7 +81,7 @@ def largest_floored_r(
     """
 
     def curves(r: float) -> PrivacyCurves:
-        return floored_curves(alpha, r, floor, ceiling, adjacency, contribution, n_records)
+        return floored_curves(alpha, r, floor, ceiling, **people)
 
     def excess(r: float) -> float:
         return log_excess(*curves(r).loss(guarantee))
@@ -102,7 +99,7 @@ def largest_floored_r(
         # Divergences are at most their order times rho, which goes with the square of r.
         slope = curves(1.0).rho(math.inf)
         start = min(max(math.sqrt(divergence.epsilon / divergence.order / slope), STEPS[0]), STEPS[1])
-    near = min(_MORE * start, LARGEST_STEP)
+    near = min(_MORE * start if begin is None else begin, LARGEST_STEP)
     if guarantee.stated_delta and (searched := _searched(curves(near))):
         return _by_search(guarantee, searched, near, proved=proved)
     if not proved:
