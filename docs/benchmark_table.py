@@ -2,6 +2,7 @@
 
 import csv
 import html
+import math
 from pathlib import Path
 
 FIGURES = Path(__file__).parents[1] / "tests" / "benchmarks"
@@ -22,8 +23,11 @@ def side_by_side() -> str:
 def growth() -> str:
     """The last ratio of each kind of work, as HTML."""
     last = {row["work"]: row for row in _read("growth.csv")}
-    cells = [[row["work"], f"{int(row['size']):,}", f"{float(row['ratio']):.3g}"] for row in last.values()]
-    return _table(["work", "smaller size", "ratio"], cells)
+    cells = [
+        [row["work"], f"{int(row['size']):,}", f"{(ratio := float(row['ratio'])):.3g}", f"{math.log10(ratio):.2f}"]
+        for row in last.values()
+    ]
+    return _table(["work", "smaller size", "ratio", "exponent"], cells)
 
 
 def _read(name: str) -> list[dict[str, str]]:
