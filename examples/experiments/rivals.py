@@ -155,14 +155,16 @@ def converted(epsilon, tables):
 def of_gohari(epsilon, delta, n_records, cells, order=ORDER):
     """The concentration for which Theorem 1 of Gohari et al. (P3) promises this, with P1's prior.
 
-    A record moves between two cells, so two entries are protected. They are the smallest ones that could occur.
+    A record moves between two cells, so two entries are protected. They are the smallest ones that could occur. P3 wants
+    an entry besides that is not protected, so a table of two cells gets the concentration of one of three.
     """
+    cells = max(cells, 3)
 
     def excess(log_r):
         r = math.exp(log_r)
         alpha = 1 + 4 * (order - 1) * r
         k = r * n_records + cells * alpha
-        domain = SimplexDomain(2, eta=alpha / k, etabar=max(cells - 2, 1) * alpha / k, b=min(2 * r / k, 1.0))
+        domain = SimplexDomain(2, eta=alpha / k, etabar=(cells - 2) * alpha / k, b=min(2 * r / k, 1.0))
         gamma = published.p3_problem_14(domain, k, delta)
         return math.log(published.p3_theorem(domain, k, gamma) / epsilon)
 
