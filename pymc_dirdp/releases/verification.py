@@ -314,6 +314,8 @@ def _believed(stored: Stored, release: xr.DataTree) -> Iterator[str]:
     yield f"The draws have the law that the file states; the sampler is {', '.join(map(shown, samplers))}."
     if "fast" in samplers:
         yield "The guarantee is proved for the ideal law, from which draws in floating point differ."
+    if stored.is_estimate:
+        yield "The shares are those that were fitted to the noisy counts; fit(release) computes them again."
     if stored.structure is not None:
         yield "The structure was chosen by the mechanism that the file states, once."
     yield "The prior, the categories and all options were chosen without the data."
