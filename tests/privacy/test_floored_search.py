@@ -78,8 +78,8 @@ def check_against_every_pair(setting, counts, *, close):
     # The worst pair is inside, so that more counts would not change the truth.
     assert max(where) < counts
     found = largest_move(floor, r, ((Shapes(a), Shapes(b)),), epsilon)
-    # SciPy's differences of tails lose digits where r is small. The climb may end at a neighbour of the worst pair, which
-    # costs a little time: what is stated is the bound.
+    # SciPy's differences of tails lose digits where r is small. The climb may end at a neighbour of the worst pair,
+    # which costs a little time: what is stated is the bound.
     assert truth * (1 - 1e-3) - 1e-14 <= found.attained <= truth * (1 + 2e-4) + 1e-14
     assert truth * (1 - 2e-4) - 1e-14 <= found.bound <= truth * (1.021 if close else 1.1)
     return where
