@@ -182,6 +182,25 @@ def test_the_worst_counts_are_neither_equal_nor_zero():
     assert found.shapes[1] > found.shapes[0] + 5 > 10
 
 
+def test_a_record_that_moves_is_compared_without_it_where_it_joins_and_with_it_where_it_leaves(monkeypatch):
+    floor, r, epsilon, starts, seen, bounds_of = 8.0, 0.3, 0.2, (1.0, 2.0), [], _Search._bounds
+    monkeypatch.setattr(_Search, "_bounds", lambda *of: seen.append((*of[1:], bounds_of(*of))) or seen[-1][-1])
+    largest_move(floor, r, (tuple(map(Shapes, starts)),), epsilon)
+    compared = 0
+    for _, boxes, bounds in seen:
+        cells, wide = [], np.zeros(len(boxes), dtype=bool)
+        for start, (first, last), with_it in zip(starts, boxes.transpose(1, 2, 0), (0.0, r), strict=True):
+            low, high = start + r * first, start + r * last
+            floors = np.maximum(lower_floors(low + with_it, high + with_it, floor), 1e-60)
+            cells.append(Cells.of(low, floors, r))
+            wide |= (low < high) & (high < np.inf) & (floors > 1e-60)
+        expected = moving(cells[1], cells[0], np.full(len(boxes), epsilon))
+        # A box of small shapes above next to no floor has no bound but 1.
+        np.testing.assert_allclose(np.where(bounds == 1, 1, expected), bounds, rtol=1e-9)
+        compared += int(np.count_nonzero(wide & (bounds < 1)))
+    assert compared > 20
+
+
 def test_the_bound_holds_where_the_search_for_large_divergences_finds_none(monkeypatch):
     """What is returned is the bound, however poor the divergence is that was found."""
     pairs = ((Shapes(0.5, real=True),) * 2,)
