@@ -60,6 +60,7 @@ def beyond_a_release(stored: Stored, release: xr.DataTree) -> Iterator[str]:
 def _other_texts(stored: Stored, group: Group) -> Iterator[str]:
     """The attributes in which no release has this text."""
     attributes = group.dataset.attrs
+    known: dict[str, str | None]
     if group.path == "/utility":
         known = {"records": records_word(stored_reading(stored)), "note": NO_NUMBER}
     else:

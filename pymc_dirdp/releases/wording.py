@@ -1,4 +1,4 @@
-"""What a release says in words, of people above all. Its numbers decide that when it is drawn and when it is verified."""
+"""What a release says in words, of people above all. Its numbers decide it when it is drawn and when it is verified."""
 
 import json
 from typing import Any
