@@ -96,9 +96,10 @@ def test_rates_of_success():
         pm.Binomial("wins", n=[300, 400], p=rate, observed=[100, 300], dims="group")
         release = dirdp.sample(TARGET, mechanism="marginals")
     shares = xr.DataArray([[[0.2, 0.6], [0.4, 0.8]]], {"group": ["g", "h"]}, ["chain", "draw", "group"], "rate")
-    draws = xr.DataTree.from_dict({"/posterior": shares.to_dataset()})
-    proba = np.exp(dirdp.predict_log_proba(release, {"group": ["h", "g"]}, target="rate_outcome", draws=draws))
-    np.testing.assert_allclose(proba, [[0.7, 0.3], [0.3, 0.7]], rtol=1e-12)
+    for precision, rtol in ((np.float64, 1e-12), (np.float32, 1e-6)):
+        draws = xr.DataTree.from_dict({"/posterior": shares.astype(precision).to_dataset()})
+        proba = np.exp(dirdp.predict_log_proba(release, {"group": ["h", "g"]}, target="rate_outcome", draws=draws))
+        np.testing.assert_allclose(proba, [[0.7, 0.3], [0.3, 0.7]], rtol=rtol)
 
 
 def test_draws_of_something_else_are_refused(release, posterior):
@@ -128,6 +129,22 @@ def test_draws_of_something_else_are_refused(release, posterior):
         dirdp.log_likelihood(posterior, data, draws=posterior)
     with pytest.raises(dirdp.ArgumentError, match=r"what pm\.sample returns"):
         dirdp.synthetic(release, draws=10)
+
+
+def test_draws_in_single_precision(release, posterior):
+    """Some samplers return them. Their shares add up to 1 as nearly as that can be."""
+    dataset = posterior["posterior"].to_dataset()
+    single = xr.DataTree.from_dict({"/posterior": dataset.astype(np.float32)})
+    off = np.abs(single["posterior"]["p_a"].astype(float).sum("a") - 1)
+    assert off.max() > 1e-8
+    data = records(20, seed=2)
+    expected = dirdp.log_likelihood(release, data, draws=posterior)
+    np.testing.assert_allclose(dirdp.log_likelihood(release, data, draws=single), expected, rtol=1e-5)
+    assert dirdp.synthetic(release, 10, draws=single).shape == (10, 3)
+    # A share that is missing is no rounding.
+    wrong = dataset.astype(np.float32).assign(p_a=(0.999 * dataset["p_a"]).astype(np.float32))
+    with pytest.raises(dirdp.ArgumentError, match="no shares"):
+        dirdp.log_likelihood(release, data, draws=xr.DataTree.from_dict({"/posterior": wrong}))
 
 
 def posterior_mean(noisy, variance, n):
