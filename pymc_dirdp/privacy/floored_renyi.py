@@ -35,6 +35,8 @@ _FAR = 1e6
 _LEAST_ORDER = 1 + 1e-4
 # The logarithm of a maximiser is found this closely. A shape that changes V by half is at least `sqrt(floor)` away.
 _WIDTH = 3e-7
+# Panels of all integrals that are summed together, with 14 nodes each.
+_PANELS = 1024
 # An interval of orders is cut in so many parts at once at most.
 _MOST_PARTS = 32
 
@@ -115,32 +117,45 @@ def _closed(order: Array, a: Array, r: float, floor: float, ceiling: float, *, j
 
 def _kernel(orders: Array, a: Array, r: float, floor: float, ceiling: float, *, joins: bool) -> Array:
     """The integral against the hat, in which every term is positive, for orders and shapes of shape (n,)."""
-    above = (orders - 1)[:, None]
-    # From its foot each leg of the hat rises like the distance to it.
-    distance, weights = nodes(_panels(r, floor, ceiling))
-    # Many orders have the same shapes, and this leg does not depend on them.
+    above = orders - 1
+
+    def variance(a: Array, moved: Array) -> Array:
+        return variance_log(a[:, None] + (moved if joins else r - moved), floor, ceiling)
+
+    def falling(some: Integers) -> Array:
+        tops, starts = orders[some, None] * r, a[some]
+        return _leg(above[some], r, lambda distance: variance(starts, tops - distance), floor, ceiling)
+
+    # Many orders have the same shapes, and the first leg of the hat does not depend on them.
     shapes, each = np.unique(a, return_inverse=True)
-    rising = _against(distance, shapes, r, floor, ceiling, joins=joins)
-    total = (distance * weights * rising).sum(axis=-1)[each]
-    distance, weights = (above * each for each in nodes(_panels(r, floor, ceiling, float(above.max()))))
-    falling = _against(orders[:, None] * r - distance, a, r, floor, ceiling, joins=joins)
-    # At order 1 the second leg has no width.
-    return np.asarray(total + (distance * weights * falling).sum(axis=-1) / np.maximum(above[:, 0], 1e-300))
+    total = _leg(np.ones(len(shapes)), r, lambda distance: variance(shapes, distance), floor, ceiling)[each]
+    # Orders far apart have legs of different lengths, which need different numbers of panels.
+    panels = np.ceil(np.log2(np.maximum(above * r / _longest(floor, ceiling), 1.0)))
+    for some in (np.flatnonzero(panels == one) for one in np.unique(panels)):
+        # At order 1 the second leg has no width.
+        total[some] += falling(some) / np.maximum(above[some], 1e-300)
+    return total
 
 
-def _against(moved: Array, a: Array, r: float, floor: float, ceiling: float, *, joins: bool) -> Array:
-    """The variance where a record moves the shape by so much."""
-    return variance_log(a[:, None] + (moved if joins else r - moved), floor, ceiling)
+def _leg(times: Array, r: float, variance: Callable[[Array], Array], floor: float, ceiling: float) -> Array:
+    """Integrals over legs of the lengths `times * r`, of the distance to a leg's foot and the variance there."""
+    panels = max(1, math.ceil(float(times.max()) * r / _longest(floor, ceiling)))
+    edges, found = np.linspace(0.0, r, panels + 1), np.zeros(len(times))
+    # The variance at each node is an integral itself, so not all nodes of a long leg fit into the memory.
+    together = max(1, _PANELS // len(times))
+    for first in range(0, panels, together):
+        distance, weights = (times[:, None] * one for one in nodes(edges[first : first + together + 1]))
+        found += (distance * weights * variance(distance)).sum(axis=-1)
+    return found
 
 
-def _panels(length: float, floor: float, ceiling: float, times: float = 1.0) -> Array:
-    """Panels of `[0, length]` which, if they are `times` as long, are as long as the distance of Z's nearest zero.
+def _longest(floor: float, ceiling: float) -> float:
+    """How long panels may be: as long as the distance of Z's nearest zero.
 
     The characteristic function of `log G` at y is at least `1 - y**2 V / 2`, so there is none within `sqrt(2 / V)` of
     the real line.
     """
-    longest = math.sqrt(2 / largest_variance(floor, ceiling)[1])
-    return np.linspace(0.0, length, max(1, math.ceil(times * length / longest)) + 1)
+    return math.sqrt(2 / largest_variance(floor, ceiling)[1])
 
 
 def largest_divergences(
