@@ -24,6 +24,7 @@ WITHOUT_SOURCE = {
     "models/test_random_routes.py": "formulas of shares, against the values of PyTensor, through the whole room",
     "models/test_zoo.py": "models as users write them, through the whole room",
     "mechanisms/test_own_mechanism.py": "the example of a mechanism of one's own, through the whole house",
+    "networks/test_rivals.py": "figures of the benchmark beside other networks, and what is said of them",
     "planning/test_calibration_properties.py": "calibration.py at random priors and targets",
     "plots/test_plots.py": "every picture, in a few lines each",
     "privacy/test_extreme_parameters.py": "every curve at the ends of what is allowed",
