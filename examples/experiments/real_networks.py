@@ -2,7 +2,7 @@
 
 `uv run examples/experiments/real_networks.py --data DIR --out DIR [--quick] [--only NAME]` reads `networks.json`,
 `german_credit.csv.gz` and `adult.csv.gz` from one folder and writes `real_networks.csv` and `real_networks.png` to
-another. The data are those of `real_classifiers.py`, which stands beside it.
+another. The data are those of `declared_data.py`, which stands beside it.
 
 `networks.json` maps each data set to a structure, a mapping of each variable to its parents. Seven tenths of the
 records train and the rest tests; the measured likelihood is not covered by any guarantee.
