@@ -8,7 +8,6 @@ Seven tenths of the records train and the rest tests; the measured accuracy is n
 """
 
 import csv
-import warnings
 from collections import defaultdict
 
 import matplotlib
@@ -16,7 +15,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from common import releasing_parser
+from common import write_releases
 from declared_data import read, train_and_test
 from scipy.special import log_softmax
 
@@ -113,7 +112,7 @@ def run(arguments):
         fields = ["data", "epsilon", "reading", "release", "cross_entropy", "accuracy"]
         writer = csv.DictWriter(file, fields)
         writer.writeheader()
-        for name in arguments.only or MOST:
+        for name in arguments.only:
             classifier = Classifier(arguments.data, name)
             plain = {"data": name, "epsilon": np.inf, "reading": "no privacy", "release": 0}
             writer.writerow(plain | classifier.not_private())
@@ -162,9 +161,9 @@ def figure(path):
     fig.savefig(path.with_suffix(".png"), dpi=120)
 
 
+def main():
+    write_releases(__file__, __doc__, MOST, run, figure)
+
+
 if __name__ == "__main__":
-    given = releasing_parser(__doc__).parse_args()
-    # The same people are released again and again here, on purpose.
-    warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
-    given.out.mkdir(parents=True, exist_ok=True)
-    figure(run(given))
+    main()
