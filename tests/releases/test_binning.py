@@ -153,10 +153,16 @@ def test_candidates_that_could_be_no_edge_are_refused_before_the_charge(candidat
     assert not book.entries()
 
 
-def test_a_ledger_is_needed():
-    for wrong in (None, 1.0):
-        with pytest.raises(ArgumentError, match="ledger"):
-            choose(ledger=wrong)
+def test_whether_a_ledger_holds_the_bins_has_to_be_said(bins):
+    with pytest.raises(ArgumentError, match="ledger"):
+        choose(ledger=1.0)
+    with pytest.raises(TypeError, match="ledger"):
+        dirdp.choose_bins(PART, {"age": AGES}, "age", n_bins=4, candidates=CANDIDATES)
+    assert bins.recorded
+    assert not choose(ledger=None).recorded
+    with pytest.raises(DataError) as caught:
+        choose({"age": [1.0, None]}, ledger=None)
+    assert "charged" not in str(caught.value)
 
 
 def test_a_seed_is_marked(bins):
