@@ -55,9 +55,9 @@ def compute(given, publishers=under_renyi):
     there = present(given.data, ["networks"], ".json") and present(given.data, given.only or NETWORKS)
     for name in there[:1] if given.quick else there:
         network, rng = Network(given.data, name), np.random.default_rng(SEED)
-        cells = int(np.median([table.shape[1] for table in network.tables]))
+        shapes = tuple(table.shape for table in network.tables)
         for epsilon in (1.0,) if given.quick else EPSILONS:
-            for line, publish in publishers(epsilon, len(network.tables), network.n_records, cells).items():
+            for line, publish in publishers(epsilon, shapes, network.n_records).items():
                 # Over the classes, as in section 5.1, has no meaning for a network.
                 if line != "printed":
                     large = line == "geometric noise, estimated" and max(table.size for table in network.tables) > 2000

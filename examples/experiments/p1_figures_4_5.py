@@ -55,9 +55,9 @@ def compute(given, publishers=under_renyi, quick=0.1):
     for name in p1_data.sets(given):
         classifier = Classifier(given.data, name)
         rng = np.random.default_rng(SEED)
-        cells = int(np.median([table.shape[1] for table in classifier.tables]))
+        shapes = tuple(table.shape for table in classifier.tables)
         for epsilon in (quick,) if given.quick else (0.001, 0.01, 0.1, 1.0, 10.0):
-            for line, publish in publishers(epsilon, len(classifier.tables), classifier.n_records, cells).items():
+            for line, publish in publishers(epsilon, shapes, classifier.n_records).items():
                 always = line in ("no privacy", "nothing known")
                 found = classifier.quality(publish, rng, 1 if always else 10 if given.quick else 50)
                 for measure, values in zip(MEASURES, zip(*found, strict=True), strict=True):

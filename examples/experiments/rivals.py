@@ -37,6 +37,16 @@ def dirichlet_draw(r, alpha):
     return lambda counts, rng, times: shares_of(r * repeated(counts, times) + alpha, rng)
 
 
+def calibrated(mechanisms):
+    """The draw of the mechanism that was calibrated for the shape of the table."""
+
+    def publish(counts, rng, times):
+        mechanism = mechanisms[counts.shape]
+        return dirichlet_draw(mechanism.r, mechanism.alpha)(counts, rng, times)
+
+    return publish
+
+
 def across_classes(r, alpha):
     """P1's section 5.1 as printed: one draw over the classes for each value of a feature."""
     draw = dirichlet_draw(r, alpha)
@@ -102,11 +112,12 @@ def uniform(counts, rng, times):
 
 
 @lru_cache
-def under_renyi(epsilon, tables, n_records, cells):
-    """All publishers under (5, epsilon)-Rényi privacy of so many tables together, as in P1's Figures 4, 5 and 7."""
+def under_renyi(epsilon, shapes, n_records):
+    """All publishers under (5, epsilon)-Rényi privacy of tables of these shapes, as in P1's Figures 4, 5 and 7."""
+    tables = len(shapes)
     part = dirdp.RenyiDP(order=ORDER, epsilon=epsilon / tables)
     printed = dirdp.calibrate(part, prior=np.ones(2), strategy="algorithm-1")
-    exact = dirdp.calibrate(part, prior=np.ones(cells), n_records=n_records, objective="estimate")
+    exact = {shape: own_draw(part, shape, n_records) for shape in set(shapes)}
     geometric = dirdp.mechanisms.GeometricMechanism.for_guarantee(part, prior=np.ones(2))
     sigma = published.p1_gaussian_sigma(order=ORDER, epsilon=epsilon, tables=tables)
     # P1 divides by one table less where it adds Laplace noise to naive Bayes; here all have equal parts.
@@ -115,29 +126,34 @@ def under_renyi(epsilon, tables, n_records, cells):
 
 
 @lru_cache
-def under_approx(epsilon, tables, n_records, cells):
+def under_approx(epsilon, shapes, n_records):
     """All publishers under (epsilon, 1e-5)-privacy, as in P1's Figures 9 to 11; None where P1's way finds nothing."""
-    whole = dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
-    names = [f"t{i}" for i in range(tables)]
+    whole, tables = dirdp.ApproxDP(epsilon=epsilon, delta=DELTA), len(shapes)
+    named = {f"t{i}": shape for i, shape in enumerate(shapes)}
 
-    # All tables have the same share, so each share is calibrated once.
-    @lru_cache
-    def draw(part):
-        return dirdp.calibrate(part, prior=np.ones(cells), n_records=n_records, objective="estimate")
-
+    # All tables have the same share, so the noise is calibrated once.
     @lru_cache
     def noise(part):
         return dirdp.mechanisms.GeometricMechanism.for_guarantee(part, prior=np.ones(2))
 
-    def composed(one):
-        shared = {"weights": dict.fromkeys(names, 1.0), "groups": [tuple(names)], "draws": 1}
-        return allocate(whole, lambda name, part: one(part), **shared)["t0"]
+    shared = {"weights": dict.fromkeys(named, 1.0), "groups": [tuple(named)], "draws": 1}
+    draws = allocate(whole, lambda name, part: own_draw(part, named[name], n_records), **shared)
+    exact = {named[name]: mechanism for name, mechanism in draws.items()}
+    geometric = allocate(whole, lambda name, part: noise(part), **shared)["t0"]
 
     r, alpha = converted(epsilon, tables)
     sigma = math.sqrt(2) * math.sqrt(2 * math.log(1.25 * tables / DELTA)) * tables / epsilon
-    made = _publishers(r, alpha, composed(draw), composed(noise).scale, sigma, 2 * tables / epsilon)
+    made = _publishers(r, alpha, exact, geometric.scale, sigma, 2 * tables / epsilon)
+    # One concentration for all tables, of the size that is in the middle.
+    cells = int(np.median([shape[1] for shape in shapes]))
     gohari = of_gohari(epsilon / tables, DELTA / tables, n_records, cells)
     return made | {"Gohari et al.": dirichlet_draw(gohari, 1 + 4 * (ORDER - 1) * gohari)}
+
+
+@lru_cache
+def own_draw(part, shape, n_records):
+    """The Dirichlet mechanism that is calibrated for a table of this shape, with a prior of 1."""
+    return dirdp.calibrate(part, prior=np.ones(shape), n_records=n_records, objective="estimate")
 
 
 def converted(epsilon, tables):
@@ -177,7 +193,7 @@ def of_gohari(epsilon, delta, n_records, cells, order=ORDER):
 
 def _publishers(r, alpha, exact, geometric, sigma, scale):
     made = {
-        "exact": dirichlet_draw(exact.r, float(exact.alpha.ravel()[0])),
+        "exact": calibrated(exact),
         "geometric noise, estimated": estimated(geometric),
         "Gaussian noise": noisy("normal", sigma),
         "Laplace noise": noisy("laplace", scale),

@@ -23,6 +23,8 @@ _ROUGH = 1e-3
 _ROUGH_CUT = 15.0
 # A Gauss rule has 12 nodes; blocks of up to 12 numbers are summed number by number.
 _NODES = 12
+# So few numbers in all laws together are summed one by one, because that takes less time than any refinement.
+_FEW = 4096
 # A block without a number whose weight is known is looked for in all numbers, if they are no more than this.
 _MOST_BLOCKS = 2**19
 # A rule that is right stays right if the weights at the two ends of its block change by up to this against one another.
@@ -72,8 +74,9 @@ class NumberLaws:
         self.tilt = 0.0
         self.cut = CUT
         self._log_weight = log_weight
-        ends = zip(self.least.tolist(), self.most.tolist(), strict=True)
-        starts, lengths = zip(*(_first_blocks(low, high, smooth) for low, high in ends), strict=True)
+        ends = list(zip(self.least.tolist(), self.most.tolist(), strict=True))
+        coarse = smooth and sum(high - low + 1 for low, high in ends) > _FEW
+        starts, lengths = zip(*(_first_blocks(low, high, coarse) for low, high in ends), strict=True)
         self._law = np.repeat(np.arange(size), [len(start) for start in starts])
         self._start, self._length = np.concatenate(starts), np.concatenate(lengths)
         self._points, self._rule, self._values = self._evaluated(self._law, self._start, self._length)
@@ -281,10 +284,13 @@ def _replaced[T: np.generic](array: NDArray[T], where: NDArray[np.bool_], new: N
 
 
 @lru_cache(maxsize=4096)
-def _first_blocks(least: int, most: int, smooth: bool) -> tuple[Integers, Integers]:
-    """Blocks of `least..most` that grow by factors of 2 from both ends, where powers of a count vary fast."""
+def _first_blocks(least: int, most: int, coarse: bool) -> tuple[Integers, Integers]:
+    """Blocks of `least..most` with 12 numbers; or coarse ones, which grow by factors of 2 from both ends.
+
+    That is where powers of a count vary fast.
+    """
     count = most - least + 1
-    if smooth and count > 4 * _NODES:
+    if coarse and count > 4 * _NODES:
         ladder = _NODES * 2 ** np.arange(1 + int(np.log2(count / (2 * _NODES))), dtype=np.int64)
         ladder = ladder[ladder < count / 2]
         edges = np.unique(np.concatenate([[0, count], ladder, count - ladder]))

@@ -13,7 +13,7 @@ from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 __all__ = ["Labels", "Seen", "concluding"]
 
 Array = NDArray[np.float64]
-Labels = tuple[tuple[str, list[Any] | None], ...]
+Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
 
 

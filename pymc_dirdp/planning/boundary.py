@@ -24,6 +24,8 @@ _MOST_ADDED = 1e12
 class Boundary:
     """The pairs `(r, s)` at which a guarantee stops to hold. The loss rises with `r` and falls with `s`.
 
+    Prior parameters are raised by `s`, or to `s` where the boundary is `levelled`.
+
     At first several records of a person are taken to lie in one cell of each block, which is quick and nearly always
     the worst. With `spread` they may lie anywhere.
     """
@@ -40,8 +42,9 @@ class Boundary:
         self.guarantee = guarantee
         self.adjacency = adjacency
         self.min_count = min_count
-        self.spread = False
-        # Only the smallest cells of each block matter, and adding s does not change which they are.
+        self.prior = prior
+        self.spread = self.levelled = False
+        # Only the smallest cells of each block matter, and s does not change which they are.
         self.cells = personal_cells(prior, contribution, n_records)
 
     def promising(self, guarantee: Guarantee) -> Self:
@@ -50,6 +53,16 @@ class Boundary:
         other.guarantee = guarantee
         return other
 
+    def levels(self) -> Self:
+        """The boundary for priors whose small parameters are raised to `s`."""
+        other = copy(self)
+        other.levelled = True
+        return other
+
+    def raised(self, s: float) -> Array:
+        """The prior parameters at `s`."""
+        return np.maximum(self.prior, s) if self.levelled else self.prior + s
+
     @property
     def composed(self) -> bool:
         """Whether every point of the boundary takes a composition."""
@@ -57,7 +70,11 @@ class Boundary:
 
     def curves(self, r: float, s: float) -> PrivacyCurves:
         """The curves of one person at this point, or slightly lower ones."""
-        return self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=False)
+        return self._curves(r, s, spread=False)
+
+    def _curves(self, r: float, s: float, *, spread: bool) -> PrivacyCurves:
+        more, level = (0.0, s) if self.levelled else (s, 0.0)
+        return self.cells.curves(r, self.adjacency, more=more, level=level, min_count=self.min_count, spread=spread)
 
     def excess(self, r: float, s: float) -> float:
         """Logarithm of the loss over what the guarantee allows: at most 0 exactly where it holds."""
@@ -65,10 +82,10 @@ class Boundary:
         # The loss with all records in one cell is quick to compute, and enough to refuse.
         if excess > 0 or not self.spread:
             return excess
-        return log_excess(*self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count).loss(self.guarantee))
+        return log_excess(*self._curves(r, s, spread=True).loss(self.guarantee))
 
     def largest_r(self, s: float, *, near: float = 1.0, rtol: float = 2e-12) -> float:
-        """The largest concentration that keeps the guarantee with `alpha = prior + s`; the search starts at `near`."""
+        """The largest concentration that keeps the guarantee with this prior; the search starts at `near`."""
         return _outermost(lambda r: self.excess(r, s), start=near, rtol=rtol)
 
     def least_s(self, r: float, *, near: float = 1.0, rtol: float = 2e-12) -> float:

@@ -23,7 +23,8 @@ __all__ = ["OBJECTIVES", "STRATEGIES", "calibrate", "untouched"]
 
 STRATEGIES = ("optimal", "urn", "temper", "inflate", "algorithm-1")
 OBJECTIVES = ("posterior", "estimate")
-# A number of steps forbids the sampler in floating point, so it is chosen where it makes a draw better by a per cent.
+# A number of steps forbids the sampler in floating point, and a level is less simple than a number that is added, so
+# either is chosen where it makes a draw better by a per cent.
 _CLEARLY = 0.99
 
 
@@ -57,7 +58,8 @@ def calibrate(
         Where the room for privacy comes from.
 
         * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the
-          least a priori expected Kullback-Leibler divergence, see `objective`.
+          least a priori expected Kullback-Leibler divergence, see `objective`; or the best pair of `r` and
+          `alpha = max(prior, t)`, where its divergence is less by a per cent at least.
         * `"urn"`: the same over the number of steps of the exact sampler besides, which is then the only sampler. Fewer
           steps lose less, and add to the variance of a draw. It halves the error of sparse tables, and changes nothing
           where a continuous draw is better.
@@ -146,9 +148,8 @@ def calibrate(
     elif strategy == "inflate":
         r, s = 1.0, boundary.least_s(1.0)
     else:
-        search = optimal_of_blocks if boundary.composed else optimal
-        r, s = search(boundary, _expected_kl(parameters, n_records, objective), cap_r=objective == "posterior")
-    mechanism = DirichletMechanism(parameters + s, r, **shared)
+        boundary, r, s = _least_error(boundary, _expected_kl(parameters, n_records, objective), objective)
+    mechanism = DirichletMechanism(boundary.raised(s), r, **shared)
     if not mechanism.satisfies(guarantee):
         # Several records of a person lose a little more when they are spread.
         boundary.spread = True
@@ -156,7 +157,7 @@ def calibrate(
             s = boundary.least_s(1.0, near=max(s, 1e-6))
         else:
             r = boundary.largest_r(s, near=r)
-        mechanism = DirichletMechanism(parameters + s, r, **shared)
+        mechanism = DirichletMechanism(boundary.raised(s), r, **shared)
     return _verified(mechanism, guarantee)
 
 
@@ -174,7 +175,21 @@ def _verified(mechanism: DirichletMechanism, guarantee: Guarantee) -> DirichletM
     return mechanism
 
 
-def _expected_kl(prior: Array, n_records: int | None, objective: str) -> Callable[[float, float], float]:
+def _least_error(boundary: Boundary, error: Callable[..., float], objective: str) -> tuple[Boundary, float, float]:
+    """The boundary that the best setting is on, and the setting."""
+    search = optimal_of_blocks if boundary.composed else optimal
+    capped = objective == "posterior"
+    r, s = search(boundary, error, cap_r=capped)
+    if s == 0 or np.ptp(boundary.prior) == 0:
+        # A flat prior is the same either way.
+        return boundary, r, s
+    levels = boundary.levels()
+    other, level = search(levels, lambda r, s: error(r, level=s), cap_r=capped)
+    better = error(other, level=level) < _CLEARLY * error(r, s)
+    return (levels, other, level) if better else (boundary, r, s)
+
+
+def _expected_kl(prior: Array, n_records: int | None, objective: str) -> Callable[..., float]:
     if n_records is None:
         raise ArgumentError(
             "strategy='optimal' plans for a number of records: pass n_records= (your guess, if the number is private), "

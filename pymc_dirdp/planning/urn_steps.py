@@ -22,7 +22,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.urn import urn_cells
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
-from pymc_dirdp.utility.simulated import predicted_data, simulated_draw_kl
+from pymc_dirdp.utility.simulated import a_priori_kl, predicted_data, simulated_draw_kl
 
 __all__ = ["calibrate_urn", "needs_urn", "urn_score"]
 
@@ -190,11 +190,15 @@ def urn_score(prior: Array, n_records: int, objective: str) -> Callable[[Dirichl
 
     For the estimate it is simulated, because the shares of an urn of few steps are far from those of a Dirichlet law.
     """
-    if objective == "posterior":
-        error = _error(PriorExpectedKL(prior, n_records), objective)
-        return lambda one: error(one.r, float((one.alpha - prior).flat[0]), one.default_steps(n_records))
     data = predicted_data(prior, n_records, n_cells=_CELLS)
-    return lambda one: simulated_draw_kl(replace(one, urn_steps=one.default_steps(n_records)), data)
+
+    def score(one: DirichletMechanism) -> float:
+        urn = replace(one, urn_steps=one.default_steps(n_records))
+        return (
+            a_priori_kl(urn, prior, n_records).posterior if objective == "posterior" else simulated_draw_kl(urn, data)
+        )
+
+    return score
 
 
 def _downhill(error: Callable[[int], float], start: int, most: int) -> int:

@@ -35,8 +35,8 @@ type _Blocks = tuple[tuple[tuple[float, ...], int], ...]
 class PersonalCells:
     """Those cells of a table that decide what one person's records can change.
 
-    Adding the same number to every prior parameter does not change which are the smallest, so a calibration needs to
-    look at the table only once.
+    Neither adding the same number to every prior parameter nor raising the small ones to one level changes which are
+    the smallest, so a calibration needs to look at the table only once.
 
     Attributes
     ----------
@@ -57,16 +57,25 @@ class PersonalCells:
     n_records: int | None = None
 
     def curves(
-        self, r: float, adjacency: str, *, more: float = 0.0, min_count: float = 0.0, spread: bool = True
+        self,
+        r: float,
+        adjacency: str,
+        *,
+        more: float = 0.0,
+        level: float = 0.0,
+        min_count: float = 0.0,
+        spread: bool = True,
     ) -> PrivacyCurves:
-        """The privacy curves at the concentration `r`, with `more` added to every prior parameter.
+        """The privacy curves at the concentration `r`, for prior parameters that a calibration has raised.
 
         Parameters
         ----------
         r, adjacency, min_count
             Same as in :func:`dominating_pair`.
         more : float
-            What a calibration adds, at least 0.
+            What is added to every prior parameter, at least 0.
+        level : float
+            What smaller prior parameters are raised to before that, at least 0.
         spread : bool
             False puts all records of each block in one cell, for a quick bound from below.
 
@@ -77,7 +86,7 @@ class PersonalCells:
             with equal `r` and equal smallest prior parameters are equal.
         """
         members = dict.fromkeys(
-            self._person(blocks, r, adjacency, more, r * min_count, spread) for blocks in self.people
+            self._person(_levelled(blocks, level), r, adjacency, more, r * min_count, spread) for blocks in self.people
         )
         return next(iter(members)) if len(members) == 1 else Parallel(tuple(members))
 
@@ -103,6 +112,11 @@ class PersonalCells:
         moving = min(self.records, self.n_records)
         # Both prior parameters have the promised records in them already.
         return PublicRowPair(low, high + max(r * (self.n_records - moving) - 2 * least, 0.0), moving * r)
+
+
+def _levelled(blocks: _Blocks, level: float) -> _Blocks:
+    """The blocks with no prior parameter below the level."""
+    return tuple((tuple(max(cell, level) for cell in cells), count) for cells, count in blocks) if level else blocks
 
 
 def is_binary_row(shape: Sequence[int]) -> bool:

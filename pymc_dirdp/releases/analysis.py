@@ -18,6 +18,8 @@ from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["analyse"]
 
+type _Array = tuple[NDArray[Any], Labels]
+
 
 def analyse(
     release: Source | Sequence[Source],
@@ -125,36 +127,35 @@ def analyse(
         **_published(found.tables),
     }
     tree = tree_of(
-        {path: xr.Dataset(variables) for path, variables in groups.items()}
+        {path: _labelled(arrays) for path, arrays in groups.items()}
         | {"/sample_stats": xr.Dataset(stats, {"table": list(found.tables)})}
     )
     tree.attrs = _attributes(found)
     return tree
 
 
-def _shares(seen: Seen, shares: NDArray[np.float64]) -> xr.DataArray:
+def _shares(seen: Seen, shares: NDArray[np.float64]) -> _Array:
     """Shares with the axes of the draws of the release; of a Beta those of success."""
     return _drawn(shares[..., 0] if seen.family == "beta" else shares, seen.share_labels)
 
 
-def _drawn(values: NDArray[Any], labels: Labels) -> xr.DataArray:
-    return _labelled(values[None], (("chain", [0]), ("draw", list(range(len(values)))), *labels))
+def _drawn(values: NDArray[Any], labels: Labels) -> _Array:
+    return values[None], (("chain", np.zeros(1, dtype=np.int64)), ("draw", np.arange(len(values))), *labels)
 
 
-def _labelled(values: NDArray[Any], labels: Labels) -> xr.DataArray:
-    coords = {dim: found for dim, found in labels if found is not None}
-    return xr.DataArray(values, coords, [dim for dim, _ in labels])
+def _labelled(arrays: Mapping[str, _Array]) -> xr.Dataset:
+    """A group of tables of one model, in which a dim has the same labels wherever it stands."""
+    coords = {dim: found for _, labels in arrays.values() for dim, found in labels if found is not None}
+    return xr.Dataset({name: ([dim for dim, _ in labels], values) for name, (values, labels) in arrays.items()}, coords)
 
 
-def _published(tables: Mapping[str, Seen]) -> dict[str, dict[str, xr.DataArray]]:
+def _published(tables: Mapping[str, Seen]) -> dict[str, dict[str, _Array]]:
     """The noisy counts, or the draws that are the release, in a group for each release if there are several."""
     each = zip(*(seen.observed for seen in tables.values()), strict=True)
-    found = [
-        {name: _labelled(*observed) for name, observed in zip(tables, of_release, strict=True)} for of_release in each
-    ]
+    found = [dict(zip(tables, of_release, strict=True)) for of_release in each]
     if len(found) == 1:
         return {"/observed_data": found[0]}
-    return {f"/observed_data/release_{i}": variables for i, variables in enumerate(found)}
+    return {f"/observed_data/release_{i}": arrays for i, arrays in enumerate(found)}
 
 
 def _attributes(found: Conclusions) -> dict[str, str]:

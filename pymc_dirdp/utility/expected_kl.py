@@ -80,16 +80,20 @@ class PriorExpectedKL:
     _posterior: tuple[Array, Array, Array] = None  # type: ignore[assignment]
     _totals: tuple[Array, Array, Array] = None  # type: ignore[assignment]
 
-    def posterior(self, r: float, s: float = 0.0, *, keep: float = 1.0) -> float:
-        """Expected `KL(Dirichlet(x + prior) || Dirichlet(r x + keep * prior + s))`, in nats, summed over rows."""
+    def posterior(self, r: float, s: float = 0.0, *, keep: float = 1.0, level: float = 0.0) -> float:
+        """Expected `KL(Dirichlet(x + prior) || Dirichlet(r x + alpha))`, in nats, summed over rows.
+
+        `alpha` is `keep * prior + s`, where no term of the first kind is below `level`.
+        """
         law = self._law
-        cells = _bregman_from(*self._posterior, r * law.counts + keep * law.priors + s)
-        rows = _bregman_from(*self._totals, r * law.row_size + keep * law.row_totals + s * self.prior.shape[-1])
+        alpha, totals = self._raised(s, keep, level)
+        cells = _bregman_from(*self._posterior, r * law.counts + alpha)
+        rows = _bregman_from(*self._totals, r * law.row_size + totals)
         # Rounding can leave a difference of equal things slightly below 0; a divergence is not.
         return max(0.0, float(law.weights @ cells - rows.sum()))
 
-    def estimate(self, r: float, s: float = 0.0, *, keep: float = 1.0) -> float:
-        """Expected `KL(x/N || y)`, with `y ~ Dirichlet(r x + keep * prior + s)`, in nats, averaged over rows."""
+    def estimate(self, r: float, s: float = 0.0, *, keep: float = 1.0, level: float = 0.0) -> float:
+        """Expected `KL(x/N || y)`, with `y ~ Dirichlet(r x + alpha)`, in nats, averaged over rows; `alpha` as above."""
         law = self._law
         if law.row_size == 0:
             raise ArgumentError(
@@ -97,9 +101,18 @@ class PriorExpectedKL:
                 "Use objective='posterior', which compares whole posteriors."
             )
         p = law.counts / law.row_size
-        cells = xlogy(p, p) - p * digamma(r * law.counts + keep * law.priors + s)
-        rows = digamma(r * law.row_size + keep * law.row_totals + s * self.prior.shape[-1])
+        alpha, totals = self._raised(s, keep, level)
+        cells = xlogy(p, p) - p * digamma(r * law.counts + alpha)
+        rows = digamma(r * law.row_size + totals)
         return float((law.weights @ cells + rows.sum()) / len(law.row_totals))
+
+    def _raised(self, s: float, keep: float, level: float) -> tuple[Array, Array]:
+        """The prior parameters of the nodes and the sums of those of the rows, both raised."""
+        law, more = self._law, s * self.prior.shape[-1]
+        if level == 0:
+            return keep * law.priors + s, keep * law.row_totals + more
+        totals = np.maximum(keep * self.prior, level).sum(axis=-1).ravel()
+        return np.maximum(keep * law.priors, level) + s, totals + more
 
 
 def effective_records(r: float, n_records: float) -> float:

@@ -124,13 +124,24 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
     key = prior.shape, prior.tobytes(), n_records
     if drawn is None:
         return simulated_kl(mechanism, prior, _predicted(*key))
-    # alpha is the prior with the same number added everywhere, or it is flat.
-    keep = 1.0 if np.ptp(drawn.alpha - prior) <= _ROUNDING * float(drawn.alpha.max()) else 0.0
-    s = float((drawn.alpha - keep * prior).flat[0])
+    keep, s, level = _raised(drawn.alpha, prior)
     expected, matched = _closed_form(*key), drawn.matched(n_records)
-    keep, s = (value * matched.r / drawn.r for value in (keep, s))
-    estimate = expected.estimate(matched.r, s, keep=keep) if n_records else math.nan
-    return ExpectedKL(expected.posterior(matched.r, s, keep=keep), estimate)
+    keep, s, level = (value * matched.r / drawn.r for value in (keep, s, level))
+    estimate = expected.estimate(matched.r, s, keep=keep, level=level) if n_records else math.nan
+    return ExpectedKL(expected.posterior(matched.r, s, keep=keep, level=level), estimate)
+
+
+def _raised(alpha: Array, prior: Array) -> tuple[float, float, float]:
+    """What was kept of the prior, what was added to it, and the level to which small parameters were raised.
+
+    A calibration adds the same number everywhere, raises to a level, or makes the parameters flat.
+    """
+    if np.ptp(alpha - prior) <= _ROUNDING * float(alpha.max()):
+        return 1.0, float((alpha - prior).flat[0]), 0.0
+    level = float(alpha.min())
+    if np.array_equal(alpha, np.maximum(prior, level)):
+        return 1.0, 0.0, level
+    return 0.0, float(alpha.flat[0]), 0.0
 
 
 @lru_cache(maxsize=8)

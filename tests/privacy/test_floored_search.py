@@ -78,8 +78,8 @@ def check_against_every_pair(setting, counts, *, close):
     # The worst pair is inside, so that more counts would not change the truth.
     assert max(where) < counts
     found = largest_move(floor, r, ((Shapes(a), Shapes(b)),), epsilon)
-    # SciPy's differences of tails lose digits where r is small. The climb may end at a neighbour of the worst pair, which
-    # costs a little time: what is stated is the bound.
+    # SciPy's differences of tails lose digits where r is small. The climb may end at a neighbour of the worst pair,
+    # which costs a little time: what is stated is the bound.
     assert truth * (1 - 1e-3) - 1e-14 <= found.attained <= truth * (1 + 2e-4) + 1e-14
     assert truth * (1 - 2e-4) - 1e-14 <= found.bound <= truth * (1.021 if close else 1.1)
     return where
@@ -180,6 +180,25 @@ def test_the_worst_counts_are_neither_equal_nor_zero():
     assert found.attained > 3 * equal.max()
     assert found.attained > 1e4 * equal[0]
     assert found.shapes[1] > found.shapes[0] + 5 > 10
+
+
+def test_a_record_that_moves_is_compared_without_it_where_it_joins_and_with_it_where_it_leaves(monkeypatch):
+    floor, r, epsilon, starts, seen, bounds_of = 8.0, 0.3, 0.2, (1.0, 2.0), [], _Search._bounds
+    monkeypatch.setattr(_Search, "_bounds", lambda *of: seen.append((*of[1:], bounds_of(*of))) or seen[-1][-1])
+    largest_move(floor, r, (tuple(map(Shapes, starts)),), epsilon)
+    compared = 0
+    for _, boxes, bounds in seen:
+        cells, wide = [], np.zeros(len(boxes), dtype=bool)
+        for start, (first, last), with_it in zip(starts, boxes.transpose(1, 2, 0), (0.0, r), strict=True):
+            low, high = start + r * first, start + r * last
+            floors = np.maximum(lower_floors(low + with_it, high + with_it, floor), 1e-60)
+            cells.append(Cells.of(low, floors, r))
+            wide |= (low < high) & (high < np.inf) & (floors > 1e-60)
+        expected = moving(cells[1], cells[0], np.full(len(boxes), epsilon))
+        # A box of small shapes above next to no floor has no bound but 1.
+        np.testing.assert_allclose(np.where(bounds == 1, 1, expected), bounds, rtol=1e-9)
+        compared += int(np.count_nonzero(wide & (bounds < 1)))
+    assert compared > 20
 
 
 def test_the_bound_holds_where_the_search_for_large_divergences_finds_none(monkeypatch):

@@ -48,19 +48,22 @@ def test_the_law_of_a_count_is_beta_binomial(n, a, b):
         assert law.weights[first] @ f(law.counts[first]) == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.parametrize(("r", "s", "keep"), [(0.1, 0.5, 1.0), (1.0, 0.0, 1.0), (0.4, 3.0, 0.0)])
-def test_a_priori_losses_are_averages_over_data_sets(r, s, keep):
+@pytest.mark.parametrize(
+    ("r", "s", "keep", "level"),
+    [(0.1, 0.5, 1.0, 0.0), (1.0, 0.0, 1.0, 0.0), (0.4, 3.0, 0.0, 0.0), (0.3, 0.0, 1.0, 1.5), (0.2, 0.1, 0.5, 0.75)],
+)
+def test_a_priori_losses_are_averages_over_data_sets(r, s, keep, level):
     rng = np.random.default_rng(5)
     prior, n = np.array([1.0, 1.0, 0.5, 2.0]), 592
     expected = PriorExpectedKL(prior, n)
-    alpha = keep * prior + s if keep or s else prior
+    alpha = np.maximum(keep * prior, level) + s
     data = [rng.multinomial(n, p) for p in rng.dirichlet(prior, 3000)]
     for name, losses in (
         ("posterior", [dirichlet_kl(x + prior, r * x + alpha) for x in data]),
         ("estimate", [realised_kl(x, alpha, r).value for x in data]),
     ):
         error = np.std(losses) / np.sqrt(len(losses))
-        assert abs(np.mean(losses) - getattr(expected, name)(r, s, keep=keep)) <= 5 * error + 1e-12
+        assert abs(np.mean(losses) - getattr(expected, name)(r, s, keep=keep, level=level)) <= 5 * error + 1e-12
 
 
 def test_realised_loss_is_the_mean_over_draws():
@@ -82,6 +85,7 @@ def test_rows_are_planned_with_an_equal_share_each():
     prior = np.array([[1.0, 2.0, 0.5], [3.0, 1.0, 1.0]])
     both = PriorExpectedKL(prior, 60)
     rows = [PriorExpectedKL(row, 30) for row in prior]
-    assert both.posterior(0.3, 1.5) == pytest.approx(sum(row.posterior(0.3, 1.5) for row in rows), rel=1e-12)
-    # The loss of the draw is an average over rows, that of posteriors a sum.
-    assert both.estimate(0.3, 1.5) == pytest.approx(sum(row.estimate(0.3, 1.5) for row in rows) / 2, rel=1e-12)
+    for how in ({"s": 1.5}, {"level": 1.5}):
+        assert both.posterior(0.3, **how) == pytest.approx(sum(row.posterior(0.3, **how) for row in rows), rel=1e-12)
+        # The loss of the draw is an average over rows, that of posteriors a sum.
+        assert both.estimate(0.3, **how) == pytest.approx(sum(row.estimate(0.3, **how) for row in rows) / 2, rel=1e-12)
