@@ -10,8 +10,7 @@ from pymc_dirdp.accounting.rules import refuse_other
 from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.categories import checked_categories
 from pymc_dirdp.counting.codes import Frame
-from pymc_dirdp.counting.columns import column_of
-from pymc_dirdp.counting.intervals import count_between, refuse_elsewhere
+from pymc_dirdp.counting.intervals import count_between, refuse_missing
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -48,8 +47,9 @@ def choose_bins(
     ----------
     guarantee : Guarantee
         What the choice of all edges keeps, of any kind.
-    records : data frame, or mapping of str to one-dimensional array
-        One entry of each column is one record, in memory.
+    records : data frame, mapping of str to one-dimensional array, table of an engine, or path
+        One entry of each column is one record, as :func:`pymc_dirdp.count` takes them. An engine groups the records by
+        their numbers, and each number comes back once.
     column : str
         The column of numbers, without missing values.
     n_bins : int
@@ -130,9 +130,7 @@ def choose_bins(
     mechanism = QuantilesMechanism.for_guarantee(
         guarantee, n_bins=n_bins, n_candidates=len(edges), adjacency=adjacency, contribution=people[1]
     )
-    refuse_elsewhere(records)
-    for needed in (name, *([] if bound is None else [bound.unit])):
-        column_of(records, needed)
+    refuse_missing(records, name, bound)
     warn_if_seeded("set of bins", random_seed=random_seed)
     terms = charged_choice(
         guarantee, mechanism, what=f"the bins of {name}", people=people, ledger=ledger, random_seed=random_seed

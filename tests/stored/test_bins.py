@@ -24,7 +24,7 @@ def test_every_bin_has_a_name_of_its_own(edges, names):
         "reproducible": False,
         "library_version": "0.1.0",
     }
-    bins = Bins(column="age", edges=edges, mechanism=mechanism, library_version="0.1.0", **kept)
+    bins = Bins(column="age", edges=edges, mechanism=mechanism, **kept)
     assert bins.labels == names
     assert set(bins.label([-100.0, *edges])) == set(names)
     assert all(name in str(bins) for name in names)
