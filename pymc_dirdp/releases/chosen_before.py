@@ -1,13 +1,12 @@
 """What was chosen from the records before a release: refused where nothing covers it, or it leaves nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pymc as pm
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.purpose import chosen_structure
-from pymc_dirdp.models.tables import Table
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.stored.bins import Bins
@@ -28,17 +27,27 @@ def refuse_unpaid_structure(model: pm.Model, choices: Sequence[PrivateChoice]) -
         )
 
 
-def refuse_unpaid_bins(tables: Sequence[Table], choices: Sequence[PrivateChoice]) -> None:
-    """Refuse tables of bins that were chosen from data, if nothing covers what that has cost."""
+def refuse_unpaid_bins(dims: Iterable[Iterable[Any]], choices: Sequence[PrivateChoice] = ()) -> None:
+    """Refuse tables of bins that were chosen from data, if nothing covers what that has cost.
+
+    Parameters
+    ----------
+    dims : iterable of iterable
+        The labels of each axis of each table.
+    choices : sequence of PrivateChoice, default ()
+        What the guarantee covers.
+    """
     covered = {choice.labels for choice in choices if isinstance(choice, Bins)}
-    of_dims = [set(map(str, held_labels(dim))) for table in tables for dim in table.coords.values() if dim is not None]
-    for bins in Bins.unpaid():
-        # There may be other categories beside the bins, such as one for missing values.
-        if bins.labels not in covered and any(labels.issuperset(bins.labels) for labels in of_dims):
-            raise ArgumentError(
-                f"The bins of {bins.column!r} were chosen from the records, and nothing covers what that has cost. Add "
-                "after=bins, and the guarantee covers both; or choose them with ledger=, which then holds their cost."
-            )
+    unpaid = [bins for bins in Bins.unpaid() if bins.labels not in covered]
+    for labels in [set(map(str, dim)) for dim in dims] if unpaid else []:
+        for bins in unpaid:
+            # There may be other categories beside the bins, such as one for missing values.
+            if labels.issuperset(bins.labels):
+                raise ArgumentError(
+                    f"The bins of {bins.column!r} were chosen from the records, and nothing covers what that has cost. "
+                    "Pass after=bins to plan() or sample(), and the guarantee covers both; or choose them with "
+                    "ledger=, which then holds their cost."
+                )
 
 
 def refuse_all_spent(guarantee: Guarantee, choices: Sequence[PrivateChoice]) -> None:

@@ -14,6 +14,7 @@ from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnattainableError
 from pymc_dirdp.mechanisms.known import by_kind
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counted import with_counted
+from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import records_of
 from pymc_dirdp.models.protected import Reading
@@ -102,7 +103,8 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     wanted = Options(**planning)
     refuse_unpaid_structure(model, wanted.choices)
     by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
-    refuse_unpaid_bins(tuple(by_name.values()), wanted.choices)
+    labels = (held_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
+    refuse_unpaid_bins(labels, wanted.choices)
     check_names(tuple(by_name.values()))
     relation = adjacency_named(wanted.adjacency)
     stated = with_counted(wanted.stated, tuple(by_name.values()), model, relation)
