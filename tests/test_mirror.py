@@ -49,6 +49,7 @@ WITHOUT_SOURCE = {
     "test_pages.py": "the README and the pages, as somebody meets them who has nothing else",
     "test_papers.py": "the papers' statements and where they are tested",
     "test_proofs.py": "the pages of proofs and the files they name",
+    "test_real_data.py": "the scripts that release real data sets, on made-up ones",
     "test_trust_boundary.py": "what reaches an error, a log, an attribute or a file",
     "utility/test_utility_table.py": "the table in the documentation",
 }
