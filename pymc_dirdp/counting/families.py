@@ -15,7 +15,7 @@ from pymc_dirdp.counting.parquet import is_parquet, relation
 from pymc_dirdp.counting.tallies import row_counts, tabulate
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 
-__all__ = ["coded_families", "count_families", "table_shape"]
+__all__ = ["coded_families", "count_families", "refuse_absent", "table_shape"]
 
 # A table of doubles of this size takes 400 MB, and the release several of them.
 _MOST_CELLS = 50_000_000
@@ -68,12 +68,7 @@ def coded_families(
     The parameters are those of :func:`count_families`; `most` is the number of different rows that a family can have at
     most, if there is a limit.
     """
-    if is_parquet(records):
-        records = relation(records, [*labels, *([] if bound is None else [bound.unit])])
-    if in_engine(records):
-        if times is not None:
-            raise ArgumentError(f"Expected each row of {type_name(records)} to be one record. Leave counts= out.")
-        engine = EngineRecords.of(records, labels, otherwise, bound)
+    if (engine := _in_engine(records, labels, otherwise, bound, times)) is not None:
         found = engine.coded(families, most)
         # By now every record has been looked at, so which ones are chosen decides no error.
         return found if bound is None else engine.bounded(bound, randbits(256)).coded(families, most)
@@ -82,11 +77,44 @@ def coded_families(
     if weights is not None and len(weights) != len(next(iter(columns.values()))):
         raise DataError(f"The columns {', '.join([*labels, str(times)])} are not of one length.")
     if bound is not None:
-        if times is not None:
-            raise ArgumentError("Expected one record in each row where unit= says whose it is. Leave counts= out.")
+        _refuse_times(times)
         rows = kept_rows(column_of(records, bound.unit), list(columns.values()), bound, randbits(256))
         columns = {name: codes[rows] for name, codes in columns.items()}
     return [([columns[name] for name in family], weights) for family in families]
+
+
+def refuse_absent(records: Any, labels: Categories, *, bound: Bound | None, times: str | None = None) -> None:
+    """Refuse records that cannot be counted because of what they are, before anything is spent. No value is looked at.
+
+    Raises
+    ------
+    ArgumentError
+        If they are no columns by name, a column is missing, or a column of numbers is given where there can be none.
+    """
+    if _in_engine(records, labels, {}, bound, times) is not None:
+        return
+    for name in (*labels, *([] if bound is None else [bound.unit]), *([] if times is None else [times])):
+        column_of(records, name)
+    if bound is not None:
+        _refuse_times(times)
+
+
+def _in_engine(
+    records: Any, labels: Categories, otherwise: Mapping[str, int], bound: Bound | None, times: str | None
+) -> EngineRecords | None:
+    """Records that are in an engine or in files, of which the schema is read; None if they are in memory."""
+    if is_parquet(records):
+        records = relation(records, [*labels, *([] if bound is None else [bound.unit])])
+    if not in_engine(records):
+        return None
+    if times is not None:
+        raise ArgumentError(f"Expected each row of {type_name(records)} to be one record. Leave counts= out.")
+    return EngineRecords.of(records, labels, otherwise, bound)
+
+
+def _refuse_times(times: str | None) -> None:
+    if times is not None:
+        raise ArgumentError("Expected one record in each row where unit= says whose it is. Leave counts= out.")
 
 
 def table_shape(names: Sequence[str], labels: Categories) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.categories import Categories, checked_categories
 from pymc_dirdp.counting.codes import Frame
-from pymc_dirdp.counting.families import count_families
+from pymc_dirdp.counting.families import count_families, refuse_absent
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.planning.structure import part_of, tree_within
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -125,6 +125,7 @@ def choose_structure(
     people = people_of(bound)
     names, lengths = list(labels), [len(values) for values in labels.values()]
     mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=people[1])
+    refuse_absent(frame, labels, bound=bound, times=counts)
     warn_if_seeded("structure", random_seed=random_seed)
     terms = charged_choice(
         part,

@@ -23,6 +23,8 @@ __all__ = ["Protected", "by_table", "chosen_noise", "weights_of"]
 _TIGHT = 1e-6
 # A cell counts as visible from so many standard deviations of the noise.
 _VISIBLE = 4.0
+# The weights of two margins differ by no more than this factor.
+_MOST_RATIO = 1e30
 
 
 @final
@@ -106,7 +108,13 @@ def weights_of(
                 f"{' and others' * (len(margins) > 8)}."
             )
     by_margin = {asked: positive(**{f"weights[{names!r}]": weights[names]}) for asked, names in given.items()}
-    return [by_margin.get(frozenset(margin.names), 1.0) for margin in margins]
+    found = [by_margin.get(frozenset(margin.names), 1.0) for margin in margins]
+    if max(found) / _MOST_RATIO > min(found):
+        raise ArgumentError(
+            f"Expected weights within a factor of {_MOST_RATIO:g} of each other, where a margin without one has 1. To "
+            "leave a margin out, list the others in measure."
+        )
+    return found
 
 
 def chosen_noise(

@@ -99,9 +99,11 @@ def _listed(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]
     listed = []
     for margin in measure:
         names = (margin,) if isinstance(margin, str) else margin
-        if not isinstance(names, tuple | list) or not names or len(set(names)) < len(names):
+        each = names if isinstance(names, tuple | list) else ()
+        found = [one_of(known, **{"variable in measure": name}) for name in each]
+        if not found or len(set(found)) < len(found):
             raise ArgumentError("Expected each margin in measure to be a name, or a tuple of different names.")
-        listed.append(tuple(one_of(known, **{"variable in measure": name}) for name in names))
+        listed.append(tuple(found))
     return listed
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pymc_dirdp.counting.bounding import Bound
-from pymc_dirdp.errors import DataError, UnattainableError
+from pymc_dirdp.errors import DirdpError, UnattainableError
 from pymc_dirdp.mechanisms.choice import ChoiceMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
@@ -70,8 +70,8 @@ def read_after_charge[T](read: Callable[[], T], *, charged: bool) -> T:
     """
     try:
         return read()
-    except DataError as error:
+    except DirdpError as error:
         if not charged:
             raise
-        message = f"{error} The ledger has been charged, because this error depends on the data."
-    raise DataError(message)
+        kind, message = type(error), f"{error} The ledger has been charged, because this error depends on the data."
+    raise kind(message)

@@ -1,11 +1,13 @@
 """What a release holds by construction: its variables, labels and attributes. A guarantee covers nothing else."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 
 import xarray as xr
 
 from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.releases.wording import ESTIMATE, NO_NUMBER, records_word, stored_reading
 from pymc_dirdp.stored.release import A_PRIORI, CURVES, Stored
 from pymc_dirdp.stored.untrusted import Group
 
@@ -52,6 +54,21 @@ def beyond_a_release(stored: Stored, release: xr.DataTree) -> Iterator[str]:
                 yield from _more(group, variables, _labelled(dataset), attributes)
             case _:
                 yield path
+        yield from _other_texts(stored, group)
+
+
+def _other_texts(stored: Stored, group: Group) -> Iterator[str]:
+    """The attributes in which no release has this text."""
+    attributes = group.dataset.attrs
+    known: dict[str, str | None]
+    if group.path == "/utility":
+        known = {"records": records_word(stored_reading(stored)), "note": NO_NUMBER}
+    else:
+        known = {"estimate": ESTIMATE if stored.is_estimate else None}
+    wrong = [name for name, text in known.items() if name in attributes and attributes[name] != text]
+    if "plan_digest" in attributes and not re.fullmatch("[0-9a-f]{64}", str(attributes["plan_digest"])):
+        wrong.append("plan_digest")
+    yield from (f"the text of the attribute {name!r} of {group.path}" for name in wrong)
 
 
 def _of_mechanism(mechanism: TableMechanism) -> tuple[set[str], set[str]]:
@@ -59,7 +76,8 @@ def _of_mechanism(mechanism: TableMechanism) -> tuple[set[str], set[str]]:
     variables = {"prior"} | {fact.name for fact in mechanism.facts if fact.is_variable}
     variables |= {*mechanism.published_axes, *([mechanism.beside] if mechanism.beside else [])}
     attributes = _MECHANISM | {fact.name for fact in mechanism.facts if not fact.is_variable} | {"chosen_from"}
-    attributes |= {"least_records", "most_records", "postprocess"} if mechanism.publishes else set()
+    if mechanism.publishes and not mechanism.fits_all_tables:
+        attributes |= {"least_records", "most_records", "postprocess"}
     return variables, attributes | ({"steps"} if mechanism.has_urn else set())
 
 

@@ -16,7 +16,7 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.releases.arithmetic import arithmetic
 from pymc_dirdp.releases.cell_dims import cell_dims, renamed
 from pymc_dirdp.releases.planned import Plan, PlannedTable
-from pymc_dirdp.releases.wording import people_of
+from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word
 from pymc_dirdp.sampling.entropy import Seed, randomness
 from pymc_dirdp.sampling.exact import grid_share
 from pymc_dirdp.stored.choices import followed_by
@@ -126,9 +126,9 @@ def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
         rows[name] |= {"estimate_kl": error.kl, "share_error": error.share}
     variables = {name: ("table", np.array([row[name] for row in rows.values()])) for name in A_PRIORI}
     dataset = xr.Dataset(variables, coords={"table": list(rows)})
-    dataset.attrs["records"] = "public" if chosen.reading.sizes_are_public else "planned for"
+    dataset.attrs["records"] = records_word(chosen.reading)
     if any(part.n_records is None for part in chosen.parts):
-        dataset.attrs["note"] = "no a priori KL without n_records, the size to plan for"
+        dataset.attrs["note"] = NO_NUMBER
     return dataset
 
 

@@ -225,6 +225,8 @@ def made_again(plan: Plan) -> Plan:
             "The plan would publish a private number of records: what adds up to it is for public ones. Call plan() "
             "again."
         )
+    if plan.draws != 1 and any(part.mechanism.fits_all_tables for part in parts):
+        raise ArgumentError("The plan states several draws, and shares that are fitted are one estimate.")
     for part in parts:
         if part.mechanism.rests_on_rows:
             raise ArgumentError(

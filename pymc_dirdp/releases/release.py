@@ -40,6 +40,7 @@ from pymc_dirdp.releases.posterior import posterior_group, refuse_dims
 from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.releases.verification import kept_of
 from pymc_dirdp.releases.warned import warn_of_repetition, warn_of_seed
+from pymc_dirdp.releases.wording import ESTIMATE
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.stored.choices import followed_by
 
@@ -333,7 +334,7 @@ def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict
         "plan_digest": chosen.digest,
     }
     if any(part.mechanism.fits_all_tables for part in chosen.parts):
-        marks["estimate"] = "the shares are fitted to noisy counts of margins, and are no draw"
+        marks["estimate"] = ESTIMATE
     if left_out:
         # It is written as JSON, because a name may hold any character.
         marks["left_out"] = json.dumps({one.name: str(one) for one in left_out})

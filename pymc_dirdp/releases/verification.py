@@ -316,6 +316,8 @@ def _believed(stored: Stored, release: xr.DataTree) -> Iterator[str]:
         yield "The guarantee is proved for the ideal law, from which draws in floating point differ."
     for choice in stored.choices:
         yield f"The {choice.called} came from the mechanism that the file states, once."
+    if stored.is_estimate:
+        yield "The shares are those that were fitted to the noisy counts; fit(release) computes them again."
     yield "The prior, the categories and all options were chosen without the data."
     yield f"Each person holds {_count(stored.contribution, 'record')} of a table at most."
     if len(stored.groups) > 1:

@@ -1,4 +1,4 @@
-"""What a release says about people, in words. Its numbers decide them when it is drawn and when it is verified."""
+"""What a release says in words, of people above all. Its numbers decide it when it is drawn and when it is verified."""
 
 import json
 from typing import Any
@@ -10,12 +10,22 @@ from pymc_dirdp.models.stated import Stated, stated
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.stored.release import Stored
 
-__all__ = ["assumed", "people_of", "stored_reading"]
+__all__ = ["ESTIMATE", "NO_NUMBER", "assumed", "people_of", "records_word", "stored_reading"]
+
+ESTIMATE = "the shares are fitted to noisy counts of margins, and are no draw"
+"""What a release says of shares that are fitted."""
+NO_NUMBER = "no a priori KL without n_records, the size to plan for"
+"""What it says where nobody said how many records to plan for."""
 
 # Parallel composition without a loss across groups needs this assumption, which the model cannot show.
 _FIXED_GROUPS = "the size of each group of disjoint is public, and a replaced person stays in the group"
 _FIXED_ROWS = "whose row is whose is public, and a replaced person's records stay in the person's own row"
 _FACTS = {"unit", "contribution", "public_n", "public_prior", "max_records_per_person", "n_units", "others", "counted"}
+
+
+def records_word(reading: Reading) -> str:
+    """What a release calls its numbers of records: public, or planned for."""
+    return "public" if reading.sizes_are_public else "planned for"
 
 
 def assumed(reading: Reading) -> tuple[str, ...]:

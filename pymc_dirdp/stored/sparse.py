@@ -132,6 +132,7 @@ def _refuse_more(release: Any, groups: list[Group]) -> None:
         variables = {str(name) for name in group.dataset.variables}
         allowed = {"cell", "noisy_count"} if group.path == "noisy_counts" else set()
         promised = set(group.dataset.attrs) - _ATTRIBUTES[group.path]
+        promised |= {name for variable in group.dataset.variables.values() for name in variable.attrs}
         if group.path == "privacy" and "guarantee" in group:
             promised -= {field.name for field in fields(stated_guarantee(group))}
         if group.path == "categories":

@@ -88,7 +88,7 @@ def stored_table(group: Group) -> StoredTable:
         raise group.damaged(f"{shown(group.text('postprocess'))} is no reading of what it publishes")
     if "steps" in group:
         group.whole("steps", 1, _MOST_STEPS)
-    if "most_records" in group:
+    if "least_records" in group or "most_records" in group:
         group.whole("least_records", 0, group.whole("most_records", 0, MOST_RECORDS))
     if "chosen_from" in group:
         _check_choice(group)

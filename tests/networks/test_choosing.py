@@ -272,6 +272,28 @@ def test_the_ledger_is_charged_before_a_record_is_read(monkeypatch):
 TARGET_PURE = dirdp.PureDP(epsilon=1.0)
 
 
+@pytest.mark.parametrize(
+    ("records", "options", "said"),
+    [
+        ({"a": RECORDS["a"]}, {}, "no column 'b'"),
+        (RECORDS, {"unit": "who", "contribution": 1}, "no column 'who'"),
+        (RECORDS, {"counts": "n"}, "no column 'n'"),
+        (RECORDS | {"n": [1] * N, "who": range(N)}, {"counts": "n", "unit": "who", "contribution": 1}, "Leave counts"),
+        ([RECORDS], {}, "columns by name, got a list"),
+        ("no_such_file.parquet", {}, "no Parquet file"),
+    ],
+    ids=["variable", "unit", "counts", "both", "list", "file"],
+)
+def test_records_that_cannot_be_counted_are_refused_before_the_charge(records, options, said):
+    """Found by attack: the ledger was charged, and there was no structure."""
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=3.0))
+    if isinstance(records, str):
+        pytest.importorskip("duckdb")
+    with pytest.raises(ArgumentError, match=said):
+        dirdp.choose_structure(TARGET_PURE, records, categories=CATEGORIES, ledger=ledger, **options)
+    assert ledger.entries() == ()
+
+
 @pytest.mark.thorough
 def test_people_with_several_records():
     ids = np.arange(N) // 4

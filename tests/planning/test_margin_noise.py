@@ -101,6 +101,8 @@ def test_weights_follow_the_cells_that_the_noise_leaves_visible():
         ([1, 2], "got a list"),
         ({"p_a": 1}, "'p_a', which is not measured"),
         ({("a", "d"): 1}, "not measured"),
+        ({"a": 1e-200, "b": 1e200}, "within a factor"),
+        ({"a": 5e-324}, "within a factor"),
         ({3: 1}, "got an int"),
         ({"a": 0}, "weights"),
         ({"a": "much"}, "got a str"),

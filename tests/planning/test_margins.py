@@ -51,6 +51,7 @@ def test_a_margin_is_summed_from_the_table_of_one_of_its_variables():
         ("level", "levels"),
         (3, "got an int"),
         ([3], "a name, or a tuple"),
+        ([("a", {})], "got a dict"),
         ([()], "a name, or a tuple"),
         ([("a", "a")], "different names"),
         (["d", "a"], "'d'"),

@@ -3,7 +3,7 @@
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import BudgetError, DataError
+from pymc_dirdp.errors import ArgumentError, BudgetError, DataError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.releases.charging import charged_choice, people_of, read_after_charge
 
@@ -33,3 +33,16 @@ def test_an_error_says_whether_the_ledger_was_charged_and_carries_no_data():
     with pytest.raises(DataError, match=r"missing\.$"):
         read_after_charge(read, charged=False)
     assert read_after_charge(lambda: 3, charged=True) == 3
+
+
+def test_every_error_of_the_library_after_the_charge_says_so_and_carries_no_data():
+    """Found by attack: only errors about values did, and not those about columns that do not belong together."""
+
+    def read():
+        secret = "1234567"
+        raise ArgumentError(f"A column of {len(secret)} letters has another index.")
+
+    with pytest.raises(ArgumentError, match=r"index\. The ledger has been charged") as caught:
+        read_after_charge(read, charged=True)
+    assert caught.value.__context__ is None
+    assert "read" not in [entry.name for entry in caught.traceback]

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
+from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.privacy.curves import CurvesOf
@@ -467,3 +467,29 @@ def test_few_records_and_no_noise(network):
 def test_the_classes_of_the_two_laws():
     assert ZeroSumMarginalsMechanism.kind == MarginalsMechanism.kind == "marginals"
     assert ZeroSumMarginalsMechanism.needs_public_totals
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_a_file_of_margins_tells_no_number_of_records_beside_them(network, adjacency):
+    """Found by attack: numbers that only draws given noisy counts rest on were not looked at in a file of margins."""
+    public = {} if adjacency == "replace-one" else {"n_records": 400}
+    release = dirdp.sample(TARGET, network, adjacency=adjacency, **public, **MARGINALS)
+    assert any("fitted to the noisy counts" in sentence for sentence in dirdp.verify(release).believed)
+    for added in ({"least_records": 500, "most_records": 500}, {"estimate": "there are 500 records"}):
+        changed = release.copy(deep=True)
+        (changed if "estimate" in added else changed["mechanism/p_b"]).attrs |= added
+        assert [check.name for check in dirdp.verify(changed).checks if not check.passed] == ["contents"]
+    changed = release.copy(deep=True)
+    changed["mechanism/p_b"].attrs["least_records"] = 500
+    with pytest.raises(ReleaseError, match="most_records"):
+        dirdp.verify(changed)
+
+
+def test_a_plan_of_margins_states_one_estimate(network, tmp_path):
+    """Found by attack: an edited plan stated two draws, and its release too, which holds one estimate."""
+    plan = replace(dirdp.plan(TARGET, network, **MARGINALS), draws=2)
+    with pytest.raises(ArgumentError, match="one estimate"):
+        dirdp.sample(plan, network)
+    plan.to_json(tmp_path / "plan.json")
+    with pytest.raises(ArgumentError, match="one estimate"):
+        dirdp.Plan.from_json(tmp_path / "plan.json")

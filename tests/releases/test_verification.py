@@ -172,6 +172,31 @@ def test_data_beside_a_release_are_found_wherever_they_lie(releases, path):
         assert verify(release).kept is None
 
 
+@pytest.mark.parametrize(
+    ("path", "name", "text"),
+    [
+        ("/", "estimate", "there are 108 students"),
+        ("/posterior", "estimate", "the shares are fitted to noisy counts of margins, and are no draw"),
+        ("/", "plan_digest", "there are 108 students"),
+        ("/posterior", "plan_digest", "0" * 63),
+        ("/utility", "note", "there are 108 students"),
+        ("/utility", "records", "public"),
+    ],
+)
+def test_texts_that_no_release_has_are_found(releases, path, name, text):
+    """Found by attack: these attributes could say anything, and `records` decides what a number is taken for."""
+    release = edited(releases["truncated"], (path, name, text))
+    assert failed(release) == ["contents"]
+    assert f"{name!r} of {path}" in str(verify(release)).replace("\n" + 15 * " ", " ")
+    assert verify(release).kept is None
+
+
+def test_a_release_without_a_number_to_plan_for_says_so_and_verifies():
+    release = dirdp.sample(TARGET, two_tables(), mechanism="geometric", adjacency="add-remove")
+    assert "n_records" in release["utility"].attrs["note"]
+    assert verify(release)
+
+
 def test_assumptions_that_a_promise_needs_cannot_be_left_out(releases):
     """Found by attack: a promise for groups of people was printed without what it assumes."""
     assert failed(edited(releases["apart"], ("/privacy", "assumptions", "[]"))) == ["assumptions"]

@@ -145,6 +145,14 @@ def test_what_was_added(release):
     more["mechanism/true_counts"] = xr.DataTree(xr.Dataset({"count": ("cell", [500, 600])}))
     with pytest.raises(ReleaseError, match="no guarantee covers"):
         read_sparse(more)
+    # Found by attack: attributes of variables were not looked at.
+    for path, name in (("noisy_counts", "cell"), ("noisy_counts", "noisy_count"), ("categories", "zip")):
+        more = release.copy(deep=True)
+        marked = more[path].to_dataset()
+        marked[name].attrs["true_counts"] = "500, 600"
+        more[path].dataset = marked
+        with pytest.raises(ReleaseError, match="'true_counts' is not part"):
+            read_sparse(more)
     for labels in ({"zip": ["1", "1", "3"], "ill": ["a", "b"]}, {"zip": ["1", "2"], "ill": ["a", "b"]}):
         more = release.copy()
         more["categories"].dataset = xr.Dataset(coords=labels, attrs={"variables": json.dumps(list(labels))})
