@@ -24,6 +24,7 @@ WITHOUT_SOURCE = {
     "models/test_random_routes.py": "formulas of shares, against the values of PyTensor, through the whole room",
     "models/test_zoo.py": "models as users write them, through the whole room",
     "mechanisms/test_own_mechanism.py": "the example of a mechanism of one's own, through the whole house",
+    "networks/test_rivals.py": "figures of the benchmark beside other networks, and what is said of them",
     "planning/test_calibration_properties.py": "calibration.py at random priors and targets",
     "plots/test_plots.py": "every picture, in a few lines each",
     "privacy/test_extreme_parameters.py": "every curve at the ends of what is allowed",
@@ -48,6 +49,7 @@ WITHOUT_SOURCE = {
     "test_pages.py": "the README and the pages, as somebody meets them who has nothing else",
     "test_papers.py": "the papers' statements and where they are tested",
     "test_proofs.py": "the pages of proofs and the files they name",
+    "test_real_data.py": "the scripts that release real data sets, on made-up ones",
     "test_trust_boundary.py": "what reaches an error, a log, an attribute or a file",
     "utility/test_utility_table.py": "the table in the documentation",
 }

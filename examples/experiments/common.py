@@ -6,6 +6,7 @@ documentation draw the same pictures from the tables in `docs/figures`, and a te
 
 import argparse
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+
+import pymc_dirdp as dirdp
 
 SEED = 20261122
 # Colours that differ in lightness, with lines and markers that differ too: they can be told apart in grey.
@@ -99,6 +102,24 @@ def releasing_parser(description):
     made = parser(description, data=True)
     made.add_argument("--releases", type=int, default=10, help="releases at each guarantee")
     return made
+
+
+def write_releases(file, description, names, run, figure, *, needs=()):
+    """The main program of an experiment that reads each release in several ways: a row for each, and a picture."""
+    line = releasing_parser(description)
+    given = line.parse_args()
+    if unknown := sorted(set(given.only or ()) - set(names)):
+        line.error(f"--only takes {', '.join(names)}, and not {unknown[0]}.")
+    there = len(present(given.data, needs, ".json")) == len(needs)
+    given.only = present(given.data, given.only or names) if there else []
+    if not given.only:
+        print(f"{Path(file).stem}: none of the data sets is in {given.data}, so nothing is written.")
+        return
+    given.out.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        # The same people are released again and again here, on purpose.
+        warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
+        figure(run(given))
 
 
 def present(folder, names, ending=".csv.gz"):

@@ -4,6 +4,7 @@ Quantile bins, and the categories of texts, are read off the data: no guarantee 
 the table of statements). It is done here to show what P1 shows. Bank, Spam and Thyroid are not at hand.
 """
 
+import declared_data
 import numpy as np
 import pandas as pd
 from common import SEED, present
@@ -51,6 +52,4 @@ def frame(folder, name, *, apart=False):
 
 def split(table):
     """Seven tenths of the records to train, and the rest."""
-    order = np.random.default_rng(SEED).permutation(len(table))
-    cut = int(0.7 * len(table))
-    return table.iloc[order[:cut]], table.iloc[order[cut:]]
+    return declared_data.train_and_test(table, np.random.default_rng(SEED))

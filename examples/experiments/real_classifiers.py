@@ -2,15 +2,12 @@
 
 `uv run examples/experiments/real_classifiers.py --data DIR --out DIR [--quick]` reads
 `german_credit.csv.gz`, `nursery.csv.gz` and `adult.csv.gz` from one folder and writes `real_classifiers.csv` and
-`real_classifiers.png` to another. The data are those of the UCI repository (South German Credit, Nursery, Adult), with
-the names of its descriptions as the first line.
+`real_classifiers.png` to another. `declared_data.py` says which data these are, and declares their categories and bins.
 
-Numbers are cut at edges that were chosen without looking at the data, and texts have the categories of the code books.
 Seven tenths of the records train and the rest tests; the measured accuracy is not covered by any guarantee.
 """
 
 import csv
-import warnings
 from collections import defaultdict
 
 import matplotlib
@@ -18,60 +15,14 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
-from common import releasing_parser
+from common import write_releases
+from declared_data import read, train_and_test
 from scipy.special import log_softmax
 
 import pymc_dirdp as dirdp
 
-GERMAN = {
-    "duration": [6, 9, 12, 15, 18, 24, 30, 36, 48],
-    "amount": [1000, 1500, 2000, 2500, 3000, 4000, 5000, 7500, 10000],
-    "age": [25, 30, 35, 40, 45, 50, 55, 60, 65],
-    **{name: range(1, 5) for name in ("status", "installment_rate", "personal_status_sex", "present_residence")},
-    **{name: range(1, 5) for name in ("property", "number_credits", "job")},
-    **{name: range(1, 6) for name in ("savings", "employment_duration")},
-    **{name: range(1, 4) for name in ("other_debtors", "other_installment_plans", "housing")},
-    **{name: range(1, 3) for name in ("people_liable", "telephone", "foreign_worker")},
-    "credit_history": range(5),
-    "purpose": range(11),
-    "credit_risk": range(2),
-}
-NURSERY = {
-    "parents": "usual pretentious great_pret",
-    "has_nurs": "proper less_proper improper critical very_crit",
-    "form": "complete completed incomplete foster",
-    "children": "1 2 3 more",
-    "housing": "convenient less_conv critical",
-    "finance": "convenient inconv",
-    "social": "nonprob slightly_prob problematic",
-    "health": "recommended priority not_recom",
-    "class": "not_recom recommend very_recom priority spec_prior",
-}
-ADULT = {
-    "age": [25, 30, 35, 40, 45, 50, 55, 60, 65],
-    "workclass": "? Federal-gov Local-gov Never-worked Private Self-emp-inc Self-emp-not-inc State-gov Without-pay",
-    "education": "10th 11th 12th 1st-4th 5th-6th 7th-8th 9th Assoc-acdm Assoc-voc Bachelors Doctorate HS-grad Masters "
-    "Preschool Prof-school Some-college",
-    "marital-status": "Divorced Married-AF-spouse Married-civ-spouse Married-spouse-absent Never-married "
-    "Separated Widowed",
-    "occupation": "? Adm-clerical Armed-Forces Craft-repair Exec-managerial Farming-fishing Handlers-cleaners "
-    "Machine-op-inspct Other-service Priv-house-serv Prof-specialty Protective-serv Sales Tech-support "
-    "Transport-moving",
-    "relationship": "Husband Not-in-family Other-relative Own-child Unmarried Wife",
-    "race": "Amer-Indian-Eskimo Asian-Pac-Islander Black Other White",
-    "sex": "Female Male",
-    "capital-gain": [1, 2500, 5000, 7500, 10000, 20000],
-    "capital-loss": [1, 1500, 1750, 2000, 2500],
-    "hours-per-week": [20, 30, 35, 40, 41, 45, 50, 60],
-    "income": "<=50K >50K",
-}
-# The categories, the class, and how many records train at most: wide noise on more than these takes minutes a release.
-DATA = {
-    "german_credit": (GERMAN, "credit_risk", 700),
-    "nursery": (NURSERY, "class", 4000),
-    "adult": (ADULT, "income", 4000),
-}
+# How many records train at most: wide noise on more than these takes minutes a release.
+MOST = {"german_credit": 700, "nursery": 4000, "adult": 4000}
 EPSILONS, QUICK = (0.001, 0.01, 0.1, 1.0, 10.0), (0.1, 10.0)
 MECHANISMS = ("dirichlet", "geometric", "gaussian", "auto")
 READINGS = {
@@ -86,19 +37,10 @@ READINGS = {
 
 
 def records(folder, name):
-    """The records with cut numbers, the declared categories, and the class."""
-    declared, target, most = DATA[name]
-    frame = pd.read_csv(folder / f"{name}.csv.gz", dtype=str if name == "nursery" else None)
-    categories = {}
-    for column, domain in declared.items():
-        if isinstance(domain, list):
-            frame[column] = np.searchsorted(domain, frame[column], side="right")
-            categories[column] = range(len(domain) + 1)
-        else:
-            categories[column] = domain.split() if isinstance(domain, str) else domain
-    order = np.random.default_rng(1).permutation(len(frame))
-    cut = int(0.7 * len(frame))
-    return frame.iloc[order[: min(cut, most)]], frame.iloc[order[cut:]], categories, target
+    """The records that train and those that test, the declared categories, and the class."""
+    frame, categories, target = read(folder, name)
+    train, test = train_and_test(frame, np.random.default_rng(1))
+    return train.iloc[: MOST[name]], test, categories, target
 
 
 class Classifier:
@@ -170,7 +112,7 @@ def run(arguments):
         fields = ["data", "epsilon", "reading", "release", "cross_entropy", "accuracy"]
         writer = csv.DictWriter(file, fields)
         writer.writeheader()
-        for name in arguments.only or DATA:
+        for name in arguments.only:
             classifier = Classifier(arguments.data, name)
             plain = {"data": name, "epsilon": np.inf, "reading": "no privacy", "release": 0}
             writer.writerow(plain | classifier.not_private())
@@ -198,7 +140,7 @@ def figure(path):
         for row in csv.DictReader(file):
             values = float(row["cross_entropy"]), float(row["accuracy"])
             rows[row["data"], row["reading"], float(row["epsilon"])].append(values)
-    names = [name for name in DATA if any(key[0] == name for key in rows)]
+    names = [name for name in MOST if any(key[0] == name for key in rows)]
     size = (max(6, 4.6 * len(names)), 8)
     fig, axes = plt.subplots(2, len(names), figsize=size, squeeze=False, sharex=True, layout="constrained")
     for column, name in enumerate(names):
@@ -219,9 +161,9 @@ def figure(path):
     fig.savefig(path.with_suffix(".png"), dpi=120)
 
 
+def main():
+    write_releases(__file__, __doc__, MOST, run, figure)
+
+
 if __name__ == "__main__":
-    given = releasing_parser(__doc__).parse_args()
-    # The same people are released again and again here, on purpose.
-    warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
-    given.out.mkdir(parents=True, exist_ok=True)
-    figure(run(given))
+    main()

@@ -2,7 +2,7 @@
 
 `uv run examples/experiments/real_networks.py --data DIR --out DIR [--quick] [--only NAME]` reads `networks.json`,
 `german_credit.csv.gz` and `adult.csv.gz` from one folder and writes `real_networks.csv` and `real_networks.png` to
-another. The data are those of `real_classifiers.py`, which stands beside it.
+another. The data are those of `declared_data.py`, which stands beside it.
 
 `networks.json` maps each data set to a structure, a mapping of each variable to its parents. Seven tenths of the
 records train and the rest tests; the measured likelihood is not covered by any guarantee.
@@ -10,7 +10,6 @@ records train and the rest tests; the measured likelihood is not covered by any 
 
 import csv
 import json
-import warnings
 from collections import defaultdict
 
 import matplotlib
@@ -18,7 +17,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from common import releasing_parser
+from common import write_releases
 from real_classifiers import records
 
 import pymc_dirdp as dirdp
@@ -83,7 +82,7 @@ def run(arguments):
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["data", "epsilon", "reading", "release", "log_likelihood"])
         writer.writeheader()
-        for name in arguments.only or DATA:
+        for name in arguments.only:
             network = Network(arguments.data, name)
             plain = {"data": name, "epsilon": np.inf, "reading": "no privacy", "release": 0}
             writer.writerow(plain | {"log_likelihood": network.plain})
@@ -126,9 +125,9 @@ def figure(path):
     fig.savefig(path.with_suffix(".png"), dpi=120)
 
 
+def main():
+    write_releases(__file__, __doc__, DATA, run, figure, needs=("networks",))
+
+
 if __name__ == "__main__":
-    given = releasing_parser(__doc__).parse_args()
-    # The same people are released again and again here, on purpose.
-    warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
-    given.out.mkdir(parents=True, exist_ok=True)
-    figure(run(given))
+    main()

@@ -11,7 +11,7 @@ from pymc_dirdp.arrays import Integers
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.counting.categories import Categories
 from pymc_dirdp.counting.codes import encode
-from pymc_dirdp.counting.keeping import kept
+from pymc_dirdp.counting.keeping import kept, refuse_engine
 from pymc_dirdp.errors import ArgumentError, DataError, DirdpError, type_name
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ _MOST_GROUPED = 60
 
 # Rows as the positions of their values among the labels, column by column, and how many records have each row.
 Coded = tuple[list[Integers], Integers]
+# The values of one column, and how many records have each of them.
+_Column = tuple[Any, Integers]
 # The values of some columns, by name, and how many records have each row of them.
 _Group = tuple[dict[str, Any], Integers]
 
@@ -72,7 +74,7 @@ class EngineRecords:
         ImportError
             If Narwhals is not installed.
         ArgumentError
-            If a column is missing, or Narwhals cannot ask this engine.
+            If a column is missing, Narwhals cannot ask this engine, or it cannot choose records by unit.
         """
         nw = _narwhals()
         try:
@@ -87,6 +89,7 @@ class EngineRecords:
             if name not in schema:
                 raise ArgumentError(f"The records have no column {name!r}.")
         for unit in units:
+            refuse_engine(frame)
             _check_unit(schema[unit], unit)
         frame = _asked(lambda: _renamed(frame, {name: f"v{i}" for i, name in enumerate(labels)}, units))
         declared = {
@@ -103,8 +106,6 @@ class EngineRecords:
         ------
         DataError
             If some record has no unit.
-        ArgumentError
-            If this engine cannot choose records.
         """
         nw = _narwhals()
         missing = _asked(lambda: self.frame.filter(nw.col("u").is_null()).head(1).collect())
@@ -129,6 +130,11 @@ class EngineRecords:
                 )
             found.append(([columns[name] for name in values], times))
         return found
+
+    def values(self) -> _Column:
+        """The different values of the first variable, and how many records have each."""
+        values, times = _asked(partial(self._by, [0], None))
+        return values[next(iter(self.labels))], times
 
     def _grouped(self, families: Sequence[Sequence[int]], most: Sequence[int | None]) -> list[_Group]:
         """The different rows of each family of columns, and how many records have each."""

@@ -6,7 +6,7 @@ from typing import Any
 from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.errors import ArgumentError
 
-__all__ = ["kept"]
+__all__ = ["kept", "refuse_engine"]
 
 # The upper half of a hash orders the records of a unit, and the lower half holds their numbers.
 _HALF = 2**32
@@ -23,10 +23,6 @@ def kept(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
     engine = str(frame.implementation.value)
     if engine == "duckdb":
         return nw.from_native(_in_duckdb(frame.to_native(), columns, bound, key))
-    if engine not in _HASHED:
-        raise ArgumentError(
-            f"Records of {engine} cannot be chosen by unit. Write them to Parquet and pass the folder, or collect them."
-        )
     if bound.distinct:
         frame = frame.unique(["u", *columns]).with_columns(j=nw.lit(1))
     else:
@@ -37,6 +33,15 @@ def kept(frame: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:
     frame = nw.from_native(native).with_columns(one=nw.lit(1))
     frame = frame.with_columns(k=nw.col("one").cum_sum().over("u", order_by="h"))
     return frame.filter(nw.col("k") <= bound.records).select(*columns)
+
+
+def refuse_engine(frame: Any) -> None:
+    """Refuse a lazy frame of an engine that cannot choose records."""
+    engine = str(frame.implementation.value)
+    if engine != "duckdb" and engine not in _HASHED:
+        raise ArgumentError(
+            f"Records of {engine} cannot be chosen by unit. Write them to Parquet and pass the folder, or collect them."
+        )
 
 
 def _in_duckdb(relation: Any, columns: Sequence[str], bound: Bound, key: int) -> Any:

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.seen import Labels, Seen
-from pymc_dirdp.inference.table_law import Beliefs, TableLaw
+from pymc_dirdp.inference.table_law import TableLaw
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 
 __all__ = ["BlockLaws", "law_of", "rows_are_divided"]

@@ -5,10 +5,11 @@ from typing import final
 
 import numpy as np
 
+from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.estimates import Estimate, summarised
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.seen import Seen, concluding
-from pymc_dirdp.inference.table_law import SUMMARISED, Beliefs, TableLaw
+from pymc_dirdp.inference.table_law import SUMMARISED, TableLaw
 from pymc_dirdp.progress import QUIET, Bar
 
 __all__ = ["ClassLaw", "class_table"]

@@ -5,11 +5,11 @@ from typing import final
 
 import numpy as np
 
+from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.blocks import law_of
 from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.seen import Seen, concluding
-from pymc_dirdp.inference.table_law import Beliefs
 from pymc_dirdp.progress import QUIET, Bar
 
 __all__ = ["SeparateLaws"]

@@ -2,15 +2,16 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from pymc_dirdp.checks import integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.all_counts import AllCounts
+from pymc_dirdp.inference.beliefs import Beliefs, number_of, prior_of, row_prior_of
 from pymc_dirdp.inference.binary_row import BinaryRow
 from pymc_dirdp.inference.drawing import draw_counts
 from pymc_dirdp.inference.estimates import Estimate, estimate, estimate_of_rows, summarised
@@ -23,7 +24,7 @@ from pymc_dirdp.inference.totals import OfTotal, PrivateTotal, RowTotals
 from pymc_dirdp.inference.unknown_total import UnknownTotal
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 
-__all__ = ["SUMMARISED", "Beliefs", "TableLaw"]
+__all__ = ["SUMMARISED", "TableLaw"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -35,29 +36,10 @@ _MOST_PAIRS = 6_000
 _MOST_TOTALS = 1_000
 _NEGLIGIBLE = 1e-13
 _FEW_COUNTS = 20_000
+# Sums over all counts have so many terms at most: of one row, for which there are other sums, and of several rows.
+_MOST_TERMS = 20_000, 5_000_000
 # Draws that the summaries of tables with private totals are made from.
 SUMMARISED = 20_000
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Beliefs:
-    """What whoever concludes takes for granted about one table. Their own, and free: no privacy is spent.
-
-    Attributes
-    ----------
-    prior : array_like, optional
-        Of the shares, in the shape of the table; by default that of the model.
-    n_prior : int or array_like, optional
-        Of a private number of records. A whole number n makes 0 to n as likely as one another, a `range` each number in
-        it; an array holds the weights of 0, 1, 2, ....
-    row_prior : array_like, optional
-        Dirichlet prior of the shares of the rows, in their shape; 1 for each row by default.
-    """
-
-    prior: ArrayLike | None = None
-    n_prior: int | range | ArrayLike | None = None
-    row_prior: ArrayLike | None = None
 
 
 @final
@@ -88,10 +70,10 @@ class TableLaw:
     """
 
     def __init__(self, output: Seen, beliefs: Beliefs, features: "Sequence[TableLaw]" = ()) -> None:
-        self.prior = _prior(output, beliefs.prior)
-        most, log_prior = _number(output, beliefs.n_prior)
+        self.prior = prior_of(output, beliefs.prior)
+        most, log_prior = number_of(output, beliefs.n_prior)
         likelihoods = output.row_likelihoods()
-        row_prior = _row_prior(output, beliefs.row_prior)
+        row_prior = row_prior_of(output, beliefs.row_prior)
         d, others = self.prior.shape[-1], len(likelihoods) - 1
         if most < output.least * self.prior.size:
             if log_prior is None:
@@ -119,7 +101,7 @@ class TableLaw:
             Logarithms of the shares.
         """
         law = copy.copy(self)
-        for name in ("_row", "_rows", "_private", "_totals", "_binary_row"):
+        for name in ("_row", "_rows", "_private", "_totals", "_binary_row", "_all_counts"):
             law.__dict__.pop(name, None)
         rows = log_shares.reshape(len(self._row_laws), -1)
         law._row_laws = [
@@ -155,6 +137,9 @@ class TableLaw:
         if self._binary_row is not None:
             value, means = self._binary_row.given(log_shares.ravel())
             return value, means.reshape(self.prior.shape)
+        if self._all_counts is not None:
+            value, means = self._all_counts.given(log_shares.reshape(len(self._row_laws), -1))
+            return value, means.reshape(self.prior.shape)
         law = self.given(log_shares)
         try:
             return law.log_evidence, law.count_means
@@ -168,6 +153,17 @@ class TableLaw:
             return None
         few = self.prior.shape[-1] == 2 and self._most <= _FEW_COUNTS
         return BinaryRow(self._row) if few else None
+
+    @cached_property
+    def _all_counts(self) -> AllCounts | None:
+        """The table as a function of its shares, if its records are so few that all counts are summed in no time."""
+        rows, numbers = len(self._row_laws), np.arange(self._most + 1.0)
+        if AllCounts.work(rows, self.prior.shape[-1], self._most) > _MOST_TERMS[rows > 1]:
+            return None
+        public = np.where(numbers == self._most, 0.0, -np.inf)
+        log_numbers = public if self._log_prior is None else self._log_prior(numbers)
+        row_prior = np.ones(rows) if self._row_prior is None else self._row_prior
+        return AllCounts(self._row_laws, log_numbers, row_prior=row_prior, log_factors=self._factors)
 
     # The laws are summed up when they are asked for: numbers of a file may be such that no sum exists.
 
@@ -323,71 +319,3 @@ def _of_total(each: list[RowLikelihood]) -> OfTotal:
         return found
 
     return factor
-
-
-def _prior(output: Seen, prior: ArrayLike | None) -> Array:
-    if prior is None:
-        return output.prior
-    given = positive_array(prior=prior, fewest=1)
-    if given.shape != output.prior.shape:
-        raise ArgumentError(
-            f"Expected the prior of {output.name!r} to have the shape of the table, {output.prior.shape}, got "
-            f"{given.shape}."
-        )
-    return given
-
-
-def _row_prior(output: Seen, row_prior: ArrayLike | None) -> Array | None:
-    if row_prior is None:
-        return None
-    shape = output.prior.shape[:-1]
-    if not shape or output.prior.size == output.prior.shape[-1]:
-        raise ArgumentError(f"row_prior is for tables of several rows, and {output.name!r} has one.")
-    given = positive_array(row_prior=row_prior)
-    if given.shape != shape:
-        raise ArgumentError(f"Expected row_prior of {output.name!r} to have the shape {shape}, got {given.shape}.")
-    return given.ravel()
-
-
-def _number(output: Seen, n_prior: int | range | ArrayLike | None) -> tuple[int, OfTotal | None]:
-    """The largest number of records that is possible, and the prior of a private one."""
-    if output.n_records is not None:
-        if n_prior is not None:
-            raise ArgumentError(
-                f"n_prior is for a private number of records, and {output.name!r} has {output.n_records}, which is "
-                "public. Leave it out."
-            )
-        return output.n_records, None
-    if n_prior is None:
-        raise ArgumentError(
-            f"The number of records of {output.name!r} is private, so a conclusion needs your own prior for it. Pass "
-            "n_prior=n, for 0 to n being as likely as one another, or the weights of 0, 1, 2, ... as an array."
-        )
-    if isinstance(n_prior, range):
-        return _in_range(n_prior)
-    weights = numbers_or_none(n_prior)
-    if weights is None or weights.ndim == 0:
-        most = integer(1, n_prior=n_prior)
-        return most, lambda totals: np.full(np.shape(totals), -np.log(most + 1.0))
-    if weights.ndim != 1 or len(weights) < 2 or not np.all(np.isfinite(weights) & (weights >= 0)) or not weights.any():
-        raise ArgumentError("Expected n_prior to be a whole number or a list of weights, at least 0 and not all 0.")
-    with np.errstate(divide="ignore"):
-        logs = np.log(weights / weights.sum())
-
-    def log_prior(totals: Array) -> Array:
-        below = np.floor(totals).astype(np.int64)
-        part = totals - below
-        # Where a weight is 0 nothing between it and its neighbour is possible; 0 times infinity must not be.
-        with np.errstate(invalid="ignore"):
-            between = (1 - part) * logs[below] + part * logs[np.minimum(below + 1, len(logs) - 1)]
-        return np.asarray(np.where(part == 0, logs[below], between))
-
-    return int(np.flatnonzero(weights)[-1]), log_prior
-
-
-def _in_range(numbers: range) -> tuple[int, OfTotal]:
-    """The largest of some numbers of records that are as likely as one another, and their prior."""
-    if len(numbers) == 0 or numbers.step != 1 or numbers[0] < 0:
-        raise ArgumentError("Expected the range of n_prior to hold whole numbers from 0 on, in steps of 1.")
-    least, weight = numbers[0], -float(np.log(len(numbers)))
-    return numbers[-1], lambda totals: np.where(totals >= least, weight, -np.inf)

@@ -41,8 +41,8 @@ def choose_structure(
 ) -> Structure:
     """Choose a tree over the variables from the records, with a part of a guarantee.
 
-    What is left of the guarantee is for the tables: `sample(guarantee, model, mechanism="marginals", after=structure)`
-    keeps the guarantee for both together.
+    What is left of the guarantee is for the tables: `sample(guarantee, model, after=structure)` keeps the guarantee for
+    both together, by any mechanism.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def choose_structure(
     by_pair = dict(zip(pairs, tables[alone:], strict=True))
     edges = mechanism.release(tables[:alone], by_pair, random_seed=random_seed)
     parents = _directed(names, [(names[i], names[j]) for i, j in edges], root=root)
-    return Structure(parents=parents, recorded=ledger is not None, **terms)
+    return Structure(parents=parents, **terms)
 
 
 def _declared(categories: Categories, *, root: str | None) -> dict[str, list[Any]]:

@@ -13,7 +13,7 @@ from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.sampling.entropy import Seed
-from pymc_dirdp.stored.draws import drawn_tables, probabilities, stored_labels
+from pymc_dirdp.stored.draws import Drawn, drawn_tables, probabilities, stored_labels
 from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others
 
 __all__ = ["DrawnTable", "analysed", "given_release", "is_analysis", "is_estimate", "of_release", "records_of_estimate"]
@@ -22,6 +22,8 @@ Integers = NDArray[np.int64]
 
 # Draws of an analysis that is made here, and how many shares they may hold together.
 _DRAWS, _MOST_SHARES = 4000, 10**7
+# Shares in single precision add up to 1 within this tolerance.
+_SINGLE = 1e-5
 _NO_COUNTS: Integers = np.empty(0, dtype=np.int64)
 
 
@@ -155,7 +157,10 @@ def _of_posterior(release: xr.DataTree, idata: xr.DataTree) -> dict[str, DrawnTa
                 f"Expected draws to hold {name!r} with the dims chain, draw, {', '.join(drawn.dims)}, as the model of "
                 "dirdp.analyst_model(release) has it."
             )
-        group = Group("posterior", posterior[[name]].transpose("chain", "draw", *drawn.dims))
+        draws = posterior[[name]].transpose("chain", "draw", *drawn.dims)
+        if draws[name].dtype == np.float32:
+            draws[name] = _in_doubles(draws[name], drawn)
+        group = Group("posterior", draws)
         own = dict(stored_labels(group, name))
         for dim, declared in drawn.labels:
             if declared is not None and own[dim] != declared:
@@ -176,6 +181,15 @@ def _of_posterior(release: xr.DataTree, idata: xr.DataTree) -> dict[str, DrawnTa
             shares, labels = _pairs(shares), (*labels, (f"{name}_outcome", ["success", "failure"]))
         found[name] = DrawnTable(labels, shares, _NO_COUNTS, is_beta=drawn.family == "beta")
     return found
+
+
+def _in_doubles(draws: xr.DataArray, drawn: Drawn) -> xr.DataArray:
+    """Draws of a sampler in single precision, whose shares add up to 1 as nearly as that can be."""
+    found = draws.astype(np.float64)
+    if drawn.family == "beta":
+        return found
+    total = found.sum(drawn.dims[-1])
+    return found / total.where(np.abs(total - 1) < _SINGLE, 1.0)
 
 
 def _of_estimate(estimate: xr.DataTree) -> dict[str, DrawnTable]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root
-from pymc_dirdp.privacy.composition import DrawsOfOneTable, Parallel
+from pymc_dirdp.privacy.composition import Composition, DrawsOfOneTable, Parallel
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
 
@@ -62,6 +62,7 @@ def allocate[M: Mechanism](
     groups: Sequence[tuple[str, ...]],
     draws: int,
     once: Collection[str] = (),
+    before: Sequence[tuple[PrivacyCurves, int]] = (),
 ) -> dict[str, M]:
     """Mechanisms that keep `guarantee` together.
 
@@ -82,30 +83,46 @@ def allocate[M: Mechanism](
         Number of draws from each table.
     once : collection of str
         The tables for which one release serves all draws.
+    before : sequence of (PrivacyCurves, int), default ()
+        What the same people have lost before, and how often; the guarantee has to cover it.
 
     Returns
     -------
     mechanisms : dict of str to Mechanism
-        `composed(mechanisms, groups, draws).satisfies(guarantee)` is True.
+        The composition of `composed(mechanisms, groups, draws)` with `before` satisfies the guarantee.
+
+    Raises
+    ------
+    UnattainableError
+        If no setting keeps the guarantee, or `before` leaves nothing of it.
 
     References
     ----------
     Theory, section 7.
     """
     releases = {name: 1 if name in once else draws for name in weights}
-    if all(len(group) == 1 for group in groups) and set(releases.values()) == {1}:
+    if all(len(group) == 1 for group in groups) and set(releases.values()) == {1} and not before:
         return {name: calibrate(name, guarantee) for name in weights}
     parts = {name: share * _DOWN / releases[name] for name, share in shares(weights, groups).items()}
     divergence = guarantee.as_divergence()
     if divergence is None:
-        return {name: calibrate(name, guarantee.with_budget(guarantee.budget * part)) for name, part in parts.items()}
+        left = _left_by(before, guarantee)
+        return {name: calibrate(name, guarantee.with_budget(left * part)) for name, part in parts.items()}
     while True:
-        mechanisms = _largest_budget(divergence, guarantee, calibrate, parts, groups, draws)
+        mechanisms = _largest_budget(divergence, guarantee, calibrate, parts, groups, draws, before)
         if mechanisms is not None:
             return mechanisms
         # At a high order the divergence is infinite before the guarantee is used up. A lower one reaches on.
         order = divergence.order
         divergence = replace(divergence, order=1 + (order - 1) / 2 if order > 1.1 else 1.0)
+
+
+def _left_by(before: Sequence[tuple[PrivacyCurves, int]], guarantee: Guarantee) -> float:
+    """The budget that is left where budgets add up."""
+    left = guarantee.budget - (Composition(tuple(before)).loss(guarantee)[0] if before else 0.0)
+    if left <= 0:
+        raise UnattainableError("What was released before leaves nothing of the guarantee; relax it.")
+    return left
 
 
 def whole_share(mechanism: Mechanism, guarantee: Guarantee, draws: int) -> Guarantee:
@@ -129,6 +146,7 @@ def _largest_budget[M: Mechanism](
     parts: Mapping[str, float],
     groups: Sequence[tuple[str, ...]],
     draws: int,
+    before: Sequence[tuple[PrivacyCurves, int]],
 ) -> dict[str, M] | None:
     """Mechanisms for the largest divergence, at the order of `start`, that keeps the guarantee; None if all do."""
 
@@ -137,7 +155,8 @@ def _largest_budget[M: Mechanism](
         return {name: calibrate(name, start.with_budget(budget * part)) for name, part in parts.items()}
 
     def excess(budget: float) -> float:
-        return log_excess(*composed(mechanisms(budget), groups, draws).loss(guarantee))
+        tables = composed(mechanisms(budget), groups, draws)
+        return log_excess(*(Composition((*before, (tables, 1))) if before else tables).loss(guarantee))
 
     safe, unsafe = bracket(excess, start=start.epsilon, factor=4, least=1e-100, most=1e6 * start.epsilon)
     if safe == 0:

@@ -1,4 +1,4 @@
-"""Bins of a column of numbers, whose edges are chosen from the records, and paid for by a ledger."""
+"""Bins of a column of numbers, whose edges are chosen from the records, and paid for."""
 
 import math
 from collections.abc import Sequence
@@ -10,8 +10,7 @@ from pymc_dirdp.accounting.rules import refuse_other
 from pymc_dirdp.counting.bounding import bound_for
 from pymc_dirdp.counting.categories import checked_categories
 from pymc_dirdp.counting.codes import Frame
-from pymc_dirdp.counting.columns import column_of
-from pymc_dirdp.counting.intervals import count_between, refuse_elsewhere
+from pymc_dirdp.counting.intervals import count_between, refuse_missing
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -33,22 +32,24 @@ def choose_bins(
     *,
     n_bins: int,
     candidates: Sequence[float],
-    ledger: "Ledger",
+    ledger: "Ledger | None",
     adjacency: str = "replace-one",
     unit: str | None = None,
     contribution: int | None = None,
     random_seed: Seed = None,
 ) -> Bins:
-    """Choose bins of a column of numbers at about its quantiles, from the records, and charge a ledger.
+    """Choose bins of a column of numbers at about its quantiles, from the records.
 
-    What is released of the bins afterwards is another loss, of the same people: charge it to the same ledger.
+    What is released of the bins afterwards is another loss, of the same people. With `after=bins` the guarantee of a
+    release covers both; and a ledger adds up both.
 
     Parameters
     ----------
     guarantee : Guarantee
         What the choice of all edges keeps, of any kind.
-    records : data frame, or mapping of str to one-dimensional array
-        One entry of each column is one record, in memory.
+    records : data frame, mapping of str to one-dimensional array, table of an engine, or path
+        One entry of each column is one record, as :func:`pymc_dirdp.count` takes them. An engine groups the records by
+        their numbers, and each number comes back once.
     column : str
         The column of numbers, without missing values.
     n_bins : int
@@ -56,8 +57,9 @@ def choose_bins(
     candidates : sequence of float
         The numbers that could become an edge, in rising order, at most 100,000. They are public, so they are not taken
         from the data: ``range(18, 100)``, or ``np.linspace(0, 1, 101)``.
-    ledger : Ledger
-        Records what the choice costs, before any record is read.
+    ledger : Ledger or None
+        Records what the choice costs, before any record is read. It has to be said: with None nothing remembers what
+        the bins have cost until they are passed as `after=` to :func:`plan` or :func:`sample`.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one unit can change.
     unit : str, optional
@@ -104,18 +106,21 @@ def choose_bins(
     Examples
     --------
     >>> import pymc_dirdp as dirdp
-    >>> ledger = dirdp.Ledger(dirdp.ZeroCDP(rho=1.0))
+    >>> guarantee = dirdp.ZeroCDP(rho=1.0)
     >>> records = {"age": [20, 30, 40, 50] * 500}
     >>> bins = dirdp.choose_bins(
-    ...     dirdp.ZeroCDP(rho=0.5), records, "age", n_bins=4, candidates=[25, 35, 45, 55], ledger=ledger
+    ...     dirdp.ZeroCDP(rho=0.5), records, "age", n_bins=4, candidates=[25, 35, 45, 55], ledger=None
     ... )
     >>> bins.edges
     (25.0, 35.0, 45.0)
+    >>> frame = {"age": bins.label(records["age"]), "ill": ["no", "no", "no", "yes"] * 500}
+    >>> model = dirdp.naive_bayes(frame, "ill", categories={"age": bins.labels, "ill": ["no", "yes"]})
+    >>> release = dirdp.sample(guarantee, model, mechanism="geometric", after=bins)
+    >>> bool(dirdp.verify(release))
+    True
     """
     guarantee = Guarantee.checked(guarantee=guarantee)
     refuse_other(ledger)
-    if ledger is None:
-        raise ArgumentError("Expected a ledger, which adds up what the bins and the tables cost: ledger=Ledger(limit).")
     name = one_line(column=column)
     edges = _edges(name, candidates)
     bound = bound_for(adjacency=adjacency, unit=unit, contribution=contribution)
@@ -125,14 +130,12 @@ def choose_bins(
     mechanism = QuantilesMechanism.for_guarantee(
         guarantee, n_bins=n_bins, n_candidates=len(edges), adjacency=adjacency, contribution=people[1]
     )
-    refuse_elsewhere(records)
-    for needed in (name, *([] if bound is None else [bound.unit])):
-        column_of(records, needed)
+    refuse_missing(records, name, bound)
     warn_if_seeded("set of bins", random_seed=random_seed)
     terms = charged_choice(
         guarantee, mechanism, what=f"the bins of {name}", people=people, ledger=ledger, random_seed=random_seed
     )
-    between = read_after_charge(lambda: count_between(records, name, edges, bound), charged=True)
+    between = read_after_charge(lambda: count_between(records, name, edges, bound), charged=ledger is not None)
     chosen = mechanism.release(between, random_seed=random_seed)
     return Bins(column=name, edges=tuple(edges[place] for place in chosen), **terms)
 

@@ -56,6 +56,7 @@ def charged_choice(
         "mechanism": mechanism,
         "guarantee": promise,
         "unit": unit,
+        "recorded": ledger is not None,
         "reproducible": random_seed is not None,
         "library_version": library_version(),
     }

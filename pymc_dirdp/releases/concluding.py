@@ -7,12 +7,12 @@ from typing import Any, final
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.blocks import rows_are_divided
 from pymc_dirdp.inference.class_law import ClassLaw, class_table
 from pymc_dirdp.inference.pooled import pooled
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.separate_laws import SeparateLaws
-from pymc_dirdp.inference.table_law import Beliefs
 from pymc_dirdp.releases.sources import Source, told
 
 __all__ = ["Conclusions", "PerTable", "conclusions"]

@@ -26,7 +26,7 @@ _PRIVACY = _WORDS | {
     "groups",
     "draws",
     "pure_epsilon",
-    "structure",
+    "choices",
 }
 _SAMPLING = {"sampler", "arithmetic", "randomness"}
 _MECHANISM = _SAMPLING | {"mechanism", "family", "observed", "adjacency", "strategy", "objective", "contribution"}

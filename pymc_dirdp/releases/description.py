@@ -19,6 +19,7 @@ from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word
 from pymc_dirdp.sampling.entropy import Seed, randomness
 from pymc_dirdp.sampling.exact import grid_share
+from pymc_dirdp.stored.choices import followed_by
 from pymc_dirdp.stored.curves import curve_at
 from pymc_dirdp.stored.release import A_PRIORI, CURVES
 from pymc_dirdp.utility.estimate_error import EstimateError, estimate_error
@@ -94,7 +95,7 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
         part.table.name: part.mechanism.as_drawn(part.mechanism.steps(sampler, part.n_records)) for part in chosen.parts
     }
     tables = composed(drawn, chosen.groups, chosen.draws)
-    pure = (tables if chosen.after is None else chosen.after.followed_by(tables)).pure_epsilon
+    pure = followed_by(chosen.after, tables).pure_epsilon
     return xr.Dataset(
         {name: (at, np.array(curve_at(curves, name, _POINTS[at]))) for name, at in CURVES.items()},
         coords=_POINTS,
@@ -113,7 +114,7 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
             "groups": json.dumps(chosen.groups),
             "draws": chosen.draws,
             **({"pure_epsilon": pure} if math.isfinite(pure) else {}),
-            **({} if chosen.after is None else {"structure": json.dumps(chosen.after.facts)}),
+            **({"choices": json.dumps([choice.facts for choice in chosen.after])} if chosen.after else {}),
         },
     )
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
+from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.names import dim_name, outcome_dim
 from pymc_dirdp.models.protected import Reading
@@ -12,9 +12,9 @@ from pymc_dirdp.models.tables import Table
 from pymc_dirdp.planning.margin_noise import Protected, by_table, chosen_noise
 from pymc_dirdp.planning.margins import Axes, margins_of
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.options import Options
+from pymc_dirdp.stored.choices import losses_of
 
 __all__ = ["axes_of", "measured"]
 
@@ -64,7 +64,7 @@ def measured(
         wanted.adjacency,
         _records(reading, tables),
         reading.sizes_are_public,
-        _lost_before(guarantee, reading, wanted),
+        losses_of(wanted.choices),
         {name: table.prior.shape for name, table in tables.items()},
     )
     margins = margins_of(axes, wanted.measure)
@@ -77,20 +77,6 @@ def measured(
         n_records=_size(sizes, tables, reading),
     )
     return dict(by_table(margins, noise, parameters, people, {name: table.prior for name, table in tables.items()}))
-
-
-def _lost_before(guarantee: Guarantee, reading: Reading, wanted: Options) -> tuple[tuple[PrivacyCurves, int], ...]:
-    """The structure that was chosen before, once; nothing without one."""
-    after = wanted.after
-    if after is None:
-        return ()
-    after.refuse_other_people(wanted.adjacency, reading.label)
-    if not after.mechanism.satisfies(guarantee):
-        raise UnattainableError(
-            f"The structure alone does not keep {guarantee}: it keeps {after.guarantee}. Relax the guarantee; another "
-            "structure would cost more."
-        )
-    return ((after.mechanism, 1),)
 
 
 def axes_of(table: Table) -> Axes:

@@ -1,7 +1,7 @@
 """The options of a plan with their defaults. `plan` and `sample` take the same ones."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from pymc_dirdp.mechanisms.margins import NOISES
 from pymc_dirdp.models.stated import Stated, Unit, stated
 from pymc_dirdp.planning.margins import Measure
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
-from pymc_dirdp.stored.structure import Structure
+from pymc_dirdp.stored.choice import PrivateChoice
 
 __all__ = ["Options", "Planning", "predicts", "refuse_unknown", "with_options"]
 
@@ -31,7 +31,7 @@ class Planning(MechanismPlanning, total=False):
     weights: Mapping[Any, float] | None
     measure: Measure
     noise: str
-    after: Structure | None
+    after: PrivateChoice | Sequence[PrivateChoice] | None
     disjoint: Iterable[Iterable[str]] | None
 
 
@@ -76,9 +76,9 @@ class Options(MechanismOptions):
     noise : {"auto", "gaussian", "geometric"}, default "auto"
         For `mechanism="marginals"`: the noise on the margins. `"auto"` takes the kind with the smaller variance at the
         same promise: Gaussian noise unless there are few margins, or the promise is pure.
-    after : Structure, optional
-        For `mechanism="marginals"`: the structure that :func:`pymc_dirdp.choose_structure` has chosen from the same
-        records. The guarantee is then that of the structure and of the tables together.
+    after : Structure, Bins or sequence of these, optional
+        What :func:`pymc_dirdp.choose_structure` and :func:`pymc_dirdp.choose_bins` have chosen from the same records.
+        The guarantee is then that of these choices and of the tables together, and the tables get what is left of it.
     disjoint : iterable of iterables of str, optional
         Groups of tables or observed variables that are fed by different people: nobody has records in two groups.
         Variables in no group may hold anybody's records. Without it, every person may have a record in every table.
@@ -95,7 +95,7 @@ class Options(MechanismOptions):
     weights: Mapping[Any, float] | None = None
     measure: Measure = "levels"
     noise: str = "auto"
-    after: Structure | None = None
+    after: PrivateChoice | Sequence[PrivateChoice] | None = None
     disjoint: Iterable[Iterable[str]] | None = None
 
     def __post_init__(self) -> None:
@@ -106,10 +106,22 @@ class Options(MechanismOptions):
             raise ArgumentError(
                 f"measure and noise are for mechanism='marginals', got mechanism={self.mechanism!r}. Leave them out."
             )
-        if self.after is not None:
-            _refuse_other_steps(self.after, self.mechanism)
         object.__setattr__(self, "min_count", at_least(0, min_count=self.min_count))
         _ = self.stated  # Statements that contradict one another are an error at once.
+        _ = self.choices  # So is what is none.
+
+    @cached_property
+    def choices(self) -> tuple[PrivateChoice, ...]:
+        """What was chosen before, each by itself."""
+        given = (self.after,) if isinstance(self.after, PrivateChoice) else self.after
+        found = () if given is None else tuple(given) if isinstance(given, list | tuple) else (given,)
+        for one in found:
+            if not isinstance(one, PrivateChoice):
+                raise ArgumentError(
+                    "Expected after to be what choose_structure or choose_bins has chosen, or a list of these, got "
+                    f"{type_name(one)}. What is public costs nothing: leave it out."
+                )
+        return found
 
     @cached_property
     def stated(self) -> Stated:
@@ -121,20 +133,6 @@ class Options(MechanismOptions):
             public_prior=self.public_prior,
             max_records_per_person=self.max_records_per_person,
             disjoint=self.disjoint,
-        )
-
-
-def _refuse_other_steps(after: object, mechanism: str) -> None:
-    """Refuse what is no structure, and tables whose guarantee cannot be shared with one."""
-    if not isinstance(after, Structure):
-        raise ArgumentError(
-            f"Expected after to be a Structure from choose_structure, got {type_name(after)}. A structure that is "
-            "public costs nothing: leave after out."
-        )
-    if mechanism != "marginals":
-        raise ArgumentError(
-            f"after is for mechanism='marginals', got mechanism={mechanism!r}. Take that, or keep one Ledger for the "
-            "structure and the release: choose_structure(..., share=1, ledger=ledger), sample(..., ledger=ledger)."
         )
 
 

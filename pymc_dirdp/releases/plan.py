@@ -14,10 +14,11 @@ from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnattainableError
 from pymc_dirdp.mechanisms.known import by_kind
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counted import with_counted
+from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import records_of
 from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.models.purpose import built_for, chosen_structure
+from pymc_dirdp.models.purpose import built_for
 from pymc_dirdp.models.reading import read
 from pymc_dirdp.models.tables import Table, root_model, tables
 from pymc_dirdp.planning.allocation import allocate, whole_share
@@ -26,12 +27,14 @@ from pymc_dirdp.planning.choosing import Choice, of_kind, rank
 from pymc_dirdp.planning.margins import MEASURES
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.chosen_before import refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.measured import measured
 from pymc_dirdp.releases.options import Options, Planning, predicts, refuse_unknown, with_options
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import best_for_prediction
 from pymc_dirdp.releases.wording import assumed
+from pymc_dirdp.stored.choices import losses_of
 
 __all__ = ["plan"]
 
@@ -98,12 +101,17 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         planning["objective"] = objective
     whole = predicts(planning)
     wanted = Options(**planning)
-    _refuse_unpaid(model, wanted)
+    refuse_unpaid_structure(model, wanted.choices)
     by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
+    labels = (held_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
+    refuse_unpaid_bins(labels, wanted.choices)
     check_names(tuple(by_name.values()))
     relation = adjacency_named(wanted.adjacency)
     stated = with_counted(wanted.stated, tuple(by_name.values()), model, relation)
     reading = read(tuple(by_name.values()), model, stated, relation)
+    for choice in wanted.choices:
+        choice.refuse_other_people(wanted.adjacency, reading.label)
+    refuse_all_spent(guarantee, wanted.choices)
     sizes = _sizes(reading, model, by_name, wanted.n_records)
     chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted, whole=whole)
     _warn_of_many_draws(chosen, wanted.draws)
@@ -121,20 +129,8 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         reading=reading,
         assumptions=assumed(reading),
         library_version=library_version(),
-        after=wanted.after,
+        after=wanted.choices,
     )
-
-
-def _refuse_unpaid(model: pm.Model, wanted: Options) -> None:
-    """Refuse a model whose structure was chosen from data, if nothing covers what that has cost."""
-    chosen = chosen_structure(model)
-    if chosen is not None and wanted.after is None and not chosen.recorded:
-        raise ArgumentError(
-            "The structure of this model was chosen from the records, and nothing covers what that has cost. Add "
-            "after=structure and mechanism='marginals', and the guarantee covers both; or choose it with "
-            "ledger=, which then holds its cost. If you have paid for it elsewhere, build the model from "
-            "dict(structure)."
-        )
 
 
 def _chosen(
@@ -265,6 +261,7 @@ def _allocation(
             weights=budget,
             groups=[group for group in groups if group],
             draws=wanted.draws,
+            before=losses_of(wanted.choices),
             once=[name for name, kind in by_table.items() if by_kind(kind).covers_all_draws],
         )
 
@@ -288,7 +285,7 @@ def _choices(
         dirichlet = {}
         geometric = allocated(dict.fromkeys(tables, "geometric"))
         shares = {name: whole_share(geometric[name], guarantee, 1) for name in tables}
-    if len(tables) == 1:
+    if len(tables) == 1 and not wanted.choices:
         # One noisy table serves all draws, so it may use the whole guarantee.
         shares = dict.fromkeys(shares, guarantee)
     return {

@@ -25,9 +25,9 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
 from pymc_dirdp.releases.wording import assumed
+from pymc_dirdp.stored.choices import choices_of
 from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, plain
 from pymc_dirdp.stored.release import MOST_DRAWS
-from pymc_dirdp.stored.structure import Structure
 
 __all__ = ["contents", "understood", "written"]
 
@@ -53,7 +53,7 @@ def contents(plan: Plan) -> dict[str, Any]:
         "people": plain(asdict(plan.reading.stated)) | {"n_units": plan.reading.n_units, "others": plan.reading.others},
         "groups": plain(plan.groups),
         "tables": [_table(part) for part in plan.parts],
-    } | ({} if plan.after is None else {"after": plan.after.facts})
+    } | ({"after": [choice.facts for choice in plan.after]} if plan.after else {})
 
 
 def written(plan: Plan) -> str:
@@ -118,7 +118,7 @@ def _plan(facts: dict[str, Any]) -> Plan:
         reading=reading,
         assumptions=assumed(reading),
         library_version=one_line(library_version=facts["library_version"]),
-        after=Structure.from_facts(facts["after"]) if "after" in facts else None,
+        after=choices_of(facts["after"]) if "after" in facts else (),
     )
 
 

@@ -17,8 +17,9 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.wording import assumed
+from pymc_dirdp.stored.choice import PrivateChoice
+from pymc_dirdp.stored.choices import followed_by
 from pymc_dirdp.stored.readable import digest
-from pymc_dirdp.stored.structure import Structure
 
 if TYPE_CHECKING:
     from pymc_dirdp.models.tables import Table
@@ -74,8 +75,8 @@ class Plan:
         What else the guarantee rests on, in sentences.
     library_version : str
         The version of pymc_dirdp.
-    after : Structure or None
-        The structure that was chosen from the same records before. The guarantee covers it, too.
+    after : tuple of Structure or Bins
+        What was chosen from the same records before. The guarantee covers it, too.
 
     Examples
     --------
@@ -100,7 +101,7 @@ class Plan:
     reading: Reading
     assumptions: tuple[str, ...]
     library_version: str
-    after: Structure | None = None
+    after: tuple[PrivateChoice, ...] = ()
 
     def _repr_html_(self) -> str:
         from pymc_dirdp.releases.report import report  # It needs this file.
@@ -187,8 +188,8 @@ class Plan:
 
     @property
     def composition(self) -> PrivacyCurves:
-        """The privacy curves of the whole release, and of the structure that was chosen before."""
-        return self.tables_alone if self.after is None else self.after.followed_by(self.tables_alone)
+        """The privacy curves of the whole release, and of what was chosen before."""
+        return followed_by(self.after, self.tables_alone)
 
     @property
     def tables_alone(self) -> PrivacyCurves:
@@ -240,6 +241,6 @@ def made_again(plan: Plan) -> Plan:
             "The curves of the plan rest on a number of records that is not the public one of its table. Call plan() "
             "again."
         )
-    if plan.after is not None:
-        plan.after.refuse_other_people(plan.adjacency, plan.unit_label)
+    for choice in plan.after:
+        choice.refuse_other_people(plan.adjacency, plan.unit_label)
     return replace(plan, parts=parts, draws=integer(1, draws=plan.draws), library_version=library_version())

@@ -42,6 +42,7 @@ from pymc_dirdp.releases.verification import kept_of
 from pymc_dirdp.releases.warned import warn_of_repetition, warn_of_seed
 from pymc_dirdp.releases.wording import ESTIMATE
 from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.stored.choices import followed_by
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -207,11 +208,12 @@ def sample(
 
 
 def charged(chosen: Plan) -> tuple[Guarantee, PrivacyCurves]:
-    """What a release costs a ledger: without the structure, if a ledger holds that already."""
-    if chosen.after is None or not chosen.after.recorded:
+    """What a release costs a ledger: without what was chosen before, if a ledger holds that already."""
+    unpaid = tuple(choice for choice in chosen.after if not choice.recorded)
+    if unpaid == chosen.after:
         return chosen.guarantee, chosen.composition
-    alone = chosen.tables_alone
-    return kept_of(chosen.guarantee, alone) or chosen.guarantee, alone
+    left = followed_by(unpaid, chosen.tables_alone)
+    return kept_of(chosen.guarantee, left) or chosen.guarantee, left
 
 
 def _as_drawn(composition: PrivacyCurves, pure: float) -> PrivacyCurves:

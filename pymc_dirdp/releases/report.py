@@ -125,7 +125,7 @@ def _promise(privacy: xr.Dataset, stored: Stored) -> Lines:
         ("protected", str(attrs["protected"])),
         ("adjacency", str(attrs["adjacency"])),
         ("assumptions", _assumptions(attrs, stored.min_count)),
-        *(() if stored.structure is None else (("structure", stored.structure.told),)),
+        *((choice.called, choice.told) for choice in stored.choices),
         ("draws", f"{attrs['draws']}, all of them covered"),
         ("to whom", _to_whom(privacy, stored)),
     )

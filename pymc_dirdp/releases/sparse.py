@@ -23,6 +23,7 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.arithmetic import arithmetic
 from pymc_dirdp.releases.charging import read_after_charge
+from pymc_dirdp.releases.chosen_before import refuse_unpaid_bins
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.warned import warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, randomness
@@ -137,6 +138,7 @@ def release_sparse(
     _refuse_twice(cells, counts=counts, n_cells=n_cells, categories=categories, unit=unit, contribution=contribution)
     whom, most = _protected(cells, unit=unit, contribution=contribution)
     labels = _checked_labels(cells, n_cells, categories)
+    refuse_unpaid_bins((labels or {}).values())
     size = math.prod(map(len, labels.values())) if labels is not None else integer(2, n_cells=n_cells)
     mechanism = SparseGeometricMechanism.for_guarantee(
         guarantee, n_cells=size, threshold=threshold, adjacency=adjacency, contribution=most

@@ -206,7 +206,7 @@ def _promise(stored: Stored) -> Lines:
             f"times {_factor(log_factor)} at most{_exception(stored, log_factor)}, about {_secret(stored)}",
         ),
         ("not protected", _unprotected(stored)),
-        *(() if stored.structure is None else (("structure", stored.structure.told),)),
+        *((choice.called, choice.told) for choice in stored.choices),
         ("assumed", "; ".join(_assumed(stored))),
     )
 

@@ -314,10 +314,10 @@ def _believed(stored: Stored, release: xr.DataTree) -> Iterator[str]:
     yield f"The draws have the law that the file states; the sampler is {', '.join(map(shown, samplers))}."
     if "fast" in samplers:
         yield "The guarantee is proved for the ideal law, from which draws in floating point differ."
+    for choice in stored.choices:
+        yield f"The {choice.called} came from the mechanism that the file states, once."
     if stored.is_estimate:
         yield "The shares are those that were fitted to the noisy counts; fit(release) computes them again."
-    if stored.structure is not None:
-        yield "The structure was chosen by the mechanism that the file states, once."
     yield "The prior, the categories and all options were chosen without the data."
     yield f"Each person holds {_count(stored.contribution, 'record')} of a table at most."
     if len(stored.groups) > 1:

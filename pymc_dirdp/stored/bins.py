@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, final, override
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.stored.choice import PrivateChoice
 
 __all__ = ["Bins"]
+
+# So that a model with their labels is not planned as if they were public.
+_UNPAID: WeakSet["Bins"] = WeakSet()
 
 
 @final
@@ -35,9 +39,11 @@ class Bins(PrivateChoice):
     mechanism : QuantilesMechanism
         How they were chosen, with its privacy curves.
     guarantee : Guarantee
-        What choosing them keeps, by itself. A ledger holds it.
+        What choosing them keeps, by itself.
     unit : str
         Whom that protects.
+    recorded : bool
+        Whether a ledger holds what it has cost.
     reproducible : bool
         Whether a seed was used, so that the choice is not private.
     library_version : str
@@ -62,6 +68,15 @@ class Bins(PrivateChoice):
 
     called: ClassVar[str] = "bins"
     mechanism_class: ClassVar[type[ChoiceMechanism]] = QuantilesMechanism
+
+    def __post_init__(self) -> None:
+        if not self.recorded:
+            _UNPAID.add(self)
+
+    @staticmethod
+    def unpaid() -> tuple["Bins", ...]:
+        """The bins of this process whose cost no ledger holds, as long as somebody holds them."""
+        return tuple(_UNPAID)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -89,16 +104,26 @@ class Bins(PrivateChoice):
     def _told(self) -> tuple[str, Sections]:
         lines = [
             ("bins", ", ".join(self.labels)),
-            ("cost", f"{self.guarantee}, for {self.mechanism.adjacency} of one {self.unit}; a ledger holds it"),
-            (
-                "how",
-                f"{self.mechanism.n_bins - 1} choices among {self.mechanism.n_candidates} candidates by the "
-                f"exponential mechanism, with a scale of {self.mechanism.scale:.4g} records",
-            ),
+            ("cost", f"{self.guarantee}, for {self.adjacency} of one {self.unit}"),
+            ("how", self.in_short),
+            self._in_ledger,
         ]
         if self.reproducible:
             lines.append(("NOT PRIVATE", "they were chosen with a seed"))
         return f"Bins of {self.column}, chosen privately", [("", lines)]
+
+    @property
+    @override
+    def in_short(self) -> str:
+        return (
+            f"{self.mechanism.n_bins - 1} choices among {self.mechanism.n_candidates} candidates by the exponential "
+            f"mechanism, with a scale of {self.mechanism.scale:.4g} records"
+        )
+
+    @property
+    @override
+    def _what_it_decides(self) -> str:
+        return f"where the bins of {self.column} end was"
 
     @property
     @override

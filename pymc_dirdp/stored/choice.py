@@ -31,6 +31,8 @@ class PrivateChoice(Labelled):
         What choosing it keeps, by itself.
     unit : str
         Whom that protects.
+    recorded : bool
+        Whether a ledger holds what it has cost.
     reproducible : bool
         Whether a seed was used, so that the choice is not private.
     library_version : str
@@ -39,6 +41,7 @@ class PrivateChoice(Labelled):
     mechanism: ChoiceMechanism
     guarantee: Guarantee
     unit: str
+    recorded: bool
     reproducible: bool
     library_version: str
 
@@ -65,6 +68,42 @@ class PrivateChoice(Labelled):
         """Whether the mechanism could have chosen it."""
 
     @property
+    @abstractmethod
+    def in_short(self) -> str:
+        """How it was chosen, in a few words."""
+
+    @property
+    @abstractmethod
+    def _what_it_decides(self) -> str:
+        """What of a release depends on it, in words."""
+
+    @property
+    def adjacency(self) -> str:
+        """What one unit can change."""
+        return self.mechanism.adjacency
+
+    @property
+    def told(self) -> str:
+        """What a release says of it."""
+        return (
+            f"{self._what_it_decides} chosen from the same records, privately, by {self.in_short}; that alone keeps "
+            f"{self.guarantee}, and the guarantee covers both"
+        )
+
+    @property
+    def _in_ledger(self) -> tuple[str, str]:
+        return "ledger", "recorded" if self.recorded else "not recorded: pass after= to what is released next"
+
+    def refuse_other_people(self, adjacency: str, unit: str) -> None:
+        """Refuse to add the loss of this choice to one that is about others."""
+        for name, mine, its in (("adjacency", self.adjacency, adjacency), ("unit", self.unit, unit)):
+            if mine != its:
+                raise ArgumentError(
+                    f"The {self.called} came from a choice for {name}={mine!r} and the release is for {its!r}, so "
+                    "their losses do not add up. Choose and release for the same people."
+                )
+
+    @property
     def facts(self) -> dict[str, Any]:
         """All that it says, in texts, numbers, lists and dicts."""
         return {
@@ -75,6 +114,7 @@ class PrivateChoice(Labelled):
             "mechanism": self.mechanism.facts,
             "guarantee": guarantee_facts(self.guarantee),
             "unit": self.unit,
+            "recorded": self.recorded,
             "reproducible": self.reproducible,
             "library_version": self.library_version,
         }
@@ -95,12 +135,13 @@ class PrivateChoice(Labelled):
                 mechanism=cls.mechanism_class.from_facts(facts["mechanism"]),
                 guarantee=guarantee_of(facts["guarantee"]),
                 unit=one_line(unit=facts["unit"]),
+                recorded=facts["recorded"],
                 reproducible=facts["reproducible"],
                 library_version=one_line(library_version=facts["library_version"]),
             )
             # Written again, it has to be the same: so it says nothing else. The number 1 is equal to True.
             same = found._is_consistent and plain(found.facts) == plain(facts)  # its own class
-            if not same or type(found.reproducible) is not bool:
+            if not same or {type(found.recorded), type(found.reproducible)} != {bool}:
                 raise ValueError
         except DirdpError as error:
             raise ArgumentError(f"{damaged}: {error}") from None

@@ -19,8 +19,9 @@ from pymc_dirdp.errors import ArgumentError, ReleaseError, shown, type_name
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
+from pymc_dirdp.stored.choice import PrivateChoice
+from pymc_dirdp.stored.choices import choices_of, followed_by
 from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
-from pymc_dirdp.stored.structure import Structure
 from pymc_dirdp.stored.table import StoredTable, stored_adjacency, stored_table
 from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others
 
@@ -69,8 +70,8 @@ class Stored:
         Whether anything says that a seed was used.
     privacy : Group
         The group of the promise.
-    structure : Structure or None
-        The structure that was chosen from the same records before; the guarantee covers it, too.
+    choices : tuple of Structure or Bins
+        What was chosen from the same records before; the guarantee covers it, too.
     """
 
     guarantee: Guarantee
@@ -82,7 +83,7 @@ class Stored:
     tables: dict[str, StoredTable]
     reproducible: bool
     privacy: Group
-    structure: Structure | None = None
+    choices: tuple[PrivateChoice, ...] = ()
 
     @property
     def is_estimate(self) -> bool:
@@ -92,17 +93,14 @@ class Stored:
     @cached_property
     def curves(self) -> PrivacyCurves:
         """The privacy curves of all tables and draws together, from the numbers alone."""
-        return self._after(composed({name: t.mechanism for name, t in self.tables.items()}, self.groups, self.draws))
+        tables = composed({name: table.mechanism for name, table in self.tables.items()}, self.groups, self.draws)
+        return followed_by(self.choices, tables)
 
     @cached_property
     def pure_epsilon(self) -> float:
         """The largest loss of what the samplers put out; for an urn it is finite, other than for what it draws from."""
         drawn = {name: table.mechanism.as_drawn(table.steps) for name, table in self.tables.items()}
-        return self._after(composed(drawn, self.groups, self.draws)).pure_epsilon
-
-    def _after(self, tables: PrivacyCurves) -> PrivacyCurves:
-        """The curves of all that the guarantee covers, from those of the tables."""
-        return tables if self.structure is None else self.structure.followed_by(tables)
+        return followed_by(self.choices, composed(drawn, self.groups, self.draws)).pure_epsilon
 
 
 def read(release: Any, *, drawn: bool = True) -> Stored:
@@ -138,7 +136,7 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
     tables = {name: stored_table(group_at(release, "mechanism", name)) for name in names}
     if len({table.group.text("adjacency") for table in tables.values()}) > 1:
         raise ReleaseError("The release is damaged: its tables are for different adjacencies, which do not compose.")
-    structure = _structure(privacy)
+    choices = _choices(privacy)
     stored = Stored(
         guarantee=stated_guarantee(privacy),
         adjacency=stored_adjacency(privacy),
@@ -149,9 +147,9 @@ def read(release: Any, *, drawn: bool = True) -> Stored:
         tables=tables,
         reproducible=any("reproducible" in group for group in (root, posterior))
         or any(table.group.dataset.attrs.get("randomness") == "seed" for table in tables.values())
-        or (structure is not None and structure.reproducible),
+        or any(choice.reproducible for choice in choices),
         privacy=privacy,
-        structure=structure,
+        choices=choices,
     )
     for name in ("statement", "neighbours", "unit", "protected"):
         privacy.text(name)
@@ -178,15 +176,16 @@ def stated_guarantee(privacy: Group) -> Guarantee:
         raise privacy.damaged(f"the guarantee promises nothing ({error})") from error
 
 
-def _structure(privacy: Group) -> Structure | None:
-    """The structure that was chosen before, for the same people; None if there is none."""
-    if "structure" not in privacy:
-        return None
+def _choices(privacy: Group) -> tuple[PrivateChoice, ...]:
+    """What was chosen before, for the same people."""
+    if "choices" not in privacy:
+        return ()
     try:
-        found = Structure.from_facts(privacy.json("structure"))
-        found.refuse_other_people(stored_adjacency(privacy), privacy.text("unit"))
+        found = choices_of(privacy.json("choices"))
+        for choice in found:
+            choice.refuse_other_people(stored_adjacency(privacy), privacy.text("unit"))
     except ArgumentError as error:
-        raise privacy.damaged(f"the structure is none ({shown(str(error))})") from None
+        raise privacy.damaged(f"what was chosen before is wrong ({shown(str(error))})") from None
     return found
 
 

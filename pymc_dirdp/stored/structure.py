@@ -10,8 +10,6 @@ from pymc_dirdp.display import Sections
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.choice import ChoiceMechanism
 from pymc_dirdp.mechanisms.tree import TreeMechanism
-from pymc_dirdp.privacy.composition import Composition
-from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.stored.choice import PrivateChoice
 
 __all__ = ["Structure"]
@@ -53,7 +51,6 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
 
     parents: tuple[tuple[str, tuple[str, ...]], ...]
     mechanism: TreeMechanism
-    recorded: bool
 
     called: ClassVar[str] = "structure"
     mechanism_class: ClassVar[type[ChoiceMechanism]] = TreeMechanism
@@ -70,24 +67,6 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
     def __len__(self) -> int:
         return len(self.parents)
 
-    @property
-    def adjacency(self) -> str:
-        """What one unit can change."""
-        return self.mechanism.adjacency
-
-    def followed_by(self, curves: PrivacyCurves) -> PrivacyCurves:
-        """The curves of the choice and of what is released after it, from the same records."""
-        return Composition(((self.mechanism, 1), (curves, 1)))
-
-    def refuse_other_people(self, adjacency: str, unit: str) -> None:
-        """Refuse to add the loss of this structure to one that is about others."""
-        for name, mine, its in (("adjacency", self.adjacency, adjacency), ("unit", self.unit, unit)):
-            if mine != its:
-                raise ArgumentError(
-                    f"The structure was chosen for {name}={mine!r} and the release is for {its!r}, so their losses do "
-                    "not add up. Choose and release for the same people."
-                )
-
     @override
     def _told(self) -> tuple[str, Sections]:
         edges = [f"{parent} -> {name}" for name, given in self.parents for parent in given]
@@ -98,15 +77,15 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
             *([("without an edge", ", ".join(alone))] if alone else []),
             ("cost", f"{self.guarantee}, for {self.adjacency} of one {self.unit}"),
             ("how", self.in_short),
-            ("ledger", "recorded" if self.recorded else "not recorded: pass after= to what is released next"),
+            self._in_ledger,
         ]
         if self.reproducible:
             lines.append(("NOT PRIVATE", "it was chosen with a seed"))
         return "Structure chosen privately", [("", lines)]
 
     @property
+    @override
     def in_short(self) -> str:
-        """How it was chosen, in a few words."""
         chosen, sd = self.mechanism, self.mechanism.margins[0].noise_sd
         return (
             f"{chosen.choices} choices of loss range {chosen.choice.u:.4g} by the exponential mechanism, after "
@@ -114,27 +93,24 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
         )
 
     @property
-    def told(self) -> str:
-        """What a release says of it."""
-        return (
-            f"which tables there are was chosen from the same records, privately, by {self.in_short}; that alone keeps "
-            f"{self.guarantee}, and the guarantee covers both"
-        )
+    @override
+    def _what_it_decides(self) -> str:
+        return "which tables there are was"
 
     @property
     @override
     def _chosen(self) -> dict[str, Any]:
-        return {"parents": {name: list(given) for name, given in self.parents}, "recorded": self.recorded}
+        return {"parents": {name: list(given) for name, given in self.parents}}
 
     @staticmethod
     @override
     def _read(facts: Mapping[str, Any]) -> dict[str, Any]:
-        return {"parents": _checked_parents(facts["parents"]), "recorded": facts["recorded"]}
+        return {"parents": _checked_parents(facts["parents"])}
 
     @property
     @override
     def _is_consistent(self) -> bool:
-        return len(self.mechanism.lengths) == len(self) and type(self.recorded) is bool
+        return len(self.mechanism.lengths) == len(self)
 
 
 def _checked_parents(given: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 import pymc_dirdp as dirdp
-from tests.benchmarks.paper_models import read
+from examples.experiments.declared_data import read
 
 # The parents of the variables that the published network leaves out.
 OTHERS = {

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import pymc_dirdp as dirdp
-from tests.benchmarks.paper_models import halves, read
+from examples.experiments.declared_data import read, train_and_test
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 # Log-likelihood and total variation to reach, and the log-likelihood of the shares of the records themselves (with one
@@ -77,7 +77,7 @@ def run(folder, name, splits):
     for i, epsilon in enumerate(EPSILONS):
         found = []
         for split in range(splits):
-            train, held_out = halves(frame, np.random.default_rng(split))
+            train, held_out = train_and_test(frame, np.random.default_rng(split))
             found.append(one_split(train, held_out, structure, categories, epsilon))
         for way in found[0]:
             means = np.mean([rows[way] for rows in found], axis=0)

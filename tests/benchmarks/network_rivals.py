@@ -29,9 +29,9 @@ import numpy as np
 import pandas as pd
 
 import pymc_dirdp as dirdp
+from examples.experiments.declared_data import read, train_and_test
 from pymc_dirdp.releases.measurements import measurements_of
 from tests.benchmarks.network_fit import EPSILONS, RECORDS, pairs_off
-from tests.benchmarks.paper_models import halves, read
 
 FIGURES = Path(__file__).with_name("network_rivals.csv")
 COLUMNS = ("data", "epsilon", "split", "method", "log_likelihood", "pairs")
@@ -172,7 +172,7 @@ def rows_of(kind, folder, name, epsilon, split):
     frame, declared, _ = read(folder, name)
     categories = [(variable, declared[variable]) for variable in structure]
     families = [(*parents, variable) for variable, parents in structure.items()]
-    train, held_out = halves(frame, np.random.default_rng(split))
+    train, held_out = train_and_test(frame, np.random.default_rng(split))
     held_codes = codes_of(held_out, categories)
     if kind == "privbayes":
         return privbayes(codes_of(train, categories), epsilon, held_codes, families, categories, split)

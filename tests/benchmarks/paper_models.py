@@ -13,43 +13,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 import pymc_dirdp as dirdp
+from examples.experiments import declared_data
 
-ADULT = {
-    "age": [25, 30, 35, 40, 45, 50, 55, 60, 65],
-    "workclass": "? Federal-gov Local-gov Never-worked Private Self-emp-inc Self-emp-not-inc State-gov Without-pay",
-    "education": "10th 11th 12th 1st-4th 5th-6th 7th-8th 9th Assoc-acdm Assoc-voc Bachelors Doctorate HS-grad Masters "
-    "Preschool Prof-school Some-college",
-    "marital-status": "Divorced Married-AF-spouse Married-civ-spouse Married-spouse-absent Never-married "
-    "Separated Widowed",
-    "occupation": "? Adm-clerical Armed-Forces Craft-repair Exec-managerial Farming-fishing Handlers-cleaners "
-    "Machine-op-inspct Other-service Priv-house-serv Prof-specialty Protective-serv Sales Tech-support "
-    "Transport-moving",
-    "relationship": "Husband Not-in-family Other-relative Own-child Unmarried Wife",
-    "race": "Amer-Indian-Eskimo Asian-Pac-Islander Black Other White",
-    "sex": "Female Male",
-    "capital-gain": [1, 2500, 5000, 7500, 10000, 20000],
-    "capital-loss": [1, 1500, 1750, 2000, 2500],
-    "hours-per-week": [20, 30, 35, 40, 41, 45, 50, 60],
-    "income": "<=50K >50K",
-}
-GERMAN = {
-    "duration": [6, 9, 12, 15, 18, 24, 30, 36, 48],
-    "amount": [1000, 1500, 2000, 2500, 3000, 4000, 5000, 7500, 10000],
-    "age": [25, 30, 35, 40, 45, 50, 55, 60, 65],
-    **{name: range(1, 5) for name in ("status", "installment_rate", "personal_status_sex", "present_residence")},
-    **{name: range(1, 5) for name in ("property", "number_credits", "job")},
-    **{name: range(1, 6) for name in ("savings", "employment_duration")},
-    **{name: range(1, 4) for name in ("other_debtors", "other_installment_plans", "housing")},
-    **{name: range(1, 3) for name in ("people_liable", "telephone", "foreign_worker")},
-    "credit_history": range(5),
-    "purpose": range(11),
-    "credit_risk": range(2),
-}
-DIGIT = {**{f"X{i}": [1, 3, 5, 7, 9, 11, 13, 15, 16] for i in range(1, 65)}, "class": range(10)}
-DATA = {"adult": (ADULT, "income"), "german_credit": (GERMAN, "credit_risk"), "digit": (DIGIT, "class")}
+NAMES = ("adult", "german_credit", "digit")
 
 
 def from_openml(name):
@@ -64,23 +32,8 @@ def from_openml(name):
 
 
 def read(folder, name):
-    """The records with binned numbers, and the declared categories."""
-    declared, target = DATA[name]
-    frame = from_openml(name) if folder is None else pd.read_csv(folder / f"{name}.csv.gz")
-    categories = {}
-    for column, domain in declared.items():
-        if isinstance(domain, list):
-            frame[column] = np.searchsorted(domain, frame[column], side="right")
-            categories[column] = range(len(domain) + 1)
-        else:
-            categories[column] = domain.split() if isinstance(domain, str) else domain
-    return frame[list(declared)], categories, target
-
-
-def halves(frame, rng):
-    order = rng.permutation(len(frame))
-    cut = int(0.7 * len(frame))
-    return frame.iloc[order[:cut]], frame.iloc[order[cut:]]
+    """The records with binned numbers, the declared categories, and the class."""
+    return declared_data.read(folder, name) if folder is not None else declared_data.cut(from_openml(name), name)
 
 
 def targets():
@@ -94,7 +47,7 @@ def targets():
 
 def naive_bayes(folder, name, rng):
     frame, categories, target = read(folder, name)
-    train, test = halves(frame, rng)
+    train, test = declared_data.train_and_test(frame, rng)
     model = dirdp.naive_bayes(train, train[target], categories=categories, target=target)
     right = [list(categories[target]).index(value) for value in test[target]]
     for label, guarantee in targets():
@@ -107,7 +60,7 @@ def naive_bayes(folder, name, rng):
 
 def network(folder, name, structure, rng):
     frame, categories, _ = read(folder, name)
-    train, test = halves(frame, rng)
+    train, test = declared_data.train_and_test(frame, rng)
     model = dirdp.bayesian_network(train, structure, categories=categories)
     for label, guarantee in targets():
         release = dirdp.sample(guarantee, model, objective="estimate" if label != "posterior" else "posterior")
@@ -120,7 +73,7 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path, help="folder with the data sets; fetched from OpenML otherwise")
     folder = parser.parse_args().data
     rng = np.random.default_rng(0)
-    for name in DATA if folder is not None else ("adult", "digit"):
+    for name in NAMES if folder is not None else ("adult", "digit"):
         naive_bayes(folder, name, rng)
     if folder is not None:
         for name, structure in json.loads((folder / "networks.json").read_text()).items():

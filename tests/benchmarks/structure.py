@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import pymc_dirdp as dirdp
-from tests.benchmarks.paper_models import halves, read
+from examples.experiments.declared_data import read, train_and_test
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 NAMES = ("german_credit", "adult")
@@ -50,7 +50,7 @@ def run(folder, name, splits, shares, epsilons):
     for epsilon in epsilons:
         found = []
         for split in splits:
-            train, held_out = halves(frame[list(network)], np.random.default_rng(split))
+            train, held_out = train_and_test(frame[list(network)], np.random.default_rng(split))
             found.append(one_split(train, held_out, network, categories, epsilon, shares))
         for way in found[0]:
             values = np.array([rows[way] for rows in found])

@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 
 import pymc_dirdp as dirdp
+from examples.experiments.declared_data import read, train_and_test
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.bounded_range import BoundedRange
 from pymc_dirdp.privacy.composition import Composition
-from tests.benchmarks.paper_models import halves, read
 
 DELTA, PENALTIES, SHARE = 1e-5, (1.0, 4.0, 16.0), 0.25
 
@@ -106,7 +106,7 @@ def worth(train, held_out, structure, categories, guarantee):
 
 def one_split(frame, categories, epsilon, split):
     rng = np.random.default_rng(split)
-    train, held_out = halves(frame, rng)
+    train, held_out = train_and_test(frame, rng)
     guarantee = dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
     sizes = {name: len(values) for name, values in categories.items()}
     codes = {

@@ -12,8 +12,9 @@ from scipy.stats import chi2
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference import table_law
+from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.blocks import BlockLaws, law_of, rows_are_divided
-from pymc_dirdp.inference.table_law import Beliefs, TableLaw
+from pymc_dirdp.inference.table_law import TableLaw
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.stored.outputs import outputs

@@ -24,14 +24,14 @@ def test_a_measurement_of_other_variables_has_no_margin():
 def test_the_number_of_records_is_the_best_linear_estimate_from_the_totals():
     """Against the simulated law: unbiased, with the variance of weighting by precision, and no less."""
     rng = np.random.default_rng(1)
-    shapes, variances, found = [(2,), (3, 4)], [4.0, 1.0], []
+    shapes, variances, found = [(2,), (3, 4)], [16.0, 1.0], []
     for _ in range(4000):
         measured = [
             Measurement(("a", "b")[: len(shape)], 1000 / np.prod(shape) + rng.normal(0, v**0.5, shape), v)
             for shape, v in zip(shapes, variances, strict=True)
         ]
         found.append(number_of_records(measured))
-    best = 1 / (1 / 8 + 1 / 12)
+    best = 1 / (1 / 32 + 1 / 12)
     assert abs(np.mean(found) - 1000) < 5 * (best / 4000) ** 0.5
     assert np.var(found) == pytest.approx(best, rel=0.12)
 

@@ -9,9 +9,10 @@ from scipy.stats import chisquare, dirichlet, dirichlet_multinomial, dlaplace, l
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
 from pymc_dirdp.inference.posterior import draw
-from pymc_dirdp.inference.table_law import Beliefs, TableLaw
+from pymc_dirdp.inference.table_law import TableLaw
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism

@@ -123,3 +123,24 @@ def test_the_fit_is_the_mode_given_the_variance_of_the_sample_at_the_fit():
     posterior.reweighted(mode)
     assert np.linalg.norm(posterior.objective(x, of_each)[1]) < 0.1
     assert without > 10
+
+
+def test_the_fit_ends_where_the_gradient_is_short(monkeypatch):
+    """Lengths are looked at, and not numbers of steps: in coordinates of which the prior has the variance 1."""
+    lengths = []
+    found_by = NetworkPosterior.mode
+
+    def watched(self, start, scales, close):
+        found = found_by(self, start, scales, close)
+        of_each = [own[effects.groups] for own, effects in zip(scales, self.effects, strict=True)]
+        for own in of_each:
+            own[..., 0] = 0.0
+        pairs = zip(found, of_each, strict=True)
+        x = [np.divide(table, own, out=np.zeros(own.shape), where=own > 0).ravel() for table, own in pairs]
+        lengths.append(np.linalg.norm(self.objective(np.concatenate(x), of_each)[1]))
+        return found
+
+    monkeypatch.setattr(NetworkPosterior, "mode", watched)
+    fit_jointly(FAMILIES, families_measured(truth(1), 10**5, 25.0, np.random.default_rng(0)), 10**5)
+    assert len(lengths) == 2
+    assert lengths[-1] <= 1e-3

@@ -10,7 +10,8 @@ from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.table_law import Beliefs, TableLaw
+from pymc_dirdp.inference.beliefs import Beliefs
+from pymc_dirdp.inference.table_law import TableLaw
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.stored.outputs import outputs
 from pymc_dirdp.stored.release import read

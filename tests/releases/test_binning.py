@@ -119,9 +119,34 @@ def test_columns_of_data_frames():
     shifted = {"age": pd.Series(AGES), "who": pd.Series(range(len(AGES)), index=range(1, len(AGES) + 1))}
     with pytest.raises(ArgumentError, match="indexes"):
         choose(shifted, unit="who", contribution=1)
-    for elsewhere in ("ages.parquet", pytest.importorskip("duckdb").sql("SELECT 31.5 AS age")):
-        with pytest.raises(ArgumentError, match="in memory"):
-            choose(elsewhere)
+
+
+def test_columns_of_an_engine(tmp_path, monkeypatch):
+    """The edges of a tight choice are those of the records in memory: it is the same counts that are scored."""
+    pl, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    frame = pl.DataFrame({"age": AGES})
+    frame.write_parquet(tmp_path / "ages.parquet")
+    seen = []
+
+    def kept(self, between, *, random_seed=None):
+        seen.append(np.array(between).tolist())
+        return (0,)
+
+    monkeypatch.setattr(binning.QuantilesMechanism, "release", kept)
+    for records in (None, frame.lazy(), duckdb.from_arrow(frame.to_arrow()), tmp_path / "ages.parquet"):
+        choose(records)
+    assert seen == seen[:1] * 4
+    book = ledger()
+    for wrong, said in (
+        (frame.lazy().rename({"age": "years"}), "no column"),
+        (tmp_path / "other.parquet", "other.parquet"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            choose(wrong, ledger=book)
+    assert not book.entries()
+    with pytest.raises(DataError, match="has been charged") as caught:
+        choose(pl.LazyFrame({"age": ["31.5"]}), ledger=book)
+    assert "31.5" not in str(caught.value)
 
 
 @pytest.mark.parametrize("wrong", [[1.0, math.nan], [1, None], ["a", "b"], [True, False], [10**400, 1], [[1.0], [2.0]]])
@@ -153,10 +178,16 @@ def test_candidates_that_could_be_no_edge_are_refused_before_the_charge(candidat
     assert not book.entries()
 
 
-def test_a_ledger_is_needed():
-    for wrong in (None, 1.0):
-        with pytest.raises(ArgumentError, match="ledger"):
-            choose(ledger=wrong)
+def test_whether_a_ledger_holds_the_bins_has_to_be_said(bins):
+    with pytest.raises(ArgumentError, match="ledger"):
+        choose(ledger=1.0)
+    with pytest.raises(TypeError, match="ledger"):
+        dirdp.choose_bins(PART, {"age": AGES}, "age", n_bins=4, candidates=CANDIDATES)
+    assert bins.recorded
+    assert not choose(ledger=None).recorded
+    with pytest.raises(DataError) as caught:
+        choose({"age": [1.0, None]}, ledger=None)
+    assert "charged" not in str(caught.value)
 
 
 def test_a_seed_is_marked(bins):

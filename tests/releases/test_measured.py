@@ -419,6 +419,19 @@ def test_what_cannot_be_measured_is_refused_with_a_way_out(case):
         assert dirdp.verify(dirdp.sample(way_out.pop("guarantee"), model, **way_out))
 
 
+def test_a_family_of_too_many_cells_is_named_before_anything_is_read_or_charged(monkeypatch):
+    data = {"a": list(range(5)), "b": list(range(5))}
+    model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories={"a": range(400), "b": range(300)})
+    ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-4))
+    head = ledger.head
+    monkeypatch.setattr(release_module, "counts_of", None)
+    with pytest.raises(ArgumentError, match=r"'p_b' has 120000 cells.* at most 100000\. Give 'b' fewer parents"):
+        dirdp.sample(TARGET, model, ledger=ledger, **MARGINALS)
+    assert ledger.head == head
+    with pytest.raises(ArgumentError, match="1000000000000 cells"):
+        dirdp.bayesian_network({}, {"a": [], "b": ["a"]}, categories={"a": range(10**6), "b": range(10**6)})
+
+
 def test_axes_of_the_same_name():
     with pytest.raises(UnsupportedModelError, match="same name"):
         dirdp.plan(TARGET, same_name(), **MARGINALS)

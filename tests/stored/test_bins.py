@@ -17,7 +17,13 @@ from pymc_dirdp.stored.bins import Bins
 )
 def test_every_bin_has_a_name_of_its_own(edges, names):
     mechanism = QuantilesMechanism(4, n_candidates=9, scale=8.0)
-    kept = {"guarantee": dirdp.PureDP(epsilon=1.0), "unit": "record", "reproducible": False, "library_version": "0.1.0"}
+    kept = {
+        "guarantee": dirdp.PureDP(epsilon=1.0),
+        "unit": "record",
+        "recorded": True,
+        "reproducible": False,
+        "library_version": "0.1.0",
+    }
     bins = Bins(column="age", edges=edges, mechanism=mechanism, **kept)
     assert bins.labels == names
     assert set(bins.label([-100.0, *edges])) == set(names)

@@ -15,13 +15,13 @@ from pymc_dirdp.stored.bins import Bins
 from pymc_dirdp.stored.readable import digest, in_lines
 from pymc_dirdp.stored.structure import Structure
 
-KEPT = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "reproducible": False, "library_version": "0.1.0"}
+KEPT = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "recorded": True}
+KEPT |= {"reproducible": False, "library_version": "0.1.0"}
 CHOICES = {
     "bins": Bins(column="age", edges=(18.0, 65.0), mechanism=QuantilesMechanism(3, n_candidates=9, scale=8.0), **KEPT),
     "structure": Structure(
         parents=(("rain", ()), ("wet", ("rain",))),
         mechanism=TreeMechanism((2, 3), 8.0, 10.0, "geometric"),
-        recorded=True,
         **KEPT,
     ),
 }

@@ -1,0 +1,173 @@
+"""The scripts of `examples/experiments` that release real data sets, on made-up ones of the same form."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "examples" / "experiments"
+NEEDED = {"real_classifiers": ["german_credit"], "real_networks": ["networks"], "open_bandit": ["open_bandit"]}
+# Whether the credit was repaid, and who rents, owns or neither: one variable says much of the other.
+SHARES = {0: [0.8, 0.15, 0.05], 1: [0.1, 0.2, 0.7]}
+
+
+@pytest.fixture(autouse=True)
+def _scripts_find_one_another(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """What a quick run of a script writes; None if it writes nothing."""
+
+    def made(name, *options):
+        monkeypatch.setattr(sys, "argv", [name, "--data", str(tmp_path), "--out", str(tmp_path), "--quick", *options])
+        importlib.import_module(name).main()
+        path = tmp_path / f"{name}.csv"
+        assert path.exists() == path.with_suffix(".png").exists()
+        return pd.read_csv(path) if path.exists() else None
+
+    return made
+
+
+@pytest.fixture
+def credit(monkeypatch, tmp_path):
+    """Two of the columns of the German credit data, one that is not declared, and a network of the two."""
+    declared = importlib.import_module("declared_data")
+    columns, target = declared.DATA["german_credit"]
+    few = {name: columns[name] for name in ("housing", target)}
+    monkeypatch.setitem(declared.DATA, "german_credit", (few, target))
+    for name in ("real_classifiers", "real_networks"):
+        monkeypatch.setattr(importlib.import_module(name), "QUICK", (0.01, 10.0))
+    rng = np.random.default_rng(20261123)
+    repaid = rng.integers(0, 2, 900)
+    housing = [rng.choice([1, 2, 3], p=SHARES[value]) for value in repaid]
+    frame = pd.DataFrame({"other": rng.integers(0, 9, 900), "housing": housing, target: repaid})
+    frame.to_csv(tmp_path / "german_credit.csv.gz", index=False)
+    network = {"german_credit": {target: [], "housing": [target]}}
+    (tmp_path / "networks.json").write_text(json.dumps(network), encoding="utf-8")
+    # What anybody finds without the library: shares of the records that train, one more in each cell, on the others.
+    order = np.random.default_rng(1).permutation(900)
+    train, test = frame.iloc[order[:630]], frame.iloc[order[630:]]
+    table = pd.crosstab(train[target], train["housing"]).to_numpy() + 1
+    own = train.groupby(target).size().to_numpy() + 1
+    shares = own[:, None] / own.sum() * table / table.sum(axis=1, keepdims=True)
+    joint = shares[:, test["housing"] - 1]
+    at = np.arange(len(test))
+    return {
+        "cross_entropy": -np.log(joint / joint.sum(axis=0))[test[target], at].mean(),
+        "accuracy": np.mean(joint.argmax(axis=0) == test[target]),
+        "log_likelihood": np.log(joint[test[target], at]).mean(),
+    }
+
+
+def test_classifiers(credit, run):
+    table = run("real_classifiers")
+    assert list(table) == ["data", "epsilon", "reading", "release", "cross_entropy", "accuracy"]
+    assert set(table["data"]) == {"german_credit"}
+    plain, private = table[np.isinf(table["epsilon"])], table[np.isfinite(table["epsilon"])]
+    for name in ("cross_entropy", "accuracy"):
+        assert plain[name].to_numpy() == pytest.approx([credit[name]], rel=1e-9)
+    readings = set(importlib.import_module("real_classifiers").READINGS)
+    assert sorted(private.groupby(["epsilon", "reading", "release"]).size().index) == sorted(
+        (epsilon, reading, release) for epsilon in (0.01, 10.0) for reading in readings for release in (0, 1)
+    )
+    assert (private["cross_entropy"] > 0).all()
+    assert ((private["accuracy"] * 270) % 1).to_numpy() == pytest.approx(0, abs=1e-9)
+    # With epsilon 10 a release says what the records say, and with 0.01 what a fair coin says.
+    loose, tight = private[private["epsilon"] == 10], private[private["epsilon"] == 0.01]
+    assert loose["cross_entropy"].to_numpy() == pytest.approx(credit["cross_entropy"], abs=0.06)
+    assert loose["accuracy"].min() > credit["accuracy"] - 0.1
+    given = tight[tight["reading"].str.endswith("given the release")]
+    assert given["cross_entropy"].mean() == pytest.approx(np.log(2), abs=0.25)
+
+
+def test_networks(credit, run):
+    table = run("real_networks", "--only", "german_credit")
+    assert list(table) == ["data", "epsilon", "reading", "release", "log_likelihood"]
+    plain, private = table[np.isinf(table["epsilon"])], table[np.isfinite(table["epsilon"])]
+    assert plain["log_likelihood"].to_numpy() == pytest.approx([credit["log_likelihood"]], rel=1e-9)
+    readings = set(importlib.import_module("real_networks").READINGS)
+    assert sorted(private.groupby(["epsilon", "reading", "release"]).size().index) == sorted(
+        (epsilon, reading, release) for epsilon in (0.01, 10.0) for reading in readings for release in (0, 1)
+    )
+    loose, tight = private[private["epsilon"] == 10], private[private["epsilon"] == 0.01]
+    assert loose["log_likelihood"].to_numpy() == pytest.approx(credit["log_likelihood"], abs=0.05)
+    # Six cells that are equally likely have the logarithm -1.79.
+    assert tight["log_likelihood"].mean() == pytest.approx(-np.log(6), abs=0.3)
+
+
+def test_bandits(tmp_path, run, capsys):
+    """Impressions of six items. Those that a policy chose are not shown at random, and do not count."""
+    rng = np.random.default_rng(20261123)
+    logs = []
+    for campaign, rate in (("men", 0.05), ("women", 0.2)):
+        for policy, clicks in (("random", rng.random(3000) < rate), ("bts", np.ones(500, bool))):
+            items = np.arange(len(clicks)) % 6
+            log = {"policy": policy, "campaign": campaign, "item_id": items, "click": clicks.astype(int)}
+            logs.append(pd.DataFrame(log))
+    log = pd.concat(logs)
+    log.to_csv(tmp_path / "open_bandit.csv.gz", index=False)
+    table = run("open_bandit")
+    columns = ["regret_q05", "regret_median", "regret_q95", "clicks", "clicks_at_random"]
+    assert list(table) == ["campaign", "epsilon", *columns]
+    assert list(zip(table["campaign"], table["epsilon"], strict=True)) == [
+        (campaign, epsilon) for campaign in ("men", "women") for epsilon in (0.1, 1.0, 10.0)
+    ]
+    said = capsys.readouterr().out
+    at_random = log[log["policy"] == "random"].groupby("campaign")["click"].mean()
+    for campaign, rows in table.groupby("campaign"):
+        assert f"{campaign}: 6 items, mean {at_random[campaign]:.4f}, worth" in said
+        # The rates are drawn near the mean: as if of at most 3000 impressions, but there may be fewer.
+        assert rows["clicks_at_random"].nunique() == 1
+        assert rows["clicks_at_random"].iloc[0] / 10_000 == pytest.approx(at_random[campaign], abs=0.02)
+        # Of all visitors the best item would have had the clicks and the regret.
+        best = (rows["clicks"] + rows["regret_median"]).to_numpy()
+        assert best == pytest.approx(best[0], rel=1e-12)
+        assert best[0] > rows["clicks_at_random"].iloc[0]
+        assert (rows["regret_q05"] >= 0).all()
+        assert (rows["regret_q05"] <= rows["regret_median"]).all()
+        assert (rows["regret_median"] <= rows["regret_q95"]).all()
+
+
+def test_the_spread_of_click_rates_is_the_likeliest_one():
+    """Shares of items that are far apart are worth few impressions, and equal ones as many as are allowed."""
+    shop = importlib.import_module("open_bandit").shop
+    clicks = {0: 50, 1: 150, 2: 300, 3: 350}
+    frame = pd.DataFrame([(item, int(i < n)) for item, n in clicks.items() for i in range(1000)])
+    frame.columns = ["item_id", "click"]
+    rates, mean, size = shop(frame, np.random.default_rng(1))
+    assert len(rates) == 4
+    assert mean == 850 / 4000
+    # Oracle: the law of SciPy on a fine grid.
+    sizes = np.geomspace(1, 3000, 20_000)
+    likelihood = sum(stats.betabinom.logpmf(n, 1000, sizes * mean, sizes * (1 - mean)) for n in clicks.values())
+    assert size == pytest.approx(sizes[likelihood.argmax()], rel=1e-3)
+    equal = pd.DataFrame({"item_id": np.arange(4000) % 4, "click": (np.arange(4000) % 40 < 4).astype(int)})
+    assert shop(equal, np.random.default_rng(1))[2] == pytest.approx(3000, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_data_sets_that_are_not_there_are_named_and_not_replaced(name, run, capsys):
+    assert run(name) is None
+    said = capsys.readouterr().out
+    for needed in NEEDED[name]:
+        assert f"{needed}: not in" in said
+    assert "nothing is written" in said
+
+
+def test_a_set_that_is_not_there_is_left_out_and_the_others_are_read(credit, run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("real_networks"), "MECHANISMS", ("geometric",))
+    assert set(run("real_networks")["data"]) == {"german_credit"}
+    assert "adult: not in" in capsys.readouterr().out
+
+
+def test_a_set_that_is_not_declared_is_refused(run, capsys):
+    with pytest.raises(SystemExit):
+        run("real_classifiers", "--only", "digit")
+    assert "--only takes german_credit, nursery, adult, and not digit." in capsys.readouterr().err
