@@ -298,7 +298,7 @@ def _entry(stored: Stored, verification: Verification, release: xr.DataTree) -> 
         "accounting": "privacy curves of all tables and draws together, computed from the published numbers",
         "implementation": "pymc_dirdp",
         "version": visible(str(release.attrs["inference_library_version"])),
-        "digest": digest if re.fullmatch(r"[0-9a-f]{64}", digest) else None,
+        "digest": digest or None,
     }
 
 

@@ -110,9 +110,18 @@ def test_a_release_that_does_not_verify_has_no_statement(edit, seed):
 
 
 @pytest.mark.parametrize("digest", ["<b>", "A" * 64, "", 5, "0" * 63 + "\n"])
-def test_a_digest_that_is_none_is_left_out(digest):
-    release = dirdp.sample(TARGET, survey())
+@pytest.mark.parametrize("seed", [None, 1])
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+def test_a_digest_that_is_none_is_not_stated(digest, seed):
+    release = dirdp.sample(TARGET, survey(), random_seed=seed)
     release.attrs["plan_digest"] = digest
+    with pytest.raises(dirdp.ReleaseError, match="contents"):
+        dirdp.statement(release)
+
+
+def test_what_a_file_does_not_say_is_left_out():
+    release = dirdp.sample(TARGET, survey())
+    del release.attrs["plan_digest"]
     found = dirdp.statement(release)
     assert json.loads(found.to_json())["digest"] is None
     assert "digest of the plan" not in dict(found.lines)
