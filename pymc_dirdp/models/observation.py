@@ -43,7 +43,7 @@ class Observation:
         axis that holds them.
     rows : tuple of int or None
         For every row axis of what it sees of the table: the batch axis that decides it by position. None where codes
-        of parents decide it, and where there is one row along it.
+        of parents decide it, and where there is one row along it, unless both have the same dim.
     trials : ndarray or None
         The number of trials, with one axis for each batch axis (of length 1 where it is the same along it); None where
         each observation is one record.
@@ -152,7 +152,8 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
     names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
     # Where the prior is integrated out, each observation has its own row, also if there is only one observation.
     alone = kind.probability is None
-    by_axis = zip(likelihood.rows, likelihood.shape(table.shape)[:-1], strict=True)
+    dims_of_rows = table.dims if likelihood.view is None and table.dims else (None,) * len(likelihood.shape(table.shape))
+    by_axis = zip(likelihood.rows, likelihood.shape(table.shape)[:-1], dims_of_rows[:-1], strict=True)
     parents = parents_of(rv, kind, model) if likelihood.parents else ()
     return Observation(
         name=likelihood.name,
@@ -162,7 +163,10 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
         axes=names[: len(lengths)],
         core=tuple(name for name in names[len(lengths) :] if isinstance(name, str)),
         lengths=lengths,
-        rows=tuple(axis if length > 1 or alone else None for axis, length in by_axis),
+        rows=tuple(
+            axis if length > 1 or alone or (axis is not None and names[axis] == dim) else None
+            for axis, length, dim in by_axis
+        ),
         trials=trials_of(rv, kind, lengths),
         parents=tuple((parent.name, array) for parent in parents for array in parent.stored),
         followed=tuple((parent.name, parent.axes) for parent in parents),

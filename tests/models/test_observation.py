@@ -57,3 +57,25 @@ def test_the_most_trials_are_those_of_the_largest_entry_and_none_where_there_is_
     assert replace(facts, trials=np.empty((0, 2), dtype=np.int64)).most_trials == 0
     np.testing.assert_array_equal(facts.records_of((0,)), [11, 18])
     assert facts.most_in_a_block((0,)) == 18
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "dims", "kept"),
+    [
+        pytest.param(2, (("g", "c"), ("g", "c")), (0,), id="two rows"),
+        pytest.param(2, (None, None), (0,), id="two rows without a name"),
+        pytest.param(1, (("g", "c"), ("g", "c")), (0,), id="one row of the same dim"),
+        pytest.param(1, (("g", "c"), ("person", "c")), (), id="one row, and observations along another dim"),
+        pytest.param(1, (None, None), (), id="one row without a name"),
+    ],
+)
+def test_rows_that_are_followed_by_position(n_rows, dims, kept):
+    """A single row may hold a private number of observations, unless the model says that both are along one dim."""
+    coords = {"g": range(n_rows), "person": range(n_rows), "c": range(3)}
+    with pm.Model(coords=coords) as model:
+        p = pm.Dirichlet("p", np.ones((n_rows, 3)), dims=dims[0])
+        pm.Multinomial("y", n=4, p=p, observed=np.full((n_rows, 3), [1, 1, 2]), dims=dims[1])
+    (table,) = tables(model)
+    facts = observation(table, table.likelihoods[0], model)
+    assert facts.kept == kept
+    assert facts.summed == tuple({0} - set(kept))

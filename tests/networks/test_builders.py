@@ -291,8 +291,28 @@ def test_a_parent_with_one_label_divides_nothing():
     kinds = {"only": ["k"], "other": ["k"], "c": ["p", "q"]}
     model = dirdp.bayesian_network(records | {"other": list("kkkk")}, alone, categories=kinds)
     assert model.named_vars_to_dims["p_c"] == ("only", "c")
-    target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-    assert len(dirdp.plan(target, model, contribution=1).parts) == 3
+    assert len(dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model).parts) == 3
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "geometric", "marginals"])
+def test_an_only_parent_with_one_label_changes_no_privacy(mechanism):
+    """Oracle: the same network without the parent."""
+    records = {"only": list("kkkkkk"), "c": list("ppqqqp")}
+    categories = {"only": ["k"], "c": ["p", "q"]}
+    with_parent, without = (
+        dirdp.plan(
+            dirdp.ApproxDP(epsilon=1.0, delta=1e-6),
+            dirdp.bayesian_network(records, {"only": [], "c": parents}, categories=categories),
+            mechanism=mechanism,
+        )
+        for parents in (["only"], [])
+    )
+    (one,), (other,) = (
+        [part.mechanism for part in plan.parts if part.table.name == "p_c"] for plan in (with_parent, without)
+    )
+    assert (one.shape, other.shape) == ((1, 2), (2,))
+    epsilons = [mechanism.epsilon(1e-6) for mechanism in (one, other)]
+    assert 0 < epsilons[0] == pytest.approx(epsilons[1], rel=1e-6)
 
 
 def test_rows_that_stand_for_many_records():
