@@ -152,8 +152,9 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
     names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
     # Where the prior is integrated out, each observation has its own row, also if there is only one observation.
     alone = kind.probability is None
-    dims_of_rows = table.dims if likelihood.view is None and table.dims else (None,) * len(likelihood.shape(table.shape))
-    by_axis = zip(likelihood.rows, likelihood.shape(table.shape)[:-1], dims_of_rows[:-1], strict=True)
+    row_lengths = likelihood.shape(table.shape)[:-1]
+    row_dims = table.dims[: len(row_lengths)] if likelihood.view is None and table.dims else (None,) * len(row_lengths)
+    by_axis = zip(likelihood.rows, row_lengths, row_dims, strict=True)
     parents = parents_of(rv, kind, model) if likelihood.parents else ()
     return Observation(
         name=likelihood.name,

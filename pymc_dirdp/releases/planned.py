@@ -23,8 +23,12 @@ from pymc_dirdp.stored.readable import digest
 
 if TYPE_CHECKING:
     from pymc_dirdp.models.tables import Table
+    from pymc_dirdp.releases.report import Report
 
 __all__ = ["Plan", "PlannedTable", "made_again"]
+
+# The tables that the one line of a plan names.
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class PlannedTable:
     choice: Choice | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What will be done with the data, decided before any of them is counted. It is public: safe to print or to write.
 
@@ -86,6 +90,8 @@ class Plan:
     ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
     ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
     >>> chosen = dirdp.plan(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric", draws=100)
+    >>> chosen
+    Plan(1-differential privacy, 'p' by geometric)
     >>> chosen.draws
     100
     """
@@ -103,10 +109,22 @@ class Plan:
     library_version: str
     after: tuple[PrivateChoice, ...] = ()
 
+    def __repr__(self) -> str:
+        several = len(self.parts) > _SHOWN
+        shown = [f"{part.table.name!r} by {part.mechanism.kind}" for part in self.parts[: _SHOWN - several]]
+        more = [f"{len(self.parts) - len(shown)} more tables"] if several else []
+        return f"Plan({', '.join([str(self.guarantee), *shown, *more])})"
+
+    def __str__(self) -> str:
+        return str(self._report())
+
     def _repr_html_(self) -> str:
+        return self._report()._repr_html_()
+
+    def _report(self) -> "Report":
         from pymc_dirdp.releases.report import report  # It needs this file.
 
-        return report(self)._repr_html_()
+        return report(self)
 
     @property
     def unit_label(self) -> str:

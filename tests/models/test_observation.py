@@ -75,7 +75,9 @@ def test_rows_that_are_followed_by_position(n_rows, dims, kept):
     with pm.Model(coords=coords) as model:
         p = pm.Dirichlet("p", np.ones((n_rows, 3)), dims=dims[0])
         pm.Multinomial("y", n=4, p=p, observed=np.full((n_rows, 3), [1, 1, 2]), dims=dims[1])
-    (table,) = tables(model)
-    facts = observation(table, table.likelihoods[0], model)
-    assert facts.kept == kept
-    assert facts.summed == tuple({0} - set(kept))
+        q = pm.Beta("q", np.ones(n_rows), 1, dims=dims[0] and dims[0][:1])
+        pm.Binomial("z", n=4, p=q, observed=np.full(n_rows, 3), dims=dims[1] and dims[1][:1])
+    for table in tables(model):
+        facts = observation(table, table.likelihoods[0], model)
+        assert facts.kept == kept
+        assert facts.summed == tuple({0} - set(kept))

@@ -237,3 +237,20 @@ def test_many_draws_that_leave_little_of_each_record_are_warned_of(draws, epsilo
             assert f"counts {r:.2g} of every record of 'p'" in text
             assert "dirdp.analyse(release)" in text
             assert "417" not in text
+
+
+@pytest.mark.parametrize(
+    ("n_tables", "tail"),
+    [
+        (1, ""),
+        (3, ", 'p1' by geometric, 'p2' by geometric"),
+        (4, ", 'p1' by geometric, 2 more tables"),
+        (9, ", 'p1' by geometric, 7 more tables"),
+    ],
+)
+def test_a_plan_in_one_line(n_tables, tail):
+    with pm.Model() as model:
+        for k in range(n_tables):
+            pm.Multinomial(f"x{k}", n=6, p=pm.Dirichlet(f"p{k}", np.ones(3)), observed=[1, 2, 3])
+    plan = dirdp.plan(APPROX, model, mechanism="geometric")
+    assert repr(plan) == f"Plan((1, 1e-06)-differential privacy, 'p0' by geometric{tail})"

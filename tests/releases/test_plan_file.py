@@ -171,12 +171,6 @@ def test_the_ledger_has_the_digest_of_the_file(tmp_path):
     assert entry.terms.digest == json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["digest"]
 
 
-def test_a_plan_shows_itself_as_html():
-    plan = dirdp.plan(TARGET, hair_model())
-    assert plan._repr_html_() == dirdp.report(plan)._repr_html_()
-    assert "(1, 1e-06)-differential privacy" in plan._repr_html_()
-
-
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "plan.json"

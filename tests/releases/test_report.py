@@ -155,9 +155,10 @@ def test_the_expected_error_comes_first_and_says_whose_it_is(mechanism):
     assert told["smallest share"].startswith(f"below {least:.2g}, ")
 
 
-def test_a_plan_shows_its_report_in_a_notebook():
+def test_a_plan_shows_its_report_when_it_is_printed_and_in_a_notebook():
     plan = dirdp.plan(TARGET, survey(100))
     assert plan._repr_html_() == dirdp.report(plan)._repr_html_()
+    assert str(plan) == str(dirdp.report(plan))
     assert "a share is typically off by" in plan._repr_html_()
 
 
