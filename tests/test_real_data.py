@@ -127,7 +127,7 @@ def test_bandits(tmp_path, run, capsys):
         # The rates are drawn near the mean: as if of at most 3000 impressions, but there may be fewer.
         assert rows["clicks_at_random"].nunique() == 1
         assert rows["clicks_at_random"].iloc[0] / 10_000 == pytest.approx(at_random[campaign], abs=0.02)
-        # Of all visitors the best item would have had the clicks and the regret.
+        # The best item would have had the clicks of all visitors and the regret.
         best = (rows["clicks"] + rows["regret_median"]).to_numpy()
         assert best == pytest.approx(best[0], rel=1e-12)
         assert best[0] > rows["clicks_at_random"].iloc[0]

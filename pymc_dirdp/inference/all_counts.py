@@ -91,7 +91,7 @@ class AllCounts:
         with np.errstate(invalid="ignore"):
             # No records in a cell whose share is 0: the product would be no number.
             cells = self._said + np.where(self._counts == 0, 0.0, self._counts * log_shares[..., None])
-        # Of all records, only possible numbers are wanted.
+        # The number of all records need only be a possible one.
         rows, first = [], self._first if len(cells) == 1 else 0
         for row, of_total in zip(cells, self._of_totals, strict=True):
             logs, means = _added([(cell, self._counts[None]) for cell in row], first)

@@ -60,7 +60,7 @@ class _Sampler:
         free = group[: len(group) - taking]
         waiting = np.arange(len(totals))
         for _ in range(_MOST_ROUNDS):
-            # Of several proposals the first that is accepted counts; a few more than are needed spare rounds.
+            # The first accepted one of several proposals counts; a few more than are needed spare rounds.
             repeats = 1 + _AT_LEAST // len(waiting)
             rows = np.repeat(waiting, repeats)
             proposed = np.stack([self.numbers.draw(int(cell), len(rows), self.rng) for cell in free], axis=1)

@@ -30,7 +30,7 @@ _PAIR_WORK = 1e9
 _AT_A_TIME = 64
 # Draws of rows with small totals are made number by number, if that takes no more products than this.
 _DRAWING_WORK = 2e7
-# Of a long run, the sums of so many totals are made, and a polynomial of this degree goes through them.
+# In a long run, the sums of so many totals are made, and a polynomial of this degree goes through them.
 _POINTS, _DEGREE = 80, 40
 # Where none fits, a run is halved until it is as short as that.
 _SHORT = 512

@@ -18,7 +18,7 @@ MOST_ROUNDS = 20
 """The scales are learned in so many rounds at most. They settle before; later changes would not change the tables."""
 
 SEED = 1
-"""Of the draws around the mode, which are the same each time."""
+"""It makes the draws around the mode the same each time."""
 
 # Shares are averaged over so many draws, or fewer that hold so many numbers together.
 _DRAWS, _LEAST_DRAWS, _MOST_NUMBERS = 2048, 64, 4 * 10**6

@@ -37,7 +37,7 @@ class Pooled:
 
     @property
     def prior(self) -> Array:
-        """Of the shares."""
+        """The prior of the shares."""
         return self.parts[0].prior
 
     @property

@@ -26,7 +26,7 @@ class Seen(Protocol):
 
     @property
     def prior(self) -> Array:
-        """Of the shares, in the shape of the table; the default of whoever concludes."""
+        """The prior of the shares, in the shape of the table: the default of whoever concludes."""
 
     @property
     def n_records(self) -> int | None:
@@ -58,7 +58,7 @@ class Seen(Protocol):
 
     @property
     def mechanism_names(self) -> tuple[str, ...]:
-        """Of what put it out."""
+        """The mechanisms that put it out."""
 
     @property
     def observed(self) -> Sequence[tuple[Array, Labels]]:

@@ -32,7 +32,7 @@ _FLOORS, _FIRST = tuple((2.0 ** np.arange(-5, 7.5, 0.5)).tolist()), 4.0
 _SHIFTS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)
 # Made-up cells in each trial, and data sets at least.
 _CELLS, _FEWEST = 10_000, 20
-# Of these data sets every fourth is looked at first.
+# Every fourth of these data sets is looked at first.
 _PART = 4
 _SEED = 20261122
 # Ceilings that are tried, in units of what all records of a row count, and how often r and the ceiling take turns.

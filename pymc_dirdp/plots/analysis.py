@@ -82,7 +82,7 @@ def plot_analysis(
         "the release read as data": (naive / naive.sum(axis=-1, keepdims=True), _beta(naive, level)),
         "what the release says": (aware.share_means, aware.share_intervals[0]),
     }
-    # Of a Beta the picture shows the probability of success, of which that of failure is the mirror image.
+    # The picture of a Beta shows the probability of success; that of failure is its mirror image.
     shown = slice(None, None, 2 if seen.family == "beta" else 1)
     ax = axes_or_new(ax, figsize=(6.5, 1.3 + 0.5 * draw.size))
     places = np.arange(draw.size)

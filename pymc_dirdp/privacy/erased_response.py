@@ -100,7 +100,10 @@ class ErasedResponse(PrivacyCurves):
         return self.blocks * rho_from_above(self._block_renyi, omega) * _UP
 
     def _block_renyi(self, order: float) -> float:
-        """Of one block. A loss and its negative together add terms that are positive and have no cancellation."""
+        """The Rényi divergence of one block.
+
+        A loss and its negative together add terms that are positive and have no cancellation.
+        """
         times, masses = self._positive
         losses = np.nextafter(times * self.u, math.inf)
         largest = float(losses[-1])

@@ -180,7 +180,7 @@ def largest_divergences(
         In nats, not below the truth.
     """
     peak, most = largest_variance(floor, ceiling)
-    # Of a lattice the points next to the maximiser are needed, and of real shapes the maximiser itself.
+    # On a lattice the points next to the maximiser are needed, and for real shapes the maximiser itself.
     closely = 0.0 if cells.real else r / 4
     shapes = _maximisers(np.maximum(orders, _LEAST_ORDER), cells.start, r, floor, ceiling, closely, joins=joins)
     if not cells.real:

@@ -31,7 +31,7 @@ Codes = NDArray[np.int64]
 _SCALES = (2.0, 0.5, 0.2, 0.1)
 # Models that are simulated, and records by which the predictions of each are judged.
 _MODELS, _JUDGED = 2, 20_000
-# Of more records so many are simulated, and their counts are multiplied.
+# Where there are more records, so many are simulated, and their counts are multiplied.
 _MOST_SIMULATED = 500_000
 _SEED = 20261122
 

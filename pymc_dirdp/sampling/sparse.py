@@ -15,7 +15,7 @@ __all__ = ["noise_above"]
 
 # A rarer candidate is never seen: its mean distance to the next one is far beyond any table.
 _RAREST = 2**256
-# Of the numbers that stand for a probability, so many digits are computed beyond those that a coin needs.
+# A number that stands for a probability is computed to so many digits beyond those that a coin needs.
 _SPARE = 25
 _EXPONENT = 10**18 - 1
 

@@ -48,7 +48,7 @@ class PrivateChoice(Labelled):
     called: ClassVar[str]
     """What is chosen, in a word."""
     version: ClassVar[int] = 1
-    """Of the form of its file."""
+    """The version of the form of its file."""
     mechanism_class: ClassVar[type[ChoiceMechanism]]
     """The class of the mechanism that a file can hold."""
 

@@ -196,7 +196,7 @@ class _Rows:
             found = np.where(said, low + (high - low) * np.linspace(0, 1, _TOTALS)[:, None], found)
             thinner = max(self.n_rows - 2, 0) * np.log1p(-np.minimum(found / self.most, 1 - 1e-9))
             weights = np.where(said, thinner, weights)
-        # Of all tables with a total, each is as likely as the prior of the shares says.
+        # Each table with a total is as likely as the prior of the shares says.
         return found, weights - _log_gamma_ratio(found, self.prior.sum(axis=-1))  # type: ignore[arg-type, operator]
 
 

@@ -1,6 +1,5 @@
 """The ledger: nothing over the limit, nothing released that is not recorded, whatever happens."""
 
-import os
 import pickle
 import random
 import signal
@@ -282,8 +281,8 @@ import os, sys
 from pymc_dirdp.errors import BudgetError
 from pymc_dirdp.privacy.guarantees import ApproxDP
 from pymc_dirdp.accounting.ledger import Ledger
-path, out, limit = sys.argv[1], sys.argv[2], float(sys.argv[3])
-ledger = Ledger(ApproxDP(epsilon=limit, delta=1e-6), path)
+path, out, epsilon, delta = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+ledger = Ledger(ApproxDP(epsilon=epsilon, delta=delta), path)
 released = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 try:
     while True:
@@ -295,14 +294,15 @@ except BudgetError:
 
 
 def start(path, out, limit):
-    return subprocess.Popen([sys.executable, "-c", SPENDER, str(path), str(out), str(limit)])
+    arguments = [str(path), str(out), str(limit.epsilon), str(limit.delta)]
+    return subprocess.Popen([sys.executable, "-c", SPENDER, *arguments])
 
 
 @pytest.mark.thorough
 def test_eight_processes_never_pass_the_limit(tmp_path):
     path = tmp_path / "budget.db"
     # None exists at first: they race to make the file, too.
-    processes = [start(path, tmp_path / f"out{i}", LIMIT.epsilon) for i in range(8)]
+    processes = [start(path, tmp_path / f"out{i}", LIMIT) for i in range(8)]
     assert [process.wait(timeout=120) for process in processes] == [0] * 8
     released = sorted(int(line) for i in range(8) for line in (tmp_path / f"out{i}").read_text().split())
     alone = Ledger(LIMIT)
@@ -319,17 +319,18 @@ def test_eight_processes_never_pass_the_limit(tmp_path):
 def test_what_came_out_is_recorded_even_if_the_process_is_killed(tmp_path, kills):
     path, out = tmp_path / "budget.db", tmp_path / "out"
     rng = random.Random(4)
-    limit = 1000.0
-    Ledger(dirdp.ApproxDP(epsilon=limit, delta=1e-6), path)
+    # No process comes to the end of it: 100,000 entries.
+    limit = dirdp.ApproxDP(epsilon=1000.0, delta=0.5)
+    Ledger(limit, path)
     for _ in range(kills):
         before = out.stat().st_size if out.exists() else 0
         process = start(path, out, limit)
         while process.poll() is None and (out.stat().st_size if out.exists() else 0) == before:
             time.sleep(0.01)
         time.sleep(rng.uniform(0, 0.05))
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        recorded = {entry.number for entry in Ledger(dirdp.ApproxDP(epsilon=limit, delta=1e-6), path).entries()}
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        recorded = {entry.number for entry in Ledger(limit, path).entries()}
         released = [int(line) for line in out.read_text().split()]
         assert set(released) <= recorded
         assert len(set(released)) == len(released)

@@ -178,7 +178,7 @@ def test_a_sampled_posterior_of_margins_from_the_model_to_the_records():
     expected = posterior_mean(measured.noisy, measured.variance, 200)
     proba = np.exp(dirdp.predict_log_proba(release, {"one": ["only"]}, target="a", draws=idata))[0]
     draws = idata["posterior"]["p_a"].values[..., 0]
-    error = draws.std() / np.sqrt(200)  # Of a chain whose draws depend on one another.
+    error = draws.std() / np.sqrt(200)  # The draws of a chain depend on one another.
     assert proba[0] == pytest.approx(expected, abs=5 * error)
     assert proba[0] == pytest.approx(draws.mean(), abs=1e-12)
     records = {name: values[:3] for name, values in data.items()}

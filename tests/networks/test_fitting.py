@@ -102,7 +102,7 @@ def test_synthetic_margins_and_pairs_are_nearer_than_those_of_independent_record
 
 
 def test_an_estimate_scores_better_than_a_draw_of_the_release():
-    """Of few records for many cells, at a small epsilon: on fresh records of the same law."""
+    """Few records for many cells are released at a small epsilon, and fresh records of the same law are scored."""
     fresh, guarantee = records(5000, seed=9), dirdp.ApproxDP(epsilon=0.5, delta=1e-6)
     with pytest.warns(dirdp.SeededReleaseWarning):
         release = released("geometric", 300, guarantee)

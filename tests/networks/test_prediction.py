@@ -399,7 +399,10 @@ def small_release(mechanism, **options):
 
 
 def log_noise(release, name, tables):
-    """Of whole tables of counts, from the numbers of the file alone: geometric noise or an urn's draw."""
+    """The log probability of the output for each whole table of counts: geometric noise, or an urn's draw.
+
+    It is computed from the numbers of the file alone.
+    """
     group = release[f"mechanism/p_{name}"]
     if "noisy_counts" in group:
         return -np.abs(np.atleast_2d(group["noisy_counts"].values) - tables).sum(axis=(-2, -1)) / float(

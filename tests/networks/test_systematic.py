@@ -9,7 +9,7 @@ ROWS = RNG.integers(0, 6, 500)
 
 
 def test_each_record_has_its_category_with_the_probability_of_its_row():
-    """Of 20 000 draws of the same records; the shares of another row are told apart by the same test."""
+    """The same records are drawn 20 000 times; the same test tells the shares of another row apart."""
     rows, times = ROWS[:30], 20_000
     rng = np.random.default_rng(1)
     seen = np.stack([systematic(rows, SHARES, rng) for _ in range(times)])
