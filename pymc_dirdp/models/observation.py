@@ -86,6 +86,19 @@ class Observation:
         return tuple(axis for axis in range(len(self.lengths)) if axis not in self.kept)
 
     @property
+    def shown(self) -> frozenset[int]:
+        """The batch axes whose entries the rows of the table may show.
+
+        They are the kept axes, and a nameless axis with a single entry at the place of a single row that has a label.
+        """
+        if self.likelihood.view is not None or not self.table.dims:
+            return frozenset(self.kept)
+        places = zip(self.likelihood.rows, self.table.dims, strict=False)
+        followed = (axis for axis, dim in places if axis is not None and dim)
+        single = (axis for axis in followed if self.lengths[axis] == 1 and not isinstance(self.axes[axis], str))
+        return frozenset((*self.kept, *single))
+
+    @property
     def integrated(self) -> bool:
         """Whether each observation has a row of its own that the likelihood has integrated out."""
         return self.kind.probability is None

@@ -217,7 +217,7 @@ def _refuse_rows_of_records(observations: Sequence[Observation], stated: Stated)
     """Refuse rows that belong to one record: under add-remove the shape would be the private number of records."""
     for observed in observations:
         alone = observed.most_trials <= 1 if observed.integrated else observed.one_number_of_trials == 1
-        each_has_a_row = observed.integrated or (observed.kept and not observed.summed)
+        each_has_a_row = observed.integrated or len(observed.shown) == len(observed.lengths)
         if not observed.lengths or not alone:
             continue
         if each_has_a_row and not stated.unit:

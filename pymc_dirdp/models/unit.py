@@ -59,7 +59,7 @@ def contribution_of(observed: Observation, stated: Stated, relation: Adjacency) 
     assert people is not None
     _refuse_shared_codes(observed, people, stated)
     axes = tuple("any" if axis is None else "own" if axis in people else "each" for axis in observed.rows)
-    if not relation.records_are_public and people and set(people) <= set(observed.kept):
+    if not relation.records_are_public and people and observed.shown.issuperset(people):
         raise UnsupportedModelError(
             f"The rows of {observed.table.name!r} are the units of {stated.unit_text}, so under add-remove the shape "
             'of the release would show who takes part. Use adjacency="replace-one", where the list of people is public.'

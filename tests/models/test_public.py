@@ -1,4 +1,4 @@
-"""The search for data among public numbers takes a time that does not explode with the number of tables."""
+"""Public numbers hold no data, which is found in a time that does not explode with the number of tables."""
 
 import numpy as np
 import pymc as pm
@@ -44,3 +44,34 @@ def test_data_are_still_found_behind_many_tables():
         pm.Binomial("hits", n=[17, 23, 31, 29], p=yes, observed=[3, 4, 5, 6])
     with pytest.raises(UnsupportedModelError, match="answers"):
         plan(TARGET, model)
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["unit", "records"])
+@pytest.mark.parametrize(
+    ("dim", "is_refused"),
+    [
+        pytest.param("person", True, id="their dim"),
+        pytest.param(None, True, id="no dim"),
+        # The row is then no person's: it would serve several people as well.
+        pytest.param("visit", False, id="another dim"),
+    ],
+)
+def test_the_label_of_a_single_person_is_kept_private(dim, is_refused, counted):
+    """Found by attack: the labels of people were refused where there are several, and published where there is one."""
+    with pm.Model(coords={"person": ["Ann"], "visit": [0], "answer": range(3)}) as model:
+        p = pm.Dirichlet("p", a=np.ones((1, 3)), dims=("person", "answer"))
+        if counted:
+            pm.Multinomial("x", n=20, p=p, observed=[[5, 5, 10]], dims=dim and (dim, "answer"))
+        else:
+            pm.Categorical("x", p=p, observed=[1], dims=dim)
+    stated = {"unit": dim or 0} if counted else {}
+
+    def planned(relation):
+        return plan(TARGET, model, mechanism="geometric", adjacency=relation, **stated)
+
+    assert planned("replace-one").parts[0].table.coords["person"] == ("Ann",)
+    if is_refused:
+        with pytest.raises(UnsupportedModelError, match="shape of the release would show"):
+            planned("add-remove")
+    else:
+        assert planned("add-remove").parts[0].table.coords["person"] == ("Ann",)
