@@ -7,8 +7,15 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pymc_dirdp.models.graph import Node, root_of
-from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, batch_shape, stored_observations
+from pymc_dirdp.models.graph import Node, origin, root_of
+from pymc_dirdp.models.likelihoods import (
+    KINDS,
+    Kind,
+    Likelihood,
+    batch_shape,
+    stored_observations,
+    trials_parameter,
+)
 from pymc_dirdp.models.observations import trials_of
 from pymc_dirdp.models.routes import parents_of
 from pymc_dirdp.models.shared_data import same_data, shift_axis
@@ -47,6 +54,8 @@ class Observation:
     trials : ndarray or None
         The number of trials, with one axis for each batch axis (of length 1 where it is the same along it); None where
         each observation is one record.
+    numbered : tuple of int
+        The batch axes along which the model gives a number of trials for each entry.
     parents : tuple of (str, Variable)
         The names and stored arrays of its parents.
     followed : tuple of (str, tuple of int)
@@ -64,6 +73,7 @@ class Observation:
     lengths: tuple[int, ...]
     rows: tuple[int | None, ...]
     trials: NDArray[np.int64] | None
+    numbered: tuple[int, ...]
     parents: tuple[tuple[str, Node], ...]
     followed: tuple[tuple[str, tuple[int, ...]], ...]
     stored: Node
@@ -89,12 +99,9 @@ class Observation:
     def shown(self) -> frozenset[int]:
         """The batch axes whose entries the rows of the table may show.
 
-        They are the kept axes, and a nameless axis with a single entry at the place of a single row that has a label.
+        They are the kept axes, and in a table with labels a nameless axis with a single entry at the place of a row.
         """
-        if self.likelihood.view is not None or not self.table.dims:
-            return frozenset(self.kept)
-        places = zip(self.likelihood.rows, self.table.dims, strict=False)
-        followed = (axis for axis, dim in places if axis is not None and dim)
+        followed = (axis for axis in self.likelihood.rows if axis is not None and self.table.dims)
         single = (axis for axis in followed if self.lengths[axis] == 1 and not isinstance(self.axes[axis], str))
         return frozenset((*self.kept, *single))
 
@@ -114,10 +121,6 @@ class Observation:
         if self.trials is None:
             return 1
         return int(self.trials.flat[0]) if self.trials.size == 1 else None
-
-    def trials_are_given_along(self, axes: tuple[int, ...]) -> bool:
-        """Whether the model gives a number of trials for each entry of one of these batch axes."""
-        return self.trials is not None and any(self.trials.shape[axis] > 1 for axis in axes)
 
     def trials_differ_along(self, axes: tuple[int, ...]) -> bool:
         """Whether the number of trials differs along these batch axes."""
@@ -169,6 +172,7 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
     row_dims = table.dims[: len(row_lengths)] if likelihood.view is None and table.dims else (None,) * len(row_lengths)
     by_axis = zip(likelihood.rows, row_lengths, row_dims, strict=True)
     parents = parents_of(rv, kind, model) if likelihood.parents else ()
+    trials = trials_of(rv, kind, lengths)
     return Observation(
         name=likelihood.name,
         table=table,
@@ -181,8 +185,17 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
             axis if length > 1 or alone or (axis is not None and names[axis] == dim) else None
             for axis, length, dim in by_axis
         ),
-        trials=trials_of(rv, kind, lengths),
+        trials=trials,
+        numbered=() if trials is None else _numbered(trials, trials_parameter(rv, kind), lengths),
         parents=tuple((parent.name, array) for parent in parents for array in parent.stored),
         followed=tuple((parent.name, parent.axes) for parent in parents),
         stored=stored_observations(rv, model),
     )
+
+
+def _numbered(trials: NDArray[np.int64], given: Node, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """The batch axes for each of whose entries there is a number of trials, also where that is a single entry."""
+    # PyMC gives a number that is written for all of them axes of length 1, which are none of its own.
+    own = {axis + len(lengths) - given.type.ndim for axis in origin(given, through_rounding=True)[1]}
+    each = (axis for axis, length in enumerate(lengths) if trials.shape[axis] == length)
+    return tuple(axis for axis in each if lengths[axis] > 1 or axis in own)

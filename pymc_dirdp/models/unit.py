@@ -89,7 +89,7 @@ def _refuse_shared_codes(observed: Observation, people: tuple[int, ...], stated:
 def _refuse_private_trials(observed: Observation, people: tuple[int, ...], stated: Stated, relation: Adjacency) -> None:
     if not relation.records_are_public:
         # Equal numbers are refused too: that they are equal is data, because another person may hold another number.
-        if observed.trials_are_given_along(people):
+        if set(people) & set(observed.numbered):
             raise UnsupportedModelError(
                 f"{stated.unit_text} under adjacency='add-remove' keeps private who takes part, but 'n' of "
                 f"{observed.name!r} has a number for each of them. Write one number if all that could take part hold "

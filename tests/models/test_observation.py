@@ -36,13 +36,13 @@ def test_whether_trials_differ_along_axes(trials, axes):
     lines = np.moveaxis(array, rest, range(len(rest))).reshape(*(array.shape[axis] for axis in rest), -1)
     differ = any(len(set(line.tolist())) > 1 for line in lines.reshape(-1, lines.shape[-1]))
     assert observed(trials).trials_differ_along(axes) == (differ and bool(axes))
-    assert observed(trials).trials_are_given_along(axes) == bool(axes)
+    assert observed(trials).numbered == (0, 1)
 
 
 def test_raw_records_have_one_trial_each():
     facts = raw((4, 3))
     assert not facts.trials_differ_along((0, 1))
-    assert not facts.trials_are_given_along((0, 1))
+    assert facts.numbered == ()
     assert (facts.most_trials, facts.one_number_of_trials) == (1, 1)
     held = facts.records_of((0,))
     assert held.dtype == np.int64
