@@ -21,6 +21,7 @@ from pymc_dirdp.models.observations import counts_of, records_by_cell, whole_num
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.shared_data import same_data, same_numbers
 from pymc_dirdp.models.stated import Stated, as_code
+from pymc_dirdp.models.unit import people_axes
 from pymc_dirdp.privacy.adjacency import Adjacency
 
 __all__ = ["check_public"]
@@ -195,18 +196,26 @@ def _parts(counts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model, stated: Stated) -> None:
     """Refuse priors and shapes of a release that depend on the number of observations, private under add-remove."""
     lengths: set[Node] = {array for observed in observations for array in observed.arrays}
-    for observed in observations:
+    # A unit that is given by numbers of axes has the dims of these axes in each observed variable.
+    people = [_people(observed, stated) for observed in observations]
+    for observed, own in zip(observations, people, strict=True):
         summed = {observed.axes[axis] for axis in observed.summed}
-        private = summed & set(stated.unit) if stated.unit else summed
+        private = summed & own if stated.unit else summed
         lengths |= {model.dim_lengths[dim] for dim in private if isinstance(dim, str)}
         # Rows that are chosen by codes, or a part of all rows, may still have the labels of the people.
         dims = set(observed.table.dims or ())
         by_position = not observed.parents and observed.likelihood.view is None
-        if not by_position and (set(stated.unit) <= dims if stated.unit else private & dims):
+        shown = any(unit and unit <= dims for unit in people) if stated.unit else private & dims
+        if shown and not by_position:
             raise refusal("labels of people", observed.table.name, observed=observed.name)
     for name in dict.fromkeys(observed.table.name for observed in observations if not observed.integrated):
         if any(node in lengths for node in ancestors(parameters(model.named_vars[name])[1])):
             raise refusal("prior of a length", name)
+
+
+def _people(observed: Observation, stated: Stated) -> set[str | int]:
+    """The axes of the people in an observed variable: names where they have names, otherwise numbers."""
+    return {observed.axes[axis] for axis in people_axes(observed, stated) or ()}
 
 
 def _is_array(variable: Node) -> bool:

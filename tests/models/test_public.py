@@ -75,3 +75,53 @@ def test_the_label_of_a_single_person_is_kept_private(dim, is_refused, counted):
             planned("add-remove")
     else:
         assert planned("add-remove").parts[0].table.coords["person"] == ("Ann",)
+
+
+@pytest.mark.parametrize(
+    ("n", "is_refused"), [(20, False), (np.array(20), False), ([20], True), (np.array([20.0]), True)]
+)
+@pytest.mark.parametrize("stored", [True, False])
+def test_the_number_of_records_of_a_single_person_is_kept_private(n, is_refused, stored):
+    """Found by attack: a number for each of them was refused where there are several, and stated where there is one."""
+    with pm.Model(coords={"person": ["Ann"], "answer": range(3)}) as model:
+        p = pm.Dirichlet("p", a=np.ones(3), dims="answer")
+        n = pm.Data("n", n) if stored else n
+        pm.Multinomial("x", n=n, p=p, observed=[[5, 5, 10]], dims=("person", "answer"))
+    stated = {"mechanism": "geometric", "unit": "person"}
+    assert plan(TARGET, model, **stated).contribution == 20
+    if is_refused:
+        with pytest.raises(UnsupportedModelError, match="has a number for each of them"):
+            plan(TARGET, model, adjacency="add-remove", **stated)
+    else:
+        assert plan(TARGET, model, adjacency="add-remove", **stated).contribution == 20
+
+
+@pytest.mark.parametrize("unit", ["person", 0])
+@pytest.mark.parametrize("chosen", ["codes", "stored codes", "turned round"])
+def test_labels_of_people_behind_codes_are_kept_private_however_the_unit_is_named(chosen, unit):
+    """Found by attack: `unit=0` released the labels that `unit="person"` refused."""
+    with pm.Model(coords={"person": ["Ann", "Bob", "Cy"], "answer": range(3)}) as model:
+        p = pm.Dirichlet("p", a=np.ones((3, 3)), dims=("person", "answer"))
+        codes = pm.Data("who", [0, 1, 2]) if chosen == "stored codes" else np.arange(3)
+        rows = p[::-1] if chosen == "turned round" else p[codes]
+        pm.Multinomial("x", n=20, p=rows, observed=[[5, 5, 10], [3, 7, 10], [8, 8, 4]], dims=("person", "answer"))
+    with pytest.raises(UnsupportedModelError, match="under add-remove the shape of the release would show"):
+        plan(TARGET, model, mechanism="geometric", adjacency="add-remove", unit=unit)
+
+
+@pytest.mark.parametrize("unit", ["person", 0])
+def test_a_prior_of_the_number_of_people_is_refused_however_the_unit_is_named(unit):
+    with pm.Model(coords={"person": ["Ann", "Bob", "Cy"], "answer": range(3)}) as model:
+        p = pm.Dirichlet("p", a=np.ones(3) / model.dim_lengths["person"], dims="answer")
+        pm.Multinomial("x", n=20, p=p, observed=[[5, 5, 10], [3, 7, 10], [8, 8, 4]], dims=("person", "answer"))
+    with pytest.raises(UnsupportedModelError, match="prior that depends on the number of observations"):
+        plan(TARGET, model, mechanism="geometric", adjacency="add-remove", unit=unit)
+
+
+def test_a_single_row_without_a_label_is_that_of_all_people():
+    """It would serve several people as well, and tells no name."""
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", a=np.ones((1, 3)))
+        pm.Multinomial("x", n=20, p=p, observed=[[5, 5, 10]])
+    planned = plan(TARGET, model, mechanism="geometric", adjacency="add-remove", unit=0)
+    assert planned.parts[0].table.shape == (1, 3)
