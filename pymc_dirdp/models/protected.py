@@ -150,7 +150,7 @@ def _called(stated: Stated) -> str:
 def _origin(stated: Stated) -> str:
     dims = [axis for axis in stated.unit if isinstance(axis, str)]
     if len(dims) < len(stated.unit):
-        return "numbered axes, without a dim" if len(stated.unit) > 1 else "an axis without a dim"
+        return "numbered axes" if len(stated.unit) > 1 else "a numbered axis"
     return f"dim{'s' if len(dims) > 1 else ''} {' and '.join(map(repr, dims))}"
 
 

@@ -44,8 +44,8 @@ def test_how_many_records_a_person_holds_is_what_the_tables_say(tables, groups, 
     [
         (("person",), "every person (dim 'person', "),
         (("school", "class"), "every entry of (school, class) (dims 'school' and 'class', "),
-        ((0,), "every entry of axis 0 (an axis without a dim, "),
-        (("school", 1), "every entry of (school, axis 1) (numbered axes, without a dim, "),
+        ((0,), "every entry of axis 0 (a numbered axis, "),
+        (("school", 1), "every entry of (school, axis 1) (numbered axes, "),
     ],
 )
 def test_a_unit_is_called_by_its_axes(unit, called):
