@@ -69,10 +69,11 @@ class _Sampler:
             if tally is not None:
                 tally.proposed += len(rows)
                 tally.accepted += int(accepted.sum())
-            kept, place = np.unique(rows[accepted], return_index=True)
-            place = np.flatnonzero(accepted)[place]
-            counts[kept[:, None], free] = proposed[place]
-            waiting = np.setdiff1d(waiting, kept, assume_unique=True)
+            took = accepted.reshape(-1, repeats)
+            settled = took.any(axis=1)
+            place = np.flatnonzero(settled) * repeats + took[settled].argmax(axis=1)
+            counts[waiting[settled][:, None], free] = proposed[place]
+            waiting = waiting[~settled]
             if len(waiting) == 0:
                 self.fill(counts, first + len(free), totals - counts[:, free].sum(axis=1))
                 return
@@ -90,7 +91,7 @@ class _Sampler:
         cells, taking = self.tilted.cells, self.order[first:]
         if len(taking) == 1:
             pivot = int(taking[0])
-            return cells.log_pmf(rest.astype(np.float64), np.full(len(rest), pivot)) - self.numbers.log_bound(pivot)
+            return self.numbers.log_pmf(pivot, rest) - self.numbers.log_bound(pivot)
         if first not in self.inversions:
             self.inversions[first] = Inversion(cells, self.tilted.total, of=taking)
         inversion = self.inversions[first]
@@ -181,5 +182,5 @@ def _by_pivot(cells: NumberLaws, numbers: NumberDraws, pivot: int, total: int, r
     for cell in np.delete(np.arange(cells.size), pivot).tolist():
         counts[:, cell] = numbers.draw(cell, _TRIAL, rng)
     counts[:, pivot] = total - counts.sum(axis=1)
-    log_share = cells.log_pmf(counts[:, pivot].astype(np.float64), np.full(_TRIAL, pivot)) - numbers.log_bound(pivot)
+    log_share = numbers.log_pmf(pivot, counts[:, pivot]) - numbers.log_bound(pivot)
     return counts[np.log1p(-rng.random(_TRIAL)) <= log_share]

@@ -142,6 +142,19 @@ def test_wide_laws_are_drawn_block_by_block():
     assert p(drawn.mean() + 1.03 * (drawn - drawn.mean())) < 1e-6
 
 
+@pytest.mark.parametrize("narrow", [0, None])
+def test_probabilities_that_are_looked_up_are_those_of_the_law(narrow):
+    """Also beyond the numbers that are kept, where there is hardly any, and where there is none."""
+    law = ProductLaw(alpha=[0.5, 2.0], total=5_000, log_likelihood=geometric(np.array([20, 4_980]), 0.5))
+    cells = law.tilted.cells
+    assert cells.highs[0] < 4_000
+    x = np.arange(-3, 5_004)
+    for cell in range(2):
+        expected = cells.log_pmf(x.astype(np.float64), np.full(len(x), cell))
+        assert np.isfinite(expected).sum() == 5_001
+        np.testing.assert_allclose(NumberDraws(cells, narrow).log_pmf(cell, x), expected, rtol=1e-14)
+
+
 def test_rare_totals_are_drawn_number_by_number():
     """One cell is 0, 60 or, much less likely, between; the other is nearly known, so it has to be between."""
     table = np.full((2, 101), -np.inf)
