@@ -202,11 +202,11 @@ def _refuse_private_lengths(observations: Sequence[Observation], model: pm.Model
         summed = {observed.axes[axis] for axis in observed.summed}
         private = summed & own if stated.unit else summed
         lengths |= {model.dim_lengths[dim] for dim in private if isinstance(dim, str)}
-        # Rows that are chosen by codes, or a part of all rows, may still have the labels of the people.
+        # Rows that are chosen by codes, a part of all rows, and a single row for all may have the people's labels.
         dims = set(observed.table.dims or ())
-        by_position = not observed.parents and observed.likelihood.view is None
-        shown = any(unit and unit <= dims for unit in people) if stated.unit else private & dims
-        if shown and not by_position:
+        labelled = any(unit and unit <= dims for unit in people) if stated.unit else private & dims
+        # Where each of them has a row, that is refused by the name of the unit when its contribution is found.
+        if labelled and not (own and own <= {observed.axes[axis] for axis in observed.kept}):
             raise refusal("labels of people", observed.table.name, observed=observed.name)
     for name in dict.fromkeys(observed.table.name for observed in observations if not observed.integrated):
         if any(node in lengths for node in ancestors(parameters(model.named_vars[name])[1])):

@@ -125,3 +125,16 @@ def test_a_single_row_without_a_label_is_that_of_all_people():
         pm.Multinomial("x", n=20, p=p, observed=[[5, 5, 10]])
     planned = plan(TARGET, model, mechanism="geometric", adjacency="add-remove", unit=0)
     assert planned.parts[0].table.shape == (1, 3)
+
+
+@pytest.mark.parametrize("rows", ["as they are", "turned round"])
+@pytest.mark.parametrize("unit", ["person", 0, None])
+def test_a_single_label_of_people_is_kept_private_where_its_row_stands_along_another_axis(unit, rows):
+    """Found by attack: the row of the only person stands where the visits are, so it was taken for nobody's."""
+    with pm.Model(coords={"person": ["Ann"], "visit": range(2), "answer": range(3)}) as model:
+        p = pm.Dirichlet("p", a=np.ones((1, 3)), dims=("person", "answer"))
+        rows = p if rows == "as they are" else p[::-1]
+        pm.Categorical("x", p=rows, observed=[[0, 2]], dims=("person", "visit"))
+    stated = {"contribution": 2} if unit is None else {"unit": unit}
+    with pytest.raises(UnsupportedModelError, match="under add-remove the shape of the release would show"):
+        plan(TARGET, model, mechanism="geometric", adjacency="add-remove", **stated)
