@@ -60,6 +60,11 @@ class Composition(PrivacyCurves):
 
     parts: tuple[tuple[PrivacyCurves, int], ...]
 
+    @property
+    def composed_of(self) -> tuple[tuple[PrivacyCurves, int], ...]:
+        """The parts as they were given."""
+        return self.parts
+
     @cached_property
     def _distinct(self) -> tuple[tuple[PrivacyCurves, int], ...]:
         """The parts; those with equal curves are counted together."""
@@ -68,7 +73,7 @@ class Composition(PrivacyCurves):
         flat = list(_flat(self.parts))
         if len(flat) > 1 or flat[0][1] > 1:
             # Several tables may lose in opposite directions.
-            flat = list(_flat((_both_ways(part), count) for part, count in flat))
+            flat = [(one, times * count) for part, count in flat for one, times in part.composed_of]
         for mechanism, count in flat:
             times[mechanism.curve_key] += count
             representative.setdefault(mechanism.curve_key, mechanism)
@@ -196,10 +201,6 @@ def _flat(parts: Iterable[tuple[PrivacyCurves, int]]) -> Iterator[tuple[PrivacyC
             yield mechanism, count
 
 
-def _both_ways(part: PrivacyCurves) -> PrivacyCurves:
-    return Composition(part.parts) if isinstance(part, DrawsOfOneTable) else part
-
-
 def _grid_step(spreads: list[tuple[float, int]]) -> float:
     """A step that widens the sum of losses with these standard deviations by no more than `_WIDENING` of its variance.
 
@@ -284,8 +285,8 @@ class DrawsOfOneTable(PrivacyCurves):
         return cls(mechanism, times)
 
     @property
-    def parts(self) -> tuple[tuple[PrivacyCurves, int], ...]:
-        """The draws as :class:`Composition` takes them, each with the larger curve of both directions."""
+    def composed_of(self) -> tuple[tuple[PrivacyCurves, int], ...]:
+        """The draws, each with the larger curve of both directions."""
         return ((self.mechanism, self.times),)
 
     @cached_property

@@ -74,6 +74,14 @@ class PrivacyCurves(abc.ABC):
         return False
 
     @property
+    def composed_of(self) -> "tuple[tuple[PrivacyCurves, int], ...]":
+        """The curves of each release that these are composed of, with the number of such releases; of one its own.
+
+        Composed by themselves they lose as much or more, because neighbours may then differ in either order in each.
+        """
+        return ((self, 1),)
+
+    @property
     def one_way(self) -> "PrivacyCurves | None":
         """The curves where it is known which of two neighbours comes first, if both orders of them stand for all.
 

@@ -11,7 +11,6 @@ from pymc_dirdp.checks import positive
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.composition import Composition, DrawsOfOneTable
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.stored.curves import trusted
 from pymc_dirdp.stored.untrusted import computable
@@ -107,9 +106,8 @@ def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
         add = remove if there is back else of_curve(back, there)
         return privacy_loss_distribution.PrivacyLossDistribution(remove, add)
 
-    if not isinstance(mechanism, Composition | DrawsOfOneTable):
-        return one(mechanism)
-    first, *others = (one(part) if times == 1 else one(part).self_compose(times) for part, times in mechanism.parts)
+    parts = mechanism.composed_of
+    first, *others = (one(part) if times == 1 else one(part).self_compose(times) for part, times in parts)
     for other in others:
         first = first.compose(other)
     return first

@@ -34,6 +34,13 @@ def test_dp_accounting_composes_as_we_do(mechanism):
         assert pld.get_delta_for_epsilon(epsilon) == pytest.approx(composition.delta(epsilon), rel=0.01)
 
 
+def test_dp_accounting_composes_the_parts_itself():
+    """Each part is handed over alone: what comes out is its own composition, and not a grid of ours."""
+    pld, alone = to_dp_accounting(Composition(((UNEVEN, 3),)), step=1e-3), to_dp_accounting(UNEVEN, step=1e-3)
+    for epsilon in (0.0, 0.2, 1.0):
+        assert pld.get_delta_for_epsilon(epsilon) == alone.self_compose(3).get_delta_for_epsilon(epsilon)
+
+
 def test_a_release_is_read_from_what_it_says_of_itself():
     with pm.Model() as model:
         pm.Multinomial("x", n=50, p=pm.Dirichlet("p", np.ones(3)), observed=[30, 12, 8])
