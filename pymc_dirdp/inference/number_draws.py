@@ -39,14 +39,14 @@ class NumberDraws:
         """Logarithm of the largest probability of a number, or a little more where the law is wide."""
         if self._is_wide(law):
             return float(self._laws.peaks[law]) + _SLACK
-        return float(np.max(self._table(law)))
+        return float(np.max(self._log_table(law)))
 
     def log_pmf(self, law: int, x: Integers) -> Array:
         """Logarithm of the probability of numbers, which is looked up where cumulative probabilities are kept."""
         if self._is_wide(law):
             return self._laws.log_pmf(x.astype(np.float64), np.full(len(x), law))
         low, high = int(self._laws.lows[law]), int(self._laws.highs[law])
-        found = self._table(law)[np.clip(x, low, high) - low]
+        found = self._log_table(law)[np.clip(x, low, high) - low]
         outside = np.flatnonzero((x < low) | (x > high))
         found[outside] = self._laws.log_pmf(x[outside].astype(np.float64), np.full(len(outside), law))
         return found
@@ -54,7 +54,7 @@ class NumberDraws:
     def _is_wide(self, law: int) -> bool:
         return int(self._laws.highs[law] - self._laws.lows[law]) >= self._narrow
 
-    def _table(self, law: int) -> Array:
+    def _log_table(self, law: int) -> Array:
         """The logarithms of the probabilities of all numbers that matter."""
         if law not in self._logs:
             x = np.arange(self._laws.lows[law], self._laws.highs[law] + 1, dtype=np.float64)
@@ -66,7 +66,7 @@ class NumberDraws:
         if self._is_wide(law):
             return self._from_blocks(law, size, rng)
         if law not in self._tables:
-            cdf = np.cumsum(np.exp(self._table(law)))
+            cdf = np.cumsum(np.exp(self._log_table(law)))
             # The first number for which a cell of a grid of uniform numbers may stand: few are left to be searched.
             grid = np.arange(2.0 * len(cdf) + 1) / (2 * len(cdf))
             self._tables[law] = cdf, np.searchsorted(cdf, grid * cdf[-1], side="right").astype(np.int32)
