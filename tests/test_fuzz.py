@@ -27,9 +27,7 @@ from pymc_dirdp.releases.interop import as_mechanism
 SECONDS = 20
 
 # Without shrinking, which would take minutes where an example takes a second.
-quick = settings(
-    deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
-)
+quick = settings(phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
 thorough = settings(quick, derandomize=False, phases=list(Phase))
 
 

@@ -147,7 +147,7 @@ def test_large_orders_go_to_the_largest_loss():
     assert mechanism.renyi(1e7) <= mechanism.pure_epsilon
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.floats(0.05, 20), min_size=2, max_size=3),
     st.integers(1, 6),

@@ -24,7 +24,7 @@ def by_mpmath(a, b):
         return float(mp.sqrt(-mp.expm1(log_beta(middle) - (log_beta(a) + log_beta(b)) / 2)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.tuples(st.floats(-3, 2), st.integers(0, 1_000_000)), min_size=2, max_size=5),
     st.integers(1, 1000),

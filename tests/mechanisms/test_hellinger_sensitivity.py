@@ -74,7 +74,7 @@ def test_smooth_sensitivity_is_its_definition(prior, n, smoothness):
     np.testing.assert_allclose(smooth_sensitivities(np.array(prior), data[:1], smoothness), smooth[:1], rtol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(0.01, 50), min_size=2, max_size=4), st.integers(1, 6), st.floats(1e-3, 10))
 def test_smooth_sensitivity_bounds_the_local_one_and_is_lipschitz(prior, n, smoothness):
     candidates = Candidates(np.array(prior), n)

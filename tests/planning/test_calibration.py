@@ -151,7 +151,7 @@ def test_bad_arguments():
 positive = st.floats(1e-4, 1e3)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(
     target=st.one_of(
         st.builds(ApproxDP, epsilon=st.floats(0, 20), delta=st.floats(1e-15, 0.9)),

@@ -11,7 +11,7 @@ from pymc_dirdp import ApproxDP, DirdpError, RenyiDP, TruncatedCDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
-few = settings(max_examples=20, deadline=None, derandomize=True)
+few = settings(max_examples=20)
 
 powers = st.floats(-4, 3).map(lambda x: 10.0**x)
 TARGETS = st.one_of(

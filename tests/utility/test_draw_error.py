@@ -129,7 +129,7 @@ def test_the_largest_error(case):
 # The three published bounds, in order.
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.floats(0.02, 4),
     st.floats(1, 1e4),
