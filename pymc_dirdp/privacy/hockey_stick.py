@@ -22,8 +22,10 @@ _NEGLIGIBLE = 46.0
 _LARGEST_EXPONENT = 600.0
 # A step of a grid is one panel if it is at most this share of the law's scales and the tail falls by less than exp(2).
 _SMOOTH, _FALL = 0.5, 2.0
-# More panels than that would not be quicker than integrals that are taken one by one.
-_MOST_PANELS = 2**15
+# More panels of one step would not be quicker than integrals that are taken one by one.
+_MOST_PANELS = 64
+# So many numbers are held at a time.
+_AT_A_TIME = 2**19
 
 
 class Tail(Protocol):
@@ -99,7 +101,9 @@ class Loss:
         end = min(_NEGLIGIBLE / r, max(0.0, centre) + 50 * spread + 50 / rate)
         doubling = np.exp2(np.arange(-2.0, 1 + max(1, math.ceil(math.log2(1 + abs(t) + end)))))
         scales = np.concatenate([[0.25, 0.5], np.arange(1.0, 12.0), np.arange(12.0, 51.0, 3.0)])
-        edges: list[Array] = [np.array([0.0, end, -t, centre]), doubling - t, -doubling - t, scales / r, scales / rate]
+        # Far out a tail may fall much faster than anywhere else.
+        steep = end * np.exp2(np.arange(-26.0, 0.0, 2.0))
+        edges = [np.array([0.0, end, -t, centre]), doubling - t, -doubling - t, scales / r, scales / rate, steep]
         edges += [centre - scales * spread, centre + scales * spread]
         breaks = np.concatenate(edges)
         breaks = np.unique(breaks[(breaks >= 0) & (breaks <= end)])
@@ -111,19 +115,24 @@ class Loss:
         `first` is `P[V > t]`. Each step is cut into panels in which the integrand changes little. Where that would take
         too many of them, the integral is taken by itself.
         """
+        # Beyond this share of a step there is nothing left of the integrand.
+        end = min(1.0, _NEGLIGIBLE / step)
         width = step / self.r
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             tail = np.log(first[:-1] / first[1:])
-        finest = max(width / (_SMOOTH * min(1.0, self.spread)), step / (4 * _SMOOTH))
+        finest = end * max(width / (_SMOOTH * min(1.0, self.spread)), step / (4 * _SMOOTH))
         # A log-concave tail falls most in the last panel of a step, so of several panels each may have half as much.
         steepest = 2 * float(np.max(tail, where=np.isfinite(tail), initial=0.0)) / _FALL
         cuts = 1
         if finest > 1 or steepest > 2:
-            cuts = max(1, math.ceil(min(max(finest, steepest), _MOST_PANELS / len(t))))
+            cuts = max(1, math.ceil(min(max(finest, steepest), _MOST_PANELS)))
         smooth = (finest <= cuts) & (tail <= (_FALL if cuts == 1 else _FALL * cuts / 2))
-        u, weights = nodes(np.linspace(0.0, 1.0, cuts + 1))
+        u, weights = nodes(np.linspace(0.0, end, cuts + 1))
+        weights *= step * np.exp(-step * u)
         panels = np.zeros_like(tail)
-        panels[smooth] = self.upper(t[:-1][smooth, None] + width * u) @ (step * weights * np.exp(-step * u))
+        places = np.flatnonzero(smooth)
+        for some in np.array_split(places, len(places) * len(u) // _AT_A_TIME + 1):
+            panels[some] = self.upper(t[some, None] + width * u) @ weights
         fall = math.exp(-step)
         deltas = np.empty_like(t)
         deltas[-1] = self._integrated(float(t[-1]))

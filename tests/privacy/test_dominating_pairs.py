@@ -11,7 +11,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import betaln, gammaln
 
-from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
+from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
 from pymc_dirdp.privacy.unit import dominating_pair
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "curves.json"
@@ -364,6 +364,20 @@ def test_faint_deltas_keep_their_digits(epsilon, a, b, r):
 def test_faint_deltas_of_removing_keep_their_digits(epsilon, a, r):
     truth = faint_removal(epsilon, a, r)
     assert AddRemovePair(a, r).delta(epsilon) == pytest.approx(truth, rel=1e-11, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "a", "r"),
+    [(2.3983179906, 0.0257974531964, 0.110164176673), (0.055091652, 1.95493584057, 0.0102995235), (0.2, 0.5, 0.05)],
+)
+def test_faint_deltas_of_adding_keep_their_digits(epsilon, a, r):
+    """Far out this tail falls like the exponential of an exponential, and sums lost one part in eighty."""
+    with mp.workdps(60):
+        first, shift, loss = mp.mpf(a) + mp.mpf(r), mp.mpf(r), mp.mpf(epsilon)
+        g = mp.exp((loss + mp.loggamma(first) - mp.loggamma(first - shift)) / shift)
+        truth = mp.gammainc(first, g, regularized=True) - mp.exp(loss) * mp.gammainc(first - shift, g, regularized=True)
+    assert truth > 1e-290
+    assert AppearingRecords(AddRemovePair(a, r)).delta(epsilon) == pytest.approx(float(truth), rel=1e-11, abs=0)
 
 
 @pytest.mark.parametrize(("a", "b", "r"), [(1e25, 0.5, 0.01), (1e20, 3.0, 1.0), (1e40, 1.0, 0.3)])
