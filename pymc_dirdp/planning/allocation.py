@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -150,18 +150,21 @@ def _largest_budget[M: Mechanism](
 ) -> dict[str, M] | None:
     """Mechanisms for the largest divergence, at the order of `start`, that keeps the guarantee; None if all do."""
 
-    @lru_cache(maxsize=4)
+    @lru_cache(maxsize=8)
     def mechanisms(budget: float) -> dict[str, M]:
         return {name: calibrate(name, start.with_budget(budget * part)) for name, part in parts.items()}
 
+    @cache
     def excess(budget: float) -> float:
         tables = composed(mechanisms(budget), groups, draws)
         return log_excess(*(Composition((*before, (tables, 1))) if before else tables).loss(guarantee))
 
-    safe, unsafe = bracket(excess, start=start.epsilon, factor=4, least=1e-100, most=1e6 * start.epsilon)
+    near, most = start.epsilon, 1e6 * start.epsilon
+    # Where four times the budget keeps it, all budgets may: on the way to the largest the mechanisms hardly change.
+    if excess(near) <= 0 and excess(4 * near) <= 0 and excess(most) <= 0:
+        # A calibration that no longer follows its budget has given back the posterior itself.
+        return mechanisms(most) if mechanisms(most) == mechanisms(most / 4) else None
+    safe, unsafe = bracket(excess, start=near, factor=4, least=1e-100, most=most)
     if safe == 0:
         raise UnattainableError("The guarantee is so tight that no setting keeps it; relax it.")
-    if math.isinf(unsafe):
-        # A calibration that no longer follows its budget has given back the posterior itself.
-        return mechanisms(safe) if mechanisms(safe) == mechanisms(safe / 4) else None
     return mechanisms(safe_root(excess, safe=safe, unsafe=unsafe, rtol=_TIGHT))

@@ -63,6 +63,23 @@ def test_a_guarantee_that_all_posteriors_keep_gives_them_back():
     assert all(np.array_equal(mechanism.alpha, PRIORS[name] + 50) for name, mechanism in made.items())
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.01, 1e-9)])
+def test_an_order_that_is_too_high_is_left_after_few_calibrations(epsilon, delta):
+    """At the first order the divergence becomes infinite before the guarantee is used up, whatever the budget."""
+    guarantee, orders = dirdp.ApproxDP(epsilon=epsilon, delta=delta), []
+
+    def optimal(name, share):
+        orders.append(share.order)
+        return dirdp.calibrate(share, prior=np.ones(3 + (name == "b")), n_records=100)
+
+    curves = composed(allocate(guarantee, optimal, weights={"a": 1, "b": 2}, groups=TOGETHER, draws=1), TOGETHER, 1)
+    assert len(set(orders)) > 1
+    # Each order that is left has three budgets of two tables, and one that is asked for again.
+    assert all(orders.count(order) <= 8 for order in set(orders) - {orders[-1]})
+    assert curves.satisfies(guarantee)
+    assert not curves.satisfies(guarantee.with_budget(0.97 * guarantee.budget))
+
+
 def test_a_guarantee_that_nothing_keeps_is_refused():
     with pytest.raises(dirdp.UnattainableError, match="so tight"):
         allocate(dirdp.ApproxDP(epsilon=0, delta=1e-150), tempered, weights={"a": 1, "b": 1}, groups=TOGETHER, draws=2)
