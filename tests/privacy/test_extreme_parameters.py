@@ -23,8 +23,8 @@ from pymc_dirdp.privacy.across import AcrossGroups
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, AppearingRecords, ReplaceOnePair
-from pymc_dirdp.privacy.hockey_stick import Loss
 from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP
+from pymc_dirdp.privacy.hockey_stick import Loss
 from pymc_dirdp.privacy.several_records import SpreadRecords, records_in_cells
 
 
