@@ -148,7 +148,10 @@ def _largest_budget[M: Mechanism](
     draws: int,
     before: Sequence[tuple[PrivacyCurves, int]],
 ) -> dict[str, M] | None:
-    """Mechanisms for the largest divergence, at the order of `start`, that keeps the guarantee; None if all do."""
+    """Mechanisms for the largest divergence, at the order of `start`, that keeps the guarantee.
+
+    None if all divergences keep it, so that a lower order reaches further.
+    """
 
     @lru_cache(maxsize=8)
     def mechanisms(budget: float) -> dict[str, M]:
@@ -162,8 +165,8 @@ def _largest_budget[M: Mechanism](
     near, most = start.epsilon, 1e6 * start.epsilon
     # Where four times the budget keeps it, all budgets may: on the way to the largest the mechanisms hardly change.
     if excess(near) <= 0 and excess(4 * near) <= 0 and excess(most) <= 0:
-        # A calibration that no longer follows its budget has given back the posterior itself.
-        return mechanisms(most) if mechanisms(most) == mechanisms(most / 4) else None
+        # A calibration that no longer follows its budget has given back the posterior itself. Below order 1 is none.
+        return mechanisms(most) if start.order == 1 or mechanisms(most) == mechanisms(most / 4) else None
     safe, unsafe = bracket(excess, start=near, factor=4, least=1e-100, most=most)
     if safe == 0:
         raise UnattainableError("The guarantee is so tight that no setting keeps it; relax it.")
