@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Self
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +56,19 @@ class Mixture:
     cell: Integers
     size: int
 
-    def nodes(self, kept: NDArray[np.bool_]) -> "Mixture":
-        """The mixture without the other nodes."""
+    def part(self, kept: NDArray[np.bool_]) -> "Mixture":
+        """Some of the Beta laws."""
         return Mixture(self.first[kept], self.second[kept], self.masses[kept], self.cell[kept], self.size)
+
+    @cached_property
+    def log_beta(self) -> Array:
+        """Logarithms of the Beta functions of the parameters."""
+        return np.asarray(betaln(self.first, self.second))
+
+    @cached_property
+    def odds_root(self) -> Array:
+        """Cube roots of the odds of the second parameter."""
+        return np.cbrt(self.second / self.first)
 
     @property
     def moments(self) -> tuple[Array, Array]:
@@ -71,45 +80,6 @@ class Mixture:
         mean = np.bincount(self.cell, self.masses * self.first / size, self.size)
         spread = self.first * self.second / (size**2 * (size + 1)) + (self.first / size - mean[self.cell]) ** 2
         return mean, np.bincount(self.cell, self.masses * spread, self.size)
-
-
-@dataclass(frozen=True, eq=False)
-class _Nodes:
-    """A mixture, with what its distribution functions take at every share.
-
-    Attributes
-    ----------
-    mixture : Mixture
-    log_beta, root : array, shape (m,)
-        Logarithms of the Beta functions of the parameters, and cube roots of their ratios.
-    few : array of bool, shape (m,)
-        Where deviations say too little of the tails.
-    """
-
-    mixture: Mixture
-    log_beta: Array
-    root: Array
-    few: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, mixture: Mixture) -> Self:
-        first, second = mixture.first, mixture.second
-        few = np.minimum(first, second) < _FEW
-        return cls(mixture, betaln(first, second), np.cbrt(second / first), few)
-
-    def of_cells(self, cells: NDArray[np.bool_]) -> Self:
-        """The nodes of the marked cells."""
-        kept = cells[self.mixture.cell]
-        return type(self)(self.mixture.nodes(kept), self.log_beta[kept], self.root[kept], self.few[kept])
-
-    def normal(self, t: Array) -> Array:
-        """A number for each node that is nearly normal if the logit t is that of a Beta variable: from its odds.
-
-        Paulson (1942), An approximate normalization of the analysis of variance distribution.
-        """
-        root = np.exp(t / 3)[:, self.mixture.cell] * self.root
-        first, second = 1 / (9 * self.mixture.first), 1 / (9 * self.mixture.second)
-        return np.asarray(((1 - second) * root - (1 - first)) / np.hypot(np.sqrt(second) * root, np.sqrt(first)))
 
 
 def count_quantiles(marginals: NumberLaws, levels: Array) -> Integers:
@@ -184,7 +154,7 @@ def share_quantiles(mixture: Mixture, levels: Array) -> Array:
     groups = np.split(np.arange(mixture.size), np.flatnonzero(np.diff(np.cumsum(nodes) // _AT_A_TIME)) + 1)
     for cells in groups:
         inside = (mixture.cell >= cells[0]) & (mixture.cell <= cells[-1])
-        part = replace(mixture.nodes(inside), cell=mixture.cell[inside] - cells[0], size=len(cells))
+        part = replace(mixture.part(inside), cell=mixture.cell[inside] - cells[0], size=len(cells))
         together = max(1, 8 * _AT_A_TIME // int(inside.sum()))
         for first in range(0, len(levels), together):
             found[first : first + together, cells] = _quantiles(part, levels[first : first + together])
@@ -198,10 +168,9 @@ def _quantiles(mixture: Mixture, levels: Array) -> Array:
     guess = betaincinv(np.maximum(size * mean, 1e-12), np.maximum(size * (1 - mean), 1e-12), levels[:, None])
     t = np.clip(logit(guess), _LEAST_LOGIT, -_LEAST_LOGIT)
     spread = np.sqrt(variance) / np.maximum(mean * (1 - mean), 1e-300)
-    nodes = _Nodes.of(mixture)
     # The search for the neighbourhood takes an approximation, because the distribution functions take most of the time.
     for exact, most_steps, nearest in ((False, 4, 1e-2), (True, _MOST_STEPS, _STEP ** (1 / 3))):
-        t = _newton(partial(_distribution, nodes, exact), levels, t, nearest * spread, most_steps)
+        t = _newton(partial(_distribution, mixture, exact), levels, t, nearest * spread, most_steps)
     return np.where(t <= _LEAST_LOGIT + 1, 0.0, np.where(t >= -_LEAST_LOGIT - 1, 1.0, expit(t)))
 
 
@@ -237,19 +206,17 @@ def _newton(
     return t
 
 
-def _distribution(nodes: _Nodes, exact: bool, t: Array, cells: NDArray[np.bool_]) -> _Values:
+def _distribution(mixture: Mixture, exact: bool, t: Array, cells: NDArray[np.bool_]) -> _Values:
     """Distribution function, density and its slope at the logits t of the shares, for the marked cells."""
     if not cells.all():
-        nodes = nodes.of_cells(cells)
-    mixture, shape = nodes.mixture, t.shape
-    cell, masses = mixture.cell, mixture.masses
-    normal = nodes.normal(t)
+        mixture = mixture.part(cells[mixture.cell])
+    cell, masses, shape = mixture.cell, mixture.masses, t.shape
+    normal = _paulson(mixture, t)
     # Beyond so many standard deviations there is less than the error that is allowed.
-    row, near = np.nonzero((np.abs(normal) < _FAR) | nodes.few)
+    row, near = np.nonzero((np.abs(normal) < _FAR) | (np.minimum(mixture.first, mixture.second) < _FEW))
     place = row * mixture.size + cell[near]
-    x, y = mixture.first[near], mixture.second[near]
-    q = expit(t).ravel()[place]
-    log_density = x * log_expit(t).ravel()[place] + y * log_expit(-t).ravel()[place] - nodes.log_beta[near]
+    x, y, q = mixture.first[near], mixture.second[near], expit(t).ravel()[place]
+    log_density = x * log_expit(t).ravel()[place] + y * log_expit(-t).ravel()[place] - mixture.log_beta[near]
     density = masses[near] * np.exp(log_density)
     below = betainc(x, y, q) if exact else ndtr(normal[row, near])
     # Nodes far below the share count in full and those far above not at all.
@@ -258,3 +225,13 @@ def _distribution(nodes: _Nodes, exact: bool, t: Array, cells: NDArray[np.bool_]
     parts = (corrected, density, density * (x * (1 - q) - y * q))
     value, slope, curvature = (np.bincount(place, part, t.size).reshape(shape) for part in parts)
     return whole + value, slope, curvature
+
+
+def _paulson(mixture: Mixture, t: Array) -> Array:
+    """Numbers that are nearly normal if the logits t are those of the Beta variables: from the cube roots of the odds.
+
+    Paulson (1942), An approximate normalization of the analysis of variance distribution.
+    """
+    root = np.exp(t / 3)[:, mixture.cell] * mixture.odds_root
+    first, second = 1 / (9 * mixture.first), 1 / (9 * mixture.second)
+    return np.asarray(((1 - second) * root - (1 - first)) / np.hypot(np.sqrt(second) * root, np.sqrt(first)))
