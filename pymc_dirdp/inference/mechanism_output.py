@@ -3,7 +3,7 @@
 import math
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,11 @@ class MechanismOutput:
     sampler: str | None = None
     steps: int | None = None
     name: str = "p"
+
+    @classmethod
+    def of(cls, thing: object) -> Self | None:
+        """The thing if it is the output of a mechanism, and None if it is anything else."""
+        return thing if isinstance(thing, cls) else None
 
     def __post_init__(self) -> None:
         known = Mechanism.of(self.mechanism)

@@ -56,7 +56,7 @@ def told(source: Source | Sequence[Source]) -> Told:
     sources = list(source) if isinstance(source, list | tuple) else [source]
     if not sources:
         raise ArgumentError("Expected at least one release to conclude from, got an empty list.")
-    alone = [one for one in sources if isinstance(one, MechanismOutput)]
+    alone = [output for one in sources if (output := MechanismOutput.of(one)) is not None]
     if alone and len(alone) < len(sources):
         raise ArgumentError("Expected releases, or outputs of mechanisms, and not both in one list.")
     found = _of_outputs(alone) if alone else _of_releases(sources)
