@@ -165,7 +165,7 @@ def _largest_budget[M: Mechanism](
     near, most = start.epsilon, 1e6 * start.epsilon
     # Where four times the budget keeps it, all budgets may: on the way to the largest the mechanisms hardly change.
     if excess(near) <= 0 and excess(4 * near) <= 0 and excess(most) <= 0:
-        # A calibration that no longer follows its budget has given back the posterior itself. Below order 1 is none.
+        # A calibration that no longer follows its budget has given back the posterior itself. No order is below 1.
         return mechanisms(most) if start.order == 1 or mechanisms(most) == mechanisms(most / 4) else None
     safe, unsafe = bracket(excess, start=near, factor=4, least=1e-100, most=most)
     if safe == 0:

@@ -74,7 +74,7 @@ def test_an_order_that_is_too_high_is_left_after_few_calibrations(epsilon, delta
 
     curves = composed(allocate(guarantee, optimal, weights={"a": 1, "b": 2}, groups=TOGETHER, draws=1), TOGETHER, 1)
     assert len(set(orders)) > 1
-    # Each order that is left has three budgets of two tables, and one that is asked for again.
+    # At each order that is left three budgets of two tables are tried, and a fourth is compared with the largest.
     assert all(orders.count(order) <= 8 for order in set(orders) - {orders[-1]})
     assert curves.satisfies(guarantee)
     assert not curves.satisfies(guarantee.with_budget(0.97 * guarantee.budget))
