@@ -11,10 +11,10 @@ FIGURES = Path(__file__).parents[1] / "tests" / "benchmarks"
 def side_by_side() -> str:
     """One row for each kind of work, as HTML."""
     rows = _read("side_by_side.csv")
-    heading = ["work", "beside", "our time / theirs", "our seconds", "our MB", "their MB", "found"]
+    heading = ["work", "beside", "our time / theirs", "processor time", "our seconds", "our MB", "their MB", "found"]
     cells = [
         [row["work"], f"{row['beside']} {row['their_version']}", f"<b>{float(row['ratio']):.3g}</b>"]
-        + [html.escape(row[name]) for name in ("our_seconds", "our_mb", "their_mb", "found")]
+        + [html.escape(row[name]) for name in ("cpu_ratio", "our_seconds", "our_mb", "their_mb", "found")]
         for row in rows
     ]
     return _table(heading, cells) + _where(rows[-1])

@@ -15,7 +15,7 @@ kinds = ("dirichlet", "floored", "gaussian", "geometric", "auto")
 print("What one draw is off by, if it is read as the answer:")
 print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds[:2], objective="estimate"))
 print("\nWhat `dirdp.estimate` is off by, whatever was released:")
-print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds, of="estimate"))
+print(dirdp.privacy_utility(grid, prior=PRIOR, n_records=2000, mechanisms=kinds, of="estimate", public_totals=True))
 
 wanted = 0.01
 print(
@@ -24,8 +24,8 @@ print(
 )
 print(
     f"At {target}: {dirdp.least_records(wanted, target, prior=PRIOR, objective='estimate')} people, "
-    f"or {dirdp.least_records(wanted, target, prior=PRIOR, of='estimate', mechanism='auto')} with the best noise and "
-    "an estimate"
+    f"or {dirdp.least_records(wanted, target, prior=PRIOR, of='estimate', mechanism='auto', public_totals=True)} "
+    "with the best noise and an estimate"
 )
 
 mechanism = dirdp.calibrate(target, prior=PRIOR, n_records=2000, objective="estimate")

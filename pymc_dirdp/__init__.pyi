@@ -25,6 +25,7 @@ from pymc_dirdp.errors import BudgetError as BudgetError
 from pymc_dirdp.errors import CategoriesFromDataWarning as CategoriesFromDataWarning
 from pymc_dirdp.errors import DataError as DataError
 from pymc_dirdp.errors import DirdpError as DirdpError
+from pymc_dirdp.errors import InternalError as InternalError
 from pymc_dirdp.errors import LedgerError as LedgerError
 from pymc_dirdp.errors import ManyDrawsWarning as ManyDrawsWarning
 from pymc_dirdp.errors import ReleaseError as ReleaseError
@@ -37,7 +38,7 @@ from pymc_dirdp.inference.combining import combine as combine
 from pymc_dirdp.inference.mechanism_output import MechanismOutput as MechanismOutput
 from pymc_dirdp.mechanisms.base import Mechanism as Mechanism
 from pymc_dirdp.mechanisms.sparse import least_threshold as least_threshold
-from pymc_dirdp.models.tables import Table as Table
+from pymc_dirdp.models.table import Table as Table
 from pymc_dirdp.models.tables import tables as tables
 from pymc_dirdp.networks.builders import bayesian_network as bayesian_network
 from pymc_dirdp.networks.builders import naive_bayes as naive_bayes

@@ -6,6 +6,7 @@ __all__ = [
     "CategoriesFromDataWarning",
     "DataError",
     "DirdpError",
+    "InternalError",
     "LedgerError",
     "ManyDrawsWarning",
     "ReleaseError",
@@ -45,6 +46,23 @@ class UnsupportedModelError(DirdpError, ValueError):
     """The PyMC model holds something for which the guarantee cannot be proved."""
 
 
+class InternalError(DirdpError, RuntimeError):
+    """A computation of this library did not keep what it says. Neither the data nor the release is to blame.
+
+    Parameters
+    ----------
+    problem : str
+        What was not kept, in a sentence.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"{problem} This is an error of pymc_dirdp, and neither your data nor a release is to blame. Please report "
+            "it with the version, the mechanism and the shape of the table. Confidential data do not belong in a "
+            "report."
+        )
+
+
 class SeededReleaseWarning(UserWarning):
     """The release can be computed again from its seed, so it is not private."""
 
@@ -58,7 +76,7 @@ class ManyDrawsWarning(UserWarning):
 
 
 class CategoriesFromDataWarning(UserWarning):
-    """Categories were given as an object of a data frame, so they may have been read off the data."""
+    """Categories are an object of a data frame, or in the order of their counts: they may have been read off data."""
 
 
 class BudgetError(DirdpError, ValueError):

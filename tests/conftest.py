@@ -1,8 +1,61 @@
-"""Settings of Hypothesis for every test."""
+"""Settings of Hypothesis for every test, and releases whose texts were edited."""
 
+import copy
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
 from hypothesis import HealthCheck, settings
 
 # A busy machine is not a failure, and a test that fails for one person has to fail for everybody: no example has to end
 # in 200 ms, and the examples are the same in every run. Tests that are run on demand can ask for others.
 settings.register_profile("project", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("project")
+
+
+def _text(facts):
+    """A text in its canonical form with the digest that belongs to it; any other where there is none, as for NaN."""
+    from pymc_dirdp.stored.readable import digest, in_lines
+
+    try:
+        return in_lines({"digest": digest(facts)} | facts)
+    except ValueError:
+        return json.dumps({"digest": "0" * 64} | facts)
+
+
+def _edited(release, *edits):
+    """The tree of an edited text: the path of each fact, and what stands there instead, or a function of it.
+
+    Where the text is none, the tree is the old one with the new text.
+    """
+    facts = json.loads(release["release"]["text"].item())
+    facts.pop("digest")
+    facts = copy.deepcopy(facts)
+    for path, value in edits:
+        inside = facts
+        for key in path[:-1]:
+            inside = inside[key]
+        inside[path[-1]] = value(inside[path[-1]]) if callable(value) else value
+    from pymc_dirdp.errors import ReleaseError
+    from pymc_dirdp.releases.opened import from_text
+
+    text = _text(facts)
+    try:
+        return from_text(text)[1].copy(deep=True)
+    except ReleaseError:
+        tree = release.copy(deep=True)
+        tree["release"] = xr.DataTree(xr.Dataset({"text": ((), np.array(text, dtype=object))}))
+        return tree
+
+
+@pytest.fixture(scope="session")
+def edited():
+    """`edited(release, (path, value), ...)`: the release of which somebody has edited the text, with its own digest."""
+    return _edited
+
+
+@pytest.fixture(scope="session")
+def text_of_facts():
+    """`text_of_facts(facts)`: a text in its canonical form, with the digest that belongs to it."""
+    return _text

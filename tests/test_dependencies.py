@@ -1,4 +1,4 @@
-"""What is imported is declared: in the dependencies, or in an extra that an ImportError names."""
+"""What is imported is declared: in the dependencies, or in an extra whose package an ImportError names."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # xarray finds it by itself when a release is written or read, and it needs h5py.
-ENGINES = {"h5netcdf"}
+ENGINES = {"h5netcdf", "h5py"}
 EXTRAS = {
     "dp_accounting": "dp-accounting",
     "duckdb": "duckdb",
@@ -49,8 +49,8 @@ def test_what_is_imported_is_declared():
     assert {"numpy", "pymc", "numba", "dp_accounting", "randomgen"} <= found
     assert found - set(EXTRAS) == declared(PROJECT["dependencies"]) - ENGINES
     assert found & set(EXTRAS) == set(EXTRAS)
-    # A plain installation can write a release; since 1.8, h5netcdf no longer brings h5py along.
-    assert declared(PROJECT["dependencies"]) >= ENGINES | {"h5py"}
+    # A plain installation can write an analysis; since 1.8, h5netcdf no longer brings h5py along.
+    assert declared(PROJECT["dependencies"]) >= ENGINES
 
 
 @pytest.mark.parametrize("name", EXTRAS)
@@ -71,6 +71,17 @@ def test_a_missing_extra_is_an_import_error_with_the_line_that_installs_it(modul
 
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setitem(sys.modules, module.split(".")[0], None)
-    extra = EXTRAS[module.split(".")[0]]
-    with pytest.raises(ImportError, match=re.escape(f"pip install 'pymc-dirdp[{extra}]'")):
+    package = module.split(".")[0].replace("_", "-")
+    with pytest.raises(ImportError, match=f"pip install {package}$"):
         eval(call, {"dirdp": dirdp})
+
+
+def test_nothing_installs_this_library_by_a_name_that_nobody_has_registered():
+    """A stranger could register it. From a clone it is installed by a path."""
+    by_name = re.compile(r"(?:pip3? install|uv add|uvx)\b[^\n`]*?(?<![\w/.-])pymc[-_]dirdp", re.IGNORECASE)
+    folders = [path for name in ("docs", "pymc_dirdp", "examples") for path in (ROOT / name).rglob("*")]
+    texts = [path for path in folders if path.suffix in {".md", ".py", ".pyi", ".toml", ".txt", ".ipynb"}]
+    found = [path for path in (*ROOT.glob("*.md"), *texts) if by_name.search(path.read_text(encoding="utf-8"))]
+    assert not found
+    assert by_name.search("%pip install --quiet 'pymc-dirdp[plots]'")
+    assert not by_name.search("pip install '/path/to/pymc_dirdp[plots]'")

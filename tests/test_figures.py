@@ -17,6 +17,7 @@ SCRIPTS = ROOT / "examples" / "experiments"
 RECORDS = ROOT / "docs" / "figures"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("p[1-4]_*.py") if "EXPERIMENT" in path.read_text(encoding="utf-8"))
 WITH_DATA = [name for name in NAMES if "data=True" in (SCRIPTS / f"{name}.py").read_text(encoding="utf-8")]
+CLASSIFIERS = ["p1_figures_4_5", "p1_figures_9_10"]
 WORDS = {"agrees", "corrected", "differs", "misleading"}
 
 
@@ -55,6 +56,17 @@ def test_every_script_has_a_record_and_every_record_a_script():
     assert sorted(path.stem for path in RECORDS.glob("*.json")) == NAMES
     assert sorted(path.stem for path in RECORDS.glob("*.csv")) == NAMES
     assert len({(recorded(name)["paper"], recorded(name)["item"]) for name in NAMES}) == len(NAMES)
+
+
+def assert_nothing_known_is_chance(table):
+    """One of K classes is right with probability 1 / K, and log K is the cross-entropy, whatever the classes are."""
+    known = table[table["line"] == "nothing known"].pivot(index=["data", "epsilon"], columns="measure", values="mean")
+    assert known["accuracy"].to_numpy() == pytest.approx(np.exp(-known["cross_entropy"]), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_who_knows_nothing_is_right_by_chance(name):
+    assert_nothing_known_is_chance(pd.read_csv(RECORDS / f"{name}.csv"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,6 +117,8 @@ def test_a_script_runs_on_data_of_the_right_form(name, tmp_path, monkeypatch):
     (tmp_path / "networks.json").write_text(json.dumps({"german_credit": network}), encoding="utf-8")
     assert run(name, tmp_path / "out", monkeypatch, "--data", str(tmp_path))["word"] in WORDS
     assert (tmp_path / "out" / f"{name}.png").stat().st_size > 5_000
+    if name in CLASSIFIERS:
+        assert_nothing_known_is_chance(pd.read_csv(tmp_path / "out" / f"{name}.csv"))
 
 
 # The name of a record, one of its numbers, and the same from elsewhere: 30-digit arithmetic, or the papers' own text

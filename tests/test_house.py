@@ -27,6 +27,9 @@ SWITCHES = {"privacy": set(KINDS), "mechanisms": family(Mechanism)}
 # Whether what somebody passed is a mechanism at all is no question to the object.
 AT_ALL = {"Mechanism", "TableMechanism"}
 
+# Products that a BLAS library computes. `numerics.quadrature.inner` and `np.einsum` do not wake its threads.
+BLAS = {"dot", "inner", "matmul", "multi_dot", "tensordot", "vdot"}
+
 MOST_PARAMETERS = 8
 # A function that is compiled takes arrays and no object that holds them.
 LONG = {"sampling/urn.py": {"_walk"}}
@@ -72,12 +75,33 @@ def own_parameters(function):
     return [name for name in uses if uses[name] == 0 or uses[name] > handed[name]]
 
 
+def products(tree):
+    """The lines that ask a BLAS library for a product, whose threads wake for some ten thousand numbers."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.BinOp(op=ast.MatMult()) | ast.AugAssign(op=ast.MatMult()):
+                yield node.lineno
+            case ast.Attribute(attr=name) if name in BLAS:
+                yield node.lineno
+            case ast.ImportFrom(module="numpy", names=names) if any(one.name in BLAS for one in names):
+                yield node.lineno
+
+
 @pytest.mark.parametrize("room", SWITCHES)
 def test_only_the_room_of_a_family_asks_which_member_a_thing_is(room):
     for file in FILES:
         if not file.startswith(f"{room}/"):
             tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
             assert not SWITCHES[room] & set(asked_kinds(tree)), file
+
+
+def test_curves_wake_no_threads():
+    for file in FILES:
+        if file.startswith("privacy/"):
+            tree = ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
+            assert not list(products(tree)), file
+    each = "a @ b\na @= b\nnp.dot(a, b)\na.dot(b)\nnp.linalg.matmul(a, b)\nfrom numpy import vdot\ninner(a, b)"
+    assert sorted(products(ast.parse(each))) == [1, 2, 3, 4, 5, 6]
 
 
 def test_signatures_are_short():

@@ -78,7 +78,7 @@ def loaded_after(*stages):
 
 def test_the_mathematics_needs_numpy_and_scipy_alone():
     """Every module that is no model, whoever adds it, also when it is put to work."""
-    assert {"privacy.curves", "planning.calibration", "mechanisms.dirichlet", "stored.release"} <= set(MATHEMATICS)
+    assert {"privacy.curves", "planning.calibration", "mechanisms.dirichlet", "stored.choice"} <= set(MATHEMATICS)
     stages = [f"import pymc_dirdp.{name}" for name in MATHEMATICS]
     work = "import pymc_dirdp as p; p.calibrate(p.ApproxDP(epsilon=1, delta=1e-6), prior=[1, 1], n_records=9)"
     for stage, loaded in zip([*stages, work], loaded_after(*stages, work), strict=True):
@@ -89,6 +89,13 @@ def test_the_package_itself_imports_nothing():
     (loaded,) = loaded_after("import pymc_dirdp")
     assert loaded.isdisjoint([*HEAVY, "numpy", "scipy"])
     assert {name for name in loaded if name.startswith("pymc_dirdp.")} == {"pymc_dirdp.lazy"}
+
+
+def test_transforms_are_loaded_where_something_is_transformed():
+    """They take longer to load than all of the rest of SciPy that the verbs need."""
+    verbs = "import pymc, pymc_dirdp as p; p.plan, p.sample, p.report, p.estimate, p.analyse, p.fit"
+    (loaded,) = loaded_after(verbs)
+    assert "scipy.fft" not in loaded
 
 
 def test_a_room_is_found_without_an_import_of_its_own_and_imports_nothing():

@@ -1,7 +1,7 @@
 """Teaching pages as Jupyter notebooks: a directive that links to the file, and the files, made when the pages are.
 
-A page is written once, in MyST. `notebook_of` makes a notebook of it that runs as downloaded: its first cell installs
-the library where it is missing, solutions are folded, and what only Sphinx understands is left out.
+A page is written once, in MyST. `notebook_of` makes a notebook of it that runs as downloaded: its first cell says
+how the library is installed, solutions are folded, and what only Sphinx understands is left out.
 """
 
 import re
@@ -16,11 +16,8 @@ from sphinx.util.docutils import SphinxDirective
 
 FOLDER = "teach"
 INSTALL = """\
-# This cell installs the library where it is missing. From a clone: %pip install "/path/to/pymc_dirdp[plots,duckdb]"
-import importlib.util
-
-if importlib.util.find_spec("pymc_dirdp") is None:
-    %pip install --quiet "pymc-dirdp[plots,duckdb]\""""
+# Where this fails, install the library from a clone of its repository: %pip install "/path/to/pymc_dirdp[plots,duckdb]"
+import pymc_dirdp"""
 
 _DIRECTIVE = re.compile(r"^```\{as-notebook\}\n```\n*", re.MULTILINE)
 _ROLE = re.compile(r"\{[a-z:]+\}`~?([^`<]+)`")

@@ -189,12 +189,16 @@ class Bounded(PrivacyCurves):
         """The promised epsilon; infinite unless delta is 0."""
         return self.at_epsilon if self.at_delta == 0 else math.inf
 
+    @property
+    def _loss_spread(self) -> float:
+        """That of the pure promise: the loss is infinite with the probability delta, and else as it is there."""
+        return math.sqrt(2 * self.at_epsilon * math.tanh(self.at_epsilon / 2))
+
     def _renyi(self, order: float) -> float:
-        # The value at order 1 also stands for the spread of the finite losses.
-        if order == 1:
-            return self.at_epsilon * math.tanh(self.at_epsilon / 2)
         if self.at_delta > 0:
             return math.inf
+        if order == 1:
+            return self.at_epsilon * math.tanh(self.at_epsilon / 2)
         return min(self.at_epsilon, order * self._rho(math.inf)) if self.at_epsilon > 0 else 0.0
 
     def _rho(self, omega: float) -> float:

@@ -83,6 +83,11 @@ class Transaction:
             self.position = reached
         self._compare_header()
 
+    def hash_of(self, number: int) -> str | None:
+        """The hash of an entry; None if there is none with this number."""
+        rows = self._connection.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchall()
+        return str(rows[0][0]) if rows else None
+
     def append(self, entry: Entry) -> None:
         """Write one more entry and read it back, because a trigger may have changed it or something else."""
         after = self.position.after(entry, adaptive=self._header.adaptive)

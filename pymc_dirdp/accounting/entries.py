@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self, final
@@ -13,7 +14,7 @@ from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.numerics.rounding import at_least_in_short
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
-__all__ = ["Entry", "Header", "Terms", "chained", "one_line"]
+__all__ = ["Entry", "Header", "Receipt", "Terms", "chained", "one_line"]
 
 
 @final
@@ -159,6 +160,36 @@ class Entry:
         facts["groups"] = tuple(tuple(str(name) for name in group) for group in facts["groups"])
         kept = Terms(**facts)
         return cls(number, recorded, what, understood(guarantee), costs, kept, composition_rule, bool(reserved), uses)
+
+
+@final
+@dataclass(frozen=True)
+class Receipt:
+    """That a ledger has charged something: which entry of which ledger. It is public.
+
+    Attributes
+    ----------
+    ledger : str
+        The random text that was made with the ledger.
+    number : int
+        The number of the entry.
+    hash : str
+        The hash of the entry, which follows from all entries up to it.
+    """
+
+    ledger: str
+    number: int
+    hash: str
+
+    @classmethod
+    def from_facts(cls, facts: Any) -> Self:
+        """The receipt of which these are the facts; an error of any kind if they are none."""
+        found = cls(**facts)
+        if type(found.number) is not int or found.number < 1 or {type(found.ledger), type(found.hash)} != {str}:
+            raise ValueError("These are no facts of a receipt.")
+        if not re.fullmatch("[0-9a-f]{32}", found.ledger) or not re.fullmatch("[0-9a-f]{64}", found.hash):
+            raise ValueError("These are no facts of a receipt.")
+        return found
 
 
 def written(guarantee: Guarantee) -> str:

@@ -11,7 +11,7 @@ from typing import Any, final, override
 
 from pymc_dirdp.accounting.amounts import Amount
 from pymc_dirdp.accounting.budget import cost_of, kept_rules
-from pymc_dirdp.accounting.entries import Entry, Header, Terms, one_line
+from pymc_dirdp.accounting.entries import Entry, Header, Receipt, Terms, one_line
 from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, unit_at, without_reservation
 from pymc_dirdp.accounting.store import Store
 from pymc_dirdp.accounting.text import COLUMNS, footing, heading, rows, unused
@@ -155,6 +155,19 @@ class Ledger(Tabular):
     def entries(self) -> tuple[Entry, ...]:
         """All releases and reservations that were recorded, in order."""
         return self._store.verified()[1]
+
+    def receipt(self, entry: Entry) -> Receipt:
+        """That this ledger holds an entry, for :meth:`holds`."""
+        return Receipt(self._store.identity, entry.number, self._store.hash_of(entry.number) or "")
+
+    def issued(self, receipt: Receipt) -> bool:
+        """Whether a receipt is one of this ledger, and its entry is there."""
+        return receipt.ledger == self._store.identity and self._store.hash_of(receipt.number) == receipt.hash
+
+    def holds(self, receipt: Receipt, digest: str) -> bool:
+        """Whether a receipt is one of this ledger, for an entry that states this digest."""
+        stated = {entry.number: entry.terms.digest for entry in self.entries()}
+        return stated.get(receipt.number) == digest and self.issued(receipt)
 
     def verify(self, head: str | None = None) -> str:
         """Compare all entries with their hashes, and an earlier state with what became of it.

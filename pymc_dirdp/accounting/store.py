@@ -7,7 +7,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import final
@@ -90,16 +90,42 @@ class Store:
         At the end, all that was done with it becomes durable, or nothing does. It holds the entries that were added
         since the last transaction, or the whole ledger.
         """
+        written: Position | None = None
         with _LOCK:
-            with self._opened(writing=writing) as connection:
-                facts = self._read_facts(connection)
-                self._refuse_another_identity(str(facts[1]))
-                if facts != self._facts:
-                    raise LedgerError(f"{self.place} is damaged: what it is for was changed. Nothing may be released.")
-                now = Transaction(connection, self.header, self.start if whole else self._position, self.place)
-                yield now
+            try:
+                with self._opened(writing=writing) as connection:
+                    facts = self._read_facts(connection)
+                    self._refuse_another_identity(str(facts[1]))
+                    if facts != self._facts:
+                        raise LedgerError(
+                            f"{self.place} is damaged: what it is for was changed. Nothing may be released."
+                        )
+                    now = Transaction(connection, self.header, self.start if whole else self._position, self.place)
+                    yield now
+                    written = now.position if writing else None
+            except LedgerError:
+                # A commit that was reported as an error may have been made.
+                if written is None or not self._holds(written):
+                    raise
             # The changes are durable only now.
             self._position = now.position
+
+    def hash_of(self, number: int) -> str | None:
+        """The hash of an entry; None if there is none with this number."""
+        with _LOCK, self.transaction() as now:
+            return now.hash_of(number)
+
+    def _holds(self, position: Position) -> bool:
+        """Whether the last entry of a position is in the file for good, although an error was reported."""
+        try:
+            with self._opened(writing=True) as connection:
+                self._refuse_another_identity(str(self._read_facts(connection)[1]))
+                rows = connection.execute("SELECT hash FROM entries WHERE number = ?", (position.number,)).fetchall()
+                # This commit returns only when all before it is on the disk, too.
+                connection.execute("UPDATE ledger SET number = number")
+        except LedgerError:
+            return False
+        return rows == [(position.hash,)]
 
     def verified(self, *heads: str) -> tuple[Position, tuple[Entry, ...]]:
         """The last position and all entries, each compared with its hash.
@@ -146,9 +172,9 @@ class Store:
                         connection.close()
         except sqlite3.Error as error:
             raise LedgerError(
-                f"{self.place} cannot be used ({error}). Nothing was recorded, so nothing may be released. "
-                "See that the file and its folder can be written, that the disk has room, and that it is a ledger; "
-                "restore a damaged one from a copy."
+                f"{self.place} cannot be used ({error}), so nothing may be released. See that the file and its folder "
+                "can be written, that the disk has room, and that it is a ledger; restore a damaged one from a copy. "
+                "Then look at entries(): if the disk failed at the last moment, the entry is there without a release."
             ) from error
 
     def _read_facts(self, connection: sqlite3.Connection) -> tuple[object, ...]:
@@ -223,7 +249,8 @@ class Store:
             ) from error
         finally:
             if aside is not None:
-                os.unlink(aside)
+                with suppress(OSError):
+                    os.unlink(aside)
 
     def _fill(self, connection: sqlite3.Connection) -> None:
         header = self.header

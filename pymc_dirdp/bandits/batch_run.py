@@ -1,6 +1,7 @@
 """A run in batches: each is released once, and never forgotten."""
 
-from collections.abc import Hashable, Sequence
+from collections import ChainMap
+from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, final
 
@@ -50,32 +51,45 @@ class BatchRun:
             self._ahead += theta.argmax(axis=0).tolist()
         return [self._ahead.pop() for _ in range(size)]
 
-    def add(self, arm: int, reward: Fraction, fingerprint: str | None) -> None:
-        """Put a reward in [0, 1] into the open batch of its arm, unless its person gave enough of them."""
-        self._close_if_full(arm)
-        if fingerprint is not None:
-            used = self.state.people.get(fingerprint, 0)
-            if used >= self.design.mechanism.rewards:
-                return
-            self.state.people[fingerprint] = used + 1
-        batch = self.state.open[arm]
-        batch.pulls += 1
-        batch.sum += int(self._bits.uniform(reward.denominator) < reward.numerator)
-        self._close_if_full(arm)
+    def add(self, rewards: Iterable[tuple[int, Fraction, str | None]]) -> None:
+        """Put rewards in [0, 1] into the open batches of their arms, all of them or none.
 
-    def _close_if_full(self, arm: int) -> None:
-        """Release the sum of a batch once. It is in the file before it is anywhere else."""
-        released, batch = self.state.released[arm], self.state.open[arm]
+        They are counted in a copy of the state, which takes its place once what it releases is in the file. A reward of
+        a person who gave enough of them is left out.
+        """
+        before, finished = self.state, list[tuple[int, int, int, int]]()
+        people = ChainMap({}, before.people)  # What is written to it goes to the first.
+        after = State(list(before.released), list(before.open), people)
+        for arm, reward, fingerprint in rewards:
+            finished += self._closed(after, arm)
+            if fingerprint is not None:
+                used = people.get(fingerprint, 0)
+                if used >= self.design.mechanism.rewards:
+                    continue
+                people[fingerprint] = used + 1
+            after.open[arm] = after.open[arm].plus(reward, self._bits)
+            finished += self._closed(after, arm)
+        beliefs = list(self._beliefs)
+        for arm, _, *batch in finished:
+            beliefs[arm] = beliefs[arm].and_batch(*batch)
+        # All that can fail comes before this line.
+        if self.file is not None and finished:
+            self.file.release(after, finished)
+        before.people.update(people.maps[0])
+        after.people = before.people
+        self.state, self._beliefs = after, beliefs
+        if finished:
+            self._ahead.clear()
+
+    def _closed(self, state: State, arm: int) -> list[tuple[int, int, int, int]]:
+        """Draw what is released of the open batch of an arm if it is full: arm, number, size and output."""
+        released, batch = state.released[arm], state.open[arm]
         size = self.design.next_size(sum(pulls for pulls, _ in released))
         if batch.pulls < size:
-            return
+            return []
         output = self.design.mechanism.release(batch.sum, size, self._bits)
-        if self.file is not None:
-            self.file.release(self.state, arm, size, output)
-        released.append((size, output))
-        self.state.open[arm] = OpenBatch()
-        self._beliefs[arm] = self._beliefs[arm].and_batch(size, output)
-        self._ahead.clear()
+        state.released[arm], state.open[arm] = [*released, (size, output)], OpenBatch()
+        return [(arm, len(released), size, output)]
 
     def beliefs(self) -> Sequence[Belief]:
         """The posterior of each arm."""

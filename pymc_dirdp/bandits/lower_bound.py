@@ -16,7 +16,7 @@ def bandit_lower_bound(means: ArrayLike, epsilon: float) -> float:
     Parameters
     ----------
     means : array_like, shape (arms,)
-        Mean rewards of Bernoulli arms, strictly between 0 and 1.
+        Mean rewards of at least two Bernoulli arms, strictly between 0 and 1.
     epsilon : float
         Of pure differential privacy for the whole run; may be infinite, for policies without privacy.
 
@@ -62,6 +62,6 @@ def _kl(x: Array, y: Array | float) -> Array:
 def checked_means(means: ArrayLike) -> Array:
     """Mean rewards in [0, 1], of at least two arms."""
     mu = numbers_or_none(means)
-    if mu is None or mu.ndim != 1 or len(mu) < 1 or not np.all((mu >= 0) & (mu <= 1)):
-        raise ArgumentError("Expected means to be a list of mean rewards in [0, 1].")
+    if mu is None or mu.ndim != 1 or len(mu) < 2 or not np.all((mu >= 0) & (mu <= 1)):
+        raise ArgumentError("Expected means to be a list of mean rewards in [0, 1], of at least two arms.")
     return mu

@@ -1,6 +1,6 @@
 """A run with a private draw of every arm in every round: all rewards are released again and again."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn, final
 
@@ -51,11 +51,12 @@ class RoundRun:
         largest = [arm for arm, one in enumerate(drawn) if one == max(drawn)]
         return largest[self._bits.uniform(len(largest))]
 
-    def add(self, arm: int, reward: Fraction, fingerprint: str | None) -> None:
-        """Count a reward in [0, 1] of an arm."""
-        seen = self.state.open[arm]
-        seen.pulls += 1
-        seen.sum += int(self._bits.uniform(reward.denominator) < reward.numerator)
+    def add(self, rewards: Iterable[tuple[int, Fraction, str | None]]) -> None:
+        """Count rewards in [0, 1] of their arms, all of them or none."""
+        counted = list(self.state.open)
+        for arm, reward, _ in rewards:
+            counted[arm] = counted[arm].plus(reward, self._bits)
+        self.state.open = counted
 
     def beliefs(self) -> NoReturn:
         """Refused: there are only the draws."""

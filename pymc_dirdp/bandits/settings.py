@@ -68,13 +68,7 @@ class Settings[Rules: Design | EveryRound]:
             if person is not None:
                 raise ArgumentError("person= is for a bandit with contribution=, which protects people.")
             return None
-        if not isinstance(person, str | int) or isinstance(person, bool):
-            raise ArgumentError(
-                "This bandit protects people, so it has to know whose reward this is: pass person=, a text or a whole "
-                "number."
-            )
-        text = f"{type(person).__name__} {person}"
-        return hashlib.blake2b(text.encode(), key=self.key, digest_size=16).hexdigest()
+        return hashlib.blake2b(_name_of(person), key=self.key, digest_size=16).hexdigest()
 
     def to_json(self) -> str:
         """The settings as a file holds them."""
@@ -117,6 +111,20 @@ class Settings[Rules: Design | EveryRound]:
         if not settings.design.privacy.satisfies(settings.guarantee):
             raise ArgumentError(f"The mechanism does not keep {settings.guarantee}.")
         return settings
+
+
+def _name_of(person: object) -> bytes:
+    """The one name of a person: 5, "5" and "5 " are the same."""
+    try:
+        name = str(person).strip().encode() if isinstance(person, str | int) and not isinstance(person, bool) else b""
+    except ValueError:  # A text that is no Unicode, or an integer of thousands of digits.
+        name = b""
+    if not name:
+        raise ArgumentError(
+            "This bandit protects people, so it has to know whose reward this is: pass person=, an integer or a text "
+            "that is not empty."
+        )
+    return name
 
 
 def unit_of(contribution: int | None, unit: str | None) -> str:

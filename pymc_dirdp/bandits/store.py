@@ -3,19 +3,22 @@
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Self, final
 
 from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.settings import REWARD, Settings
 from pymc_dirdp.errors import DirdpError, ReleaseError
+from pymc_dirdp.sampling.bits import Bits
 
 __all__ = ["OpenBatch", "State", "StateFile"]
 
-_VERSION = 1
+# In version 1 the fingerprints of 5 and "5" were different.
+_VERSION = 2
 _SCHEMA = (
     "CREATE TABLE bandit (version INTEGER NOT NULL, settings TEXT NOT NULL, owner TEXT NOT NULL)",
     "CREATE TABLE released (arm INTEGER NOT NULL, batch INTEGER NOT NULL, size INTEGER NOT NULL,"
@@ -27,12 +30,16 @@ _SCHEMA = (
 _NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-@dataclass
+@dataclass(frozen=True)
 class OpenBatch:
     """The batch of an arm that is not released yet: a secret."""
 
     pulls: int = 0
     sum: int = 0
+
+    def plus(self, reward: Fraction, bits: Bits) -> "OpenBatch":
+        """The batch with one more reward in [0, 1], which a coin rounds to 0 or 1."""
+        return OpenBatch(self.pulls + 1, self.sum + int(bits.uniform(reward.denominator) < reward.numerator))
 
     def __repr__(self) -> str:
         return "OpenBatch(secret)"
@@ -48,13 +55,13 @@ class State:
         For each arm the sizes and outputs of its finished batches: public.
     open : list of OpenBatch
         For each arm the batch that is being filled: secret.
-    people : dict of str to int
+    people : mapping of str to int
         How many rewards of each person were used, by a keyed fingerprint of the person: secret.
     """
 
     released: list[list[tuple[int, int]]]
     open: list[OpenBatch] = field(repr=False)
-    people: dict[str, int] = field(repr=False, default_factory=dict)
+    people: MutableMapping[str, int] = field(repr=False, default_factory=dict)
 
     @classmethod
     def empty(cls, arms: int) -> Self:
@@ -67,7 +74,8 @@ class StateFile:
     """A file that one process at a time may write, and that never forgets a release.
 
     A batch is written as released, and its open sum erased, in one transaction before anybody acts on the output.
-    So whatever happens, its rewards are never released a second time.
+    So whatever happens, its rewards are never released a second time. Each transaction that releases leaves a mark of
+    its own, which tells whether a transaction was made although an error was reported.
 
     Parameters
     ----------
@@ -77,7 +85,7 @@ class StateFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).expanduser().resolve()
-        self._owner = secrets.token_hex(16)
+        self._owner = self._tried = secrets.token_hex(16)
 
     def create(self, settings: str, state: State) -> None:
         """Make the file, with the text of the settings. There must be none."""
@@ -91,7 +99,8 @@ class StateFile:
                 self._write(connection, state)
         except BaseException:
             # Nothing but this process has seen the file, and no run is in it.
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self.path.unlink()
             raise
 
     def _make_private(self) -> None:
@@ -128,14 +137,41 @@ class StateFile:
             self._refuse_another_owner(connection)
             self._write(connection, state)
 
-    def release(self, state: State, arm: int, size: int, output: int) -> None:
-        """Make a release durable, with all that it rests on."""
-        with self._opened() as connection:
-            self._refuse_another_owner(connection)
-            batch = len(state.released[arm])
-            connection.execute("INSERT INTO released VALUES (?, ?, ?, ?)", (arm, batch, size, str(output)))
-            connection.execute("DELETE FROM open WHERE arm = ?", (arm,))
-            self._write_people(connection, state)
+    def release(self, state: State, finished: Sequence[tuple[int, int, int, int]]) -> None:
+        """Make releases durable, with all that they rest on; or raise an error, and then the file is as it was.
+
+        Parameters
+        ----------
+        state : State
+            As it will be.
+        finished : sequence of (int, int, int, int)
+            Arm, number, size and output of each batch that the file does not hold yet.
+        """
+        mark = secrets.token_hex(16)
+        try:
+            with self._opened() as connection:
+                self._refuse_another_owner(connection)
+                self._tried = mark
+                rows = [(arm, batch, size, str(output)) for arm, batch, size, output in finished]
+                connection.executemany("INSERT INTO released VALUES (?, ?, ?, ?)", rows)
+                connection.executemany("DELETE FROM open WHERE arm = ?", {(arm,) for arm, *_ in finished})
+                self._write_people(connection, state)
+                connection.execute("UPDATE bandit SET owner = ?", (mark,))
+        except ReleaseError:
+            if not self._made(mark):
+                raise
+        self._owner = mark
+
+    def _made(self, mark: str) -> bool:
+        """Whether the transaction with this mark is in the file for good, although an error was reported."""
+        try:
+            with self._opened() as connection:
+                ((owner,),) = connection.execute("SELECT owner FROM bandit").fetchall()
+                # This commit returns only when all before it is on the disk, too.
+                connection.execute("UPDATE bandit SET owner = ?", (owner,))
+        except ReleaseError:
+            return False
+        return bool(owner == mark)
 
     def _write(self, connection: sqlite3.Connection, state: State) -> None:
         for arm, batches in enumerate(state.released):
@@ -191,6 +227,11 @@ class StateFile:
 
     def _refuse_another_owner(self, connection: sqlite3.Connection) -> None:
         (owner,) = connection.execute("SELECT owner FROM bandit").fetchone()
+        if owner == self._tried != self._owner:
+            raise ReleaseError(
+                f"{self.path} holds what an update released that ended in an error here. Load the file, and do not "
+                "report the rewards of that update again."
+            )
         if owner != self._owner:
             raise ReleaseError(
                 f"{self.path} was loaded by somebody else since, who may release what is open here. This bandit "
@@ -214,7 +255,7 @@ class StateFile:
                     raise
         except ReleaseError:
             raise
-        except (sqlite3.Error, *_NONSENSE) as error:
+        except (sqlite3.Error, OSError, *_NONSENSE) as error:
             raise self._unusable(error) from None
 
     def _unusable(self, error: Exception) -> ReleaseError:

@@ -205,7 +205,8 @@ class ThompsonSampler(BanditView):
             In [0, 1], or the name of a category if `utilities` were given. A reward that is not 0 or 1 is rounded to
             one of them by a coin, without bias.
         person : hashable, or list of hashables
-            Whose reward it is, if `contribution` was given: a text or a whole number.
+            Whose reward it is, if `contribution` was given: a text or an integer. Spaces around a text do not
+            count, and an integer is the same person as its decimal text.
 
         Raises
         ------
@@ -213,6 +214,9 @@ class ThompsonSampler(BanditView):
             If a reward is missing or outside of [0, 1]. The message holds no reward.
         ArgumentError
             If an arm is unknown, or `person` is missing.
+        ReleaseError
+            If a batch is full and the file cannot be written. Then no reward of this call was counted: report all of
+            them again, unless the message says that their file holds them.
         """
         with self._lock:
             self._refuse_copies()
@@ -221,8 +225,7 @@ class ThompsonSampler(BanditView):
             places = [self._place(label) for label in arms]
             values = [self._worth.checked(value) for value in rewards]
             fingerprints = [self._settings.fingerprint(one) for one in people]
-            for one in zip(places, values, fingerprints, strict=True):
-                self._run.add(*one)
+            self._run.add(zip(places, values, fingerprints, strict=True))
 
     def _place(self, label: Any) -> int:
         if not isinstance(label, str | int) or label not in self._places:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pymc_dirdp.commands.declaration import Declaration, declared
 from pymc_dirdp.commands.output import new_file
-from pymc_dirdp.commands.records import read_columns
+from pymc_dirdp.commands.records import read_columns, refuse_unreadable
 from pymc_dirdp.errors import ArgumentError, DataError, LedgerError
 
 if TYPE_CHECKING:
@@ -20,13 +20,21 @@ if TYPE_CHECKING:
 
 __all__ = ["analyse", "ledger", "plan", "release", "report", "verify"]
 
+# The format of a text is the first that it names, in its first lines.
+_START, _FORMAT, _PLAN = 300, b'"format": ', b'"pymc_dirdp plan"'
+
 _ENGINE: Final = "h5netcdf"
 
 
 def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool) -> "Report":
     """The report of the plan, and the plan in a file if one is named."""
     facts = declared(declaration)
-    chosen = _plan(facts, _model(facts, data))
+    if data is not None and facts.ledger is not None:
+        raise ArgumentError(
+            "A plan charges nothing, so with a section [ledger] it does not read the data. Leave the data out, and "
+            "declare records in [data], the public number of records."
+        )
+    chosen = _plan(facts, _made_up(facts, facts.records) if data is None else _model(facts, data, facts.records))
     if out is not None:
         with new_file(out, force=force) as aside:
             chosen.to_json(aside)
@@ -36,23 +44,31 @@ def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool)
 def release(
     declaration: Path, data: Path, out: Path, *, plan_file: Path | None, force: bool, reservation: int | None = None
 ) -> "Report":
-    """The report of a release, which is drawn and written. Whatever can fail without the data comes first."""
+    """The report of a release, which is drawn and written. The data are read after the charge."""
     facts = declared(declaration)
     budget = _ledger(facts, new=False)
     with new_file(out, force=force) as aside:
+        refuse_unreadable(data)
         given = None if plan_file is None else _read_plan(plan_file, facts)
-        model = _model(facts, data)
+        number = facts.records if given is None or facts.records is not None else given.parts[0].n_records
+        # Without a ledger and a public number of records, the plan rests on the number in the data.
+        first = budget is None and number is None and facts.adjacency == "replace-one"
+        model = _model(facts, data, number) if first else _made_up(facts, number)
+        from pymc_dirdp.releases.charging import Sealed
         from pymc_dirdp.releases.files import save
-        from pymc_dirdp.releases.release import sample
+        from pymc_dirdp.releases.release import sample_sealed
 
-        drawn = sample(given or _plan(facts, model), model, ledger=budget, reservation=reservation)
+        sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
+        drawn = sample_sealed(given or _plan(facts, model), model, sealed, reservation=reservation)
         save(drawn, aside)
     return report_of(drawn)
 
 
 def report(path: Path) -> "Report":
-    """The report of a release, or of a plan if the name of the file ends in `.json`."""
-    if path.suffix.lower() == ".json":
+    """The report of a release or of a plan, whichever the file holds."""
+    with path.open("rb") as opened:
+        start = opened.read(_START)
+    if start.partition(_FORMAT)[2].startswith(_PLAN):
         from pymc_dirdp.releases.planned import Plan
 
         return report_of(Plan.from_json(path))
@@ -95,33 +111,37 @@ def ledger(declaration: Path, *, new: bool, head: str | None) -> str:
     return f"{budget}\nHead: {budget.verify(head)}"
 
 
-def _model(facts: Declaration, data: Path | None) -> "pm.Model":
-    """The model of the declared variables. Without data, all records are of the first category."""
-    from pymc_dirdp.networks.builders import bayesian_network
-
-    counts = facts.counts
-    if data is not None:
-        columns = read_columns(data, facts)
-    else:
-        counts = "" if counts is None else counts  # No variable has this name.
-        columns = {name: labels[:1] for name, labels in facts.categories.items()} | {counts: [_records(facts)]}
-    model = bayesian_network(columns, facts.structure, categories=facts.categories, alpha=facts.prior, counts=counts)
-    if data is not None and facts.records is not None:
-        held = len(columns[next(iter(facts.categories))]) if counts is None else sum(map(int, columns[counts]))
-        if held != facts.records:
-            raise DataError("The data do not hold as many records as [data] declares.")
+def _model(facts: Declaration, data: Path, number: int | None) -> "pm.Model":
+    """The model of the declared variables and the data, which hold so many records if that is known. **Secret**."""
+    columns = read_columns(data, facts)
+    model = _network(facts, columns, facts.counts)
+    if number is not None:
+        held = (
+            len(columns[next(iter(facts.categories))]) if facts.counts is None else sum(map(int, columns[facts.counts]))
+        )
+        if held != number:
+            raise DataError("The data do not hold as many records as [data] or the plan declares.")
     return model
 
 
-def _records(facts: Declaration) -> int:
+def _made_up(facts: Declaration, number: int | None) -> "pm.Model":
+    """The same model of as many records of the first category of each variable. No data are read."""
     if facts.adjacency == "add-remove":
-        # The number is private, and n_records in [options] says what to plan for.
-        return 1
-    if facts.records is None:
+        number = 1  # It is private, and n_records in [options] says what to plan for.
+    if number is None:
         raise ArgumentError(
-            "Expected records in [data], the public number of records, to plan without the data; or give the data too."
+            "Expected records in [data], the public number of records, to plan without the data, which are not read "
+            "before a ledger is charged. Without a section [ledger] you can give the data to the plan, too."
         )
-    return facts.records
+    counts = "" if facts.counts is None else facts.counts  # No variable has this name.
+    columns = {name: labels[:1] for name, labels in facts.categories.items()} | {counts: [number]}
+    return _network(facts, columns, counts)
+
+
+def _network(facts: Declaration, columns: dict[str, Any], counts: str | None) -> "pm.Model":
+    from pymc_dirdp.networks.builders import bayesian_network
+
+    return bayesian_network(columns, facts.structure, categories=facts.categories, alpha=facts.prior, counts=counts)
 
 
 def _plan(facts: Declaration, model: "pm.Model") -> "Plan":

@@ -104,6 +104,13 @@ def declared(path: Path) -> Declaration:
     counts = data.get("counts")
     if counts is not None and (not isinstance(counts, str) or counts in variables):
         raise ArgumentError("Expected counts in [data] to be the name of a column that is no variable.")
+    options = _known("[options]", sections.get("options", {}), _OPTIONS)
+    if "records" in data and options.get("adjacency", "replace-one") != "replace-one":
+        raise ArgumentError(
+            "records in [data] is for adjacency = 'replace-one'. Under 'add-remove' the number of records is private, "
+            "and whether the data hold as many would tell it. Leave records out; n_records in [options] says what to "
+            "plan for."
+        )
     ledger = _known("[ledger]", sections.get("ledger", {}), ("path", "limit"))
     if ledger and (not isinstance(ledger.get("path"), str) or "limit" not in ledger):
         raise ArgumentError('Expected path and limit in [ledger], such as path = "budget.db".')
@@ -113,7 +120,7 @@ def declared(path: Path) -> Declaration:
         structure={name: _names(name, facts.get("given", [])) for name, facts in variables.items()},
         prior={name: facts["prior"] for name, facts in variables.items() if "prior" in facts},
         contribution=integer(1, contribution=people["contribution"]),
-        options=_known("[options]", sections.get("options", {}), _OPTIONS),
+        options=options,
         counts=counts,
         records=None if "records" not in data else integer(0, records=data["records"]),
         delimiter=_delimiter(data.get("delimiter", ",")),

@@ -7,7 +7,7 @@ from typing import Any
 from pymc_dirdp.commands.declaration import Declaration
 from pymc_dirdp.errors import ArgumentError, DataError
 
-__all__ = ["read_columns"]
+__all__ = ["read_columns", "refuse_unreadable"]
 
 # A longer whole number is no count, and Python refuses to read one of many thousand digits.
 _MOST_DIGITS = 18
@@ -31,7 +31,27 @@ def read_columns(path: Path, declaration: Declaration) -> dict[str, Any]:
     OSError
         If the file cannot be read.
     """
-    return (_parquet if path.suffix.lower() in (".parquet", ".pq") else _csv)(path, declaration)
+    return (_parquet if _is_parquet(path) else _csv)(path, declaration)
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Refuse a file that is not there or needs another package. Nothing of it is read."""
+    if _is_parquet(path):
+        _refuse_without_arrow()
+    path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
+
+
+def _refuse_without_arrow() -> None:
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        raise ImportError(
+            "Parquet files need PyArrow. Install it with: pip install pyarrow, or save the data as CSV."
+        ) from None
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in (".parquet", ".pq")
 
 
 def _csv(path: Path, declaration: Declaration) -> dict[str, Any]:
@@ -88,13 +108,10 @@ def _count(text: str) -> int | str:
 
 
 def _parquet(path: Path, declaration: Declaration) -> dict[str, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ImportError(
-            "Parquet files need PyArrow. Install it with: pip install 'pymc-dirdp[parquet]', or save the data as CSV."
-        ) from None
+    _refuse_without_arrow()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     path.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
     try:
         with pq.ParquetFile(path) as file:

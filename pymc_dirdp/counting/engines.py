@@ -182,7 +182,7 @@ def _narwhals() -> Any:
     try:
         import narwhals as nw
     except ImportError:
-        raise ImportError("Records of an engine need Narwhals: pip install 'pymc-dirdp[frames]'") from None
+        raise ImportError("Records of an engine need Narwhals: pip install narwhals") from None
     return nw
 
 

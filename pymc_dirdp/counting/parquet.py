@@ -36,7 +36,7 @@ def relation(path: str | os.PathLike[str], columns: Sequence[str]) -> Any:
     try:
         import duckdb
     except ImportError:
-        raise ImportError("Parquet files need DuckDB: pip install 'pymc-dirdp[duckdb]'") from None
+        raise ImportError("Parquet files need DuckDB: pip install duckdb narwhals pyarrow") from None
     root = Path(path)
     files = sorted(root.rglob("*.parquet")) + sorted(root.rglob("*.pq")) if root.is_dir() else [root]
     if not files or not all(file.is_file() for file in files):

@@ -19,13 +19,13 @@ from pymc_dirdp.curator.private_model import nuts as nuts_draws
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.observations import total_records
-from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.analysis import analyse
+from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.entropy import Seed, generator
-from pymc_dirdp.stored.table import mechanism_of_table
-from pymc_dirdp.stored.untrusted import refuse_others
 
 __all__ = ["diagnose"]
 
@@ -137,6 +137,7 @@ def diagnose(
     draws, tune, chains = integer(100, draws=draws), integer(1, tune=tune), integer(1, chains=chains)
     model = root_model(model)
     own, private, mechanisms = _laws(release, model)
+    release = opened(release).tree
     rng = generator(random_seed)
     laws = {"non_private": own}
     # Noise on counts leaves no tempered posterior, so what is about its law is left out.
@@ -193,22 +194,17 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], dict[
 
     This function reads the counts.
     """
-    refuse_others(release)
-    if missing := {"posterior", "mechanism", "privacy", "utility"} - set(getattr(release, "children", ())):
-        raise ArgumentError(
-            f"Expected a release from pymc_dirdp.sample; it lacks the groups {', '.join(sorted(missing))}."
-        )
-    people = json.loads(release["privacy"].attrs["people"])
-    own_tables = tables(model, public_prior=people["public_prior"])
-    groups = {name: node.to_dataset() for name, node in release.children["mechanism"].children.items()}
+    stored = opened(release)
+    own_tables = tables(model, public_prior=stored.reading.stated.public_prior)
+    groups = {name: table.group.dataset for name, table in stored.tables.items()}
     if [table.name for table in own_tables] != list(groups):
         raise _another_model("holds other tables")
     _refuse_several_tables(own_tables)
     own, private, mechanisms = [], {}, {}
     for table in own_tables:
         group = groups[table.name]
-        mechanism = mechanisms[table.name] = mechanism_of_table(group)
-        _refuse_another_model(table, group, release, model)
+        mechanism = mechanisms[table.name] = stored.tables[table.name].mechanism
+        _refuse_another_model(table, group, stored.tree, model)
         law = own_law(table, model)
         # The mechanism checks that the counts keep the promise of `min_count`.
         mechanism.check(law.counts)

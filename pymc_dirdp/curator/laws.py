@@ -10,7 +10,7 @@ from scipy.special import gammaln
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.models.names import DIAGNOSIS_NAMES, dim_beside, dim_name, outcome_dim
 from pymc_dirdp.models.observations import read_counts
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.releases.description import labels
 from pymc_dirdp.sampling.fast import dirichlet
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.models.likelihoods import Kind, Likelihood, stored_observations
+from pymc_dirdp.models.likelihoods import Kind, stored_observations
 from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.models.observations import evaluated_input, records_by_cell, resolve_likelihood, rows_of, whole_numbers
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import Likelihood, Table
 from pymc_dirdp.models.views import View
 
 __all__ = ["Observed", "observations"]

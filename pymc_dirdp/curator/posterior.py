@@ -12,7 +12,8 @@ from pymc_dirdp.curator.marking import marked
 from pymc_dirdp.curator.pointwise import observations
 from pymc_dirdp.curator.posterior_tree import posterior_groups
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.deterministics import checked_names
 from pymc_dirdp.sampling.entropy import Seed, generator
 

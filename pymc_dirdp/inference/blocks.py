@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.estimates import Estimate
+from pymc_dirdp.inference.joint_tables import JointLaw
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.seen import Labels, Seen
 from pymc_dirdp.inference.table_law import TableLaw
@@ -22,8 +23,10 @@ __all__ = ["BlockLaws", "law_of", "rows_are_divided"]
 Array = NDArray[np.float64]
 
 
-def law_of(seen: Seen, beliefs: Beliefs) -> "TableLaw | BlockLaws":
+def law_of(seen: Seen, beliefs: Beliefs) -> "TableLaw | BlockLaws | JointLaw":
     """The law of a table given its output: in one piece, or by blocks whose numbers of records are known."""
+    if seen.joint_rows is not None:
+        return JointLaw(seen, seen.joint_rows, beliefs)
     return BlockLaws(seen, beliefs) if len(seen.blocks) > 1 else TableLaw(seen, beliefs)
 
 
@@ -85,6 +88,11 @@ class _Block:
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         of_all = self.whole.row_likelihoods()
         return [of_all[row] for row in self.rows.tolist()]
+
+    @property
+    def joint_rows(self) -> None:
+        """Blocks of rows are of outputs whose rows are independent."""
+        return None
 
     def damaged(self, problem: str) -> Exception:
         return self.whole.damaged(problem)

@@ -1,20 +1,20 @@
 """Exact, independent draws of counts given their total."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.convolution import Convolution
-from pymc_dirdp.inference.inversion import Inversion
+from pymc_dirdp.inference.inversion import Inversion, refuse_too_many
 from pymc_dirdp.inference.number_draws import NumberDraws
 from pymc_dirdp.inference.number_laws import NumberLaws
 from pymc_dirdp.inference.pair import Pair
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.tilted import TiltedCells, tilt_for
 
-__all__ = ["draw_counts", "draw_row"]
+__all__ = ["draw_counts", "draw_row", "refuse_undrawable"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,6 +26,8 @@ _RARE = 2e-3
 # At least so many tables are proposed at a time, because every cell of a round takes some time of its own.
 _AT_LEAST = 512
 _MOST_ROUNDS = 5_000
+# What takes more work than can be done is found out from so many cells.
+_SOME = 64
 # So many tables are proposed to see how many are accepted.
 _TRIAL = 8_192
 
@@ -174,6 +176,25 @@ def draw_row(law: ProductLaw, draws: int, rng: np.random.Generator) -> tuple[Int
                 proposed, size = proposed + _TRIAL, size + len(found[-1])
             return np.concatenate(found)[:draws], size / proposed
     return draw_counts(law.tilted, np.full(draws, law.total), rng)
+
+
+def refuse_undrawable(law: ProductLaw) -> None:
+    """Raise an error about a row of so many cells, or with noise so wide, that :func:`draw_row` could not draw it.
+
+    It looks at some of its cells, evenly spaced, so it takes no time.
+
+    Raises
+    ------
+    TooManyNodesError
+    """
+    d = len(law.alpha)
+    some = np.unique(np.linspace(0, d - 1, min(d, _SOME)).astype(np.int64))
+    part = replace(
+        law, alpha=law.alpha[some], log_likelihood=lambda counts, cells: law.log_likelihood(counts, some[cells])
+    )
+    cells = part.cells()
+    cells.settle(tilt_for(cells, law.total * len(some) // d))
+    refuse_too_many(cells, d)
 
 
 def _by_pivot(cells: NumberLaws, numbers: NumberDraws, pivot: int, total: int, rng: np.random.Generator) -> Integers:

@@ -3,8 +3,8 @@
 from typing import final
 
 import numpy as np
+import scipy  # which loads scipy.fft where it is used, and not before
 from numpy.typing import NDArray
-from scipy.fft import dctn, idctn
 
 from pymc_dirdp.arrays import Array
 
@@ -68,15 +68,15 @@ class Effects:
 
     def logits(self, coordinates: Array) -> Array:
         """The table with these coordinates. There may be axes before those of the table."""
-        return np.asarray(idctn(self._lengths * coordinates, axes=self._axes, norm="ortho"))
+        return np.asarray(scipy.fft.idctn(self._lengths * coordinates, axes=self._axes, norm="ortho"))
 
     def transposed(self, slopes: Array) -> Array:
         """The slope in each coordinate, from the slope in each logit."""
-        return np.asarray(self._lengths * dctn(slopes, axes=self._axes, norm="ortho"))
+        return np.asarray(self._lengths * scipy.fft.dctn(slopes, axes=self._axes, norm="ortho"))
 
     def coordinates(self, logits: Array) -> Array:
         """The coordinates of a table."""
-        return np.asarray(dctn(logits, axes=self._axes, norm="ortho") / self._lengths)
+        return np.asarray(scipy.fft.dctn(logits, axes=self._axes, norm="ortho") / self._lengths)
 
     def sums(self, values: Array) -> Array:
         """The sum over the coordinates of each group."""

@@ -1,8 +1,8 @@
 """The law of a sum of few, wide whole numbers by fast Fourier transforms of all their probabilities."""
 
 import numpy as np
+import scipy  # which loads scipy.fft where it is used, and not before
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
 
 from pymc_dirdp.inference.number_laws import NumberLaws
 
@@ -42,9 +42,9 @@ class Fourier:
         self._factors = []
         for cell, (low, high) in enumerate(zip(cells.lows, cells.highs, strict=True)):
             x = np.arange(low, high + 1, dtype=np.float64)
-            self._factors.append(rfft(np.exp(cells.log_pmf(x, np.full(len(x), cell))), self._size))
+            self._factors.append(scipy.fft.rfft(np.exp(cells.log_pmf(x, np.full(len(x), cell))), self._size))
         self._low = int(cells.lows.sum())
-        self._sum = irfft(np.prod(self._factors, axis=0), self._size)
+        self._sum = scipy.fft.irfft(np.prod(self._factors, axis=0), self._size)
         self.log_bound = float(np.log(self._sum.max()))
         self._rest: dict[int, Array] = {}
 
@@ -59,7 +59,7 @@ class Fourier:
         for i in np.unique(cell):
             if i not in self._rest:
                 others = [factor for j, factor in enumerate(self._factors) if j != i]
-                self._rest[i] = irfft(np.prod(others, axis=0), self._size)
+                self._rest[i] = scipy.fft.irfft(np.prod(others, axis=0), self._size)
             here = cell == i
             low = self._low - int(self._cells.lows[i])
             found[here] = _known(self._rest[i], self._total - x[here] - low)
@@ -67,7 +67,7 @@ class Fourier:
 
 
 def _length(cells: NumberLaws) -> int:
-    return int(next_fast_len(int(np.sum(cells.highs - cells.lows)) + 1, real=True))
+    return int(scipy.fft.next_fast_len(int(np.sum(cells.highs - cells.lows)) + 1, real=True))
 
 
 def _known(pmf: Array, offset: Integers) -> Array:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.number_laws import NumberLaws
 
-__all__ = ["Inversion", "TooManyNodesError", "reach_of_sum"]
+__all__ = ["Inversion", "TooManyNodesError", "reach_of_sum", "refuse_too_many"]
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -20,10 +20,15 @@ _FRESH = 32
 # Gauss rules of 12 nodes add up a wave to 15 digits if its phase changes by up to this within a block.
 _TURN = 9.0
 _MOST_BLOCKS = 50_000
-# So many waves are added up before it gives up; that takes some seconds.
-_MOST_TURNS = 3e8
+# So many waves are added up before it gives up; that takes some ten seconds. A table is refused before anything is
+# drawn where a quarter of them is expected.
+_MOST_TURNS = 1.6e9
+# Sums of very many cells are nearly normal, and their characteristic functions are small after so many nodes at most.
+_NODES_OF_MANY = 64
 # So many sums are taken at a time.
 _AT_A_TIME = 2**16
+# The sum of the centres of all cells, or of all but one, is nearer to that of the means than this.
+_ROUNDED = 3
 # A sum below this share of its largest possible value is rounding.
 _ROUNDING = 1e-15
 
@@ -37,6 +42,19 @@ def _too_many() -> TooManyNodesError:
         "The output says so little about so many records that the counts cannot be summed exactly. Give a prior with "
         "larger parameters, or merge the cells that are nearly empty."
     )
+
+
+def refuse_too_many(of_some: NumberLaws, cells: int) -> None:
+    """Raise the error of :class:`Inversion` for a table of so many cells, from settled laws of some of them.
+
+    What is put out later may need more nodes for each cell, so a quarter of the work has to suffice.
+
+    Raises
+    ------
+    TooManyNodesError
+    """
+    if _NODES_OF_MANY * cells * (len(of_some.nodes) / of_some.size) > _MOST_TURNS / 4:
+        raise _too_many()
 
 
 class Inversion:
@@ -68,7 +86,11 @@ class Inversion:
         self._of = np.arange(cells.size) if of is None else np.sort(of)
         self._place = np.full(cells.size, -1)
         self._place[self._of] = np.arange(len(self._of))
-        self._centres = np.round(cells.means).astype(np.int64)
+        # Integers near the means, whose sums are near those of the means: rounded one by one, a million means of .4
+        # would be wrong by 400,000 together, and the rule would need nodes for that.
+        edges = np.round(np.cumsum(cells.means[self._of])).astype(np.int64)
+        self._centres = np.zeros(cells.size, dtype=np.int64)
+        self._centres[self._of] = np.diff(edges, prepend=0)
         self._centre = int(self._centres[self._of].sum())
         self._total = total
         self._reach = reach_of_sum(cells, self._of)
@@ -80,7 +102,7 @@ class Inversion:
         if long.any():
             if cells.block_length[long].sum() / longest > _MOST_BLOCKS:
                 raise _too_many()
-            cells.shorten(lambda law, start: np.full(law.shape, longest))
+            cells.shorten(lambda law, start, end: np.full(law.shape, longest))
             self._factors = self._characteristic_functions(cells)
         product = np.prod(self._factors, axis=0)
         self._weights = np.full(len(product), self._step / np.pi)
@@ -184,4 +206,4 @@ def reach_of_sum(cells: NumberLaws, of: Integers) -> int:
             grown = np.bincount(law, masses * np.exp(np.minimum(sign * rate * x, 600.0)), cells.size)[of]
             best = min(best, (np.log(grown).sum() + 45) / rate)
         sides.append(best)
-    return int(np.ceil(max(sides))) + len(of) + 1
+    return int(np.ceil(max(sides))) + _ROUNDED

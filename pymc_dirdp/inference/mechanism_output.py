@@ -12,6 +12,7 @@ from pymc_dirdp.checks import integer, numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.inference.seen import Labels
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 
 __all__ = ["MechanismOutput"]
@@ -28,7 +29,8 @@ class MechanismOutput:
     ----------
     mechanism : Mechanism
         What drew it. Its law is a product over cells for all mechanisms here, except a
-        :class:`~pymc_dirdp.mechanisms.HellingerMechanism` with more than two categories.
+        :class:`~pymc_dirdp.mechanisms.HellingerMechanism` with more than two categories. Of a
+        :class:`~pymc_dirdp.mechanisms.ZeroSumJointMechanism`, one output of tables of equal size, one in each row.
     values : array_like, shape `(..., d)` or `(k, ..., d)`
         One output, or k independent ones of the same counts: what the guarantee is about, such as noisy counts or
         draws of a Dirichlet law. Draws that were made *from* noisy counts are not.
@@ -100,7 +102,8 @@ class MechanismOutput:
                 raise ArgumentError("steps is for the exact sampler of a Dirichlet draw. Leave it out.")
             object.__setattr__(self, "steps", integer(1, steps=self.steps))
         # Whoever hands over what cannot be read learns of it here.
-        self.row_likelihoods()
+        if self.joint_rows is None:
+            self.row_likelihoods()
 
     @property
     def possible_records(self) -> None:
@@ -140,6 +143,14 @@ class MechanismOutput:
     def observed(self) -> list[tuple[Array, Labels]]:
         """The outputs."""
         return [(self.values, (("output", None), *self.cell_labels))]
+
+    @cached_property
+    def joint_rows(self) -> JointLikelihoods | None:
+        """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
+        found = self.mechanism.joint_rows(self.values[0])
+        if found is not None and len(self.values) > 1:
+            raise ArgumentError("Expected one output of a joint mechanism: several are not read together.")
+        return found
 
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs.

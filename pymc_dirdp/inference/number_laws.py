@@ -118,11 +118,13 @@ class NumberLaws:
         self._refine(tolerance, short)
         self._gather()
 
-    def shorten(self, limit: Callable[[Integers, Integers], Array]) -> None:
-        """Halve blocks until none that matters is longer than `limit(law, start)`."""
+    def shorten(self, limit: Callable[[Integers, Integers, Integers], Array]) -> None:
+        """Halve blocks until none that matters is longer than `limit(law, start, end)`, from its first to its last."""
         while True:
             _, top, peak = self._tilted()
-            long = (top > peak[self._law] - self.cut) & (self._length > limit(self._law, self._start))
+            long = (top > peak[self._law] - self.cut) & (
+                self._length > limit(self._law, self._start, self._start + self._length - 1)
+            )
             split = long & (self._length > _NODES)
             if not split.any():
                 break

@@ -90,6 +90,11 @@ class Pooled:
         """What each of them published."""
         return [one for part in self.parts for one in part.observed]
 
+    @property
+    def joint_rows(self) -> None:
+        """A joint release is read by itself."""
+        return None
+
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs of all releases."""
         return [list(chain.from_iterable(row)) for row in zip(*(p.row_likelihoods() for p in self.parts), strict=True)]
@@ -115,6 +120,11 @@ def pooled(tables: Sequence[Seen], *, own_prior: bool) -> Seen:
         If they are not the same table of the same records.
     """
     first, *others = tables
+    if others and any(table.joint_rows is not None for table in tables):
+        raise ArgumentError(
+            f"The rows of {first.name!r} share the noise of a joint release, which is not read together with others. "
+            "Analyse each by itself."
+        )
     for other in others:
         for what, one, two in (
             ("shape", first.prior.shape, other.prior.shape),

@@ -1,16 +1,16 @@
 """Quantiles of counts, and of shares that are mixtures of Beta laws over a count."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincinv, betaln, expit, log_expit, logit, ndtr
+from scipy.special import betainc, betaincc, betaincinv, betaln, expit, log_expit, logit, ndtr
 
+from pymc_dirdp.errors import InternalError
 from pymc_dirdp.inference.number_laws import NumberLaws
 
-__all__ = ["Mixture", "count_quantiles", "share_mixture", "share_quantiles"]
+__all__ = ["Mixture", "count_quantiles", "share_mixture", "share_quantiles", "shorten"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,12 +26,20 @@ _STRIDE = 0.9
 # With more steps the blocks' nodes are fewer.
 _MOST_STRIDES = 256
 _NODES = 12
-_LEAST_LOGIT = -700.0
-_MOST_STEPS = 200
-# How far from its level a quantile may be.
-_STEP = 1e-10
+# With a larger error the sums are no sums over all counts.
+_TRAPEZOID = 1e-10
+# Above this logit a share is 1, and below its negative, where no double holds all digits, it is called 0. Beta laws
+# whose parameters are not below the second number have nothing there.
+_FARTHEST, _SHALLOW = 708.0, 0.1
+# The search ends at so small a part of a level, or of what is above it: at first, and with exact distributions. After
+# so many steps each other one halves the range, and so many halve the longest to two neighbouring doubles.
+_NEAR, _CLOSE = 1e-3, 1e-10
+_FEW_STEPS, _SURE_STEPS, _MOST_STEPS = 8, 6, 160
+# No quantile is returned that is farther from its level.
+_LARGEST_ERROR = 1e-8
+# Beyond so many deviations there is less than the error that is allowed.
 _FAR = 7.0
-# Below so many records, deviations say too little of a Beta law's tails.
+# Below this parameter, deviations say too little of a Beta law's tails.
 _FEW = 10
 
 
@@ -42,7 +50,7 @@ class Mixture:
     Attributes
     ----------
     first, second : array, shape (m,)
-        Parameters of the Beta laws.
+        Parameters of the Beta laws. The second is 0 in a row of one category, whose share is 1.
     masses : array, shape (m,)
         Their masses, which add up to 1 for every cell.
     cell : array of int, shape (m,)
@@ -55,6 +63,13 @@ class Mixture:
     masses: Array
     cell: Integers
     size: int
+
+    @classmethod
+    def of_counts(cls, alpha: Array, counts: Array, others: Array, masses: Array, cell: Integers) -> "Mixture":
+        """The shares of cells that hold so many records while the other cells of their row hold so many."""
+        # Sums of the parameters before and after each, because a difference would lose the digits of small ones.
+        rest = np.append(0.0, np.cumsum(alpha[:-1])) + np.append(np.cumsum(alpha[:0:-1])[::-1], 0.0)
+        return cls(alpha[cell] + counts, rest[cell] + others, masses, cell, len(alpha))
 
     def part(self, kept: NDArray[np.bool_]) -> "Mixture":
         """Some of the Beta laws."""
@@ -73,13 +88,12 @@ class Mixture:
     @property
     def moments(self) -> tuple[Array, Array]:
         """Means and variances of the shares, shape (size,)."""
-        if self.size == 1:
-            # The share of the only cell of a row is 1.
-            return np.ones(1), np.zeros(1)
-        size = self.first + self.second
-        mean = np.bincount(self.cell, self.masses * self.first / size, self.size)
-        spread = self.first * self.second / (size**2 * (size + 1)) + (self.first / size - mean[self.cell]) ** 2
-        return mean, np.bincount(self.cell, self.masses * spread, self.size)
+        # The sum of the masses is 1 but for rounding, and the share of the only cell of a row is 1 without.
+        whole = np.bincount(self.cell, self.masses, self.size)
+        size, share = self.first + self.second, self.first / (self.first + self.second)
+        mean = np.bincount(self.cell, self.masses * share, self.size) / whole
+        spread = share * (self.second / size) / (size + 1) + (share - mean[self.cell]) ** 2
+        return mean, np.bincount(self.cell, self.masses * spread, self.size) / whole
 
 
 def count_quantiles(marginals: NumberLaws, levels: Array) -> Integers:
@@ -118,36 +132,56 @@ def _inside(marginals: NumberLaws, block: Integers, mass: Array) -> Integers:
 def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
     """Nodes of the counts that add up functions of the count which vary no faster than a Beta law's distribution.
 
-    Away from the ends of the counts, equal steps of a part of the Beta law's deviation do: the error of the trapezoid
-    rule falls faster than any power of the step. Where counts near 0 matter the blocks' nodes are taken.
+    Away from the ends of the counts, equal steps of a part of the deviations of the Beta law and of the count do: the
+    error of the trapezoid rule falls faster than any power of the step. Where the laws of the counts have kinks, or
+    counts near the ends matter, the blocks' nodes are taken.
     """
     low, high = marginals.lows.astype(np.float64), marginals.highs.astype(np.float64)
-    concentration = alpha.sum() + total
+    concentration, sds = alpha.sum() + total, np.sqrt(marginals.variances)
     edge = np.minimum(low, total - high) + alpha
-    stride = np.maximum(1, np.floor(_STRIDE * np.sqrt(edge * (1 - np.minimum(edge / concentration, 0.5)))))
+    beta_sds = np.sqrt(edge * (1 - np.minimum(edge / concentration, 0.5)))
+    stride = np.maximum(1, np.floor(_STRIDE * np.minimum(beta_sds, sds)))
     steps = np.floor((high - low) / stride).astype(np.int64) + 1
     fits = steps <= _MOST_STRIDES
     cell = np.repeat(np.flatnonzero(fits), steps[fits])
     first = np.cumsum(np.where(fits, steps, 0)) - steps
     x = low[cell] + stride[cell] * (np.arange(len(cell)) - first[cell])
     mass = stride[cell] * np.exp(marginals.log_pmf(x, cell))
-    fits &= np.abs(np.bincount(cell, mass, marginals.size) - 1) < 1e-9
+    # The error may vanish in the sum and be there in the mean, or the other way round.
+    off = np.bincount(cell, mass, marginals.size) - 1, np.bincount(cell, mass * (x - marginals.means[cell]), len(alpha))
+    fits &= (np.abs(off[0]) < _TRAPEZOID) & (np.abs(off[1]) < _TRAPEZOID * np.maximum(sds, 1))
     if not fits.all():
-        # The blocks' rules, with blocks that are no longer than some deviations of the Beta law.
-        marginals.shorten(lambda law, start: np.where(fits[law], np.inf, 4 * np.sqrt(start + _NODES)))
+        shorten(marginals, total, fits)
     kept, rest = fits[cell] & (mass > _NEGLIGIBLE), ~fits[marginals.node_law] & (marginals.masses > _NEGLIGIBLE)
     counts = np.concatenate([x[kept], marginals.nodes[rest]])
     masses = np.concatenate([mass[kept], marginals.masses[rest]])
     cells = np.concatenate([cell[kept], marginals.node_law[rest]])
-    first = alpha[cells] + counts
-    return Mixture(first, concentration - first, masses, cells, marginals.size)
+    return Mixture.of_counts(alpha, counts, total - counts, masses, cells)
+
+
+def shorten(marginals: NumberLaws, total: int, left: NDArray[np.bool_] | None = None) -> None:
+    """Blocks of counts no longer than some deviations of the Beta law of a share, given up to so many records.
+
+    Parameters
+    ----------
+    marginals : NumberLaws
+    total : int
+        The least number of records in the row: above it, and where few records are left, every count is a node.
+    left : array of bool, shape (d,), optional
+        The laws that are left as they are.
+    """
+
+    def limit(law: Integers, start: Integers, end: Integers) -> Array:
+        longest: Array = 4 * np.sqrt(np.maximum(np.minimum(start, total - end), 0) + _NODES * 0.75)
+        return longest if left is None else np.where(left[law], np.inf, longest)
+
+    marginals.shorten(limit)
 
 
 def share_quantiles(mixture: Mixture, levels: Array) -> Array:
     """Quantiles of the mixture of every cell, shape `(levels, d)`, for levels in (0, 1)."""
-    if mixture.size == 1:
-        # The share of the only cell is 1, which is no Beta law.
-        return np.ones((len(levels), 1))
+    if not mixture.second.any():
+        return np.ones((len(levels), mixture.size))
     found = np.empty((len(levels), mixture.size))
     nodes = np.bincount(mixture.cell, minlength=mixture.size)
     # Cells one after the other, and levels too where a single cell has many nodes: memory for a bounded number of both.
@@ -162,48 +196,63 @@ def share_quantiles(mixture: Mixture, levels: Array) -> Array:
 
 
 def _quantiles(mixture: Mixture, levels: Array) -> Array:
-    """Newton's method, from the quantile of the Beta law with the mean and variance of the mixture."""
+    """From the quantile of the Beta law with the mean and variance of the mixture; what is found is checked."""
     mean, variance = mixture.moments
-    size = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1, 1e-300)
-    guess = betaincinv(np.maximum(size * mean, 1e-12), np.maximum(size * (1 - mean), 1e-12), levels[:, None])
-    t = np.clip(logit(guess), _LEAST_LOGIT, -_LEAST_LOGIT)
-    spread = np.sqrt(variance) / np.maximum(mean * (1 - mean), 1e-300)
-    # The search for the neighbourhood takes an approximation, because the distribution functions take most of the time.
-    for exact, most_steps, nearest in ((False, 4, 1e-2), (True, _MOST_STEPS, _STEP ** (1 / 3))):
-        t = _newton(partial(_distribution, mixture, exact), levels, t, nearest * spread, most_steps)
-    return np.where(t <= _LEAST_LOGIT + 1, 0.0, np.where(t >= -_LEAST_LOGIT - 1, 1.0, expit(t)))
+    # Whatever goes wrong here is seen by the check.
+    with np.errstate(all="ignore"):
+        size = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1, 1e-300)
+        guess = betaincinv(np.maximum(size * mean, 1e-12), np.maximum(size * (1 - mean), 1e-12), levels[:, None])
+        t = np.nan_to_num(np.clip(logit(guess), -_FARTHEST, _FARTHEST))
+        # The search for the neighbourhood takes an approximation: the distribution functions take most of the time.
+        t, _ = _root(mixture, levels, t, exact=False)
+        t, value = _root(mixture, levels, t, exact=True)
+    # Levels next to one another may have their quantiles exchanged within the accuracy of both.
+    order = np.argsort(levels)
+    t[order], value[order] = np.sort(t, axis=0), np.sort(value, axis=0)
+    off = value - levels[:, None]
+    beyond = np.where(t <= -_FARTHEST, off > 0, (t >= _FARTHEST) & (off < 0))
+    if not np.all(beyond | (np.abs(off) < _LARGEST_ERROR)):
+        raise InternalError("Some end of an interval of shares was not found.")
+    shares: Array = np.where(np.abs(t) < _FARTHEST, expit(t), t > 0)
+    return shares
 
 
-def _newton(
-    distribution: Callable[..., _Values], levels: Array, start: Array, nearest: Array, most_steps: int
-) -> Array:
-    """The logits at which the distributions of the cells have their levels; a step below `nearest` is the last."""
+def _root(mixture: Mixture, levels: Array, start: Array, *, exact: bool) -> tuple[Array, Array]:
+    """The logits at which the distributions of the cells have their levels, and what they have there.
+
+    Newton's method between two logits around each, which are halved if it does not end soon.
+    """
     t, level = start.copy(), np.broadcast_to(levels[:, None], start.shape)
-    low, high = np.full(t.shape, _LEAST_LOGIT), np.full(t.shape, -_LEAST_LOGIT)
-    active = np.ones(t.shape, dtype=bool)
-    for _ in range(most_steps):
-        rows = active.any(axis=1)
-        cells = active.any(axis=0)
-        value, slope, curvature = distribution(t[rows], cells)
-        error = level[rows] - value
-        low[rows] = np.where((error > 0) & active[rows], t[rows], low[rows])
-        high[rows] = np.where((error <= 0) & active[rows], t[rows], high[rows])
+    low, high = np.full(t.shape, -_FARTHEST), np.full(t.shape, _FARTHEST)
+    found, active = np.full(t.shape, np.nan), np.ones(t.shape, dtype=bool)
+    if exact and min(mixture.first.min(), mixture.second.min()) < _SHALLOW:
+        for end in (low, high):
+            value, _, _ = _distribution(mixture, exact, end, active[0])
+            past = active & ((value > level) if end is low else (value < level))
+            t[past], found[past], active[past] = end[past], value[past], False
+    close = (_CLOSE if exact else _NEAR) * np.minimum(level, 1 - level)
+    for step in range(_MOST_STEPS if exact else _FEW_STEPS):
+        rows, cells = active.any(axis=1), active.any(axis=0)
+        if not rows.any():
+            break
+        value, slope, curvature = _distribution(mixture, exact, t[rows], cells)
+        now, error = active[rows], level[rows] - value
+        found[rows] = np.where(now, value, found[rows])
+        low[rows] = np.where(now & (error > 0), t[rows], low[rows])
+        high[rows] = np.where(now & (error <= 0), t[rows], high[rows])
         # Newton's method for the logit of the distribution function, which is nearly a line in both tails, with
         # Halley's correction: the error after the step is of the third order.
         spare = value * (1 - value)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            first, second = slope / spare, curvature / spare - slope**2 * (1 - 2 * value) / spare**2
-            newton = (logit(level[rows]) - logit(value)) / first
-            step = newton / np.maximum(1 + newton * second / (2 * first), 0.5)
-        step = np.where(np.isfinite(step), step, np.inf)
-        new = t[rows] + step
-        good = (new > low[rows]) & (new < high[rows])
-        done = (good & (np.abs(step) < nearest)) | (high[rows] - low[rows] < 1e-9)
-        t[rows] = np.where(active[rows], np.where(good, new, (low[rows] + high[rows]) / 2), t[rows])
-        active[rows] &= ~done
-        if not active.any():
-            break
-    return t
+        first, second = slope / spare, curvature / spare - slope**2 * (1 - 2 * value) / spare**2
+        newton = (logit(level[rows]) - logit(value)) / first
+        new = t[rows] + newton / np.maximum(1 + newton * second / (2 * first), 0.5)
+        middle = (low[rows] + high[rows]) / 2
+        useful = (new > low[rows]) & (new < high[rows]) & (step < _SURE_STEPS or step % 2 == 0)
+        new = np.where(useful, new, middle)
+        now = now & (np.abs(error) > close[rows]) & (low[rows] < middle) & (middle < high[rows])
+        active[rows] = now
+        t[rows] = np.where(now, new, t[rows])
+    return t, found
 
 
 def _distribution(mixture: Mixture, exact: bool, t: Array, cells: NDArray[np.bool_]) -> _Values:
@@ -211,20 +260,22 @@ def _distribution(mixture: Mixture, exact: bool, t: Array, cells: NDArray[np.boo
     if not cells.all():
         mixture = mixture.part(cells[mixture.cell])
     cell, masses, shape = mixture.cell, mixture.masses, t.shape
-    normal = _paulson(mixture, t)
-    # Beyond so many standard deviations there is less than the error that is allowed.
-    row, near = np.nonzero((np.abs(normal) < _FAR) | (np.minimum(mixture.first, mixture.second) < _FEW))
+    normal, few = _paulson(mixture, t), np.minimum(mixture.first, mixture.second) < _FEW
+    row, near = np.nonzero((np.abs(normal) < _FAR) | few)
     place = row * mixture.size + cell[near]
-    x, y, q = mixture.first[near], mixture.second[near], expit(t).ravel()[place]
+    x, y, at = mixture.first[near], mixture.second[near], t.ravel()[place]
     log_density = x * log_expit(t).ravel()[place] + y * log_expit(-t).ravel()[place] - mixture.log_beta[near]
     density = masses[near] * np.exp(log_density)
-    below = betainc(x, y, q) if exact else ndtr(normal[row, near])
+    below, taken = ndtr(normal[row, near]), exact | few[near]
+    # Shares above a half by what is left of 1, which keeps its digits.
+    for here, law in ((taken & (at < 0), betainc), (taken & (at >= 0), lambda x, y, q: betaincc(y, x, q))):
+        below[here] = law(x[here], y[here], expit(-np.abs(at[here])))
     # Nodes far below the share count in full and those far above not at all.
     whole = np.stack([np.bincount(cell, np.where(one > 0, masses, 0.0), mixture.size) for one in normal])
     corrected = masses[near] * (below - (normal[row, near] > 0))
-    parts = (corrected, density, density * (x * (1 - q) - y * q))
+    parts = (corrected, density, density * (x * expit(-at) - y * expit(at)))
     value, slope, curvature = (np.bincount(place, part, t.size).reshape(shape) for part in parts)
-    return whole + value, slope, curvature
+    return (whole + value) / np.bincount(cell, masses, mixture.size), slope, curvature
 
 
 def _paulson(mixture: Mixture, t: Array) -> Array:

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.checks import MOST_RECORDS
+from pymc_dirdp.errors import ArgumentError, InternalError
+from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 
 __all__ = ["Labels", "Seen", "concluding"]
@@ -15,6 +17,8 @@ __all__ = ["Labels", "Seen", "concluding"]
 Array = NDArray[np.float64]
 Labels = tuple[tuple[str, list[Any] | NDArray[Any] | None], ...]
 """The name of each axis, and the labels along it if it has any."""
+# Priors that are larger, or smaller than its reciprocal, are no prior of anybody's.
+_MOST_PRIOR = 1e100
 
 
 class Seen(Protocol):
@@ -67,15 +71,35 @@ class Seen(Protocol):
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs, which are independent given the counts."""
 
+    @property
+    def joint_rows(self) -> JointLikelihoods | None:
+        """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
+
     def damaged(self, problem: str) -> Exception:
         """The error about numbers that no mechanism can have put out."""
 
 
 @contextmanager
 def concluding(seen: Seen) -> Iterator[None]:
-    """Turn a failed computation into an error about what was put out: its numbers may fit no table of counts at all."""
+    """Turn a failed computation into an error: about what was put out if that fits no table of counts, or about us.
+
+    Raises
+    ------
+    InternalError
+        If arithmetic failed on numbers with which it must not.
+    """
     try:
         with np.errstate(divide="raise", over="raise", invalid="raise"):
             yield
-    except (ArgumentError, ArithmeticError) as error:
+    except ArgumentError as error:
         raise seen.damaged(f"nothing follows from its numbers ({error})") from error
+    except ArithmeticError as error:
+        if _computable(seen):
+            raise InternalError(f"What follows from {seen.name!r} could not be computed.") from error
+        raise seen.damaged("nothing follows from its numbers, some of which are far too large or too small") from error
+
+
+def _computable(seen: Seen) -> bool:
+    """Whether all numbers are such that what follows from them must be computable."""
+    small = all(np.all(np.abs(values) <= MOST_RECORDS) for values, _ in seen.observed)
+    return small and bool(np.all((seen.prior >= 1 / _MOST_PRIOR) & (seen.prior <= _MOST_PRIOR)))

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 from pymc_dirdp.inference.number_laws import NumberLaws
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.inference.quantiles import Mixture
+from pymc_dirdp.inference.quantiles import Mixture, shorten
 from pymc_dirdp.inference.tilted import TiltedCells, solved
 
 __all__ = ["UnknownTotal"]
@@ -56,9 +56,8 @@ class UnknownTotal:
     @property
     def mixture(self) -> Mixture:
         """The Beta laws of the shares given each count and total."""
-        laws, concentration = self.counts, self._law.alpha.sum()
-        # Blocks that are no longer than some deviations of the Beta law.
-        laws.shorten(lambda law, start: 4 * np.sqrt(start + 12))
+        laws = self.counts
+        shorten(laws, int(self.totals[0]))
         parts = []
         for part in np.array_split(np.arange(len(laws.nodes)), 1 + len(laws.nodes) * len(self.totals) // _AT_A_TIME):
             joint = self._log_joint(laws.nodes[part], laws.node_law[part])
@@ -66,9 +65,8 @@ class UnknownTotal:
             node, total = np.nonzero(masses > _NEGLIGIBLE)
             parts.append((part[node], total, masses[node, total]))
         node, total, masses = (np.concatenate(values) for values in zip(*parts, strict=True))
-        cell = laws.node_law[node]
-        first = self._law.alpha[cell] + laws.nodes[node]
-        return Mixture(first, concentration + self.totals[total] - first, masses, cell, laws.size)
+        counts = laws.nodes[node]
+        return Mixture.of_counts(self._law.alpha, counts, self.totals[total] - counts, masses, laws.node_law[node])
 
     def _solved(self) -> Iterator[tuple[TiltedCells, Array, slice]]:
         """Tilted cells, the logarithms of their sum's probabilities, and the run of totals that they serve."""

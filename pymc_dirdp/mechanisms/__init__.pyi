@@ -5,6 +5,8 @@ from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism as FlooredDi
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism as GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism as GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism as HellingerMechanism
+from pymc_dirdp.mechanisms.joint import JointMechanism as JointMechanism
+from pymc_dirdp.mechanisms.joint import ZeroSumJointMechanism as ZeroSumJointMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism as MarginalsMechanism
 from pymc_dirdp.mechanisms.margins import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism

@@ -389,8 +389,9 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
                 crowd(base, a, d)
             elif self.n_records is not None:
                 # All that do not move lie in the cell with the larger prior.
-                records = min(records, self.n_records)
-                base.flat[b] += max(self.n_records - records - base.sum(), 0.0)
+                others = max(self.n_records - int(base.sum()), 0)
+                records = min(records, others)
+                base.flat[b] += others - records
             elif a // d != b // d:
                 crowd(base, a, d)
                 crowd(base, b, d)

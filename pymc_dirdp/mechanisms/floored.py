@@ -76,7 +76,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
 
     Notes
     -----
-    The exact sampler takes the optional package python-flint (``pip install "pymc-dirdp[exact]"``): it decides with
+    The exact sampler takes the optional package python-flint (``pip install python-flint``): it decides with
     certified bounds of the incomplete Gamma function in which cell of a public grid an intensity lies, so the release
     has the law that the curves are about.
 

@@ -39,6 +39,9 @@ class FlooredLaw:
         a = alpha + self.r * counts
         return np.asarray((a - 1) * np.log(g) - g - self._log_mass(a))
 
+    def _log_likelihood(self, counts: Array, g: Array, alpha: Array) -> Array:
+        return self.log_density(g, counts, alpha)
+
     def _log_mass(self, a: Array) -> Array:
         """The logarithm of the normaliser: quickly where SciPy's function is precise, by quadrature elsewhere."""
         if np.isfinite(self.ceiling):
@@ -59,14 +62,11 @@ class FlooredLaw:
         reach = _REACH * np.sqrt(g) / self.r + 1
         low, high = np.maximum(g / self.r - reach, 0), g / self.r + reach
 
-        def log_likelihood(x: Array) -> Array:
-            return self.log_density(g, x, alpha)
-
         points = low + (high - low) * np.linspace(0, 1, _POINTS)[:, None, None]
-        logs = log_likelihood(points)
+        logs = self.log_density(g, points, alpha)
         mass = np.exp(logs - logs.max(axis=0))
         mass /= mass.sum(axis=0)
         mean = (mass * points).sum(axis=0)
         variance = (mass * (points - mean) ** 2).sum(axis=0)
         spread = float(np.sqrt(variance.sum(axis=-1)).mean())
-        return RowsSeen(low, high, log_likelihood, mean.sum(axis=-1), spread)
+        return RowsSeen(low, high, self._log_likelihood, (g, alpha), mean.sum(axis=-1), spread)

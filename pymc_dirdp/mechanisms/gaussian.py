@@ -17,7 +17,9 @@ from pymc_dirdp.sampling.grid import on_grid
 __all__ = ["GaussianMechanism"]
 
 # Where two logarithms are this close their difference has lost digits, and an integral is used in its place.
-_CLOSE = 0.01
+_CLOSE = 0.1
+# A delta is raised by more than its rounding, and epsilon is lowered by that of the standardised distances.
+_UP, _ROUNDING = 1 + 1e-11, 1e-15
 
 
 @final
@@ -96,9 +98,10 @@ class GaussianMechanism(NoisyCounts):
     @override
     def _delta(self, epsilon: float) -> float:
         ratio = self._ratio
+        epsilon -= _ROUNDING * (epsilon + ratio * ratio / 2)
         first = float(log_ndtr(ratio / 2 - epsilon / ratio))
         second = epsilon + float(log_ndtr(-ratio / 2 - epsilon / ratio))
         if first - second < _CLOSE:
-            return gaussian_excess(ratio, epsilon / ratio - ratio / 2)[0]
+            return min(1.0, gaussian_excess(ratio, epsilon / ratio - ratio / 2)[0] * _UP)
         # This is exp(first) - exp(second), with second < first, without cancellation.
-        return math.exp(first) * -math.expm1(second - first)
+        return min(1.0, math.exp(first) * -math.expm1(second - first) * _UP)

@@ -281,15 +281,14 @@ class HellingerMechanism(CurvesOf, WholePosterior):
             return None
         laws = np.array([self._laws.log_law_at(first, self.exponent) for first in range(n + 1)])
         chosen = [rng.choice(n + 1, p=np.exp(laws[first])) for first in counts[:, 0].astype(np.int64).tolist()]
-        places, of_first = np.arange(2), laws[:, chosen]
+        seen = np.array(chosen)[:, None], np.arange(2)
 
-        def log_likelihood(x: Array) -> Array:
+        def log_likelihood(x: Array, chosen: Integers, place: Integers) -> Array:
             # Between whole counts it is that of the lower one, and the first count decides the second.
-            whole = x.astype(np.int64)
-            return np.where(places == 0, of_first[whole, np.arange(len(counts))[:, None]], 0.0)
+            return np.where(place == 0, laws[x.astype(np.int64), chosen], 0.0)
 
         low, high = np.zeros(counts.shape), np.full(counts.shape, float(n))
-        return RowsSeen(low, high, log_likelihood, counts.sum(axis=-1), 0.0)
+        return RowsSeen(low, high, log_likelihood, seen, counts.sum(axis=-1), 0.0)
 
     @override
     def _law(self, counts: Integers) -> tuple[Integers, Array]:

@@ -23,7 +23,7 @@ from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import CurvesOf
+from pymc_dirdp.privacy.curves import CurvesOf, NoLoss
 from pymc_dirdp.privacy.finite_laws import FiniteLaws, product_of
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -169,7 +169,17 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @cached_property
     @override
     def _curves(self) -> Composition:
-        return Composition(tuple((part.with_few_cells(), 1) for part in self.parts))
+        each = zip(self.margins, self.parts, strict=True)
+        losing = tuple((part.with_few_cells(), 1) for margin, part in each if not self._is_fixed(margin))
+        return Composition(losing or ((NoLoss(), 1),))
+
+    def _is_fixed(self, margin: tuple[int, ...]) -> bool:
+        return self.contributed.fixes_margin(margin, self.adjacency)
+
+    @property
+    @override
+    def rests_on_totals(self) -> bool:
+        return any(map(self._is_fixed, self.margins))
 
     def _cells(self, margin: tuple[int, ...]) -> int:
         return math.prod(self.prior.shape[axis] for axis in margin)

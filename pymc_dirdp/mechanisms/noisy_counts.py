@@ -207,7 +207,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         # Noise that adds up to 0 in each row tells its total.
         told = np.array_equal(totals, counts.sum(axis=-1))
         total_sd = 0.0 if told else self.noise_sd * math.sqrt(z.shape[-1]) + 1
-        return RowsSeen(z - reach, z + reach, lambda x: self.log_noise(z - x), totals, total_sd)
+        return RowsSeen(z - reach, z + reach, lambda x, z: self.log_noise(z - x), (z,), totals, total_sd)
 
     @abc.abstractmethod
     def log_noise(self, noise: Array) -> Array:

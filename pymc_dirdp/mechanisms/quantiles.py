@@ -1,5 +1,6 @@
 """Edges of bins at about the quantiles of a column, chosen by the exponential mechanism among public candidates."""
 
+from collections import Counter
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -15,7 +16,8 @@ from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.bounded_range import BoundedRange
-from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.composition import Composition, Parallel
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.choosing import chosen
@@ -27,6 +29,8 @@ __all__ = ["QuantilesMechanism"]
 # A choice proposes candidates one after the other, and every edge is one more loss to compose.
 _MOST_BINS, _MOST_CANDIDATES = 1000, 10**5
 _LEAST_SCALE, _LARGEST_SCALE = 2.0**-20, 2.0**60
+# Records of a unit are split between two sides; of more ways to do so none is composed by itself.
+_MOST_SPLITS = 16
 # The noise is the least that keeps the guarantee, up to this share of it.
 _TIGHT = 1e-4
 
@@ -56,9 +60,11 @@ class QuantilesMechanism(ChoiceMechanism):
 
     Notes
     -----
-    One record changes each score by at most 1, whether it is replaced, or added or removed; for the share q and a
-    record that is added or removed by at most `max(q, 1 - q)`. So the loss of a choice lies in an interval of width
-    `2 m / scale`, or `2 m max(q, 1 - q) / scale`, for m records of a unit.
+    One record that is replaced changes each score by at most 1, so the loss of a choice lies in an interval of width
+    `2 m / scale` for m records of a unit. One that is added or removed changes it by at most `max(q, 1 - q)` for the
+    share q, and is the worst either for edges below the median or for those above: the widths are `max(2 (1 - q), 1) /
+    scale`, or these in reverse. If k of m records are the worst for the edges below, the widths are `max(m + k - 2 m q,
+    m) / scale` below the median and `max(2 m q - k, m) / scale` above, and the largest curve over k is taken.
 
     References
     ----------
@@ -127,16 +133,46 @@ class QuantilesMechanism(ChoiceMechanism):
             raise UnattainableError(tight)
         return found
 
-    def _width(self, edge: int) -> Fraction:
-        """How wide the interval of losses of one choice is, times the scale: scores fall and rise by half of it."""
-        one = Fraction(max(edge, self.n_bins - edge), self.n_bins)
-        return 2 * self.contribution * (Fraction(1) if adjacency_named(self.adjacency).records_are_public else one)
+    def _widths(self, below: int, above: int) -> tuple[Fraction, ...]:
+        """How wide the intervals of losses of all edges are, times the scale; the proof says what is counted."""
+        bins, m = self.n_bins, self.contribution
+        if adjacency_named(self.adjacency).records_are_public:
+            return (Fraction(2 * m),) * (bins - 1)
+        return tuple(
+            max(m + (below if 2 * edge < bins else above) - Fraction(2 * m * min(edge, bins - edge), bins), Fraction(m))
+            for edge in range(1, bins)
+        )
+
+    def _composed(self, below: int, above: int) -> Composition:
+        """The curves of all edges, if so many records of a unit may be the worst for edges on each side."""
+        widths = Counter(not_below(width / Fraction(self.scale)) for width in self._widths(below, above))
+        return Composition(tuple((BoundedRange(u), times) for u, times in sorted(widths.items())))
+
+    @property
+    def _splits(self) -> tuple[int, ...]:
+        """How many records of a unit may be the worst for edges below the median, as the rest is for those above."""
+        m, alone = self.contribution, adjacency_named(self.adjacency).records_are_public
+        # Fewer than half are the mirror image. Where no edge above has more than m, it is worst to have all below.
+        mixed = [] if alone else [k for k in range(-(-m // 2), m) if (m - k) * self.n_bins > 2 * m]
+        return (*mixed, m)
+
+    @property
+    @override
+    def composed_of(self) -> tuple[tuple[PrivacyCurves, int], ...]:
+        return (self._curves if isinstance(self._curves, Composition) else self._at_most).parts
+
+    @property
+    def _at_most(self) -> Composition:
+        """All records count as the worst for every edge."""
+        return self._composed(self.contribution, self.contribution)
 
     @cached_property
     @override
-    def _curves(self) -> Composition:
-        widths = [not_below(self._width(edge) / Fraction(self.scale)) for edge in range(1, self.n_bins)]
-        return Composition(tuple((BoundedRange(u), widths.count(u)) for u in sorted(set(widths))))
+    def _curves(self) -> PrivacyCurves:
+        if len(self._splits) > _MOST_SPLITS:
+            return self._at_most
+        (*mixed, worst) = [self._composed(k, self.contribution - k) for k in self._splits]
+        return Parallel((*mixed, worst)) if mixed else worst
 
     def release(self, between: Integers, *, random_seed: Seed = None) -> tuple[int, ...]:
         """The positions of the edges among the candidates, in rising order, each once.

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pymc_dirdp.mechanisms.joint import JointLikelihoods
 
 __all__ = ["ReadsOutputs", "RowLikelihood", "RowsSeen"]
 
@@ -58,7 +61,10 @@ class RowsSeen:
     low, high : array, shape (m, d)
         Between these the counts lie, for all that is not negligible.
     log_likelihood : callable
-        Logarithm of the factor of each cell, for counts of shape (..., m, d).
+        `log_likelihood(counts, *of_cells)`: the logarithm of the factor of each cell. All arrays broadcast against each
+        other, elementwise.
+    of_cells : tuple of array
+        What was seen of each cell; they broadcast to shape (m, d).
     totals : array, shape (m,)
         What is said of the numbers of records.
     total_sd : float
@@ -67,7 +73,8 @@ class RowsSeen:
 
     low: Array
     high: Array
-    log_likelihood: Callable[[Array], Array]
+    log_likelihood: Callable[..., Array]
+    of_cells: tuple[NDArray[Any], ...]
     totals: Array
     total_sd: float
 
@@ -90,6 +97,10 @@ class ReadsOutputs:
     def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
         """The rows, by number, whose records an output tells to add up to a number, and that number; often none."""
         return []
+
+    def joint_rows(self, output: Array) -> "JointLikelihoods | None":
+        """The likelihood of all rows together, where noise has a latent radius; None where it has none."""
+        return None
 
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
         """Outputs of made-up rows of counts, shape (m, d), as those see them who estimate; None if that is unknown."""

@@ -91,6 +91,11 @@ class TableMechanism(Mechanism):
         return False
 
     @property
+    def rests_on_totals(self) -> bool:
+        """Whether its curves rest on numbers of records of people that are public, beside those that it publishes."""
+        return False
+
+    @property
     def contributed(self) -> Contribution:
         """What one person adds to the table, with one entry for each of its row axes."""
         return Contribution.of(self.contribution)

@@ -73,7 +73,8 @@ class TreeMechanism(ChoiceMechanism):
     -----
     Neighbours with m records of a unit change each score by at most m (add-remove) or 2 m (replace-one), because the
     prediction is a function of what has been published. So the loss of a choice lies in an interval of width `2 m /
-    scale` or `4 m / scale`. All choices count, also those that an early end leaves out.
+    scale` or `4 m / scale`, and of half of that for two variables: no record changes the score of "no more edges". All
+    choices count, also those that an early end leaves out.
 
     References
     ----------
@@ -135,8 +136,8 @@ class TreeMechanism(ChoiceMechanism):
     @property
     def choice(self) -> BoundedRange:
         """The curves of one choice."""
-        # A score may go up by its sensitivity while another goes down.
-        width = 2 * round(adjacency_named(self.adjacency).delta_1) * self.contribution
+        # A score may go up by its sensitivity while another goes down; the score of no more edges stays.
+        width = min(2, self.choices) * round(adjacency_named(self.adjacency).delta_1) * self.contribution
         return BoundedRange(not_below(width / Fraction(self.scale)))
 
     @cached_property

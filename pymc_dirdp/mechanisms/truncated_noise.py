@@ -214,7 +214,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         full, places = self._full(released), np.arange(len(released))
 
         def of_cells(counts: Array, cells: Integers) -> Array:
-            return self._log_factors(released[cells], places[cells], full, counts)
+            return self._log_factors(counts, released[cells], places[cells], full)
 
         return [RowLikelihood(of_cells, np.zeros_like, smooth=True)]
 
@@ -227,7 +227,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         low = np.where(places <= np.minimum(full, z.shape[1] - 2), z - reach, 0)
         high = np.where(places < full, z + reach, self.n_records)
         totals = counts.sum(axis=-1)
-        return RowsSeen(low, high, lambda x: self._log_factors(z, places, full, x), totals, 0.0)
+        return RowsSeen(low, high, self._log_factors, (z, places, full), totals, 0.0)
 
     def _full(self, released: Integers) -> Integers:
         """The place of the first cell that took at most what was left; the last place if there is none before it."""
@@ -235,7 +235,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
         at_total = np.cumsum(before, axis=-1) >= (self.n_records if self.total == "kept" else np.inf)
         return np.where(at_total.any(axis=-1), at_total.argmax(axis=-1), before.shape[-1])
 
-    def _log_factors(self, z: Integers, places: Integers, full: Integers, counts: Array) -> Array:
+    def _log_factors(self, counts: Array, z: Integers, places: Integers, full: Integers) -> Array:
         """The factors of cells. Behind a full cell, and in the last one, nothing depends on the noise."""
         known = np.where(places < full, self._cell.log_pmf(z, counts), 0.0)
         cut = (places == full) & (full < len(self.prior) - 1)

@@ -115,14 +115,9 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
         return used
 
     @property
-    def _own_or_each(self) -> list[int]:
-        """The row axes whose entries are blocks of their own."""
-        return [axis for axis, kind in enumerate(self.contributed.axes) if kind != "any"]
-
-    @property
     def _block_cells(self) -> int:
         """The number of cells whose noise adds up to 0."""
-        return self.prior.size // math.prod([int(self.prior.shape[axis]) for axis in self._own_or_each])
+        return self.prior.size // math.prod([int(self.prior.shape[axis]) for axis in self.contributed.fixed_axes])
 
     @property
     def _loss(self) -> float:
@@ -137,13 +132,13 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
     def _by_block(self, table: NDArray[Any]) -> NDArray[Any]:
         """The cells of each block side by side: shape `(..., *shape)` to `(..., blocks, cells of a block)`."""
         lead = table.ndim - self.prior.ndim
-        first = [lead + axis for axis in self._own_or_each]
+        first = [lead + axis for axis in self.contributed.fixed_axes]
         moved = np.moveaxis(table, first, range(lead, lead + len(first)))
         return moved.reshape(*table.shape[:lead], -1, self._block_cells)
 
     def _from_blocks(self, blocks: NDArray[Any]) -> NDArray[Any]:
         lead = blocks.ndim - 2
-        first = self._own_or_each
+        first = self.contributed.fixed_axes
         order = [*first, *(axis for axis in range(self.prior.ndim) if axis not in first)]
         moved = blocks.reshape(*blocks.shape[:lead], *(self.prior.shape[axis] for axis in order))
         return np.moveaxis(moved, range(lead, lead + len(first)), [lead + axis for axis in first])
@@ -226,13 +221,8 @@ class ZeroSumGeometricMechanism(CurvesOf, NoisyCounts):
 
     @override
     def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
-        rows = np.broadcast_to(np.arange(output[..., 0].size).reshape(output.shape[:-1])[..., None], output.shape)
-        d = output.shape[-1]
-        # The cells of a row are side by side in its block.
-        return [
-            (block[::d], float(cells.sum()))
-            for block, cells in zip(self._by_block(rows), self._by_block(output), strict=True)
-        ]
+        blocks = zip(self.contributed.rows_by_entry(self.shape), self._by_block(output), strict=True)
+        return [(rows, float(cells.sum())) for rows, cells in blocks]
 
     @cached_property
     @override

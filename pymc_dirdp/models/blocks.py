@@ -35,7 +35,7 @@ def overlapping(observed: Observation, others: Sequence[Observation]) -> list[Ob
     return [other for other in others if other is observed or np.intersect1d(mine, _rows(other)).size]
 
 
-def carried_back(observations: Sequence[Observation], parts: Sequence[Contribution]) -> Contribution:
+def carried_back(observations: Sequence[Observation], parts: Sequence[Contribution], *, public: bool) -> Contribution:
     """What a person adds to a table, from what the person adds to what each observed variable sees of it.
 
     All observed variables feed the same table. A block of rows that a likelihood sees is a set of rows of the table, in
@@ -44,6 +44,9 @@ def carried_back(observations: Sequence[Observation], parts: Sequence[Contributi
     `"any"` and `"each"` the one with the least blocks times squared records is taken, which is what their loss grows
     with; each of them is safe. Rows of its own (`"own"`) stay so where one likelihood feeds the table and an axis of
     the table follows the axis of the people.
+
+    Where the numbers of records are `public`, so is that of each block: noise may add up to 0 in it. A pattern that
+    divides a set of rows in which a record may move between them is left out then.
 
     References
     ----------
@@ -54,6 +57,8 @@ def carried_back(observations: Sequence[Observation], parts: Sequence[Contributi
     own = _own_axes(seen[0], shape) if len(seen) == 1 else [False] * len(shape)
     best: tuple[float, Contribution] | None = None
     for pattern in product(*map(_choices, own, shape)):
+        if public and any(_divides(pattern, one, shape) for one in seen):
+            continue
         records = _largest(seen, pattern, shape)
         blocks = math.prod(length for kind, length in zip(pattern, shape, strict=True) if kind == "each")
         if best is None or blocks * records**2 < best[0]:
@@ -104,6 +109,12 @@ def _own_axes(seen: _Seen, shape: tuple[int, ...]) -> list[bool]:
         pairs = np.unique(np.stack([entry, seen.people]), axis=1).shape[1]
         found.append(1 < people == pairs == np.unique(entry).size and length > 1)
     return found
+
+
+def _divides(pattern: Sequence[str], seen: _Seen, shape: tuple[int, ...]) -> bool:
+    """Whether rows in which the same records of a person may lie are in several blocks of the pattern."""
+    held = np.stack([seen.people, seen.blocks, _place(seen.rows, pattern, shape)])
+    return bool(np.unique(held, axis=1).shape[1] > np.unique(held[:2], axis=1).shape[1])
 
 
 def _largest(seen: Sequence[_Seen], pattern: Sequence[str], shape: tuple[int, ...]) -> int:

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.models.graph import Node
+if TYPE_CHECKING:
+    from pymc_dirdp.models.graph import Node
 
 __all__ = ["CellMap", "Cells", "Codes", "Numbering", "UnreadableError", "aligned"]
 
@@ -33,7 +35,7 @@ class Codes:
         Whether truth values choose.
     """
 
-    index: Node
+    index: "Node"
     on: tuple[int | None, ...]
     truth: bool = False
 

@@ -11,7 +11,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.graph import root_of
 from pymc_dirdp.models.likelihoods import stored_observations
 from pymc_dirdp.models.stated import Stated
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.adjacency import Adjacency
 
 __all__ = ["with_counted"]

@@ -8,7 +8,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.shared_data import same_data
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import Table
 
 __all__ = ["Group", "groups_of_people", "refuse_shared_data", "tables_of"]
 

@@ -1,28 +1,23 @@
 """The likelihoods that are conjugate to a Dirichlet or Beta prior, and how the released variables reach one."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import pymc as pm
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 
 from pymc_dirdp.models.graph import Node, operation, parameters, stored_array, stored_shape
-from pymc_dirdp.models.priors import Family
 from pymc_dirdp.models.refusals import refusal
-from pymc_dirdp.models.views import View
+from pymc_dirdp.models.table import Family, KindName
 
 __all__ = [
     "KINDS",
     "Kind",
-    "Likelihood",
     "batch_shape",
     "kind_of",
     "probability_of",
     "stored_observations",
     "trials_parameter",
 ]
-
-KindName = Literal["multinomial", "categorical", "dirichlet-multinomial", "binomial", "bernoulli", "beta-binomial"]
 
 
 @dataclass(frozen=True)
@@ -64,36 +59,6 @@ _KIND_BY_OP: dict[type, Kind] = {
     pm.BetaBinomial.rv_type: Kind("beta-binomial", "beta", trials=0, probability=None, prior=(1, 2), core=0),
 }
 KINDS: dict[KindName, Kind] = {kind.name: kind for kind in _KIND_BY_OP.values()}
-
-
-@dataclass(frozen=True)
-class Likelihood:
-    """One observed variable whose records are counted in a table.
-
-    Attributes
-    ----------
-    name : str
-        The observed variable.
-    kind : str
-        One of `KINDS`.
-    rows : tuple of (int or None)
-        For every row axis of what the likelihood sees of the table, the batch axis of the observed variable that
-        follows it; None where codes decide it. All other batch axes are repeated records and are summed over.
-    parents : tuple of str
-        For every None in `rows`, whose codes decide it: a variable's name, or "an array" for one without.
-    view : View or None
-        What it sees of the table; None if that is the table itself.
-    """
-
-    name: str
-    kind: KindName
-    rows: tuple[int | None, ...]
-    parents: tuple[str, ...] = ()
-    view: View | None = None
-
-    def shape(self, of_table: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the counts that it makes, for a table of this shape."""
-        return of_table if self.view is None else self.view.shape
 
 
 # Distributions of which it can be said why they are not supported.

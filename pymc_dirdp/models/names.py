@@ -8,7 +8,7 @@ from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models.labels import check_labels
 
 if TYPE_CHECKING:
-    from pymc_dirdp.models.tables import Table
+    from pymc_dirdp.models.table import Table
 
 __all__ = [
     "DIAGNOSIS_NAMES",

@@ -8,18 +8,10 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from pymc_dirdp.models.graph import Node, origin, root_of
-from pymc_dirdp.models.likelihoods import (
-    KINDS,
-    Kind,
-    Likelihood,
-    batch_shape,
-    stored_observations,
-    trials_parameter,
-)
-from pymc_dirdp.models.observations import trials_of
-from pymc_dirdp.models.routes import parents_of
+from pymc_dirdp.models.likelihoods import Kind, stored_observations, trials_parameter
+from pymc_dirdp.models.observations import checked_parents, resolve_likelihood, trials_of
 from pymc_dirdp.models.shared_data import same_data, shift_axis
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import Likelihood, Table
 
 __all__ = ["Observation", "observation"]
 
@@ -161,9 +153,8 @@ class Observation:
 
 def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observation:
     """The facts about a likelihood of a table. It reads the number of trials, and no observed value."""
-    rv = model.named_vars[likelihood.name]
-    kind = KINDS[likelihood.kind]
-    lengths = batch_shape(rv, kind, model)
+    # Before a ledger is charged, all shapes are found to fit.
+    rv, kind, lengths = resolve_likelihood(likelihood, table, model)
     dims = model.named_vars_to_dims.get(likelihood.name) or (None,) * (len(lengths) + kind.core)
     names = tuple(axis if dim is None else dim for axis, dim in enumerate(dims))
     # Where the prior is integrated out, each observation has its own row, also if there is only one observation.
@@ -171,7 +162,7 @@ def observation(table: Table, likelihood: Likelihood, model: pm.Model) -> Observ
     row_lengths = likelihood.shape(table.shape)[:-1]
     row_dims = table.dims[: len(row_lengths)] if likelihood.view is None and table.dims else (None,) * len(row_lengths)
     by_axis = zip(likelihood.rows, row_lengths, row_dims, strict=True)
-    parents = parents_of(rv, kind, model) if likelihood.parents else ()
+    parents = checked_parents(rv, kind, lengths, model) if likelihood.parents else ()
     trials = trials_of(rv, kind, lengths)
     return Observation(
         name=likelihood.name,

@@ -14,12 +14,14 @@ from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.codes import Parent
 from pymc_dirdp.models.graph import Node, evaluate, parameters, stored_shape
-from pymc_dirdp.models.likelihoods import KINDS, Kind, Likelihood, stored_observations, trials_parameter
+from pymc_dirdp.models.likelihoods import KINDS, Kind, stored_observations, trials_parameter
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.routes import parents_of
-from pymc_dirdp.models.tables import Table, root_model
+from pymc_dirdp.models.table import Likelihood, Table
+from pymc_dirdp.models.tables import root_model
 
 __all__ = [
+    "checked_parents",
     "counts_of",
     "evaluated_input",
     "read_counts",
@@ -28,6 +30,7 @@ __all__ = [
     "resolve_likelihood",
     "rows_of",
     "total_records",
+    "totals_of",
     "trials_of",
     "whole_numbers",
 ]
@@ -65,29 +68,45 @@ def total_records(table: Table, model: pm.Model | None = None) -> int:
 
 def records_of(table: Table, model: pm.Model) -> int:
     """The :func:`total_records` of a model that `root_model` has returned, which goes through all its variables."""
-    total = 0
+    return int(totals_of(table, model, ()))
+
+
+def totals_of(table: Table, model: pm.Model, axes: Sequence[int]) -> Counts:
+    """How many records each entry of some row axes holds, in the shape of these axes, as :func:`total_records`.
+
+    Positions of observations have to decide the entry, and whether a record belongs to the table.
+    """
+    lengths = [table.shape[axis] for axis in axes]
+    totals = np.zeros(math.prod(lengths), dtype=np.int64)
     for likelihood in table.likelihoods:
         observed, kind, batch = resolve_likelihood(likelihood, table, model)
-        if kind.trials is None and likelihood.view is None:
-            total += math.prod(batch)
-            continue
-        trials = np.ones(batch, dtype=np.int64) if kind.trials is None else _trials(observed, kind, batch)
-        total += int(trials[_positions_inside(likelihood, observed, batch)].sum())
-    return total
+        entries = _entries(likelihood, table, axes)
+        by_codes = tuple(k for k, axis in enumerate(likelihood.rows) if axis is None)
+        if np.any(entries.max(axis=by_codes) != entries.min(axis=by_codes)):
+            raise refusal("tables by codes", observed.name, names="its tables", parent=" and ".join(likelihood.parents))
+        # Any entry along the axes that codes decide will do.
+        placed = _spread(entries.max(axis=by_codes), [a for a in likelihood.rows if a is not None], batch)
+        trials = np.ones((1,) * len(batch), np.int64) if kind.trials is None else _trials(observed, kind, batch)
+        # Axes along which neither the row nor the number of trials differs are many observations, and are not gone
+        # through.
+        shape = np.broadcast_shapes(placed.shape, trials.shape)
+        alike = math.prod(length for length, one in zip(batch, shape, strict=True) if one == 1)
+        placed, trials = np.broadcast_to(placed, shape), np.broadcast_to(trials, shape)
+        np.add.at(totals, placed[placed >= 0], alike * trials[placed >= 0])
+    return totals.reshape(lengths)
 
 
-def _positions_inside(likelihood: Likelihood, observed: Node, batch: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Which observations feed the table of this likelihood. Their positions decide it."""
-    if likelihood.view is None:
-        return np.ones(batch, dtype=bool)
-    if likelihood.view.by_codes:
-        raise refusal("tables by codes", observed.name, names="its tables", parent=" and ".join(likelihood.parents))
-    inside = likelihood.view.inside
-    by_codes = tuple(k for k, axis in enumerate(likelihood.rows) if axis is None)
-    # Any entry along the axes that codes decide will do.
-    return np.broadcast_to(
-        _spread(inside.all(axis=by_codes), [a for a in likelihood.rows if a is not None], batch), batch
-    )
+def _entries(likelihood: Likelihood, table: Table, axes: Sequence[int]) -> Counts:
+    """For every row that a likelihood sees, the number of the entry of these axes; -1 for a row of another table."""
+    shape = table.shape[:-1]
+    seen = likelihood.shape(table.shape)[:-1]
+    view = likelihood.view
+    rows = np.arange(math.prod(shape)).reshape(shape) if view is None else view.rows(table.n_categories)
+    places = np.unravel_index(np.maximum(rows, 0), shape) if shape else ()
+    number = np.zeros(seen, dtype=np.int64)
+    for axis in axes:
+        number = number * shape[axis] + places[axis]
+    return np.where(rows >= 0, number, -1).reshape(seen)
 
 
 def _spread(values: NDArray[Any], on: Sequence[int], batch: tuple[int, ...]) -> NDArray[Any]:
@@ -214,7 +233,7 @@ def rows_of(values: Counts, observed: Node, likelihood: Likelihood, table: Table
     kind = KINDS[likelihood.kind]
     batch = values.shape[: values.ndim - kind.core]
     lengths = likelihood.shape(table.shape)[:-1]
-    parents = iter(parents_of(observed, kind, model) if None in likelihood.rows else ())
+    parents = iter(checked_parents(observed, kind, batch, model) if None in likelihood.rows else ())
     row = np.zeros((1,) * len(batch), dtype=np.int64)
     for axis, length in zip(likelihood.rows, lengths, strict=True):
         if axis is None:
@@ -225,13 +244,25 @@ def rows_of(values: Counts, observed: Node, likelihood: Likelihood, table: Table
     return np.broadcast_to(row, batch)
 
 
+def checked_parents(observed: Node, kind: Kind, batch: tuple[int, ...], model: pm.Model) -> tuple[Parent, ...]:
+    """The parents of an observed variable, each with one code for each observation. No code is read."""
+    parents = parents_of(observed, kind, model)
+    # PyMC would repeat an array of another shape, and one person's parents would move many records.
+    if any(stored_shape(array) != parent.lengths(batch) for parent in parents for array in parent.stored):
+        raise _wrong(
+            observed,
+            "do not have one code for each observation. Repeat codes that several observations share, as "
+            "np.repeat(codes[:, None], n, axis=1) does, and say with unit= whose records they are",
+            "parents",
+        )
+    return parents
+
+
 def _codes(parent: Parent, length: int, observed: Node, batch: tuple[int, ...]) -> Counts:
     """The codes of each observation, all from 0 to `length` - 1."""
     given = evaluated_input(parent.index, observed)
     wanted = parent.lengths(batch)
-    # PyMC would repeat an index of another shape, and one person's parents would move many records.
-    fits = given.size == math.prod(wanted) and tuple(given.shape[axis] for axis in parent.places) == wanted
-    if not fits or any(stored_shape(array) != wanted for array in parent.stored):
+    if given.size != math.prod(wanted) or tuple(given.shape[axis] for axis in parent.places) != wanted:
         raise _wrong(observed, "do not have one code for each observation", "parents")
     given = (given != 0).astype(np.int64) if parent.truth else given
     code = whole_numbers(given.reshape([batch[axis] for axis in parent.axes]), observed, "parents")

@@ -1,7 +1,7 @@
 """The released variables of a model: which family each has, and the numbers of its prior. Both are public."""
 
 from collections.abc import Collection, Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -12,10 +12,10 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.models.graph import Node, evaluate, is_random, operation, parameters, values_read
 from pymc_dirdp.models.refusals import refusal
+from pymc_dirdp.models.table import Family
 
-__all__ = ["Family", "broadcast_prior", "checked_family", "family_of", "prior_of", "refuse_uncertain_prior"]
+__all__ = ["broadcast_prior", "checked_family", "family_of", "prior_of", "refuse_uncertain_prior"]
 
-Family = Literal["dirichlet", "beta"]
 
 _FAMILY_BY_OP: dict[type, Family] = {
     pm.Dirichlet.rv_type: "dirichlet",

@@ -55,6 +55,16 @@ class Reading:
         """Whether the number of records of each table is public."""
         return self.relation.records_are_public and self.stated.max_records_per_person is None
 
+    def public_axes(self, name: str) -> tuple[int, ...]:
+        """The row axes of a table along which the number of records of each entry is public.
+
+        It is in all data sets that are neighbours of one another, so every conclusion rests on it.
+        """
+        if not self.sizes_are_public:
+            return ()
+        lengths = dict(self.shapes)[name]
+        return tuple(axis for axis in self.contribution(name).fixed_axes if lengths[axis] > 1)
+
     @property
     def label(self) -> str:
         """The name of the unit: "record", "person", "hospital, person", "axis 0", "at most 3 records", "patient"."""
@@ -103,7 +113,15 @@ class Reading:
                 return f"all records of one person replaced, at most {m} in each table; the number of records is public"
             return f"all records of one person, at most {m} in each table, appear or disappear; the number is private"
         several = " (in each table that it feeds)" if len(self.shapes) > 1 else ""
-        return f"{self.relation.statement}{several}"
+        return f"{self.relation.statement}{several}{self._rows_of_its_own}"
+
+    @property
+    def _rows_of_its_own(self) -> str:
+        """In which tables a record stays in its row, as a part of a sentence."""
+        names = [name for name, adds in self.contributions if "own" in adds.axes]
+        if not names:
+            return ""
+        return f"; so is that of each row of {' and '.join(names)}, and a record stays in its row"
 
     @property
     def _neighbours_counted(self) -> str:

@@ -13,7 +13,7 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.type import TensorType
 
 from pymc_dirdp.checks import one_of
-from pymc_dirdp.errors import DataError
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.models.graph import Node, evaluate, origin, parameters, values_read
 from pymc_dirdp.models.likelihoods import trials_parameter
 from pymc_dirdp.models.observation import Observation
@@ -21,7 +21,8 @@ from pymc_dirdp.models.observations import counts_of, records_by_cell, whole_num
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.shared_data import same_data, same_numbers
 from pymc_dirdp.models.stated import Stated, as_code
-from pymc_dirdp.models.unit import people_axes
+from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.unit import contribution_of_record, people_axes
 from pymc_dirdp.privacy.adjacency import Adjacency
 
 __all__ = ["check_public"]
@@ -36,7 +37,7 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
         If a number of trials that a release would use is, or is computed from, something observed, or holds the same
         two numbers or more; if the rows of a release would show who takes part; if groups of `disjoint` share data.
     ArgumentError
-        If `public_n` names what has no number of trials.
+        If `public_n` names what has no number of trials, or changes nothing.
     """
     counted = [observed.name for observed in observations if observed.trials is not None]
     for name in stated.public_n:
@@ -61,12 +62,49 @@ def check_public(observations: Sequence[Observation], model: pm.Model, stated: S
 
     data = _data(observations, model) if used else {}
     complete = {id(other.stored): other.stored for other in observations if other.kind.core}
+    asked: set[str] = set()
     for observed in observations if used else ():
         source = _source(observed, observations, data, complete, model, stated, counts)
-        if source is not None:
+        if source is not None and observed.name in stated.public_n:
+            asked.add(observed.name)
+        elif source is not None:
             named = f"add public_n={as_code([observed.name])} if anybody may know it, or " if public else ""
             ways = named + way_out
             raise refusal("trials are data", observed.name, source=source, ways=ways[0].upper() + ways[1:])
+    for name in stated.public_n:
+        if name not in asked:
+            _refuse_idle(name, observations, stated, relation)
+
+
+def _refuse_idle(name: str, observations: Sequence[Observation], stated: Stated, relation: Adjacency) -> None:
+    """Refuse a name in `public_n` that changes neither what a person can change nor which models are read."""
+    mine = [(one, people_axes(one, stated) if stated.unit else None) for one in observations if one.name == name]
+    if not relation.records_are_public:
+        why = f"under adjacency={relation.name!r} the numbers of records are private. Use adjacency='replace-one', or"
+    elif stated.max_records_per_person is not None:
+        why = "with max_records_per_person the numbers of records are private. Leave out that, or"
+    elif stated.contribution not in (None, 1) or stated.counted is not None:
+        why = f"with {stated.unit_text} a person's records may lie in any rows. Say unit= instead, or"
+    elif any(
+        _keeps_rows(one.table, observations, stated, relation) if people is None else one.trials_differ_along(people)
+        for one, people in mine
+    ):
+        return
+    elif mine[0][1] is not None:
+        why = f"each entry of {stated.unit_text} holds as many trials, which is public under replace-one. Please"
+    else:
+        why = (
+            "its number of trials is public under replace-one, and decides the number of records of no row: no axis of "
+            f"{name!r} is an axis of rows of its table, or others that feed the table are not named. Please"
+        )
+    raise ArgumentError(f"public_n={as_code([name])} changes nothing: {why} leave it out.")
+
+
+def _keeps_rows(table: Table, observations: Sequence[Observation], stated: Stated, relation: Adjacency) -> bool:
+    """Whether a record that is replaced stays in its row of a table."""
+    fed = [observed for observed in observations if observed.table.name == table.name]
+    kinds = zip(contribution_of_record(fed, stated, relation).axes, table.shape, strict=False)
+    return any(kind == "own" and length > 1 for kind, length in kinds)
 
 
 def _refuse_tables_by_codes(observations: Sequence[Observation]) -> None:
@@ -88,8 +126,8 @@ def _source(
     stated: Stated,
     counts: Callable[[int], tuple[NDArray[np.int64], ...]],
 ) -> str | None:
-    """The observed variable that the number of trials comes from; None if it is public."""
-    if observed.trials is None or observed.name in stated.public_n:
+    """The observed variable that the number of trials comes from; None if it comes from none."""
+    if observed.trials is None:
         return None
     trials = trials_parameter(model.named_vars[observed.name], observed.kind)
     if _is_own_total(trials, observed):

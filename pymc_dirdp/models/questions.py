@@ -9,6 +9,7 @@ from pymc_dirdp.display import aligned
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.shared_data import same_data
 from pymc_dirdp.models.stated import Stated, as_code, axis_text
+from pymc_dirdp.models.unit import people_axes
 
 __all__ = ["held_by_one", "question"]
 
@@ -170,11 +171,13 @@ def _completed(said: Stated, together: Sequence[Observation], works: Callable[[S
     """The answer with everything else that has to be said for it; None if it is no answer here."""
     if not said.unit and said.contribution is None:
         return None
-    differing = tuple(observed.name for observed in together if observed.trials is not None)
+    counted = [observed for observed in together if observed.trials is not None]
     candidates = [said]
     if said.unit:
-        candidates += [replace(said, public_n=(name,)) for name in differing]
-        candidates += [replace(said, public_n=differing), replace(said, max_records_per_person=_BOUND)]
+        differing = [one for one in counted if one.trials_differ_along(people_axes(one, said) or ())]
+        candidates += [replace(said, public_n=(one.name,)) for one in counted]
+        candidates += [replace(said, public_n=tuple(one.name for one in some)) for some in (differing, counted)]
+        candidates += [replace(said, max_records_per_person=_BOUND)]
     return next((candidate for candidate in candidates if works(candidate)), None)
 
 

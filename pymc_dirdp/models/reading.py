@@ -9,20 +9,21 @@ import pymc as pm
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnsupportedModelError
 from pymc_dirdp.models.axes import lacking, refuse_steps, refuse_unknown_axes
-from pymc_dirdp.models.blocks import carried_back, overlapping
+from pymc_dirdp.models.blocks import overlapping
 from pymc_dirdp.models.groups import groups_of_people, refuse_shared_data, tables_of
 from pymc_dirdp.models.observation import Observation, observation
+from pymc_dirdp.models.observations import totals_of
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.public import check_public
 from pymc_dirdp.models.questions import held_by_one, question
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.stated import Stated, as_code, axis_text, check_stated
-from pymc_dirdp.models.tables import Table
-from pymc_dirdp.models.unit import contribution_to, largest, people_axes
+from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.unit import contribution_of_record, contribution_to, largest, people_axes
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
-__all__ = ["check_people", "read"]
+__all__ = ["check_people", "public_totals", "read"]
 
 
 def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adjacency, *, ask: bool = True) -> Reading:
@@ -67,7 +68,7 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adj
         together = [observed for observed in observations if observed.name in group | anybody]
         of_group = _of_group(together, stated, relation, works)
         if of_group is None:
-            of_group = _single_records(together)
+            of_group = _single_records(together, stated, relation)
             if (asked := question(together, stated, public, works)) is not None:
                 raise UnsupportedModelError(asked)
             others = bool(stated.unit)
@@ -78,6 +79,12 @@ def read(tables: Sequence[Table], model: pm.Model, stated: Stated, relation: Adj
     contributions = tuple((name, largest(parts[name], shape).fitted(shape)) for name, shape in shapes)
     n_units = _number_of_units(observations, stated) if relation.records_are_public else None
     return Reading(stated, relation, shapes, contributions, fed, n_units, others)
+
+
+def public_totals(reading: Reading, table: Table, model: pm.Model) -> tuple[int, ...]:
+    """The public numbers of records of the entries of a table's `public_axes`; empty if there are no such axes."""
+    axes = reading.public_axes(table.name)
+    return tuple(totals_of(table, model, axes).ravel().tolist()) if axes else ()
 
 
 def check_people(tables: Sequence[Table], model: pm.Model, stated: Stated) -> None:
@@ -112,6 +119,8 @@ def _of_group(
     if stated.contribution is not None:
         _refuse_many(together, stated.contribution, stated, relation, works)
         _refuse_few(together, stated.contribution)
+        if stated.contribution == 1 and stated.counted is None:
+            return _single_records(together, stated, relation)
         return dict.fromkeys(tables, Contribution(stated.contribution))
     having = [observed for observed in together if stated.unit and people_axes(observed, stated) is not None]
     if not having:
@@ -169,14 +178,11 @@ def _refuse_few(together: Sequence[Observation], contribution: int) -> None:
                 raise refusal("few records", observed.name, held=held, parent=name, said=said, axes=entries)
 
 
-def _single_records(together: Sequence[Observation]) -> dict[str, Contribution]:
+def _single_records(together: Sequence[Observation], stated: Stated, relation: Adjacency) -> dict[str, Contribution]:
     """What a person adds who holds a record in each observed variable. No two of them feed the same row."""
-    found = {}
-    for name in dict.fromkeys(observed.table.name for observed in together):
-        fed = [observed for observed in together if observed.table.name == name]
-        single = [Contribution() for _ in fed]
-        found[name] = single[0] if len(fed) == 1 else carried_back(fed, single)
-    return found
+    names = dict.fromkeys(observed.table.name for observed in together)
+    fed = {name: [observed for observed in together if observed.table.name == name] for name in names}
+    return {name: contribution_of_record(by, stated, relation) for name, by in fed.items()}
 
 
 def _number_of_units(observations: Sequence[Observation], stated: Stated) -> int | None:

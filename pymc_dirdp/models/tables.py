@@ -1,122 +1,24 @@
 """The conjugate tables that a model holds. No observed value is read in this file."""
 
-import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Collection, Iterable
 from typing import Any
 
-import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import one_of, positive_array
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.chains import unrolled
 from pymc_dirdp.models.graph import Node, evaluate, is_random, parameters, values_read
-from pymc_dirdp.models.likelihoods import (
-    Kind,
-    Likelihood,
-    batch_shape,
-    kind_of,
-    stored_observations,
-    trials_parameter,
-)
+from pymc_dirdp.models.likelihoods import Kind, batch_shape, kind_of, stored_observations, trials_parameter
 from pymc_dirdp.models.lowered import lowered
-from pymc_dirdp.models.priors import (
-    Family,
-    broadcast_prior,
-    checked_family,
-    family_of,
-    prior_of,
-    refuse_uncertain_prior,
-)
+from pymc_dirdp.models.priors import broadcast_prior, checked_family, family_of, prior_of, refuse_uncertain_prior
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.routes import route
+from pymc_dirdp.models.table import Family, Likelihood, Table
 from pymc_dirdp.privacy.promise import Guarantee
 
-__all__ = ["Likelihood", "Table", "root_model", "tables"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Table:
-    """The public facts about one table of counts and its conjugate prior.
-
-    A table holds no graph, no model and no data, and can be pickled. Two tables are equal if all their facts are equal.
-
-    Attributes
-    ----------
-    name : str
-        The variable that is released: the Dirichlet or Beta variable, or `f"{observed}_p"` for a
-        `pm.DirichletMultinomial` or `pm.BetaBinomial`, where it is integrated out.
-    family : {"dirichlet", "beta"}
-        The family of the prior.
-    prior : ndarray of float64, shape (..., d), read-only
-        The parameters of the prior, one for each cell of the table. A Beta has d = 2: success, then failure. With
-        d = 1 every share is 1, whatever the data are, so a release says nothing of them and spends nothing on it.
-    dims : tuple of (str or None), or None
-        PyMC's dims of the released variable. The categories of a Beta are no axis of it.
-    coords : mapping of str to tuple or None
-        The labels of these dims; None for a dim without labels.
-    likelihoods : tuple of Likelihood
-        The observed variables whose records are counted. With several, a person's records may be in each of them.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> import pymc_dirdp as dirdp
-    >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
-    ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
-    ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
-    >>> (table,) = dirdp.tables(model)
-    >>> table.prior
-    array([1., 1., 1., 1.])
-    """
-
-    name: str
-    family: Family
-    prior: NDArray[np.float64]
-    dims: tuple[str | None, ...] | None = None
-    coords: Mapping[str, tuple[Any, ...] | None] = field(default_factory=dict)
-    likelihoods: tuple[Likelihood, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prior", positive_array(fewest=1, **{f"the prior of {self.name!r}": self.prior}))
-        object.__setattr__(self, "coords", MappingProxyType(dict(self.coords)))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the table of counts, categories last."""
-        return self.prior.shape
-
-    @property
-    def n_rows(self) -> int:
-        """The number of vectors of probabilities."""
-        return math.prod(self.shape[:-1])
-
-    @property
-    def n_categories(self) -> int:
-        """The number of cells of a row."""
-        return self.shape[-1]
-
-    def _facts(self) -> tuple[Any, ...]:
-        return self.name, self.family, self.dims, dict(self.coords), self.likelihoods
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Table):
-            return NotImplemented
-        return self._facts() == other._facts() and np.array_equal(self.prior, other.prior)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.family, self.shape, self.dims, self.likelihoods))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # It is made again by __init__, because pickle forgets that an array is read-only.
-        return Table, (self.name, self.family, np.array(self.prior), self.dims, dict(self.coords), self.likelihoods)
-
-    def __repr__(self) -> str:
-        observed = ", ".join(repr(likelihood.name) for likelihood in self.likelihoods)
-        return f"Table({self.name!r}, {self.family}, shape={self.shape}, observed as {observed})"
+__all__ = ["root_model", "tables"]
 
 
 def tables(model: pm.Model | None = None, *, public_prior: Collection[str] = ()) -> tuple[Table, ...]:

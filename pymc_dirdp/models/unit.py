@@ -8,11 +8,11 @@ from pymc_dirdp.models.blocks import carried_back
 from pymc_dirdp.models.observation import Observation
 from pymc_dirdp.models.refusals import refusal
 from pymc_dirdp.models.stated import Stated, as_code, axis_text
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.adjacency import Adjacency
 from pymc_dirdp.privacy.contribution import Contribution
 
-__all__ = ["added", "contribution_of", "contribution_to", "largest", "people_axes"]
+__all__ = ["added", "contribution_of", "contribution_of_record", "contribution_to", "largest", "people_axes"]
 
 
 def people_axes(observed: Observation, stated: Stated) -> tuple[int, ...] | None:
@@ -111,12 +111,31 @@ def contribution_to(
     """What one person adds to a table in all these observed variables together."""
     own = [contribution_of(observed, stated, relation) for observed in observations]
     if any(observed.likelihood.view is not None for observed in observations):
-        return carried_back(observations, own)
+        public = relation.records_are_public and stated.max_records_per_person is None
+        return carried_back(observations, own, public=public)
     parts = [part.fitted(table.shape) for part in own]
     # A person's own rows in two variables are not the same rows if they follow different axes of the unit.
     followed = zip(*(_people_of_rows(observed, stated) for observed in observations), strict=True)
     differ = [len(set(axes)) > 1 for axes in followed]
     return added([_without_own(part, differ) for part in parts], table.shape)
+
+
+def contribution_of_record(observations: Sequence[Observation], stated: Stated, relation: Adjacency) -> Contribution:
+    """What a person adds to a table, fed by these observed variables, who holds one record in each of them.
+
+    Where the numbers of trials are named public, so are the numbers of records of all rows that positions decide, and
+    a record that is replaced stays in its row (`"own"`).
+    """
+    table = observations[0].table
+    public = relation.records_are_public and all(observed.name in stated.public_n for observed in observations)
+    if public and all(None not in observed.likelihood.rows for observed in observations):
+        return Contribution(1, tuple("own" if length > 1 else "any" for length in table.shape[:-1]))
+    if len(observations) > 1:
+        single = [Contribution() for _ in observations]
+        return carried_back(observations, single, public=relation.records_are_public)
+    if not public or observations[0].likelihood.view is not None:
+        return Contribution()
+    return Contribution(1, tuple("any" if axis is None else "own" for axis in observations[0].rows))
 
 
 def _people_of_rows(observed: Observation, stated: Stated) -> list[int | None]:

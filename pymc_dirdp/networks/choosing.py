@@ -14,7 +14,7 @@ from pymc_dirdp.counting.families import count_families, refuse_absent
 from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.planning.structure import part_of, tree_within
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.charging import charged_choice, people_of, read_after_charge
+from pymc_dirdp.releases.charging import Sealed, charged_choice, people_of
 from pymc_dirdp.releases.warned import warn_if_seeded
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.structure import Structure
@@ -126,6 +126,8 @@ def choose_structure(
     names, lengths = list(labels), [len(values) for values in labels.values()]
     mechanism = tree_within(part, lengths, adjacency=adjacency, contribution=people[1])
     refuse_absent(frame, labels, bound=bound, times=counts)
+    sealed = Sealed(frame, ledger)
+    del frame
     warn_if_seeded("structure", random_seed=random_seed)
     terms = charged_choice(
         part,
@@ -137,9 +139,8 @@ def choose_structure(
     )
     pairs = list(itertools.combinations(mechanism.variables, 2))
     families = [[names[i] for i in axes] for axes in (*((i,) for i in mechanism.variables), *pairs)]
-    tables = read_after_charge(
-        lambda: count_families(frame, families, labels, otherwise={}, bound=bound, times=counts),
-        charged=ledger is not None,
+    tables = sealed.read(
+        lambda held: count_families(held, families, labels, otherwise={}, bound=bound, times=counts), terms["entry"]
     )
     alone = len(mechanism.variables)
     by_pair = dict(zip(pairs, tables[alone:], strict=True))

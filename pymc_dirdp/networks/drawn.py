@@ -12,9 +12,10 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.releases.analysis import analyse
+from pymc_dirdp.releases.opened import opened, view_of
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.draws import Drawn, drawn_tables, probabilities, stored_labels
-from pymc_dirdp.stored.untrusted import Group, group_at, refuse_others
+from pymc_dirdp.stored.untrusted import Group, group_at
 
 __all__ = ["DrawnTable", "analysed", "given_release", "is_analysis", "is_estimate", "of_release", "records_of_estimate"]
 
@@ -71,17 +72,18 @@ def records_of_estimate(tree: xr.DataTree) -> int:
     """The number of records that an estimate tells, or an error if it tells none."""
     if "mechanism" not in tree.children:
         return Group("/", tree.to_dataset()).whole("n_records", 0, MOST_RECORDS)
-    utility = group_at(tree, "utility")
-    sizes = set(utility.any_array("n_records").tolist()) if utility.text("records") == "public" else set()
-    if len(sizes) != 1 or any(map(math.isnan, sizes)):
+    plan = opened(tree).plan
+    sizes = {part.n_records for part in plan.parts} if plan.reading.sizes_are_public else set()
+    if len(sizes) != 1:
         raise ArgumentError("The number of records is private. Pass n_records=, or take dirdp.fit(release).")
-    return int(sizes.pop())
+    return sizes.pop() or 0
 
 
 def of_release(release: xr.DataTree) -> dict[str, DrawnTable]:
     """The draws that a release holds itself, or the estimate of `dirdp.fit`."""
     if is_estimate(release) and "mechanism" not in release.children:
         return _of_estimate(release)
+    release = view_of(release)
     found = {}
     for name, drawn in drawn_tables(release).items():
         values = drawn.positive.reshape(-1, *drawn.values.shape[2:])
@@ -119,7 +121,7 @@ def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_see
         were made elsewhere, as by `pm.sample` of `dirdp.analyst_model(release)`.
     random_seed : int, SeedSequence, Generator or None
     """
-    refuse_others(tree)
+    tree = view_of(tree)
     if isinstance(draws, xr.DataTree):
         return _of_posterior(tree, draws)
     if is_estimate(tree):

@@ -7,7 +7,7 @@ import numpy as np
 
 from pymc_dirdp.arrays import Array
 
-__all__ = ["bulk_breaks", "graded_breaks", "integrate", "nodes"]
+__all__ = ["bulk_breaks", "graded_breaks", "inner", "integrate", "nodes"]
 
 # With 14 nodes on a panel whose nearest singularity is one panel length away the error is about 5.8**-28 = 4e-22.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(14)
@@ -36,6 +36,15 @@ def nodes(breaks: Array) -> tuple[Array, Array]:
     points: Array = breaks[:-1, None] + half * (1 + _NODES)
     weights: Array = half * _WEIGHTS
     return points.ravel(), weights.ravel()
+
+
+def inner(values: Array, weights: Array) -> float:
+    """The sum of the products, in one thread.
+
+    `@` wakes the threads of a BLAS library for some ten thousand numbers, which takes longer than the sum, and adds
+    them in an order that depends on the number of threads.
+    """
+    return float(np.add.reduce(values * weights))
 
 
 def graded_breaks(gap: float, length: float) -> Array:

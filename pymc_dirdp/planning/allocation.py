@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from pymc_dirdp.errors import UnattainableError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root
-from pymc_dirdp.privacy.composition import Composition, DrawsOfOneTable, Parallel
+from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
 
@@ -48,7 +48,7 @@ def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ..
         if mechanism.pure_epsilon > 0
     }
     parts = (tuple(times[name] for name in times if name in group) for group in groups)
-    members = tuple(DrawsOfOneTable.together(part) for part in parts if part)
+    members = tuple(Composition(part, fixed=True) for part in parts if part)
     if not members:
         return NoLoss()
     return members[0] if len(members) == 1 else Parallel(members)

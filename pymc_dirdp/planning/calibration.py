@@ -1,5 +1,6 @@
 """Calibration of the Dirichlet mechanism for a guarantee, on the safe side of every root."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -116,10 +117,11 @@ def calibrate(
     Guarantee.checked(guarantee=guarantee)
     if strategy == "algorithm-1":
         return _algorithm_1(guarantee, parameters.shape, **shared)
-    # Without a record nothing can be told apart, and there is nothing to calibrate by.
+    # Without a record that may move nothing can be told apart, and there is nothing to calibrate by.
     if (
         public_totals
         and n_records
+        and n_records > 2 * math.ceil(common["min_count"])
         and adjacency_named(adjacency).records_are_public
         and is_binary_row(parameters.shape)
     ):

@@ -94,7 +94,8 @@ def of_kind(
     mechanism = by_kind(kind, public_totals=public_totals)
     if mechanism.needs_public_totals and not public_totals:
         raise ArgumentError(
-            f"mechanism={kind!r} publishes the number of records, which is private here. Use mechanism='geometric'."
+            f"mechanism={kind!r} publishes the number of records, which is private here. Use mechanism='geometric'. If "
+            "the number is public and the adjacency replace-one, planning functions take public_totals=True."
         )
     return mechanism.planned(guarantee, n_records=n_records, **common)
 

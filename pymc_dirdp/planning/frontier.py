@@ -40,6 +40,7 @@ def expected_error(
     prior: ArrayLike,
     n_records: int,
     of: str = "draw",
+    public_totals: bool = False,
     **options: Unpack[MechanismPlanning],
 ) -> float:
     """The expected error at a guarantee, in nats, before any data are seen.
@@ -59,6 +60,10 @@ def expected_error(
         `"estimate"` is the error of what :func:`pymc_dirdp.estimate` says of the shares given the release: its
         divergence from the true shares, averaged over rows. This is what `plan(mechanism="auto")` looks at, and what
         noise should be judged by; it is simulated, to a few per cent, and takes up to half a second.
+    public_totals : bool, default False
+        Whether `n_records` is the public number of records of every data set that could occur, as for
+        :func:`pymc_dirdp.calibrate`. Under replace-one, a row of two categories loses less then, and geometric noise
+        may add up to 0.
     **options
         `adjacency`, `mechanism`, `strategy` and `objective`, see
         :class:`pymc_dirdp.planning.options.MechanismOptions`. `mechanism="auto"` is the least of all.
@@ -78,11 +83,11 @@ def expected_error(
     >>> guarantee = ApproxDP(epsilon=1.0, delta=1e-6)
     >>> round(expected_error(guarantee, prior=[1, 1, 1, 1], n_records=592, objective="estimate"), 4)
     0.0129
-    >>> noise = {"mechanism": "geometric", "of": "estimate"}
+    >>> noise = {"mechanism": "geometric", "of": "estimate", "public_totals": True}
     >>> round(expected_error(guarantee, prior=[1, 1, 1, 1], n_records=592, **noise), 4)
     0.0027
     """
-    return _expected_kl(prior, n_records, of, MechanismOptions(**options))(guarantee)
+    return _expected_kl(prior, n_records, of, public_totals, MechanismOptions(**options))(guarantee)
 
 
 def least_guarantee(
@@ -92,6 +97,7 @@ def least_guarantee(
     prior: ArrayLike,
     n_records: int,
     of: str = "draw",
+    public_totals: bool = False,
     **options: Unpack[MechanismPlanning],
 ) -> Guarantee:
     """The tightest guarantee at which the expected error is at most `kl`.
@@ -102,7 +108,7 @@ def least_guarantee(
         Target in nats, positive.
     like : Guarantee
         Says the kind of guarantee and what stays as it is: delta, the order, or omega. Its epsilon or rho is replaced.
-    prior, n_records, of, **options
+    prior, n_records, of, public_totals, **options
         As for :func:`expected_error`.
 
     Returns
@@ -123,7 +129,7 @@ def least_guarantee(
     """
     kl, name = positive(kl=kl), Guarantee.checked(guarantee=like).budget_name
     chosen = MechanismOptions(**options)
-    error = _expected_kl(prior, n_records, of, chosen)
+    error = _expected_kl(prior, n_records, of, public_totals, chosen)
 
     def excess(amount: float) -> float:
         reached = error(like.with_budget(amount))
@@ -148,6 +154,7 @@ def least_records(
     *,
     prior: ArrayLike,
     of: str = "draw",
+    public_totals: bool = False,
     **options: Unpack[MechanismPlanning],
 ) -> int:
     """How many records it takes until the expected error at a guarantee is at most `kl`.
@@ -158,7 +165,7 @@ def least_records(
         Target in nats, positive.
     guarantee : Guarantee
         What one table and one draw have to keep.
-    prior, of, **options
+    prior, of, public_totals, **options
         As for :func:`expected_error`.
 
     Returns
@@ -182,7 +189,7 @@ def least_records(
     chosen = MechanismOptions(**options)
 
     def error(n: int) -> float:
-        return _expected_kl(prior, n, of, chosen)(guarantee)
+        return _expected_kl(prior, n, of, public_totals, chosen)(guarantee)
 
     high = rows
     while (reached := error(high)) > kl:
@@ -249,6 +256,7 @@ def privacy_utility(
     n_records: int,
     mechanisms: Iterable[str] = ("dirichlet", "gaussian", "laplace", "geometric"),
     of: str = "draw",
+    public_totals: bool = False,
     **options: Unpack[MechanismPlanning],
 ) -> Frontier:
     """Expected errors of several mechanisms over a grid of guarantees.
@@ -259,7 +267,7 @@ def privacy_utility(
         At least one; of one kind if they are to be plotted.
     mechanisms : iterable of str
         Names as for :func:`expected_error`.
-    prior, n_records, of, **options
+    prior, n_records, of, public_totals, **options
         As for :func:`expected_error`, without `mechanism`.
 
     Returns
@@ -283,16 +291,18 @@ def privacy_utility(
     chosen = MechanismOptions(**options)
     columns = {}
     for mechanism in mechanisms:
-        error = _expected_kl(prior, n_records, of, replace(chosen, mechanism=mechanism))
+        error = _expected_kl(prior, n_records, of, public_totals, replace(chosen, mechanism=mechanism))
         columns[mechanism] = tuple(map(error, grid))
     return Frontier(grid, columns, _MEASURES.get((of, chosen.objective), _OF_ESTIMATES), int(n_records))
 
 
-def _expected_kl(prior: ArrayLike, n_records: int, of: str, chosen: MechanismOptions) -> Callable[[Guarantee], float]:
+def _expected_kl(
+    prior: ArrayLike, n_records: int, of: str, public_totals: bool, chosen: MechanismOptions
+) -> Callable[[Guarantee], float]:
     """The expected error as a function of the guarantee; `inf` where it cannot be kept."""
     parameters, n_records = positive_array(prior=prior), integer(1, n_records=n_records)
     one_of(("draw", "estimate"), of=of)
-    public = adjacency_named(chosen.adjacency).records_are_public
+    public = public_totals and adjacency_named(chosen.adjacency).records_are_public
 
     def error_of(kind: str, guarantee: Guarantee) -> float:
         try:

@@ -57,6 +57,10 @@ class Protected:
         summed = noise == "geometric" and self.public_totals and anywhere
         return ZeroSumMarginalsMechanism if summed else MarginalsMechanism
 
+    def is_fixed(self, margin: Margin) -> bool:
+        """Whether a margin is the same for all neighbours, so that it loses nothing."""
+        return Contribution.of(self.records[margin.table]).fixes_margin(margin.axes, self.adjacency)
+
     def part(self, margin: Margin, noise: str, parameter: float) -> NoisyCounts:
         """The mechanism of one margin."""
         adds, blocks = Contribution.of(self.records[margin.table]), 1
@@ -184,6 +188,8 @@ def _least_noise(
             "ZeroCDP or TruncatedCDP, or take noise='geometric'."
         )
     relative = [1 / math.sqrt(weight / max(weights)) for weight in weights]
+    # If nothing is lost at all, the noise is what it would be otherwise.
+    losing = [i for i, margin in enumerate(margins) if not people.is_fixed(margin)] or list(range(len(margins)))
 
     def excess(inverse: float) -> float:
         parameters = [each / inverse for each in relative]
@@ -191,7 +197,7 @@ def _least_noise(
             raise UnattainableError("The guarantee is so tight that no noise up to 2**200 keeps it; relax it.")
         if min(parameters) < LEAST:
             return math.inf
-        parts = (people.part(margin, kind, value) for margin, value in zip(margins, parameters, strict=True))
+        parts = (people.part(margins[i], kind, parameters[i]) for i in losing)
         composed = Composition((*people.before, *((part.with_few_cells(), 1) for part in parts)))
         return log_excess(*composed.loss(guarantee))
 

@@ -43,7 +43,7 @@ class MechanismOptions:
 
         `"floored"` draws intensities that stay above a public floor and publishes them with their shares. Such a draw
         is closer to the frequencies than a Dirichlet draw at the same promise, and keeps `ZeroCDP`, and `PureDP` with
-        a public ceiling; its exact sampler takes ``pip install "pymc-dirdp[exact]"``. It has one setting, so
+        a public ceiling; its exact sampler takes ``pip install python-flint``. It has one setting, so
         `strategy`, `objective` and `min_count` change nothing, and it plans for `n_records`. `"auto"` never takes it:
         what is estimated from noise is closer.
 

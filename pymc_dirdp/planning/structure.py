@@ -73,7 +73,8 @@ def tree_within(
         scale = 1 / inverse
         variables = sum(length > 1 for length in lengths)
         # Both scales are for one record; with more of them both sensitivities grow alike.
-        width, choices = 2 * relation.delta_1 / scale, max(variables - 1, 1)
+        choices = max(variables - 1, 1)
+        width = min(2, choices) * relation.delta_1 / scale
         if guarantee.is_pure:
             noise, parameter = "geometric", relation.delta_1 * variables / (choices * width) * (1 / _MARGINS - 1)
         else:

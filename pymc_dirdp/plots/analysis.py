@@ -14,9 +14,7 @@ from pymc_dirdp.inference.estimates import Estimate
 from pymc_dirdp.plots.axes import COLOURS, DASHES, MARKERS, Axes, axes_or_new, labelled_rows, legend, tidy
 from pymc_dirdp.plots.draw import cell_labels
 from pymc_dirdp.releases.concluding import conclusions
-from pymc_dirdp.stored.draws import drawn_tables
-from pymc_dirdp.stored.outputs import outputs
-from pymc_dirdp.stored.release import read
+from pymc_dirdp.releases.opened import opened
 
 __all__ = ["plot_analysis", "plot_calibration"]
 
@@ -65,14 +63,15 @@ def plot_analysis(
     >>> ax = dirdp.plots.plot_analysis(release)
     """
     level = open_unit_interval(prob=prob)
-    names = list(drawn_tables(release))
+    stored = opened(release)
+    names = list(stored.tables)
     name = names[0] if var_name is None else one_of(names, var_name=var_name)
     own = {} if prior is None else {name: prior}
     number = {} if n_prior is None else {name: n_prior}
     found = conclusions(release, own, number, None, jointly=True)
     seen = found.tables[name]
     alpha = seen.prior if prior is None else np.asarray(prior, dtype=np.float64)
-    draw = release.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
+    draw = stored.tree.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     if draw.size > _MOST_CELLS:
         raise ArgumentError(f"{name!r} has {draw.size} cells; at most {_MOST_CELLS} can be read in one picture.")
     aware = found.laws.estimate([level], np.random.default_rng(20261123))[name]
@@ -102,7 +101,7 @@ def plot_analysis(
 
 def _read_as_data(release: xr.DataTree, name: str, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
     """The released shares, and the parameters of the posterior of somebody who takes what was put out for the data."""
-    output = outputs(read(release), release)[name]
+    output = opened(release).outputs[name]
     put_out = np.maximum(output.published.mean(axis=0), 0)
     sizes = np.maximum(put_out.sum(axis=-1, keepdims=True), 1e-300)
     if output.mechanism.publishes is not None:

@@ -30,7 +30,7 @@ def pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("Pictures need Matplotlib: pip install 'pymc-dirdp[plots]'") from error
+        raise ImportError("Pictures need Matplotlib: pip install matplotlib") from error
     return plt
 
 

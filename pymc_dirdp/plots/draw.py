@@ -8,10 +8,10 @@ import xarray as xr
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, labelled_rows, tidy
+from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.fast import dirichlet
-from pymc_dirdp.stored.draws import drawn_tables
-from pymc_dirdp.stored.table import mechanism_of_table
 from pymc_dirdp.utility.simulated import predicted_data
 
 __all__ = ["cell_labels", "plot_draw"]
@@ -58,10 +58,11 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=1.2, delta=1e-6), model)
     >>> ax = dirdp.plots.plot_draw(release)
     """
-    tables = {name: drawn.group.dataset for name, drawn in drawn_tables(release).items()}
+    stored = opened(release)
+    release, tables = stored.tree, {name: table.group.dataset for name, table in stored.tables.items()}
     name = next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)
-    table = tables[name]
-    if mechanism_of_table(table).fits_all_tables:
+    table, mechanism = tables[name], stored.tables[name].mechanism
+    if mechanism.fits_all_tables:
         raise ArgumentError(
             f"The release holds one estimate of {name!r}, fitted to noisy margins, and no draw, so there is no band "
             "around it. dirdp.report(release) has the noise of each margin. Sample dirdp.analyst_model(release) "
@@ -73,7 +74,7 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     prior = table["prior"].values
     if prior.size > _MOST_CELLS:
         raise ArgumentError(f"{name!r} has {prior.size} cells; at most {_MOST_CELLS} can be read in one picture.")
-    errors = _errors(table, prior, int(n_records))
+    errors = _errors(mechanism, prior, int(n_records))
     low, high = np.quantile(errors, [(1 - open_unit_interval(prob=prob)) / 2, (1 + prob) / 2], axis=0)
     draw = release.children["posterior"].to_dataset()[name].isel(chain=0, draw=0)
     value = np.asarray(draw.values, dtype=np.float64)
@@ -93,11 +94,11 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     return tidy(ax)
 
 
-def _errors(table: xr.Dataset, prior: Array, n_records: int) -> Array:
+def _errors(mechanism: TableMechanism, prior: Array, n_records: int) -> Array:
     """Errors of a draw as an estimate of the frequencies, on simulated data sets. Shape (simulations, *prior.shape)."""
     data = predicted_data(prior, n_records)
     rng = np.random.default_rng(20261123)
-    private = mechanism_of_table(table).posterior_parameters(data, rng)
+    private = mechanism.posterior_parameters(data, rng)
     sizes = data.sum(axis=-1, keepdims=True)
     errors: Array = dirichlet(private, 1, rng)[0] - data / np.where(sizes > 0, sizes, 1)
     return errors

@@ -1,5 +1,6 @@
 """Curves of many releases together, about the same people or about different people."""
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -14,13 +15,15 @@ from pymc_dirdp.privacy.conversion import best_order, log_delta_at
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
 from pymc_dirdp.privacy.loss_distribution import ComposedLoss, LossDistribution, discretised
 
-__all__ = ["Composition", "DrawsOfOneTable", "Parallel", "told_apart"]
+__all__ = ["Composition", "Parallel", "told_apart"]
 
 # The grid adds at most this share to the variance of the composed loss, and about half of it to epsilon.
 _WIDENING = 1e-3
 # The grid ends where delta is below this; larger losses count as infinite.
 _CUT = 1e-22
 _MOST_POINTS = 2**15
+# So many choices of directions are composed one by one, and so many if they are multiplied by the length of the grid.
+_MOST_WAYS, _MOST_SUMS = 256, 2**14
 # The Rényi orders that say where it may end, less 1, over one by the standard deviation of the loss.
 _REACHES = (0.5, 1.5, 4.0, 10.0)
 # A grid is used within these bounds, in which squares of standard deviations are doubles.
@@ -31,8 +34,10 @@ def told_apart(curves: PrivacyCurves) -> Hashable:
     """What is equal for compositions of the same curves, also where their mechanisms are different objects."""
     match curves:
         case Composition():
-            parts = tuple((told_apart(mechanism), times) for mechanism, times in curves._distinct)
-            return parts[0][0] if curves._single is not None else (Composition, *parts)
+            if curves._alone is not None:
+                return told_apart(curves._alone)
+            parts = tuple((told_apart(mechanism), *times) for mechanism, *times in curves._tables)
+            return parts[0][0] if curves._single is not None else (Composition, curves.fixed, *parts)
         case Parallel():
             return (Parallel, *map(told_apart, curves.members))
     return curves.curve_key
@@ -51,18 +56,31 @@ class Composition(PrivacyCurves):
     ----------
     parts : tuple of (PrivacyCurves, int)
         Each mechanism and how many independent draws of it are released. All have the same adjacency.
+    fixed : bool, default False
+        Whether each part is a table that was chosen before anything was seen. All draws from a table see the same two
+        neighbours in the same order, so a table loses in one of two directions, which is free for each table. Each
+        choice of directions is composed by itself, up to 256 of them, and the largest result counts. Otherwise every
+        release has the larger curve of both directions.
 
     References
     ----------
     P1 Lemma 1; Zhu, Dong and Wang (2022), Optimal accounting of differential privacy via characteristic function,
     Theorem 10; Theory, section 7.
+
+    Examples
+    --------
+    >>> from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
+    >>> draws = ((ReplaceOnePair(10.0, 1.0, 0.02), 200),)
+    >>> Composition(draws).epsilon(1e-6) / Composition(draws, fixed=True).epsilon(1e-6)
+    1.0...
     """
 
     parts: tuple[tuple[PrivacyCurves, int], ...]
+    fixed: bool = False
 
     @property
     def composed_of(self) -> tuple[tuple[PrivacyCurves, int], ...]:
-        """The parts as they were given."""
+        """The parts as they were given. Whoever composes them with others is told nothing of directions."""
         return self.parts
 
     @cached_property
@@ -78,6 +96,29 @@ class Composition(PrivacyCurves):
             times[mechanism.curve_key] += count
             representative.setdefault(mechanism.curve_key, mechanism)
         return tuple((representative[curve], count) for curve, count in times.items())
+
+    @cached_property
+    def _alone(self) -> "Composition | None":
+        """Another composition, if that is all there is."""
+        ((mechanism, times), *others) = self.parts
+        inner = CurvesOf.unwrapped(mechanism)
+        return inner if isinstance(inner, Composition) and not (others or times > 1 or self.fixed) else None
+
+    @cached_property
+    def _tables(self) -> tuple[tuple[PrivacyCurves, int, int], ...]:
+        """The parts with the number of draws that lose in one direction, and how many tables there are of them."""
+        if self._alone is not None:
+            return self._alone._tables
+        if not self.fixed:
+            return tuple((mechanism, 1, times) for mechanism, times in self._distinct)
+        tables: Counter[tuple[Hashable, int]] = Counter()
+        representative: dict[Hashable, PrivacyCurves] = {}
+        for table, draws in self.parts:
+            # The blocks of a table that one person feeds are free of each other, as tables are.
+            for mechanism, blocks in Composition(((table, 1),))._distinct:
+                tables[mechanism.curve_key, draws] += blocks
+                representative.setdefault(mechanism.curve_key, mechanism)
+        return tuple((representative[curve], draws, count) for (curve, draws), count in tables.items())
 
     @property
     def _single(self) -> PrivacyCurves | None:
@@ -116,9 +157,10 @@ class Composition(PrivacyCurves):
         # No loss is above the sum of the largest ones, which the grid does not know.
         if epsilon >= self.pure_epsilon:
             return 0.0
-        delta = min(self._total_variation, max((loss.delta(epsilon) for loss in self._losses), default=1.0))
+        delta, infinite = (1.0, 1.0) if self._loss is None else (self._loss.delta(epsilon), self._loss.infinite)
+        delta = min(self._total_variation, delta)
         converted = any(mechanism.from_divergences for mechanism, _ in self._distinct)
-        if delta > 2 * max((loss.infinite for loss in self._losses), default=1.0) and not converted:
+        if delta > 2 * infinite and not converted:
             return delta
 
         # The Rényi divergences may give less below the cut of the grid, where there is no grid, and where the curve of
@@ -153,23 +195,46 @@ class Composition(PrivacyCurves):
         return min(1.0, differ * (1 + 1e-14))
 
     @cached_property
-    def _losses(self) -> tuple[ComposedLoss, ...]:
-        """One composed loss if neighbours come in both orders, else one for removing and one for adding.
-
-        There is none where the losses are too small or too large for a grid.
-        """
-        spreads = {mechanism.curve_key: _spread(mechanism) for mechanism, _ in self._distinct}
+    def _loss(self) -> ComposedLoss | None:
+        """The composed losses in all directions; None where the losses are too small or too large for a grid."""
+        if self._alone is not None:
+            return self._alone._loss
+        spreads = {mechanism.curve_key: mechanism._loss_spread for mechanism, _ in self._distinct}
         together = math.hypot(*(math.sqrt(times) * spreads[mechanism.curve_key] for mechanism, times in self._distinct))
         if not _GRID_SPREADS[0] <= together <= _GRID_SPREADS[1]:
-            return ()
+            return None
         step = _grid_step([(spreads[mechanism.curve_key], times) for mechanism, times in self._distinct])
-        pairs = [
-            (_on_grid(mechanism, step, spreads[mechanism.curve_key]), times) for mechanism, times in self._distinct
-        ]
-        forward = ComposedLoss(tuple((there, times) for (there, _), times in pairs))
-        if all(there is back for (there, back), _ in pairs):
-            return (forward,)
-        return forward, ComposedLoss(tuple((back, times) for (_, back), times in pairs))
+        losses: list[LossDistribution] = []
+        # How many there are of each loss. What is not free removes in all parts, or adds in all of them.
+        removing: list[list[tuple[int, ...]]] = []
+        adding: list[list[tuple[int, ...]]] = []
+        are_free = self._are_free
+        for mechanism, draws, tables in self._tables:
+            one_way = mechanism.one_way if are_free else None
+            there, back = _on_grid(one_way or mechanism, step, spreads[mechanism.curve_key])
+            one: list[tuple[int, ...]] = [(draws * tables,)]
+            other = one
+            if there is not back and one_way is not None:
+                one = other = [(draws * k, draws * (tables - k)) for k in range(tables + 1)]
+            elif there is not back:
+                one, other = [(draws * tables, 0)], [(0, draws * tables)]
+            losses += [there] if there is back else [there, back]
+            removing.append(one)
+            adding.append(other)
+        ways = dict.fromkeys(
+            tuple(itertools.chain.from_iterable(way))
+            for direction in (removing, adding)
+            for way in itertools.product(*direction)
+        )
+        return ComposedLoss(tuple(zip(losses, zip(*ways, strict=True), strict=True)))
+
+    @property
+    def _are_free(self) -> bool:
+        """Whether each choice of directions of the tables is composed by itself."""
+        ways = math.prod(tables + 1 for mechanism, _, tables in self._tables if mechanism.one_way is not None)
+        # The grid of the sum is as long as the root of their number.
+        length = math.sqrt(sum(times for _, times in self._distinct))
+        return self.fixed and ways <= _MOST_WAYS and ways * length <= _MOST_SUMS
 
 
 def _added(losses: Iterable[float]) -> float:
@@ -178,17 +243,6 @@ def _added(losses: Iterable[float]) -> float:
         return math.fsum(losses)
     except OverflowError:
         return math.inf
-
-
-def _spread(mechanism: PrivacyCurves) -> float:
-    """A rough standard deviation of the finite losses. Any value is safe, because only the grid depends on it."""
-    divergence = mechanism._renyi(1.0)
-    if math.isfinite(divergence):
-        return math.sqrt(2 * divergence)
-    # Some loss is infinite. The scale of the finite ones is where the hockey-stick curve has fallen half way.
-    scales = [2.0**k for k in range(-20, 21)]
-    half = (mechanism._delta(0.0) + mechanism._delta(scales[-1])) / 2
-    return next(scale for scale in scales if mechanism._delta(scale) <= half or scale == scales[-1])
 
 
 def _flat(parts: Iterable[tuple[PrivacyCurves, int]]) -> Iterator[tuple[PrivacyCurves, int]]:
@@ -243,77 +297,6 @@ def _reach(mechanism: PrivacyCurves, step: float, spread: float) -> float:
     while top < furthest and left(top) > never_less:
         top *= 1.3
     return top
-
-
-@final
-@dataclass(frozen=True)
-class DrawsOfOneTable(PrivacyCurves):
-    """Several draws from one table: all of them see the same two neighbours, in the same order.
-
-    Each direction is composed by itself, and the larger result counts. Where other tables are released beside it,
-    :class:`Composition` takes the larger curve of both directions for each draw, because other tables may lose in the
-    other direction.
-
-    Parameters
-    ----------
-    mechanism : PrivacyCurves
-        The curves of one draw, with a pair of laws that has a :attr:`~PrivacyCurves.one_way`.
-    times : int
-        The number of draws.
-
-    References
-    ----------
-    Theory, section 7.
-
-    Examples
-    --------
-    >>> from pymc_dirdp.privacy.dominating_pairs import ReplaceOnePair
-    >>> pair = ReplaceOnePair(10.0, 1.0, 0.02)
-    >>> Composition(((pair, 200),)).epsilon(1e-6) / DrawsOfOneTable(pair, 200).epsilon(1e-6)
-    1.0...
-    """
-
-    mechanism: PrivacyCurves
-    times: int
-
-    @classmethod
-    def together(cls, parts: tuple[tuple[PrivacyCurves, int], ...]) -> PrivacyCurves:
-        """The curves of tables that the same records feed, each with its number of draws."""
-        ((mechanism, times), *others) = parts
-        if others or times == 1 or mechanism.one_way is None:
-            return Composition(parts)
-        return cls(mechanism, times)
-
-    @property
-    def composed_of(self) -> tuple[tuple[PrivacyCurves, int], ...]:
-        """The draws, each with the larger curve of both directions."""
-        return ((self.mechanism, self.times),)
-
-    @cached_property
-    def _composed(self) -> Composition:
-        return Composition(((self.mechanism.one_way or self.mechanism, self.times),))
-
-    @property
-    def curve_key(self) -> Hashable:
-        """The key of the draws: the curves of one, and their number."""
-        return type(self), self.mechanism.curve_key, self.times
-
-    @property
-    def pure_epsilon(self) -> float:
-        """That of one draw, for each of them."""
-        return self._composed.pure_epsilon
-
-    def _renyi(self, order: float) -> float:
-        return self._composed._renyi(order)
-
-    def _rho(self, omega: float) -> float:
-        return self._composed._rho(omega)
-
-    def _delta(self, epsilon: float) -> float:
-        return self._composed._delta(epsilon)
-
-    def _epsilon(self, delta: float) -> float:
-        return self._composed._epsilon(delta)
 
 
 @final

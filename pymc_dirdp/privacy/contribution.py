@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self, final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.privacy.adjacency import adjacency_named
 
 __all__ = ["AXES", "Contribution"]
 
@@ -77,6 +81,21 @@ class Contribution:
             )
         return type(self)(self.records, self.axes or ("any",) * n_axes)
 
+    @property
+    def fixed_axes(self) -> tuple[int, ...]:
+        """The row axes along which a person's records do not move.
+
+        Neighbours under replace-one have the same number of records in every entry of these axes. So where the numbers
+        of records of people are public, that of each entry is public, too.
+        """
+        return tuple(axis for axis, kind in enumerate(self.axes) if kind != "any")
+
+    def rows_by_entry(self, shape: Sequence[int]) -> NDArray[np.intp]:
+        """The numbers of the rows in each entry of the `fixed_axes` of a table of this shape: entries x rows."""
+        rows, fixed = np.arange(math.prod(shape[:-1])).reshape(shape[:-1]), self.fitted(shape).fixed_axes
+        entries = math.prod(shape[axis] for axis in fixed)
+        return np.moveaxis(rows, fixed, range(len(fixed))).reshape(entries, -1)
+
     def blocks(self, shape: Sequence[int]) -> int:
         """The number of blocks of cells in which a person holds records, in a table of this shape."""
         axes = self.fitted(shape).axes
@@ -107,6 +126,14 @@ class Contribution:
         each = {axis: shape[axis] for axis, kind in enumerate(self.fitted(shape).axes) if kind == "each"}
         blocks = math.prod(length for axis, length in each.items() if axis in kept)
         return self.records * math.prod(each.values()) // blocks, blocks
+
+    def fixes_margin(self, kept: Sequence[int], adjacency: str) -> bool:
+        """Whether a margin of these axes of a table is the same for all neighbours, so that it loses nothing.
+
+        Under replace-one a person has the same records in every entry of the axes `"each"`.
+        """
+        each = {axis for axis, kind in enumerate(self.axes) if kind == "each"}
+        return adjacency_named(adjacency).records_are_public and set(kept) <= each
 
     def to_json(self) -> str:
         """Write this contribution as a text."""

@@ -69,6 +69,19 @@ class PrivacyCurves(abc.ABC):
         return math.inf
 
     @property
+    def _loss_spread(self) -> float:
+        """A rough standard deviation of the finite losses. Any value is safe: only the width of a grid depends on it.
+
+        Where some loss is infinite, it is the scale at which the hockey-stick curve has fallen half way.
+        """
+        divergence = self._renyi(1.0)
+        if math.isfinite(divergence):
+            return math.sqrt(2 * divergence)
+        scales = [2.0**k for k in range(-20, 21)]
+        half = (self._delta(0.0) + self._delta(scales[-1])) / 2
+        return next(scale for scale in scales if self._delta(scale) <= half or scale == scales[-1])
+
+    @property
     def from_divergences(self) -> bool:
         """Whether the deltas come from the Rényi divergences, so that a composition also tries the divergences."""
         return False
@@ -194,6 +207,11 @@ class CurvesOf(PrivacyCurves):
     @override
     def pure_epsilon(self) -> float:
         return self._curves.pure_epsilon
+
+    @property
+    @override
+    def _loss_spread(self) -> float:
+        return self._curves._loss_spread
 
     @property
     @override

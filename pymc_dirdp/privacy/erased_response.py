@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.numerics.quadrature import inner
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.tcdp import rho_from_above
@@ -108,7 +109,7 @@ class ErasedResponse(PrivacyCurves):
         losses = np.nextafter(times * self.u, math.inf)
         largest = float(losses[-1])
         if order == 1:
-            return float(np.sum(masses * losses * -np.expm1(-losses)))
+            return inner(masses, losses * -np.expm1(-losses))
         if (order - 1) * largest > _LARGEST_TILT:
             return largest
         tilt = (order - 1) * losses
@@ -131,7 +132,7 @@ class ErasedResponse(PrivacyCurves):
     def _deltas(self, epsilons: Array) -> Array:
         losses, masses = self._whole
         if len(epsilons) < len(losses):
-            found = np.array([masses @ -np.expm1(np.minimum(epsilon - losses, 0.0)) for epsilon in epsilons.tolist()])
+            found = np.array([inner(masses, -np.expm1(np.minimum(one - losses, 0.0))) for one in epsilons.tolist()])
         else:
             found = np.zeros(len(epsilons))
             for loss, mass in zip(losses.tolist(), masses.tolist(), strict=True):

@@ -35,13 +35,12 @@ _BULK = np.concatenate([-_BULK[:0:-1], _BULK])
 def _integrals_from_nodes() -> Array:
     """The matrix that takes values at the nodes of `[0, 1]` to the integrals from each node to 1."""
     powers = np.polynomial.legendre.legvander(_NODES, len(_NODES) - 1)
-    coefficients = np.linalg.inv(powers)
     integrals = np.empty_like(powers)
     for i in range(len(_NODES)):
         antiderivative = np.polynomial.legendre.legint(np.eye(len(_NODES))[i])
         ends = np.polynomial.legendre.legval(np.append(_NODES, 1.0), antiderivative)
         integrals[:, i] = (ends[-1] - ends[:-1]) / 2
-    return integrals @ coefficients
+    return np.asarray(np.linalg.solve(powers.T, integrals.T).T)
 
 
 _TO_THE_END = _integrals_from_nodes()
@@ -161,7 +160,7 @@ class _Panels:
     def _in_rows(self, values: Array) -> Array:
         """The integral over each panel, where it belongs."""
         found = np.zeros(self.shape)
-        found[self.rows, self.columns] = values @ _UNIT_WEIGHTS * self.width
+        found[self.rows, self.columns] = np.add.reduce(values * _UNIT_WEIGHTS, axis=1) * self.width
         return found
 
     def integrals(self, values: Array) -> Array:
@@ -173,7 +172,8 @@ class _Panels:
         panels = self._in_rows(values)
         after = np.zeros(self.shape)
         after[:, :-1] = np.cumsum(panels[:, :0:-1], axis=-1)[:, ::-1]
-        return np.asarray(after[self.rows, self.columns, None] + (values @ _TO_THE_END.T) * self.width[:, None])
+        inside = np.einsum("ij,kj->ik", values, _TO_THE_END) * self.width[:, None]
+        return np.asarray(after[self.rows, self.columns, None] + inside)
 
 
 def joining(cells: Cells, epsilon: float | Array) -> Array:

@@ -10,10 +10,13 @@ import numpy as np
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.quadrature import integrate, nodes
 
-__all__ = ["Loss"]
+__all__ = ["RAISED", "Loss"]
 
 # Tail differences are trusted while they keep this share of their larger term; below it, the loss is integrated.
 _CANCELLED = 1e-3
+# A difference is raised by this share of the larger tail, above the rounding errors of both tails; and every result by
+# more than an integral is rounded.
+_TAILS, RAISED = 1e-12, 1 + 3e-11
 # A tail below this number may have lost digits, because it is, or was multiplied from, a number next to the smallest.
 _FAINT = 1e-290
 # Integrals end at exp(-46) = 1e-20 of their largest value.
@@ -60,7 +63,7 @@ class Loss:
     rate: float
 
     def delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence at `epsilon >= 0`."""
+        """Hockey-stick divergence at `epsilon >= 0`, from above."""
         # Beyond the largest double the divergence at a smaller epsilon is used, which is larger.
         t = min(epsilon / self.r + self.shift, sys.float_info.max)
         first = self.upper(t)
@@ -70,11 +73,11 @@ class Loss:
         if epsilon < _LARGEST_EXPONENT and other > _FAINT:
             delta = first - math.exp(epsilon) * other
             if delta > _CANCELLED * first:
-                return min(delta, 1.0)
-        return self._integrated(t)
+                return min((delta + _TAILS * first) * RAISED, 1.0)
+        return min(self._integrated(t) * RAISED, 1.0)
 
     def deltas(self, step: float, points: int) -> Array:
-        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`."""
+        """Hockey-stick divergences at `0, step, ..., step * (points - 1)`, from above."""
         epsilons = step * np.arange(points, dtype=np.float64)
         with np.errstate(over="ignore"):
             t: Array = np.minimum(epsilons / self.r + self.shift, sys.float_info.max)
@@ -85,11 +88,12 @@ class Loss:
             cancelled = ~(deltas > _CANCELLED * first) | (epsilons >= _LARGEST_EXPONENT) | ~(other > _FAINT)
         # Beyond exp(709) an empty tail times infinity is NaN.
         deltas[first == 0] = 0.0
+        raised = deltas + _TAILS * first
         cancelled &= first > 0
         if np.any(cancelled):
             integrated = self._accumulated(step, t, first)
-            deltas[cancelled] = integrated[cancelled]
-        return np.minimum(deltas, 1.0)
+            raised[cancelled] = integrated[cancelled]
+        return np.minimum(raised * RAISED, 1.0)
 
     def _integrated(self, t: float) -> float:
         """`delta = r * integral_0^inf exp(-r v) P[V > t + v] dv`, in which every term is positive.
@@ -132,7 +136,7 @@ class Loss:
         panels = np.zeros_like(tail)
         places = np.flatnonzero(smooth)
         for some in np.array_split(places, len(places) * len(u) // _AT_A_TIME + 1):
-            panels[some] = self.upper(t[some, None] + width * u) @ weights
+            panels[some] = np.add.reduce(self.upper(t[some, None] + width * u) * weights, axis=1)
         fall = math.exp(-step)
         deltas = np.empty_like(t)
         deltas[-1] = self._integrated(float(t[-1]))

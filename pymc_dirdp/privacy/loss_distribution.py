@@ -7,24 +7,27 @@ errs towards more loss, and a bound of the rounding error is added.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, final
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
+import scipy  # which loads scipy.fft where it is used, and not before
 
 from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.numerics.quadrature import inner
 
 __all__ = ["ComposedLoss", "LossDistribution", "discretised"]
 
-# This margin covers the rounding of the curves themselves, which is about 1e-11 relative.
+# This margin covers the rounding of curves that are not raised by it themselves, which is about 1e-11 relative.
 _MARGIN = 1e-10
 # At most this share of a tilted law lies outside of the window; it is added to the result.
 _OUTSIDE = 1e-13
 # The tilts are in units of one over the standard deviation of the composed loss.
 _TILTS = np.exp2(np.arange(-4.0, 11.0))
+# And so are those that bound the window.
+_SHARES = np.exp2(np.arange(5.0))
 # The rounding error of a transform of length n is below `_ROUNDING * log2(n)` relative, in the l2 norm.
 _ROUNDING = 1e-15
 
@@ -88,7 +91,7 @@ def _positive_masses(step: float, deltas: Array) -> tuple[Array, float]:
 @final
 @dataclass(frozen=True, eq=False)
 class ComposedLoss:
-    """The sum of independent losses on one grid.
+    """The sum of independent losses on one grid, or several such sums, the worst of which counts.
 
     The hockey-stick divergence at epsilon is an expectation of the far tail of the sum. It is taken under an
     exponentially tilted law, for which that tail is the bulk, so that the rounding of the fast Fourier transform stays
@@ -96,11 +99,12 @@ class ComposedLoss:
 
     Parameters
     ----------
-    parts : sequence of (LossDistribution, int)
-        Each loss, and how many independent copies of it are added. All have the same step.
+    parts : sequence of (LossDistribution, int or sequence of int)
+        Each loss, and how many independent copies of it are added; one number for each of the sums. All losses have the
+        same step.
     """
 
-    parts: Sequence[tuple[LossDistribution, int]]
+    parts: Sequence[tuple[LossDistribution, int | Sequence[int]]]
 
     @property
     def step(self) -> float:
@@ -109,37 +113,44 @@ class ComposedLoss:
 
     @cached_property
     def infinite(self) -> float:
-        """Probability of an infinite loss: no delta is below it."""
-        if any(part.infinite >= 1 for part, _ in self.parts):
-            return 1.0
-        return -math.expm1(math.fsum(times * math.log1p(-part.infinite) for part, times in self.parts))
+        """The largest probability of an infinite loss: no delta is below that of its sum."""
+        return float(np.max(self._infinite))
+
+    @cached_property
+    def _infinite(self) -> Array:
+        finite = np.array([math.log1p(-part.infinite) if part.infinite < 1 else -math.inf for part, _ in self.parts])
+        # No copy of a loss that is always infinite adds nothing.
+        logs = np.multiply(self._times, finite, out=np.zeros(self._times.shape), where=self._times > 0)
+        return np.asarray(-np.expm1(np.add.reduce(logs, axis=1)))
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on the hockey-stick divergence at any real `epsilon`, tight up to the grid."""
         if any(not part.masses.any() for part, _ in self.parts):
             # Some loss has no mass on the grid, so all of it may be infinite.
             return 1.0
-        tilt = min(self._log_moments, key=lambda tilt: self._log_moments[tilt] - tilt * epsilon)
+        # Any tilt will do for any of the sums.
+        tilt = _lowest(lambda tilt: float(np.max(self._log_moments_at(tilt))) - tilt * epsilon, self._tilts)
         if tilt not in self._bulks:
             self._bulks[tilt] = self._bulk(tilt)
-        losses, masses, error = self._bulks[tilt]
+        losses, masses, errors = self._bulks[tilt]
         excess = losses - epsilon
         above = excess > 0
         # Each factor is at most 1, so the error of the masses is the error of the sum.
-        tail = float(masses[above] @ (np.exp(-tilt * excess[above]) * -np.expm1(-excess[above]))) + error
-        scale = math.exp(min(self._log_moments[tilt] - tilt * epsilon, 700.0))
-        return min(1.0, self.infinite + scale * tail)
+        factors = np.exp(-tilt * excess[above]) * -np.expm1(-excess[above])
+        tails = np.add.reduce(masses[:, above] * factors, axis=1) + errors
+        scales = np.exp(np.minimum(self._log_moments_at(tilt) - tilt * epsilon, 700.0))
+        return min(1.0, float(np.max(self._infinite + scales * tails)))
 
     @cached_property
-    def _bulks(self) -> dict[float, tuple[Array, Array, float]]:
+    def _bulks(self) -> dict[float, tuple[Array, Array, Array]]:
         """A cache of the tilted sums, by tilt."""
         return {}
 
     @cached_property
-    def _log_moments(self) -> dict[float, float]:
-        """Logarithms of the moments, over the tilts that are used."""
-        _, spread = self._location(0.0)
-        return {tilt: self._log_moment(tilt) for tilt in (_TILTS / spread).tolist()}
+    def _tilts(self) -> list[float]:
+        """The tilts that are used."""
+        found: list[float] = (_TILTS / self._spread(self._points.tilted(0.0))).tolist()
+        return found
 
     @cached_property
     def _points(self) -> "_Points":
@@ -147,49 +158,55 @@ class ComposedLoss:
 
     @cached_property
     def _times(self) -> Array:
-        return np.array([times for _, times in self.parts], dtype=np.float64)
+        """How many copies of each loss each sum has, with one row for each sum."""
+        return np.array([np.atleast_1d(times) for _, times in self.parts], dtype=np.float64).T
 
-    def _log_moment(self, tilt: float) -> float:
-        """Logarithm of the expectation of `exp(tilt * loss)` over finite losses."""
-        return math.fsum((self._times * self._points.log_moments(tilt)).tolist())
+    def _sums(self, of_losses: Array) -> Array:
+        """What is added up over the losses of each sum."""
+        # A product of matrices wakes the threads of a BLAS library, which takes longer than so few products.
+        return np.asarray(np.add.reduce(self._times * of_losses, axis=1))
 
-    def _location(self, tilt: float) -> tuple[float, float]:
-        """Mean and standard deviation of the tilted sum; the latter at least one step."""
-        means, variances = self._points.locations(tilt)
-        return _inner(self._times, means), math.sqrt(self.step**2 + _inner(self._times, variances))
+    def _log_moments_at(self, tilt: float) -> Array:
+        """Logarithms of the expectations of `exp(tilt * loss)` over finite losses."""
+        return self._sums(self._points.log_moments(tilt))
 
-    def _bulk(self, tilt: float) -> tuple[Array, Array, float]:
-        """Losses and masses of the tilted sum in a window that holds nearly all of it, and the error of the masses."""
-        low, high = self._window(tilt)
-        size = int(next_fast_len(high - low + 1, real=True))
-        spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
-        norms = 1.0
-        for (_, times), places, weights in zip(self.parts, *self._points.tilted_parts(tilt), strict=True):
+    def _spread(self, weights: Array) -> float:
+        """The largest standard deviation of the tilted sums, at least one step; `weights` are the tilted masses."""
+        return math.sqrt(self.step**2 + float(np.max(self._sums(self._points.variances(weights)))))
+
+    def _bulk(self, tilt: float) -> tuple[Array, Array, Array]:
+        """Losses and masses of the tilted sums in a window that holds nearly all of them, and errors of the masses."""
+        weights = self._points.tilted(tilt)
+        low, high = self._window(tilt, self._spread(weights))
+        size = int(scipy.fft.next_fast_len(high - low + 1, real=True))
+        spectra = np.ones((len(self._times), size // 2 + 1), dtype=np.complex128)
+        norms = np.ones(len(self._times))
+        for times, places, masses in zip(self._times.T, *self._points.split(weights), strict=True):
             # The transform wraps around: mass outside of the window falls somewhere into it, and is accounted for.
-            circle = np.bincount(places % size, weights=weights, minlength=size)
-            transformed = rfft(circle)
-            # A power of 1 would take longer than the transform.
-            spectrum *= transformed if times == 1 else transformed**times
-            norms += times * math.sqrt(_inner(circle, circle))
-        circle = irfft(spectrum, n=size)
+            circle = np.bincount(places % size, weights=masses, minlength=size)
+            transformed = scipy.fft.rfft(circle)
+            for copies in set(times.tolist()) - {0.0}:
+                # A power of 1 would take longer than the transform.
+                spectra[times == copies] *= transformed if copies == 1 else transformed**copies
+            norms += times * math.sqrt(inner(circle, circle))
+        circles = scipy.fft.irfft(spectra, n=size, axis=1)
         index = np.arange(low, low + size)
         losses = self.step * index.astype(np.float64)
-        error = _OUTSIDE + _ROUNDING * math.log2(size + 1) * norms * math.sqrt(size)
-        return losses, np.maximum(circle[index % size], 0.0), error
+        errors = _OUTSIDE + _ROUNDING * math.log2(size + 1) * norms * math.sqrt(size)
+        return losses, np.maximum(circles[:, index % size], 0.0), errors
 
-    def _window(self, tilt: float) -> tuple[int, int]:
-        """Indices outside of which the tilted sum has a probability below `_OUTSIDE`, by Chernoff's bound."""
-        spread = self._location(tilt)[1]
-        log_moment = self._log_moment(tilt)
+    def _window(self, tilt: float, spread: float) -> tuple[int, int]:
+        """Indices outside of which each tilted sum has a probability below `_OUTSIDE`, by Chernoff's bound."""
+        log_moments = self._log_moments_at(tilt)
 
-        def end(sign: int) -> float:
-            return min(
-                (self._log_moment(tilt + sign * more) - log_moment - math.log(_OUTSIDE / 2)) / more
-                for more in [share / spread for share in (1.0, 2.0, 4.0, 8.0, 16.0)]
-            )
+        def end(more: float) -> float:
+            """A bound of the sum, or of the sum with its sign reversed."""
+            raised = float(np.max(self._log_moments_at(tilt + more) - log_moments))
+            return (raised - math.log(_OUTSIDE / 2)) / abs(more)
 
-        furthest = sum(times * (len(part.masses) // 2) for part, times in self.parts)
-        low, high = math.floor(-end(-1) / self.step), math.ceil(end(1) / self.step)
+        lowest, highest = (end(_lowest(end, (_SHARES * sign / spread).tolist())) for sign in (-1, 1))
+        furthest = int(np.max(self._sums(np.array([len(part.masses) // 2 for part, _ in self.parts], dtype=float))))
+        low, high = math.floor(-lowest / self.step), math.ceil(highest / self.step)
         return max(low, -furthest), min(high, furthest)
 
 
@@ -224,10 +241,17 @@ class _Points:
 
     def log_moments(self, tilt: float) -> Array:
         """Logarithms of the expectations of `exp(tilt * loss)`, for each loss."""
-        exponents = self.log_masses + tilt * self.losses
-        top: Array = np.maximum.reduceat(exponents, self.starts)
-        exponents -= self._spread_out(top)
-        return top + np.log(np.add.reduceat(np.exp(exponents, out=exponents), self.starts))
+        if tilt not in self._log_moments:
+            exponents = self.log_masses + tilt * self.losses
+            top: Array = np.maximum.reduceat(exponents, self.starts)
+            exponents -= self._spread_out(top)
+            self._log_moments[tilt] = top + np.log(np.add.reduceat(np.exp(exponents, out=exponents), self.starts))
+        return self._log_moments[tilt]
+
+    @cached_property
+    def _log_moments(self) -> dict[float, Array]:
+        """A cache by tilt."""
+        return {}
 
     def tilted(self, tilt: float) -> Array:
         """The masses times `exp(tilt * loss)`, normalised for each loss."""
@@ -235,21 +259,24 @@ class _Points:
         exponents -= self._spread_out(self.log_moments(tilt))
         return np.exp(exponents, out=exponents)
 
-    def tilted_parts(self, tilt: float) -> tuple[list[Integers], list[Array]]:
+    def split(self, weights: Array) -> tuple[list[Integers], list[Array]]:
         """The places and the tilted masses of each loss."""
-        return np.split(self.places, self.starts[1:]), np.split(self.tilted(tilt), self.starts[1:])
+        return np.split(self.places, self.starts[1:]), np.split(weights, self.starts[1:])
 
-    def locations(self, tilt: float) -> tuple[Array, Array]:
-        """Mean and variance of each loss, tilted."""
-        weights = self.tilted(tilt)
+    def variances(self, weights: Array) -> Array:
+        """Variance of each loss; `weights` are the tilted masses."""
         means: Array = np.add.reduceat(weights * self.losses, self.starts)
         variances: Array = np.add.reduceat(weights * (self.losses - self._spread_out(means)) ** 2, self.starts)
-        return means, variances
+        return variances
 
     def _spread_out(self, of_losses: Array) -> Array:
         return np.repeat(of_losses, np.diff(self.starts, append=len(self.places)))
 
 
-def _inner(x: Array, y: Array) -> float:
-    """The inner product. That of NumPy wakes the threads of a BLAS library, which takes longer than so few products."""
-    return float(np.add.reduce(x * y))
+def _lowest(f: Callable[[float], float], points: Sequence[float]) -> float:
+    """The point with the lowest value of a function that first falls and then rises; another one is no error."""
+    i = len(points) // 2
+    for step in (-1, 1):
+        while 0 <= i + step < len(points) and f(points[i + step]) < f(points[i]):
+            i += step
+    return points[i]

@@ -14,8 +14,9 @@ from typing import Self, final
 import numpy as np
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.numerics.quadrature import bulk_breaks, graded_breaks, integrate, nodes
+from pymc_dirdp.numerics.quadrature import bulk_breaks, graded_breaks, inner, integrate, nodes
 from pymc_dirdp.numerics.second_order import expm1_less, log1p_less, stirling_remainder
+from pymc_dirdp.privacy.hockey_stick import RAISED
 
 __all__ = ["LARGE", "NarrowLoss"]
 
@@ -85,7 +86,7 @@ class NarrowLoss:
         )
 
     def delta(self, epsilon: float) -> float:
-        """Hockey-stick divergence at `epsilon >= 0`: the integral of `f(x) (1 - exp(-r (x - t)))` above t."""
+        """Hockey-stick divergence at `epsilon >= 0`: the integral of `f(x) (1 - exp(-r (x - t)))` above t, raised."""
         above = epsilon / self.r
         # Rounding may have raised t, so a bound of that is subtracted: it is small unless the loss is above 1e12.
         t = (above + self.start - _ROUNDING * (above + abs(self.start))) / self.spread
@@ -97,8 +98,8 @@ class NarrowLoss:
         length = from_mode - left + min(_REACH, _NEGLIGIBLE / slope if slope > 0 else math.inf)
         y, weights = nodes(bulk_breaks(min(1.0, 1 / ratio, 1 / (1 + from_mode)), length))
         density = np.exp(self.log_density(self.spread * (left + y)) + self.remainder)
-        integral = float(density * -np.expm1(-ratio * (y + (left - t))) @ weights)
-        return min(1.0, integral / math.sqrt(2 * math.pi))
+        integral = inner(density * -np.expm1(-ratio * (y + (left - t))), weights)
+        return min(1.0, integral / math.sqrt(2 * math.pi) * RAISED)
 
     def deltas(self, step: float, points: int) -> Array:
         """Hockey-stick divergences at `0, step, ..., step * (points - 1)`."""

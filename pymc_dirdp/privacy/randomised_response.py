@@ -7,6 +7,7 @@ from typing import final, override
 import numpy as np
 from scipy.special import gammaln
 
+from pymc_dirdp.numerics.quadrature import inner
 from pymc_dirdp.privacy.curves import PrivacyCurves
 
 __all__ = ["RandomisedResponse"]
@@ -82,7 +83,7 @@ class RandomisedResponse(PrivacyCurves):
         logs = gamma - gammaln(i + 1) - gammaln(n - i + 1) - i * self.u - n * math.log1p(math.exp(-self.u))
         excess = np.maximum(top - epsilon - 2 * i * self.u, 0.0)
         rounding = math.exp(min(_ROUNDING * (gamma + top + 1), 1.0))
-        return min(1.0, float(np.exp(logs) @ -np.expm1(-excess)) * rounding)
+        return min(1.0, inner(np.exp(logs), -np.expm1(-excess)) * rounding)
 
     @override
     def _epsilon(self, delta: float) -> float:

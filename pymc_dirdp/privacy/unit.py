@@ -85,33 +85,35 @@ class PersonalCells:
             A dominating pair of laws where a person has one block, and a composition of such pairs otherwise. Curves
             with equal `r` and equal smallest prior parameters are equal.
         """
+        # Counts are whole numbers.
+        least = math.ceil(min_count)
         members = dict.fromkeys(
-            self._person(_levelled(blocks, level), r, adjacency, more, r * min_count, spread) for blocks in self.people
+            self._person(_levelled(blocks, level), r, adjacency, more, least, spread) for blocks in self.people
         )
         return next(iter(members)) if len(members) == 1 else Parallel(tuple(members))
 
     def _person(
-        self, blocks: _Blocks, r: float, adjacency: str, more: float, least: float, spread: bool
+        self, blocks: _Blocks, r: float, adjacency: str, more: float, least: int, spread: bool
     ) -> PrivacyCurves:
         times: Counter[PrivacyCurves] = Counter()
         for cells, count in blocks:
             # The sum is rounded in this order, as if `more` were in the prior: a calibration must see the curves of
             # its result.
-            raised = tuple(cell + more + least for cell in cells)
+            raised = tuple(cell + more + r * least for cell in cells)
             if self.n_records is not None:
                 return self._public_row(raised[0], raised[1], r, least)
             times[records_in_cells(raised, self.n_cells, r, self.records, adjacency, spread=spread)] += count
         ((first, count), *others) = times.items()
         return first if count == 1 and not others else Composition(tuple(times.items()))
 
-    def _public_row(self, low: float, high: float, r: float, least: float) -> PrivacyCurves:
+    def _public_row(self, low: float, high: float, r: float, least: int) -> PrivacyCurves:
         """All records that do not move lie in the cell with the larger prior, but for those that each cell holds."""
         assert self.n_records is not None
-        if self.n_records == 0:
-            return NoLoss()
-        moving = min(self.records, self.n_records)
         # Both prior parameters have the promised records in them already.
-        return PublicRowPair(low, high + max(r * (self.n_records - moving) - 2 * least, 0.0), moving * r)
+        others = self.n_records - 2 * least
+        moving = min(self.records, others)
+        # Where every cell holds just what is promised there is one table, and without that many records there is none.
+        return PublicRowPair(low, high + r * (others - moving), moving * r) if moving > 0 else NoLoss()
 
 
 def _levelled(blocks: _Blocks, level: float) -> _Blocks:

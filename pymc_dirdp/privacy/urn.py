@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
@@ -19,17 +20,22 @@ from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
+from pymc_dirdp.privacy.several_records import partitions
 from pymc_dirdp.privacy.urn_pair import MOST_STEPS, UrnPair, largest_urn_loss
 
 __all__ = ["UrnCells", "urn_cells", "urn_curves"]
 
-# Rounding errors of a sum and of a product.
-_UP = 1 + 4e-15
+# Rounding errors of a sum and of a product, and of a logarithm of a Gamma function and what is done with it.
+_UP, _ROUNDING = 1 + 1e-14, 1e-15
+# All ways to spread so many records of a person are tried; of more, so many are moved at a time.
+_MOST_SPREAD = 12
+# So often an interval is halved, until what its ends differ by adds less than 1e-11 to a loss.
+_HALVINGS = 40
 
 # What decides the loss of a block of rows: the smallest prior parameters of rows that a record may leave, with the sums
-# of rows that it may come into; or the parameters of a single row in rising order, the third being the sum of the rest.
+# of rows that it may come into; or the parameters of a single row in rising order, the last being the sum of the rest.
 type _Rows = tuple[tuple[float, float], ...]
-type _Row = tuple[float, float, float]
+type _Row = tuple[float, ...]
 
 
 def urn_curves(
@@ -61,9 +67,10 @@ def urn_curves(
     Returns
     -------
     curves : PrivacyCurves
-        Upper bounds for data sets of any size. Where a person has one record in each block, `pure_epsilon` is the
-        supremum over all neighbours; with k records it is at most k times that. Where each block is one row, a person
-        has one record in it and replaces it, the other curves are those of :class:`UrnPair`. Otherwise they are what
+        Upper bounds for data sets of any size. Where a person has one record in each block, or up to 12 records in
+        blocks of one row, `pure_epsilon` is the supremum over all neighbours; with k records in blocks of several rows
+        it is at most k times that of one. Where each block is one row, a person has one record in it and replaces it,
+        the other curves are those of :class:`UrnPair`. Otherwise they are what
         the pure epsilon implies, that is those of :class:`RandomisedResponse`; the curves of the continuous draw, which
         hold as well, are often smaller.
 
@@ -124,19 +131,26 @@ class UrnCells:
     def _block(self, block: _Row | _Rows, r: float, steps: int, adjacency: str, more: float) -> PrivacyCurves:
         replaced = adjacency_named(adjacency).records_are_public
         if isinstance(block[0], tuple):
-            # The record leaves a cell of a row that is full elsewhere, and comes into an empty row.
-            largest = max(
+            # One record after the other moves, so the largest losses add up. Each leaves a cell of a row that is full
+            # elsewhere, and comes into an empty row.
+            largest = self.records * max(
                 largest_urn_loss(low + more, r, steps)
                 + (largest_urn_loss(total + self.d * more, r, steps) if replaced else 0.0)
                 for low, total in block
             )
         else:
-            low, high, rest = block
+            *cells, rest = block
+            total, raised = math.fsum(block) + self.d * more, np.array(cells) + more
             if replaced and self.records == 1 and steps <= MOST_STEPS:
-                return UrnPair(low + more, high + more, rest + (self.d - 2) * more, r, steps)
-            largest = largest_urn_loss(low + more, r, steps)
-        # One record after the other moves, so the largest losses add up.
-        return RandomisedResponse(self.records * largest * _UP)
+                low, high = raised.tolist()
+                return UrnPair(low, high, rest + (self.d - 2) * more, r, steps)
+            # Not all cells of a row can gain records: those cells that lose them, or a crowd of others, are in one.
+            gaining = raised[: self.d - 1]
+            times, left = divmod(self.records, _MOST_SPREAD)
+            largest = _spread_loss(gaining, total, r, steps, left, replaced=replaced)
+            if times:
+                largest += times * _spread_loss(gaining, total, r, steps, _MOST_SPREAD, replaced=replaced)
+        return RandomisedResponse(largest * _UP)
 
 
 def urn_cells(alpha: Array, contribution: Contribution) -> UrnCells:
@@ -149,17 +163,80 @@ def urn_cells(alpha: Array, contribution: Contribution) -> UrnCells:
     if d == 1:
         return UrnCells((), contribution.records, d)
     # A person has these blocks, each of some rows.
-    people = dict.fromkeys(tuple(sorted(Counter(map(_deciding, person)).items())) for person in table)
+    people = dict.fromkeys(
+        tuple(sorted(Counter(_deciding(rows, contribution.records) for rows in person).items())) for person in table
+    )
     return UrnCells(tuple(people), contribution.records, d)
 
 
-def _deciding(rows: Array) -> _Row | _Rows:
+def _deciding(rows: Array, records: int) -> _Row | _Rows:
     """What the loss of one block depends on. Each row is in rising order."""
     if len(rows) == 1:
-        low, high, *others = rows[0].tolist()
-        return low, high, math.fsum(others)
+        most = max(2, min(records, _MOST_SPREAD))
+        return (*rows[0, :most].tolist(), math.fsum(rows[0, most:].tolist()))
     smallest, totals = rows[:, 0], rows.sum(axis=1)
     # Both terms of the loss fall with their parameter, and the two rows are different ones.
     leaving, joining = (np.argsort(values, kind="stable")[:2].tolist() for values in (smallest, totals))
     pairs = {(float(smallest[i]), float(totals[j])) for i in leaving for j in joining if i != j}
     return tuple(sorted(pairs))
+
+
+def _spread_loss(cells: Array, total: float, r: float, steps: int, records: int, *, replaced: bool) -> float:
+    """The largest loss of an urn of one row by up to so many records of a person, which may be spread over the cells.
+
+    `g_i` records in the cells with the smallest parameters, the larger part in the smaller one, make so many steps the
+    more likely as the sum of the largest of `log(1 + g_i r / (alpha_i + j))`, `j = 0, 1, ...`, says. If they are
+    replaced by more records in another cell, those that are missing make every outcome elsewhere more likely.
+
+    Parameters
+    ----------
+    cells : array
+        The smallest parameters of the row in rising order, without that of its last cell.
+    total : float
+        The sum of all parameters of the row.
+    """
+    if records < 2:
+        return largest_urn_loss(float(cells[0]), r, steps) if records else 0.0
+    numbers = range(records + 1) if replaced else (records,)
+    ways = [way for number in numbers for way in partitions(number, min(len(cells), records))]
+    parts = np.zeros((len(ways), min(len(cells), records)))
+    for row, way in zip(parts, ways, strict=True):
+        row[: len(way)] = way
+    cells = cells[: parts.shape[1]]
+    gained = parts.sum(axis=1)
+    # As many steps go to each cell as have a term of log(1 + r / x) or more; x is such that they are enough.
+    # With real numbers of steps it would be the least of these.
+    high = np.min((steps + np.cumsum(cells)) / np.maximum(np.cumsum(parts, axis=1), 1e-300), axis=1)
+    low = np.zeros(len(ways))
+
+    def hits(x: Array) -> Array:
+        return np.where(parts > 0, np.maximum(np.floor(parts * x[:, None] - cells) + 1, 0.0), 0.0)
+
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        enough = hits(middle).sum(axis=1) >= steps
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    counts = hits(high)
+    # Steps too many have the least term. Whatever x is, this is a bound.
+    rest = np.where(gained > 0, (steps - counts.sum(axis=1)) * np.log1p(r / high), 0.0)
+    without, missing = total + r * gained, r * (records - gained)
+    terms = [gammaln(cells + parts * r + counts), -gammaln(cells + parts * r), -gammaln(cells + counts), gammaln(cells)]
+    others = [gammaln(without + missing + steps), -gammaln(without + missing), -gammaln(without + steps)]
+    others.append(gammaln(without))
+    size = sum(np.abs(np.broadcast_to(term, parts.shape)).sum(axis=1) for term in terms) + sum(map(np.abs, others))
+    losses, error = sum(terms).sum(axis=1) + sum(others) + rest, _ROUNDING * size
+    # Those that may be the largest are added up without cancellation.
+    return max(
+        math.fsum(
+            [
+                float(rest[i]),
+                *(
+                    largest_urn_loss(a, k * r, int(hit))
+                    for a, k, hit in zip(cells.tolist(), parts[i].tolist(), counts[i].tolist(), strict=True)
+                    if hit
+                ),
+                largest_urn_loss(float(without[i]), float(missing[i]), steps) if missing[i] else 0.0,
+            ]
+        )
+        for i in np.flatnonzero(losses + error >= np.max(losses - error))
+    )

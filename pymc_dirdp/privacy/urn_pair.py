@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.numerics.quadrature import inner
 from pymc_dirdp.numerics.second_order import expm1_less
 from pymc_dirdp.numerics.tails import mean_digamma
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -121,12 +122,11 @@ class UrnPair(PrivacyCurves):
         return logs, gained[first] - lost[second], error
 
     @cached_property
-    def _directions(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Probabilities as logarithms, from above, and losses; in both directions."""
+    def _directions(self) -> tuple["_Direction", "_Direction"]:
         logs, losses, error = self._outcomes
         # No probability is above 1, however much is lost to rounding where a parameter is huge.
         first, second = (np.minimum(one, 0.0) for one in (logs + error, logs - losses + error + self._slack))
-        return (first, losses), (second, -losses)
+        return _Direction(first, losses, self._slack), _Direction(second, -losses, self._slack)
 
     @property
     def _slack(self) -> float:
@@ -142,13 +142,12 @@ class UrnPair(PrivacyCurves):
     def _delta(self, epsilon: float) -> float:
         if epsilon >= self.pure_epsilon:
             return 0.0
-        excess = epsilon - self._slack
-        return min(1.0, _UP * max(_hockey_stick(logs, losses, excess) for logs, losses in self._directions))
+        return min(1.0, _UP * max(one.hockey_stick(epsilon) for one in self._directions))
 
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
         epsilons = step * np.arange(points, dtype=np.float64)
-        there, back = (_hockey_sticks(*one, epsilons - self._slack) for one in self._directions)
+        there, back = (one.hockey_sticks(epsilons) for one in self._directions)
         larger = np.minimum(np.maximum(there, back), 1.0)
         deltas: Array = np.where(epsilons >= self.pure_epsilon, 0.0, larger)
         return deltas, deltas
@@ -161,8 +160,7 @@ class UrnPair(PrivacyCurves):
     def _renyi(self, order: float) -> float:
         if order == math.inf:
             return self.pure_epsilon
-        divergences = [_renyi(logs, losses, order, self._slack) for logs, losses in self._directions]
-        return min(_UP * max(divergences), self.pure_epsilon)
+        return min(_UP * max(one.renyi(order) for one in self._directions), self.pure_epsilon)
 
     @override
     def _rho(self, omega: float) -> float:
@@ -174,37 +172,64 @@ def _rising(a: float, r: float, steps: int) -> Array:
     return np.concatenate([[0.0], np.cumsum(np.log1p(r / (a + np.arange(steps))))])
 
 
-def _hockey_stick(logs: Array, losses: Array, epsilon: float) -> float:
-    above = losses > epsilon
-    return float(np.exp(logs[above]) @ -np.expm1(epsilon - losses[above]))
+@final
+@dataclass(frozen=True, eq=False)
+class _Direction:
+    """One of the two laws from the other, with what does not depend on the order or on epsilon.
 
-
-def _hockey_sticks(logs: Array, losses: Array, epsilons: Array) -> Array:
-    """At many epsilons at once, from above: sums over all larger losses. Their rounding is added."""
-    order = np.argsort(-losses)
-    first, falling = np.exp(logs[order]), -losses[order]
-    sums = (np.concatenate([[0.0], np.cumsum(law)]) for law in (first, first * np.exp(falling)))
-    larger, other = (total[np.searchsorted(falling, -epsilons)] for total in sums)
-    return np.asarray(larger * _UP - np.exp(epsilons) * other * (2 - _UP))
-
-
-def _renyi(logs: Array, losses: Array, order: float, slack: float) -> float:
-    """From above, where the logs are, and for all losses within the slack.
-
-    The linear terms of the exponentials sum to 0, so they are left out. Then no term is negative, and each grows with
-    the distance of its loss from 0.
+    Attributes
+    ----------
+    logs, losses : array
+        Probabilities as logarithms, from above, and losses.
+    slack : float
+        By so much rounding may have moved a loss. The curves are for all losses within it.
     """
-    further = losses + np.copysign(slack, losses)
-    if order == 1:
-        return _divergence(logs, further)
-    tilt = (order - 1) * further
-    if tilt.max() > _LARGE:
-        return max(float(np.logaddexp.reduce(logs + tilt)) / (order - 1) + 2 * slack, 0.0)
-    return math.log1p(float(np.exp(logs) @ expm1_less(tilt)) + (order - 1) * _divergence(logs, further)) / (order - 1)
 
+    logs: Array
+    losses: Array
+    slack: float
 
-def _divergence(logs: Array, losses: Array) -> float:
-    """The sum of `p (exp(-loss) - 1 + loss)`, of which large negative losses leave the other law's probability."""
-    rare = losses < -_LARGE
-    near = np.where(rare, 0.0, losses)
-    return float(np.exp(logs) @ expm1_less(-near) + np.exp(np.minimum((logs - losses)[rare], 0.0)).sum())
+    @cached_property
+    def _masses(self) -> Array:
+        return np.exp(self.logs)
+
+    @cached_property
+    def _further(self) -> Array:
+        """The losses that are furthest from 0."""
+        return self.losses + np.copysign(self.slack, self.losses)
+
+    @cached_property
+    def _divergence(self) -> float:
+        """The sum of `p (exp(-loss) - 1 + loss)`, of which large negative losses leave the other law's probability."""
+        rare = self._further < -_LARGE
+        near = np.where(rare, 0.0, self._further)
+        far = np.minimum((self.logs - self._further)[rare], 0.0)
+        return inner(self._masses, expm1_less(-near)) + float(np.exp(far).sum())
+
+    def renyi(self, order: float) -> float:
+        """From above.
+
+        The linear terms of the exponentials sum to 0, so they are left out. Then no term is negative, and each grows
+        with the distance of its loss from 0.
+        """
+        if order == 1:
+            return self._divergence
+        tilt = (order - 1) * self._further
+        if tilt.max() > _LARGE:
+            return max(float(np.logaddexp.reduce(self.logs + tilt)) / (order - 1) + 2 * self.slack, 0.0)
+        return math.log1p(inner(self._masses, expm1_less(tilt)) + (order - 1) * self._divergence) / (order - 1)
+
+    def hockey_stick(self, epsilon: float) -> float:
+        """At one epsilon: a sum in which no term is negative."""
+        excess = epsilon - self.slack
+        above = self.losses > excess
+        return inner(self._masses[above], -np.expm1(excess - self.losses[above]))
+
+    def hockey_sticks(self, epsilons: Array) -> Array:
+        """At many epsilons at once, from above: sums over all larger losses. Their rounding is added."""
+        excess = epsilons - self.slack
+        order = np.argsort(-self.losses)
+        first, falling = self._masses[order], -self.losses[order]
+        sums = (np.concatenate([[0.0], np.cumsum(law)]) for law in (first, first * np.exp(falling)))
+        larger, other = (total[np.searchsorted(falling, -excess)] for total in sums)
+        return np.asarray(larger * _UP - np.exp(excess) * other * (2 - _UP))

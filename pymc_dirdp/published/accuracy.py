@@ -32,8 +32,8 @@ def p1_theorem_2(*, eta: float, beta: float, alpha: float, d: int) -> float:
     beta : float
         Concentration of the data, `r N`; at least `d alpha / (exp(eta / 2) - 1)`.
     alpha : float
-        Prior parameter of every cell, at least 1/2. P1 states the bound for smaller ones too, where it is false
-        (ERRATA P1.1).
+        Prior parameter of every cell, at least 1/2, for which the bound is proved. P1 states it for smaller ones too:
+        up to about 1/4 it is false for some shares and sizes, and between 1/4 and 1/2 it is open.
     d : int
         Number of categories, at least 2.
 

@@ -7,8 +7,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.stored.release import Stored
-from pymc_dirdp.stored.table import StoredTable
+from pymc_dirdp.releases.opened import Opened, StoredTable
 from pymc_dirdp.utility.share_error import draw_share_error
 from pymc_dirdp.utility.smallest_share import smallest_share
 
@@ -17,7 +16,7 @@ __all__ = ["expected_errors", "in_range", "typical_errors"]
 type Lines = tuple[tuple[str, str], ...]
 
 
-def typical_errors(stored: Stored, utility: xr.Dataset) -> Lines:
+def typical_errors(stored: Opened, utility: xr.Dataset) -> Lines:
     """How far a share is typically off, in the estimate or the mean, and in a draw that is itself the release."""
     by_table = ", by table" * (len(stored.tables) > 1)
     if stored.is_estimate:
@@ -43,14 +42,14 @@ def typical_errors(stored: Stored, utility: xr.Dataset) -> Lines:
     )
 
 
-def expected_errors(stored: Stored, utility: xr.Dataset) -> Lines:
+def expected_errors(stored: Opened, utility: xr.Dataset) -> Lines:
     """The typical errors first, and then the numbers for those who plan."""
     if "note" in utility.attrs:
         return (("typical error", str(utility.attrs["note"])),)
     return (*typical_errors(stored, utility), *_details(stored, utility), *_grid(utility))
 
 
-def _details(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
+def _details(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     n, effective = utility["n_records"].values, utility["effective_records"].values
     by_table = ", by table" * (len(n) > 1)
     least = _of_tables(stored, utility, lambda table, n: smallest_share(table.mechanism, table.prior.shape, n))
@@ -75,7 +74,7 @@ def _details(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         yield "KL of the estimate", f"{in_range(of_estimates, 3)} nats expected, from the shares{by_table}"
 
 
-def _of_tables(stored: Stored, utility: xr.Dataset, error: Callable[[StoredTable, float], float | None]) -> Array:
+def _of_tables(stored: Opened, utility: xr.Dataset, error: Callable[[StoredTable, float], float | None]) -> Array:
     """A number for each table; NaN where it is not known. A file may hold numbers of which nothing can be computed."""
     known = []
     with np.errstate(all="ignore"):

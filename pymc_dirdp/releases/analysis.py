@@ -9,11 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.inference.seen import Labels, Seen
+from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import Conclusions, conclusions
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.sources import Source
 from pymc_dirdp.releases.trees import tree_of
+from pymc_dirdp.releases.view import values_of
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["analyse"]
@@ -69,7 +71,8 @@ def analyse(
     Returns
     -------
     analysis : xarray.DataTree
-        `posterior` holds the shares, with the names, dims and labels of the release; `latent_counts` the counts of the
+        `posterior` holds the shares, with the names, dims and labels of the release, and the Deterministics that are
+        formulas over them; `latent_counts` the counts of the
         records in each cell; `observed_data` what was published; `sample_stats` for each table the share of proposals
         that was accepted and the logarithm of the evidence, which is one number for tables that are taken together.
         The attributes say what it is conditional on, and whether tables were taken together. Of several releases
@@ -122,7 +125,7 @@ def analyse(
         "log_evidence": (("table",) if isinstance(evidence, list) else (), evidence),
     }
     groups = {
-        "/posterior": {name: _shares(seen, drawn[name].shares) for name, seen in found.tables.items()},
+        "/posterior": _posterior(found, {name: draws.shares for name, draws in drawn.items()}),
         "/latent_counts": {name: _drawn(drawn[name].counts, seen.cell_labels) for name, seen in found.tables.items()},
         **_published(found.tables),
     }
@@ -132,6 +135,20 @@ def analyse(
     )
     tree.attrs = _attributes(found)
     return tree
+
+
+def _posterior(found: Conclusions, drawn: dict[str, NDArray[np.float64]]) -> dict[str, _Array]:
+    """The draws of the shares, and of the Deterministics that are functions of them."""
+    arrays = {name: _shares(seen, drawn[name]) for name, seen in found.tables.items()}
+    coords = {dim: labels for seen in found.tables.values() for dim, labels in seen.share_labels}
+    shares = {name: values[0] for name, (values, _) in arrays.items()}
+    values, _ = values_of(found.deterministics, shares)
+    for one in found.deterministics:
+        if one.name in values:
+            value = values[one.name]
+            dims = [dim_name(one.name, i, dim) for i, dim in enumerate(one.dims or (None,) * (value.ndim - 1))]
+            arrays[one.name] = _drawn(value, tuple((dim, coords.get(dim)) for dim in dims))
+    return arrays
 
 
 def _shares(seen: Seen, shares: NDArray[np.float64]) -> _Array:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.inference.drawing import draw_row
+from pymc_dirdp.inference.drawing import draw_row, refuse_undrawable
 from pymc_dirdp.inference.free_total import FreeTotal
+from pymc_dirdp.inference.inversion import TooManyNodesError
 from pymc_dirdp.inference.posterior import draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.releases.planned import PlannedTable
@@ -55,10 +56,8 @@ def draws_given(
         counts, _ = _free_total(part, published, n_prior).draw(draws, rng)
         return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
     counts = np.empty((draws, prior.size // prior.shape[-1], prior.shape[-1]), dtype=np.int64)
-    for rows, total in _known_totals(part, published):
-        of_rows, noisy = (table.reshape(counts.shape[1:])[rows] for table in (prior, published))
-        law = _law(part, of_rows, noisy, total)
-        drawn, _ = draw_row(law, draws, rng)
+    for rows, total in _known_totals(part):
+        drawn, _ = draw_row(_law_of_rows(part, published, rows, total), draws, rng)
         counts[:, rows] = drawn.reshape(draws, len(rows), -1)
     return draw_shares(counts.reshape(draws, *prior.shape), prior, rng)
 
@@ -100,7 +99,7 @@ def try_law(part: PlannedTable, *, public: bool) -> None:
     Raises
     ------
     ArgumentError
-        If the table is too large.
+        If the table is too large, or its noise too wide for so many cells.
     UnattainableError
         If the noise is so wide that noisy counts may add up to more records than any table holds.
     """
@@ -117,14 +116,29 @@ def try_law(part: PlannedTable, *, public: bool) -> None:
             "nothing. Loosen the guarantee."
         )
     _law(part, prior, planned, n_records if possible is None else possible[-1])
+    if possible is None:
+        # Blocks are equally large, and no noise is wider in one of them.
+        rows, total = max(_known_totals(part), key=lambda block: block[1])
+        try:
+            refuse_undrawable(_law_of_rows(part, planned, rows, total))
+        except TooManyNodesError as error:
+            raise ArgumentError(
+                f"No posterior could be drawn given the noisy counts of {part.table.name!r}: {prior.size} cells with "
+                f"{part.mechanism.in_short} are too many. Use mechanism='dirichlet', or pass postprocess= to take the "
+                "noisy counts for the data, or loosen the guarantee."
+            ) from error
 
 
-def _known_totals(part: PlannedTable, published: Array) -> list[tuple[NDArray[np.intp], int]]:
-    """Rows, by number, and how many records they hold together: blocks of them if the output tells, or all."""
-    told = part.mechanism.published_totals(published)
-    if len(told) > 1:
-        return [(rows, round(total)) for rows, total in told]
-    return [(np.arange(published[..., 0].size), part.n_records or 0)]
+def _known_totals(part: PlannedTable) -> list[tuple[NDArray[np.intp], int]]:
+    """Rows, by number, and how many records they hold together, which is public."""
+    rows = part.mechanism.contributed.rows_by_entry(part.table.shape)
+    return list(zip(rows, part.totals or (part.n_records or 0,), strict=True))
+
+
+def _law_of_rows(part: PlannedTable, published: Array, rows: NDArray[np.intp], total: int) -> ProductLaw:
+    """The cells of the rows with these numbers, which hold so many records together."""
+    of_rows, noisy = (table.reshape(-1, table.shape[-1])[rows] for table in (part.table.prior, published))
+    return _law(part, of_rows, noisy, total)
 
 
 def _law(part: PlannedTable, prior: Array, published: Array, most: int) -> ProductLaw:

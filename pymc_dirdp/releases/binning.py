@@ -14,7 +14,7 @@ from pymc_dirdp.counting.intervals import count_between, refuse_missing
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.charging import charged_choice, people_of, read_after_charge
+from pymc_dirdp.releases.charging import Sealed, charged_choice, people_of
 from pymc_dirdp.releases.warned import warn_if_seeded
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.stored.bins import Bins
@@ -131,11 +131,13 @@ def choose_bins(
         guarantee, n_bins=n_bins, n_candidates=len(edges), adjacency=adjacency, contribution=people[1]
     )
     refuse_missing(records, name, bound)
+    sealed = Sealed(records, ledger)
+    del records
     warn_if_seeded("set of bins", random_seed=random_seed)
     terms = charged_choice(
         guarantee, mechanism, what=f"the bins of {name}", people=people, ledger=ledger, random_seed=random_seed
     )
-    between = read_after_charge(lambda: count_between(records, name, edges, bound), charged=ledger is not None)
+    between = sealed.read(lambda held: count_between(held, name, edges, bound), terms["entry"])
     chosen = mechanism.release(between, random_seed=random_seed)
     return Bins(column=name, edges=tuple(edges[place] for place in chosen), **terms)
 

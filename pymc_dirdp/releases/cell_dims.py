@@ -7,9 +7,12 @@ from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
 
 if TYPE_CHECKING:
-    from pymc_dirdp.models.tables import Table
+    from pymc_dirdp.models.table import Table
 
-__all__ = ["cell_dims", "renamed"]
+__all__ = ["PUBLIC_TOTALS", "cell_dims", "renamed"]
+
+PUBLIC_TOTALS = "public_totals"
+"""The variable that holds the public numbers of records of the entries of some row axes."""
 
 
 def cell_dims(table: "Table") -> list[str]:
@@ -23,5 +26,6 @@ def cell_dims(table: "Table") -> list[str]:
 def renamed(dim: str) -> str:
     """A name for a dim that no variable of a group `mechanism` has."""
     taken = {fact.name for kind in by_class_name().values() for fact in kind.facts if fact.is_variable}
+    taken.add(PUBLIC_TOTALS)
     taken |= {name for kind in by_class_name().values() for name in (kind.publishes, kind.beside) if name}
     return dim_beside(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})

@@ -1,20 +1,23 @@
 """What a ledger is charged before any record is read, and errors that depend on the records after that."""
 
+import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.counting.bounding import Bound
-from pymc_dirdp.errors import DirdpError, UnattainableError
+from pymc_dirdp.errors import DirdpError, LedgerError, UnattainableError
 from pymc_dirdp.mechanisms.choice import ChoiceMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.verification import kept_of
 from pymc_dirdp.sampling.entropy import Seed
+from pymc_dirdp.stored.choice import fingerprint_of
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
 
-__all__ = ["charged_choice", "people_of", "read_after_charge"]
+__all__ = ["Sealed", "charged_choice", "people_of"]
 
 
 def people_of(bound: Bound | None) -> tuple[str, int]:
@@ -46,32 +49,55 @@ def charged_choice(
         If the ledger refuses it.
     """
     unit, contribution = people
-    promise = kept_of(guarantee, mechanism)
+    promise, entry, identity = kept_of(guarantee, mechanism), None, secrets.token_hex(16)
     if promise is None or not mechanism.satisfies(promise):
         raise UnattainableError(f"No promise such as {guarantee} can be stated for {what}. Ask for another kind.")
     if ledger is not None:
         whom: dict[str, Any] = {"adjacency": mechanism.adjacency, "unit": unit, "contribution": contribution}
-        ledger.spend(promise, what=what, mechanism=mechanism, **whom)
+        whom["digest"] = fingerprint_of(mechanism, promise, unit, identity)
+        entry = ledger.receipt(ledger.spend(promise, what=what, mechanism=mechanism, **whom))
     return {
         "mechanism": mechanism,
         "guarantee": promise,
         "unit": unit,
-        "recorded": ledger is not None,
+        "identity": identity,
+        "entry": entry,
         "reproducible": random_seed is not None,
         "library_version": library_version(),
     }
 
 
-def read_after_charge[T](read: Callable[[], T], *, charged: bool) -> T:
-    """What a function reads from the records. Its error says that the ledger was charged, if it was.
+@final
+class Sealed[T]:
+    """Records that nobody looks at before the charge: they are opened with its receipt.
 
-    An error tells something about the data, so the ledger is charged before. It is raised outside of the handler, so
-    that it carries no frame in which the data are.
+    Parameters
+    ----------
+    records : T
+        **Secret**.
+    ledger : Ledger or None
+        The ledger that is to be charged; without one nothing adds up what is released, and no receipt is asked for.
     """
-    try:
-        return read()
-    except DirdpError as error:
-        if not charged:
-            raise
-        kind, message = type(error), f"{error} The ledger has been charged, because this error depends on the data."
-    raise kind(message)
+
+    def __init__(self, records: T, ledger: "Ledger | None") -> None:
+        self._records, self.ledger = [records], ledger
+
+    def __repr__(self) -> str:
+        return "Sealed(secret)"
+
+    def read[R](self, reading: Callable[[T], R], receipt: Receipt | None) -> R:
+        """What a function reads from the records. Its error says that the ledger was charged, if it was.
+
+        An error tells something about the data, so the ledger is charged before. It is raised outside of the handler,
+        so that it carries no frame in which the data are. They can be read once.
+        """
+        if self.ledger is not None and (receipt is None or not self.ledger.issued(receipt)):
+            raise LedgerError("The ledger was not charged for these records, so they are not read. Please report this.")
+        try:
+            # Taken out, so that no frame of an error has them.
+            return reading(self._records.pop())
+        except DirdpError as error:
+            if self.ledger is None:
+                raise
+            kind, message = type(error), f"{error} The ledger has been charged, because this error depends on the data."
+        raise kind(message)

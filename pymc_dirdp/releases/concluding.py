@@ -13,7 +13,9 @@ from pymc_dirdp.inference.class_law import ClassLaw, class_table
 from pymc_dirdp.inference.pooled import pooled
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.separate_laws import SeparateLaws
+from pymc_dirdp.releases.comes_along import Deterministic
 from pymc_dirdp.releases.sources import Source, told
+from pymc_dirdp.releases.wording import told_totals
 
 __all__ = ["Conclusions", "PerTable", "conclusions"]
 
@@ -37,6 +39,8 @@ class Conclusions:
         The table of classes, if all tables are taken together.
     seeded : bool
         Whether any release says that a seed was used.
+    deterministics : tuple of Deterministic
+        Formulas over the tables.
     """
 
     tables: dict[str, Seen]
@@ -44,6 +48,7 @@ class Conclusions:
     laws: SeparateLaws | ClassLaw
     classes: str | None
     seeded: bool
+    deterministics: tuple[Deterministic, ...]
 
     @property
     def consistency(self) -> str:
@@ -60,7 +65,8 @@ class Conclusions:
         prior = "the model's prior" if beliefs.prior is None else "a prior of your own"
         parts = [f"{prior} of the shares"]
         if seen.n_records is not None:
-            parts.append(f"{seen.n_records} records, which is public")
+            known = f", {told_totals([total for _, total in seen.blocks])}" if len(seen.blocks) > 1 else ""
+            parts.append(f"{seen.n_records} records{known}, which is public")
         elif isinstance(beliefs.n_prior, int):
             parts.append(f"0 to {beliefs.n_prior} records, all as likely as one another")
         elif isinstance(beliefs.n_prior, range):
@@ -114,8 +120,9 @@ def conclusions(
     # All tables hold the records of the classes, so their number is what the table of the classes tells.
     beliefs = {name: _with_number(held, tables[classes or name]) for name, held in beliefs.items()}
     if classes is None:
-        return Conclusions(tables, beliefs, SeparateLaws(tables, beliefs), None, found.seeded)
-    return Conclusions(tables, beliefs, ClassLaw(tables, classes, beliefs), classes, found.seeded)
+        return Conclusions(tables, beliefs, SeparateLaws(tables, beliefs), None, found.seeded, found.deterministics)
+    laws = ClassLaw(tables, classes, beliefs)
+    return Conclusions(tables, beliefs, laws, classes, found.seeded, found.deterministics)
 
 
 def _of_the_same_records(beliefs: dict[str, Beliefs], classes: str, *, one_number: bool) -> dict[str, Beliefs]:

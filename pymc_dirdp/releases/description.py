@@ -2,36 +2,49 @@
 
 import json
 import math
-from dataclasses import asdict
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.mechanisms.base import SAMPLERS
+from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.adjacency import adjacency_named
+from pymc_dirdp.privacy.composition import told_apart
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.releases.arithmetic import arithmetic
-from pymc_dirdp.releases.cell_dims import cell_dims, renamed
+from pymc_dirdp.releases.cell_dims import PUBLIC_TOTALS, cell_dims, renamed
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word
-from pymc_dirdp.sampling.entropy import Seed, randomness
 from pymc_dirdp.sampling.exact import grid_share
 from pymc_dirdp.stored.choices import followed_by
-from pymc_dirdp.stored.curves import curve_at
-from pymc_dirdp.stored.release import A_PRIORI, CURVES
 from pymc_dirdp.utility.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.utility.expected_kl import effective_records
 from pymc_dirdp.utility.simulated import a_priori_kl
 
 if TYPE_CHECKING:
-    from pymc_dirdp.models.tables import Table
+    from pymc_dirdp.models.table import Table
+    from pymc_dirdp.releases.text import SparseRelease
 
-__all__ = ["described", "labels"]
+__all__ = ["described", "labels", "sparse_described", "sparse_neighbours"]
 
-# The points at which a release states its curves. Anybody can compute more points from r and alpha.
+# The curves that the view of a release shows, each with its arguments.
+_CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_at", "best_order_at": "delta_at"}
+_A_PRIORI = (
+    "n_records",
+    "effective_records",
+    "expected_kl_posterior",
+    "expected_kl_estimate",
+    "estimate_kl",
+    "share_error",
+    "grid_weight",
+    "grid_variance",
+)
+# The points at which a view shows curves. Anybody can compute more points from r and alpha.
 _POINTS = {
     "order": np.array([1.0, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 128, 256]),
     "epsilon": np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 8, 10]),
@@ -39,11 +52,9 @@ _POINTS = {
 }
 
 
-def described(
-    chosen: Plan, composition: PrivacyCurves, *, sampler: str, random_seed: Seed = None
-) -> dict[str, xr.Dataset]:
-    """The groups of a release that follow from its plan, by path."""
-    groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler, random_seed) for part in chosen.parts}
+def described(chosen: Plan, composition: PrivacyCurves, *, sampler: str, source: str = "") -> dict[str, xr.Dataset]:
+    """The groups of a release that follow from its plan, by path; `source` is that of the random bits."""
+    groups = {f"/mechanism/{part.table.name}": _mechanism(part, chosen, sampler, source) for part in chosen.parts}
     return groups | {"/privacy": _privacy(chosen, composition, sampler), "/utility": _utility(chosen, sampler)}
 
 
@@ -52,7 +63,7 @@ def labels(table: "Table") -> dict[str, list[Any]]:
     return {dim: held_labels(values) for dim, values in table.coords.items() if values is not None}
 
 
-def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed) -> xr.Dataset:
+def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, source: str) -> xr.Dataset:
     table, mechanism = part.table, part.mechanism
     dims = cell_dims(table)
     coords = {renamed(dim): values for dim, values in labels(table).items()} | (
@@ -68,7 +79,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
         "objective": chosen.objective,
         "sampler": sampler,
         "arithmetic": arithmetic(mechanism, sampler),
-        "randomness": randomness(random_seed, sampler=sampler) if sampler in SAMPLERS else "",
+        "randomness": source,
         "contribution": mechanism.contributed.to_json(),
     }
     variables: dict[str, Any] = {"prior": (dims, table.prior)}
@@ -80,6 +91,10 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, random_seed: Seed
             variables[fact.name] = (dims if fact.kind == "table" else (), value)
         else:
             attrs[fact.name] = json.dumps(value) if fact.kind == "list" else value
+    if part.totals:
+        axes = chosen.reading.public_axes(table.name)
+        totals = np.reshape(np.array(part.totals, dtype=np.float64), [table.shape[axis] for axis in axes])
+        variables[PUBLIC_TOTALS] = ([dims[axis] for axis in axes], totals)
     if (steps := mechanism.steps(sampler, part.n_records)) is not None:
         attrs["steps"] = steps
     if mechanism.readings and not mechanism.has_product_law:
@@ -97,7 +112,7 @@ def _privacy(chosen: Plan, curves: PrivacyCurves, sampler: str) -> xr.Dataset:
     tables = composed(drawn, chosen.groups, chosen.draws)
     pure = followed_by(chosen.after, tables).pure_epsilon
     return xr.Dataset(
-        {name: (at, np.array(curve_at(curves, name, _POINTS[at]))) for name, at in CURVES.items()},
+        {name: (at, np.array(_curve_at(curves, name, at))) for name, at in _CURVES.items()},
         coords=_POINTS,
         attrs={
             "guarantee": type(chosen.guarantee).__name__,
@@ -124,7 +139,7 @@ def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
     rows = {part.table.name: _a_priori(part, chosen, sampler) for part in chosen.parts}
     for name, error in _fit_errors(chosen).items():
         rows[name] |= {"estimate_kl": error.kl, "share_error": error.share}
-    variables = {name: ("table", np.array([row[name] for row in rows.values()])) for name in A_PRIORI}
+    variables = {name: ("table", np.array([row[name] for row in rows.values()])) for name in _A_PRIORI}
     dataset = xr.Dataset(variables, coords={"table": list(rows)})
     dataset.attrs["records"] = records_word(chosen.reading)
     if any(part.n_records is None for part in chosen.parts):
@@ -151,7 +166,7 @@ def _fit_errors(chosen: Plan) -> dict[str, EstimateError]:
 
 def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float]:
     """The expected error of a table, and what the grid of an exact draw adds to it; NaN for what is unknown."""
-    values = dict.fromkeys(A_PRIORI, np.nan)
+    values = dict.fromkeys(_A_PRIORI, np.nan)
     mechanism, n_records, drawn = part.mechanism, part.n_records, part.mechanism.tempered
     if n_records is None:
         return values
@@ -171,3 +186,79 @@ def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float
             share = grid_share(drawn.alpha, drawn.r, n_records, steps=steps)
             values["grid_weight"], values["grid_variance"] = share.weight, share.variance
     return values
+
+
+def _curve_at(curves: PrivacyCurves, name: str, over: str) -> tuple[float, ...]:
+    """The values of a curve at the points of a view.
+
+    They are kept: a plan and its release have the same ones, and a search over counts takes long.
+    """
+    return _computed(_Keyed(told_apart(curves), curves), name, over)
+
+
+@dataclass(frozen=True)
+class _Keyed:
+    """Curves that are told apart by their key alone."""
+
+    key: Hashable
+    curves: PrivacyCurves = field(compare=False)
+
+
+@lru_cache(maxsize=64)
+def _computed(keyed: _Keyed, name: str, over: str) -> tuple[float, ...]:
+    # Many points together may take as long as one.
+    curves, points = keyed.curves, _POINTS[over]
+    match name:
+        case "renyi_divergence":
+            values = curves.renyi(points)
+        case "delta":
+            values = curves.delta(points)
+        case "best_order_at":
+            values = curves.best_order(points)
+        case _:
+            values = curves.epsilon(points)
+    return tuple(np.asarray(values).tolist())
+
+
+def sparse_described(release: "SparseRelease") -> dict[str, xr.Dataset]:
+    """The groups of a release of a sparse table, by path."""
+    mechanism, guarantee = release.mechanism, release.guarantee
+    made = {
+        "mechanism": type(mechanism).__name__,
+        "scale": mechanism.scale,
+        "threshold": mechanism.threshold,
+        # As a text, because readers take numbers for doubles.
+        "n_cells": str(mechanism.n_cells),
+        "adjacency": mechanism.adjacency,
+        "contribution": mechanism.contribution,
+        "sampler": "exact",
+        "arithmetic": arithmetic(mechanism.dense, "exact"),
+        "randomness": release.randomness,
+    }
+    privacy = {
+        "guarantee": type(guarantee).__name__,
+        **asdict(guarantee),
+        "statement": str(guarantee),
+        "adjacency": mechanism.adjacency,
+        "neighbours": sparse_neighbours(mechanism, release.unit),
+        "unit": release.unit,
+        "contribution": mechanism.contribution,
+        "pure_epsilon": mechanism.pure_epsilon,
+    }
+    groups = {
+        "/noisy_counts": xr.Dataset({"cell": ("listed", release.cells), "noisy_count": ("listed", release.noisy)}),
+        "/mechanism": xr.Dataset(attrs=made),
+        "/privacy": xr.Dataset(attrs=privacy),
+    }
+    if release.categories is not None:
+        names = json.dumps(list(release.categories))
+        groups["/categories"] = xr.Dataset(coords=release.categories, attrs={"variables": names})
+    return groups
+
+
+def sparse_neighbours(mechanism: SparseGeometricMechanism, unit: str) -> str:
+    """What two neighbouring data sets are, in words."""
+    if mechanism.contribution == 1 and unit == "record":
+        return adjacency_named(mechanism.adjacency).statement
+    what = "change" if adjacency_named(mechanism.adjacency).records_are_public else "appear or disappear"
+    return f"the records of one {unit}, at most {mechanism.contribution}, {what}"

@@ -14,17 +14,14 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.models.expressions import Expression
 from pymc_dirdp.models.graph import Node, compiled_plainly, evaluate, is_random
-from pymc_dirdp.models.likelihoods import (
-    KINDS,
-    batch_shape,
-    kind_of,
-    stored_observations,
-    trials_parameter,
-)
+from pymc_dirdp.models.likelihoods import KINDS, batch_shape, kind_of, stored_observations, trials_parameter
 from pymc_dirdp.models.names import is_path_name, is_variable_name
 from pymc_dirdp.models.routes import parents_of
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.translation import translated
+from pymc_dirdp.releases.comes_along import AFTERWARDS, Deterministic, LeftOut
 from pymc_dirdp.releases.formulas import (
     entries_taken,
     is_a_list,
@@ -35,19 +32,14 @@ from pymc_dirdp.releases.formulas import (
     numbers_of,
 )
 
-__all__ = ["Derived", "LeftOut", "checked_names", "derived_quantities", "evaluated", "try_out"]
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A Deterministic that does not come along, the reason, which does not depend on data, and what the user can do."""
-
-    name: str
-    reason: str
-    way_out: str
-
-    def __str__(self) -> str:
-        return f"{self.reason}. {self.way_out}"
+__all__ = [
+    "Derived",
+    "as_formulas",
+    "checked_names",
+    "derived_quantities",
+    "evaluated",
+    "try_out",
+]
 
 
 @dataclass(frozen=True)
@@ -56,9 +48,6 @@ class Derived:
 
     kept: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
-
-
-_AFTERWARDS = "Compute it from the release"
 
 
 def derived_quantities(
@@ -90,9 +79,9 @@ def derived_quantities(
         name = str(deterministic.name)
         problem = _problem(deterministic, inputs, data) or _no_name(deterministic, model)
         if wanted is not None and name not in wanted:
-            left_out.append(LeftOut(name, "it is not in var_names", "Name it there"))
+            left_out.append(LeftOut(name, "not named"))
         elif problem is not None and wanted is not None:
-            raise ArgumentError(f"{name!r} cannot come along: {problem.reason}. {problem.way_out}.")
+            raise ArgumentError(f"{name!r} cannot come along: {problem}.")
         elif problem is not None:
             left_out.append(problem)
         elif wanted is not None:
@@ -155,17 +144,15 @@ def _problem(deterministic: Node, inputs: list[Node], data: _Data) -> LeftOut | 
     name = str(deterministic.name)
     above = made_of(deterministic, inputs)
     if not set(inputs) & set(ancestors([deterministic], blockers=inputs)):
-        return LeftOut(name, "it does not depend on a released variable", "Publish it apart from the release")
+        return LeftOut(name, "alone")
     for node in above:
-        called = f" {node.name!r}" if node.name else ""
+        called = str(node.name or "")
         if is_random(node):
-            return LeftOut(name, f"it depends on the variable{called}, which is not released", _AFTERWARDS)
+            return LeftOut(name, "random", called)
         if isinstance(node, SharedVariable):
-            return LeftOut(
-                name, f"it depends on the data{called}", f"{_AFTERWARDS}, or write public numbers as constants"
-            )
+            return LeftOut(name, "data", called)
         if node in data.nodes:
-            return LeftOut(name, "it shares an array with the observations", _AFTERWARDS)
+            return LeftOut(name, "shared")
     return None
 
 
@@ -173,28 +160,25 @@ def _no_name(deterministic: Node, model: pm.Model) -> LeftOut | None:
     """Why a release cannot hold the name of a Deterministic or of one of its dims."""
     name = str(deterministic.name)
     if not is_variable_name(name):
-        reason = "its name is that of the draws, or holds a character that not every file can hold"
-        return LeftOut(name, reason, "Rename it")
-    for dim in model.named_vars_to_dims.get(name) or ():
-        if dim is not None and not is_path_name(dim):
-            return LeftOut(name, "the name of its dim holds a character that not every file can hold", "Rename the dim")
-    return None
+        return LeftOut(name, "name")
+    dims = model.named_vars_to_dims.get(name) or ()
+    return None if all(dim is None or is_path_name(dim) for dim in dims) else LeftOut(name, "dim")
 
 
 def _has_to_be_named(deterministic: Node, inputs: list[Node], cells: int, records_are_public: bool) -> LeftOut | None:
     """Why a Deterministic comes along only if the user names it. The graph and public numbers decide it."""
-    name, above = str(deterministic.name), made_of(deterministic, inputs)
+    above = made_of(deterministic, inputs)
     if any(map(is_array, above)):
-        reason = "it holds an array, which could be data"
+        reason = "array"
     elif any(map(is_own_function, above)):
-        reason = "it calls a function of your own, which could hold data"
+        reason = "function"
     elif is_a_list(above, cells):
-        reason = "it holds so many numbers or entries that they could be data"
+        reason = "list"
     elif not records_are_public and any(number not in (-1, 0, 1) for number in numbers_of(above)):
-        reason = "it holds another number than 0 and 1, which could come from the number of records"
+        reason = "number"
     else:
         return None
-    return LeftOut(name, reason, f"If that is public, name it in var_names=[{name!r}]")
+    return LeftOut(str(deterministic.name), reason)
 
 
 def _refuse_arrays_of_data(deterministic: Node, inputs: list[Node], data: _Data, cells: int) -> None:
@@ -220,31 +204,37 @@ def _sorted(array: NDArray[Any]) -> bytes:
     return np.sort(array.astype(np.float64), axis=None).tobytes()
 
 
-def try_out(model: pm.Model, names: tuple[str, ...], tables: Iterable[Table]) -> dict[str, Array]:
-    """Evaluate Deterministics at a public point, so that one that fails does so before anything is spent.
-
-    The values are those of one draw: of the tables, then of the Deterministics.
+def as_formulas(
+    model: pm.Model, derived: Derived, tables: Iterable[Table], *, named: bool
+) -> tuple[tuple[Deterministic, ...], tuple[LeftOut, ...]]:
+    """The Deterministics that come along as public formulas, and those that do not.
 
     Raises
     ------
     ArgumentError
-        If one cannot be computed. The message names the Deterministic.
+        If one that the user named has no formula.
     """
-    # The point is the middle of the simplex in every row.
+    released = {table.name: table.shape[:-1] if table.family == "beta" else table.shape for table in tables}
+    found, left_out = [], list(derived.left_out)
+    for name in derived.kept:
+        expression = translated(model, name, released)
+        if isinstance(expression, Expression):
+            dims = model.named_vars_to_dims.get(name)
+            found.append(Deterministic(name, None if dims is None else tuple(dims), expression))
+            continue
+        if named:
+            raise ArgumentError(f"{name!r} cannot come along: {expression}. {AFTERWARDS}.")
+        left_out.append(LeftOut(name, "formula"))
+    return tuple(found), tuple(left_out)
+
+
+def try_out(deterministics: Iterable[Deterministic], tables: Iterable[Table]) -> dict[str, Array]:
+    """The values of one public draw, the middle of the simplex in every row: of the tables, then of Deterministics."""
     middle = {
         table.name: np.full((1, *(table.shape[:-1] if table.family == "beta" else table.shape)), 1 / table.n_categories)
         for table in tables
     }
-    values = dict(middle)
-    for name in names:
-        try:
-            values |= evaluated(model, (name,), middle)
-        except Exception as error:
-            raise ArgumentError(
-                f"The Deterministic {name!r} cannot be computed where all categories are as likely as one another "
-                f"({type(error).__name__}), so nothing was drawn. Correct it, or leave it out by var_names=[...]."
-            ) from None
-    return values
+    return middle | {one.name: one.expression.evaluate(middle) for one in deterministics}
 
 
 def evaluated(

@@ -7,10 +7,10 @@ from functools import lru_cache
 import numpy as np
 
 from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.margins import Axes
+from pymc_dirdp.releases.fitted import fitted_shares
 from pymc_dirdp.releases.measured import axes_of
-from pymc_dirdp.releases.measurements import fitted_shares
 from pymc_dirdp.releases.predicting import simulated_network
 from pymc_dirdp.utility.estimate_error import EstimateError
 

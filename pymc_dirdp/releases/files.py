@@ -1,36 +1,36 @@
-"""A release in a file: written in a second and read in a second, also with hundreds of tables."""
+"""A release in a file: one text, which any program reads."""
 
+import gzip
 import os
+import secrets
+import zlib
 from pathlib import Path
-from typing import Final
 
-import h5py
 import xarray as xr
 
-from pymc_dirdp.errors import ReleaseError, shown, type_name
-from pymc_dirdp.releases.flat import UnlikeOthersError
-from pymc_dirdp.releases.packed import packed, unpacked
-from pymc_dirdp.stored.untrusted import refuse_others
+from pymc_dirdp.checks import integer
+from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.releases.opened import from_text, text_of
 
 __all__ = ["load", "save"]
 
-_ENGINE: Final = "h5netcdf"
-# A few bytes of a file may declare an array larger than any memory. No release holds more numbers.
-_MOST_NUMBERS = 10**8
+_MOST_BYTES = 10**9
+_GZIP, _PACKED = ".gz", b"\x1f\x8b"
+# The first bytes of files of netCDF, which earlier versions of this library wrote and which xarray writes.
+_NETCDF = (b"\x89HDF", b"CDF")
 
 
 def save(release: xr.DataTree, path: str | os.PathLike[str]) -> None:
-    """Write a release to a file of netCDF, which :func:`load` reads.
-
-    The file holds the tables end to end in one flat group, whatever their number, and the draws likewise. Nothing is
-    lost: what the file gives back is compared with the release before it is written.
+    """Write a release to a file, which :func:`load` reads: a JSON text that holds the plan and what was drawn.
 
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.release_sparse`.
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.release_sparse`. Its text is written; what was added to the
+        tree or changed in it is not.
     path : path-like
-        The file; another one of this name is replaced.
+        The file; another one of this name is replaced once the new one is complete. It is compressed if the name ends
+        in `.gz`.
 
     Raises
     ------
@@ -41,9 +41,8 @@ def save(release: xr.DataTree, path: str | os.PathLike[str]) -> None:
 
     Notes
     -----
-    A release is a tree of xarray, so its own `to_netcdf` and `to_zarr` write it, too: a group for each table and an
-    array for each variable, which takes 18 seconds of a processor for 500 tables and longer to open again, where this
-    takes one. All functions of this library take the tree that :func:`xarray.open_datatree` makes of such a file.
+    The tree's own `to_netcdf` and `to_zarr` keep the text in the group `release`, and all functions of this library
+    take the tree that :func:`xarray.open_datatree` makes of such a file.
 
     Examples
     --------
@@ -55,33 +54,45 @@ def save(release: xr.DataTree, path: str | os.PathLike[str]) -> None:
     ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
     >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dirdp.save(release, f"{folder}/hair.nc")
-    ...     dirdp.load(f"{folder}/hair.nc").identical(release)
+    ...     dirdp.save(release, f"{folder}/hair.json")
+    ...     dirdp.load(f"{folder}/hair.json").identical(release)
     True
     """
-    refuse_others(release)
-    children = set(getattr(release, "children", ()))
-    if not isinstance(release, xr.DataTree) or not children & {"mechanism", "noisy_counts"}:
-        raise ReleaseError(f"Expected a release from pymc_dirdp.sample, got {type_name(release)} that is none.")
-    _flat_if_it_can_be(release).to_netcdf(Path(path), engine=_ENGINE)
+    text = text_of(release)
+    from_text(text)
+    file, content = Path(path), text.encode()
+    if file.suffix == _GZIP:
+        # Without a time, so that the same release is the same file.
+        content = gzip.compress(content, mtime=0)
+    aside = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    try:
+        with aside.open("xb") as new:
+            new.write(content)
+        aside.replace(file)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str]) -> xr.DataTree:
-    """A release from a file of :func:`save`, wholly in memory.
+def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> xr.DataTree:
+    """A release from a file of :func:`save`.
 
     Parameters
     ----------
     path : path-like
+        It is unpacked if it is a file of gzip.
+    most_bytes : int, default 10**9
+        The longest text that is read, after it was unpacked.
 
     Returns
     -------
     release : xarray.DataTree
-        As :func:`pymc_dirdp.sample` returns it. Nothing was verified, see :func:`pymc_dirdp.verify`.
+        As :func:`pymc_dirdp.sample` returns it. Whether its guarantee follows was not decided, see
+        :func:`pymc_dirdp.verify`.
 
     Raises
     ------
     ReleaseError
-        If the file is none of netCDF, is damaged, or declares more than a release holds.
+        If the file holds anything else than the text of a release, or is too long.
     OSError
         If there is no such file, or it cannot be read.
 
@@ -94,56 +105,34 @@ def load(path: str | os.PathLike[str]) -> xr.DataTree:
     ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
     ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     dirdp.save(dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model), f"{folder}/hair.nc")
-    ...     bool(dirdp.verify(dirdp.load(f"{folder}/hair.nc")))
+    ...     dirdp.save(dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model), f"{folder}/hair.json")
+    ...     bool(dirdp.verify(dirdp.load(f"{folder}/hair.json")))
     True
     """
     file = Path(path)
-    file.open("rb").close()  # This raises the operating system's own error if the file cannot be read.
+    content = _read(file, integer(1, most_bytes=most_bytes))
+    if content.startswith(_NETCDF):
+        raise ReleaseError(
+            f"{file} is a file of netCDF and no text. dirdp.load reads what dirdp.save wrote. A tree that was written "
+            "by its own to_netcdf keeps its text: open it by xarray.open_datatree."
+        )
     try:
-        _refuse_odd(file)
-        with xr.open_datatree(file, engine=_ENGINE) as opened:
-            tree = opened.load()
-    except ReleaseError:
-        raise
-    except Exception:
-        # The libraries that read the format have errors of many kinds for files that somebody made to break them.
-        raise ReleaseError(f"{file} is no netCDF file such as dirdp.save writes, or a damaged one.") from None
-    release = unpacked(tree) if "format" in tree.attrs else tree
-    refuse_others(release)
-    return release
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise ReleaseError(f"{file} is no text such as dirdp.save writes, or a damaged one.") from None
+    _, tree = from_text(text)
+    return tree.copy(deep=True)
 
 
-def _flat_if_it_can_be(release: xr.DataTree) -> xr.DataTree:
-    """The flat form; the tree as it is, if that would lose something, as it would of what was added to a release."""
-    if not release.children.get("mechanism", release).children:
-        return release
+def _read(file: Path, most: int) -> bytes:
+    """The bytes of a file, unpacked; no more of them are held than may be."""
     try:
-        return packed(release)
-    except UnlikeOthersError:
-        return release
-
-
-def _refuse_odd(file: Path) -> None:
-    """Refuse a file that declares more numbers than a release has, or would have other files read."""
-    total = 0
-
-    def look(name: str, thing: object) -> None:
-        nonlocal total
-        if isinstance(thing, h5py.Dataset):
-            total += int(thing.size or 0)
-            if thing.external or thing.is_virtual:
-                raise ReleaseError(f"{file} holds data that stand in other files, as no release does.")
-            # xarray would read records of several numbers, and warn of them.
-            if thing.dtype.kind == "V":
-                raise ReleaseError(f"{file} holds {shown(name)}, which is no array of numbers or texts.")
-        if total > _MOST_NUMBERS:
-            raise ReleaseError(f"{file} declares more than {_MOST_NUMBERS} numbers, and no release holds so many.")
-
-    def follow(name: str, link: object) -> None:
-        if not isinstance(link, h5py.HardLink):
-            raise ReleaseError(f"{file} holds links to other places, as no release does.")
-
-    with h5py.File(file, "r") as held:
-        held.visititems_links(follow)
-        held.visititems(look)
+        with file.open("rb") as opened:
+            packed = opened.read(len(_PACKED)) == _PACKED
+            opened.seek(0)
+            content = bytes((gzip.GzipFile(fileobj=opened) if packed else opened).read(most + 1))
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise ReleaseError(f"{file} is no file of gzip, or a damaged one.") from None
+    if len(content) > most:
+        raise ReleaseError(f"{file} is longer than most_bytes={most}. Pass a larger number if you expect that.")
+    return content

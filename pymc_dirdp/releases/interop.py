@@ -12,7 +12,7 @@ from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.stored.curves import trusted
+from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.stored.untrusted import computable
 
 __all__ = ["as_mechanism", "to_dp_accounting", "to_opendp"]
@@ -52,7 +52,7 @@ def as_mechanism(release: Any) -> PrivacyCurves:
     >>> dirdp.interop.as_mechanism(release).epsilon(1e-6) <= 1.3
     True
     """
-    return release if isinstance(release, PrivacyCurves) else trusted(release).curves
+    return release if isinstance(release, PrivacyCurves) else opened(release).curves
 
 
 def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
@@ -87,7 +87,7 @@ def to_dp_accounting(source: Any, *, step: float = 1e-4) -> Any:
     try:
         from dp_accounting.pld import pld_pmf, privacy_loss_distribution
     except ImportError as error:
-        raise ImportError("This needs dp_accounting: pip install 'pymc-dirdp[dp-accounting]'") from error
+        raise ImportError("This needs dp_accounting: pip install dp-accounting") from error
     mechanism = as_mechanism(source)
     step = positive(step=step)
 
@@ -155,7 +155,7 @@ def to_opendp(mechanism: TableMechanism) -> Any:
     try:
         import opendp.prelude as dp
     except ImportError as error:
-        raise ImportError("This needs OpenDP: pip install 'pymc-dirdp[opendp]'") from error
+        raise ImportError("This needs OpenDP: pip install opendp") from error
     known = TableMechanism.of(mechanism)
     if known is None:
         raise ArgumentError(

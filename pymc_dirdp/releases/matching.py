@@ -9,8 +9,9 @@ from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import records_of
-from pymc_dirdp.models.reading import read
-from pymc_dirdp.models.tables import Table, tables
+from pymc_dirdp.models.reading import public_totals, read
+from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.tables import tables
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.releases.options import Planning
 from pymc_dirdp.releases.planned import Plan, PlannedTable
@@ -56,7 +57,11 @@ def of_model(chosen: Plan, model: pm.Model) -> Plan:
         and all(_protects(part, chosen) for part in chosen.parts)
     )
     public = reading.sizes_are_public
-    if not same or (public and any(records_of(part.table, model) != part.n_records for part in chosen.parts)):
+    if not same or any(
+        (public and records_of(part.table, model) != part.n_records)
+        or public_totals(reading, part.table, model) != part.totals
+        for part in chosen.parts
+    ):
         names = ", ".join(repr(part.table.name) for part in chosen.parts)
         raise UnsupportedModelError(
             f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "

@@ -8,7 +8,7 @@ from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.names import dim_name, outcome_dim
 from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.margin_noise import Protected, by_table, chosen_noise
 from pymc_dirdp.planning.margins import Axes, margins_of
 from pymc_dirdp.privacy.contribution import Contribution

@@ -1,26 +1,20 @@
 """The noisy counts that a release publishes, as measurements of margins of its tables."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import final
 
-import numpy as np
 import xarray as xr
 
-from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.family_fit import fit_tables
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.mechanisms.table import TableMechanism
-from pymc_dirdp.models.tables import Table
-from pymc_dirdp.releases.cell_dims import cell_dims
+from pymc_dirdp.releases.fitted import measurements_of_table
+from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.sources import checked
 from pymc_dirdp.stored.draws import Drawn, drawn_tables
-from pymc_dirdp.stored.untrusted import group_at
 
-__all__ = ["Network", "fitted_shares", "measurements_of", "measurements_of_table", "network_of", "shares_fitted"]
+__all__ = ["Network", "measurements_of", "network_of"]
 
 _APART = "Take consistency='tables', which takes each table by itself."
 
@@ -86,13 +80,14 @@ def network_of(release: xr.DataTree) -> Network:
         If a table was not released by noise on counts, or tables are not those of the same records.
     """
     found, measurements, n_records = measurements_of(release)
-    _refuse_other_records(release)
-    drawn = drawn_tables(release)
+    stored = opened(release)
+    _refuse_other_records(stored)
+    drawn = drawn_tables(stored.tree)
     # A variable with one category has no noisy counts, and may be a parent.
     others = sorted(drawn.keys() - {family.name for family in found})
     families = (*found, *(Family(name, (_variable(drawn[name]),), (1,)) for name in others))
     _refuse_others(families)
-    return Network(families, measurements, n_records, drawn, "estimate" in release.attrs)
+    return Network(families, measurements, n_records, drawn, stored.is_estimate)
 
 
 def _variable(drawn: Drawn) -> str:
@@ -100,10 +95,8 @@ def _variable(drawn: Drawn) -> str:
     return str(drawn.group.dataset["prior"].dims[-1])
 
 
-def _refuse_other_records(release: xr.DataTree) -> None:
-    utility = group_at(release, "utility")
-    sizes = utility.any_array("n_records")
-    if utility.text("records") == "public" and len(np.unique(sizes[~np.isnan(sizes)])) > 1:
+def _refuse_other_records(stored: Opened) -> None:
+    if stored.reading.sizes_are_public and len({part.n_records for part in stored.plan.parts}) > 1:
         raise ArgumentError(
             "The tables hold different numbers of records, so nothing is fitted to them together. Release tables of "
             "other records as models of their own."
@@ -156,84 +149,9 @@ def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Mea
         if table.prior.shape[-1] == 1:
             continue
         dims = tuple(str(dim) for dim in table.group.dataset["prior"].dims)
-        published = {called: table.group.array(called) for called in table.mechanism.published_axes}
+        published = stored.release.output[name] if stored.release and table.mechanism.publishes else {}
         family, own = measurements_of_table(name, dims, table.mechanism, published)
         families.append(family)
         measurements += own
-    utility = group_at(release, "utility")
-    sizes = set(utility.any_array("n_records").tolist()) if utility.text("records") == "public" else set()
-    known = len(sizes) == 1 and not any(map(math.isnan, sizes))
-    return tuple(families), tuple(measurements), int(sizes.pop()) if known else None
-
-
-def measurements_of_table(
-    name: str, dims: tuple[str, ...], mechanism: TableMechanism, published: Mapping[str, Array]
-) -> tuple[Family, list[Measurement]]:
-    """One table and the noisy counts that were published of it.
-
-    Parameters
-    ----------
-    name : str
-    dims : tuple of str
-        The names of the axes of the table.
-    mechanism : TableMechanism
-    published : mapping of str to array
-        What it put out, by the names of `mechanism.published_axes`.
-    """
-    parts = mechanism.separately(mechanism.as_output(published)) if published else []
-    variances = [part.free_variance for part, _ in parts]
-    if not variances or None in variances:
-        raise ArgumentError(
-            f"The release holds no noisy counts of {name!r}, so nothing is fitted to it. dirdp.analyse(release) draws "
-            "from the posterior given it."
-        )
-    measurements = [
-        Measurement(tuple(dims[axis] for axis in axes), published[called], variance, part.laplace_scale)
-        for (called, axes), (part, _), variance in zip(mechanism.published_axes.items(), parts, variances, strict=True)
-        if variance is not None
-    ]
-    return Family(name, dims, mechanism.shape), measurements
-
-
-def shares_fitted(
-    tables: Mapping[str, Table],
-    mechanisms: Mapping[str, TableMechanism],
-    published: Mapping[str, Mapping[str, Array]],
-    n_records: float | None,
-) -> dict[str, Array]:
-    """The shares of the tables of which margins were published, fitted to the margins of all of them.
-
-    Parameters
-    ----------
-    tables : mapping of str to Table
-    mechanisms : mapping of str to TableMechanism
-        Of the same tables, or of more.
-    published : mapping of str to mapping of str to array
-        What the mechanism of each table put out.
-    n_records : float or None
-        The number of records; None if it is private.
-    """
-    chosen = {
-        name: (tuple(cell_dims(table)), mechanisms[name], published[name])
-        for name, table in tables.items()
-        if mechanisms[name].fits_all_tables
-    }
-    return fitted_shares(chosen, n_records)
-
-
-def fitted_shares(
-    published: Mapping[str, tuple[tuple[str, ...], TableMechanism, Mapping[str, Array]]], n_records: float | None
-) -> dict[str, Array]:
-    """The shares of some tables, fitted to what was published of all of them.
-
-    Parameters
-    ----------
-    published : mapping of str to tuple of (tuple of str, TableMechanism, mapping of str to array)
-        For each table the names of its axes, its mechanism, and what that put out.
-    n_records : float or None
-        The number of records; None if it is private.
-    """
-    if not published:
-        return {}
-    found = [measurements_of_table(name, *one) for name, one in published.items()]
-    return fit_tables([family for family, _ in found], [each for _, own in found for each in own], n_records)
+    sizes = {part.n_records for part in stored.plan.parts} if stored.reading.sizes_are_public else set()
+    return tuple(families), tuple(measurements), sizes.pop() if len(sizes) == 1 else None

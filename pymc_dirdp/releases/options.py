@@ -12,6 +12,7 @@ from pymc_dirdp.mechanisms.margins import NOISES
 from pymc_dirdp.models.stated import Stated, Unit, stated
 from pymc_dirdp.planning.margins import Measure
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
+from pymc_dirdp.releases.planned import MOST_DRAWS
 from pymc_dirdp.stored.choice import PrivateChoice
 
 __all__ = ["Options", "Planning", "predicts", "refuse_unknown", "with_options"]
@@ -56,7 +57,8 @@ class Options(MechanismOptions):
         How many records of each table a person holds at most, anywhere. It is used in place of `unit`.
     public_n : iterable of str, default ()
         Observed variables whose number of trials anybody may know, although it comes from data or differs between
-        people.
+        people. Where each record is another person, the numbers of records of the rows that follow its axes are public
+        then, and a record that is replaced stays in its row. A name that changes nothing is refused.
     public_prior : iterable of str, default ()
         The `pm.Data` in priors that anybody may know, also those that :func:`pymc.do` has put there. They are read when
         a plan is made.
@@ -101,6 +103,8 @@ class Options(MechanismOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "draws", integer(1, draws=self.draws))
+        if self.draws > MOST_DRAWS:
+            raise ArgumentError(f"Expected at most {MOST_DRAWS} draws, got {self.draws:.3g}. analyse() draws for free.")
         one_of(("auto", *NOISES), noise=self.noise)
         if self.mechanism != "marginals" and (self.measure, self.noise) != ("levels", "auto"):
             raise ArgumentError(

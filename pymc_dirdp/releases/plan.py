@@ -19,8 +19,9 @@ from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import records_of
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.purpose import built_for
-from pymc_dirdp.models.reading import read
-from pymc_dirdp.models.tables import Table, root_model, tables
+from pymc_dirdp.models.reading import public_totals, read
+from pymc_dirdp.models.table import Table
+from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.planning.allocation import allocate, whole_share
 from pymc_dirdp.planning.calibration import untouched
 from pymc_dirdp.planning.choosing import Choice, of_kind, rank
@@ -118,7 +119,8 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     return Plan(
         guarantee=guarantee,
         parts=tuple(
-            PlannedTable(table, chosen[name], sizes[name], choices.get(name)) for name, table in by_name.items()
+            PlannedTable(table, chosen[name], sizes[name], choices.get(name), public_totals(reading, table, model))
+            for name, table in by_name.items()
         ),
         groups=reading.groups,
         strategy=wanted.strategy,

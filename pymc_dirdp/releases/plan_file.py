@@ -1,35 +1,32 @@
 """A plan as a text that people can read, and back. Whoever reads it believes nothing that it says."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.checks import MOST_RECORDS, at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.labels import held_labels
-from pymc_dirdp.models.likelihoods import KINDS as LIKELIHOODS
-from pymc_dirdp.models.likelihoods import Likelihood
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.stated import stated
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import KindName, Likelihood, Table
 from pymc_dirdp.models.views import View
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
+from pymc_dirdp.releases.planned import MOST_DRAWS, Plan, PlannedTable, made_again
 from pymc_dirdp.releases.wording import assumed
 from pymc_dirdp.stored.choices import choices_of
-from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, plain
-from pymc_dirdp.stored.release import MOST_DRAWS
+from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, plain, version_of
 
-__all__ = ["contents", "understood", "written"]
+__all__ = ["contents", "label_facts", "label_of", "of_contents", "understood", "written"]
 
 _FORMAT, _VERSION = "pymc_dirdp plan", 1
 _AGAIN = "Ask for the file again, or call plan() again."
@@ -74,7 +71,7 @@ def understood(text: bytes) -> Plan:
     """
     facts, computed_digest = parsed(text, _FORMAT, _VERSION, what="plan", again=_AGAIN, made_by="plan()")
     try:
-        plan = _plan(facts)
+        plan = of_contents(facts)
         made_again(plan)
         # Written again, it has to be the same text: so it says nothing else, and its sentences follow from its numbers.
         if digest(contents(plan)) != computed_digest:
@@ -90,7 +87,8 @@ def understood(text: bytes) -> Plan:
     return plan
 
 
-def _plan(facts: dict[str, Any]) -> Plan:
+def of_contents(facts: Mapping[str, Any]) -> Plan:
+    """The plan of which these are the contents; errors of all kinds if it is none. Its guarantee is not decided."""
     adjacency = facts["adjacency"]
     people = dict(facts["people"])
     n_units, others = people.pop("n_units"), people.pop("others")
@@ -99,7 +97,12 @@ def _plan(facts: dict[str, Any]) -> Plan:
     shapes = tuple((part.table.name, part.table.shape) for part in parts)
     contributions = tuple((part.table.name, part.mechanism.contributed) for part in parts)
     groups = tuple(map(tuple, facts["groups"]))
-    if {name for group in groups for name in group} != {name for name, _ in shapes} or len(dict(shapes)) < len(shapes):
+    grouped = {name for group in groups for name in group} == {name for name, _ in shapes}
+    if (
+        not grouped
+        or len(dict(shapes)) < len(shapes)
+        or any(len(set(group)) != len(group) or not group for group in groups)
+    ):
         raise ArgumentError("its groups are not groups of its tables.")
     check_names(tuple(part.table for part in parts))
     n_units = None if n_units is None else integer(0, n_units=n_units)
@@ -117,7 +120,7 @@ def _plan(facts: dict[str, Any]) -> Plan:
         min_count=at_least(0, min_count=facts["min_count"]),
         reading=reading,
         assumptions=assumed(reading),
-        library_version=one_line(library_version=facts["library_version"]),
+        library_version=version_of(facts["library_version"]),
         after=choices_of(facts["after"]) if "after" in facts else (),
     )
 
@@ -129,9 +132,10 @@ def _table(part: PlannedTable) -> dict[str, Any]:
         "name": table.name,
         "family": table.family,
         "dims": dims,
-        "labels": {dim: labels and list(map(_label, held_labels(labels))) for dim, labels in table.coords.items()},
+        "labels": {dim: labels and list(map(label_facts, held_labels(labels))) for dim, labels in table.coords.items()},
         "observed": [_observed(likelihood) for likelihood in table.likelihoods],
         "n_records": part.n_records,
+        **({"totals": list(part.totals)} if part.totals else {}),
         "prior": table.prior.tolist(),
         "one_person_adds": plain(asdict(mechanism.contributed)),
         "mechanism": type(mechanism).__name__,
@@ -169,7 +173,8 @@ def _part(facts: dict[str, Any], adjacency: str) -> PlannedTable:
     n_records = None if n_records is None else integer(0, n_records=n_records)
     if n_records is not None and n_records > MOST_RECORDS:
         raise ArgumentError("n_records is above 2**53.")
-    return PlannedTable(table, mechanism, n_records, None if choice is None else _choice(choice))
+    totals = tuple(integer(0, totals=total) for total in facts.get("totals", ()))
+    return PlannedTable(table, mechanism, n_records, None if choice is None else _choice(choice), totals)
 
 
 def _own_facts(kind: type[TableMechanism]) -> list[Fact]:
@@ -184,7 +189,7 @@ def _read_table(facts: dict[str, Any]) -> Table:
         family="beta" if facts["family"] == "beta" else "dirichlet",
         prior=facts["prior"],
         dims=None if dims is None else tuple(dims),
-        coords={dim: None if labels is None else tuple(map(_read_label, labels)) for dim, labels in coords.items()},
+        coords={dim: None if labels is None else tuple(map(label_of, labels)) for dim, labels in coords.items()},
     )
     n_cells = table.prior.size
     table = replace(table, likelihoods=tuple(_likelihood(one, n_cells) for one in facts["observed"]))
@@ -220,7 +225,14 @@ def _likelihood(facts: dict[str, Any], n_cells: int) -> Likelihood:
         if cells.dtype.kind != "i" or not cells.ndim or not np.all((cells >= -1) & (cells < n_cells)):
             raise ArgumentError("a view leads to cells that its table does not have.")
         view = View(cells, bool(view["by_codes"]))
-    return Likelihood(_text(facts["name"]), LIKELIHOODS[facts["kind"]].name, rows, parents, view)
+    return Likelihood(_text(facts["name"]), _kind(facts["kind"]), rows, parents, view)
+
+
+def _kind(name: str) -> KindName:
+    for known in get_args(KindName):
+        if known == name:
+            return known  # type: ignore[no-any-return]  # It is one of the words of a Literal.
+    raise ArgumentError("a variable is of a kind that no table is counted from.")
 
 
 def _choice(facts: dict[str, Any]) -> Choice:
@@ -236,7 +248,7 @@ def _text(value: Any) -> str:
     return value
 
 
-def _label(label: Any) -> Any:
+def label_facts(label: Any) -> Any:
     """A label as JSON: a text, a number or a truth value as it is, all else with the name of its kind."""
     if isinstance(label, np.datetime64):
         return {"time": str(label)}
@@ -253,7 +265,8 @@ def _label(label: Any) -> Any:
     return {"number": str(plain)} if isinstance(plain, float) and not math.isfinite(plain) else plain
 
 
-def _read_label(label: Any) -> Any:
+def label_of(label: Any) -> Any:
+    """The label that was written as JSON."""
     match label:
         case {"time": str(text)}:
             return np.datetime64(text, "ns")

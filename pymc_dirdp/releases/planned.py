@@ -1,5 +1,6 @@
 """A plan: the public facts about a release that will be drawn, and their fingerprint."""
 
+import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,11 +23,13 @@ from pymc_dirdp.stored.choices import followed_by
 from pymc_dirdp.stored.readable import digest
 
 if TYPE_CHECKING:
-    from pymc_dirdp.models.tables import Table
+    from pymc_dirdp.models.table import Table
     from pymc_dirdp.releases.report import Report
 
-__all__ = ["Plan", "PlannedTable", "made_again"]
+__all__ = ["MOST_DRAWS", "Plan", "PlannedTable", "made_again"]
 
+MOST_DRAWS = 10**6
+"""No plan has more draws than this; the curve of so many could take for ever."""
 # The tables that the one line of a plan names.
 _SHOWN = 3
 
@@ -45,12 +48,15 @@ class PlannedTable:
         The public number of records; where it is private, the planning size, if one was given.
     choice : Choice or None
         Under `mechanism="auto"`: the expected KL by which the mechanism was chosen.
+    totals : tuple of int
+        The public numbers of records of the entries of some row axes, see `Reading.public_axes`; empty without any.
     """
 
     table: "Table"
     mechanism: TableMechanism
     n_records: int | None
     choice: Choice | None = None
+    totals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,7 +244,14 @@ def made_again(plan: Plan) -> Plan:
             "The plan does not state what its mechanisms assume: min_count, or whose records lie where. Call plan() "
             "again."
         )
-    if not plan.reading.sizes_are_public and any(part.mechanism.needs_public_totals for part in parts):
+    said, adds = plan.reading.stated, [part.mechanism.contributed.fitted(part.table.shape) for part in parts]
+    records = said.contribution or 1
+    # Without a unit the records may lie anywhere along all row axes, but for rows whose numbers of records are public.
+    kinds = {"any", "own"} if said.public_n and plan.reading.sizes_are_public and records == 1 else {"any"}
+    if not said.unit and any(one.records != records or set(one.axes) - kinds for one in adds):
+        raise ArgumentError("The tables allow for other records of a person than the plan states. Call plan() again.")
+    resting = (part.mechanism.needs_public_totals or part.mechanism.rests_on_totals for part in parts)
+    if not plan.reading.sizes_are_public and any(resting):
         raise ArgumentError(
             "The plan would publish a private number of records: what adds up to it is for public ones. Call plan() "
             "again."
@@ -259,6 +272,15 @@ def made_again(plan: Plan) -> Plan:
             "The curves of the plan rest on a number of records that is not the public one of its table. Call plan() "
             "again."
         )
+    for part in parts:
+        entries = [part.table.shape[axis] for axis in plan.reading.public_axes(part.table.name)]
+        if len(part.totals) != (math.prod(entries) if entries else 0) or (
+            part.totals and (min(part.totals) < 0 or sum(part.totals) != part.n_records)
+        ):
+            raise ArgumentError(
+                f"The plan does not state the public numbers of records of the rows of {part.table.name!r}, or they do "
+                "not add up to that of the table. Call plan() again."
+            )
     for choice in plan.after:
         choice.refuse_other_people(plan.adjacency, plan.unit_label)
     return replace(plan, parts=parts, draws=integer(1, draws=plan.draws), library_version=library_version())

@@ -1,11 +1,9 @@
 """The group `posterior` of a release: draws with the dims and labels of the model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pymc as pm
 import xarray as xr
-from arviz_base import make_attrs
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
@@ -15,10 +13,17 @@ from pymc_dirdp.releases.planned import Plan
 
 __all__ = ["posterior_group", "refuse_dims"]
 
+type Dims = tuple[str | None, ...] | None
 
-def posterior_group(values: dict[str, Array], chosen: Plan, model: pm.Model, marks: dict[str, str]) -> xr.Dataset:
-    """Draws of tables and Deterministics, by name, in arrays of shape `(draws, ...)`, as `pm.sample` returns them."""
-    named = {name: model.named_vars_to_dims.get(name) for name in values}
+
+def posterior_group(
+    values: Mapping[str, Array], chosen: Plan, dims_of: Mapping[str, Dims], marks: dict[str, str]
+) -> xr.Dataset:
+    """Draws of tables and Deterministics, by name, in arrays of shape `(draws, ...)`, as `pm.sample` returns them.
+
+    `dims_of` has the dims of each Deterministic.
+    """
+    named = dict(dims_of)
     coords: dict[str, Sequence[Any]] = {}
     for part in chosen.parts:
         named[part.table.name] = part.table.dims
@@ -26,19 +31,16 @@ def posterior_group(values: dict[str, Array], chosen: Plan, model: pm.Model, mar
     variables = {}
     used: dict[str, Sequence[Any]] = {"chain": [0], "draw": range(len(next(iter(values.values()))))}
     for name, value in values.items():
-        axes = named[name] or (None,) * (value.ndim - 1)
+        axes = named.get(name) or (None,) * (value.ndim - 1)
         dims = [dim_name(name, i, dim) for i, dim in enumerate(axes)]
         variables[name] = (["chain", "draw", *dims], value[None])
         # ArviZ numbers the entries of a dim without labels.
         used |= {dim: coords.get(dim, range(size)) for dim, size in zip(dims, value.shape[1:], strict=True)}
     # ArviZ's own function for this copies the labels of all variables for each of them.
-    dataset = xr.Dataset(variables, used, make_attrs())
-    # Attributes are texts or numbers, so that a file returns what was written.
-    dataset.attrs = {key: value for key, value in dataset.attrs.items() if isinstance(value, str | int | float)} | marks
-    return dataset
+    return xr.Dataset(variables, used, marks)
 
 
-def refuse_dims(tried: dict[str, Array], chosen: Plan, model: pm.Model) -> None:
+def refuse_dims(tried: Mapping[str, Array], chosen: Plan, dims_of: Mapping[str, Dims]) -> None:
     """Refuse dims that do not fit, before anything is spent: a public draw is put together like the release."""
     tables = [part.table.name for part in chosen.parts]
     for last, name in enumerate(tried):
@@ -46,7 +48,7 @@ def refuse_dims(tried: dict[str, Array], chosen: Plan, model: pm.Model) -> None:
             continue
         values = dict(list(tried.items())[: last + 1])
         try:
-            fits = set(posterior_group(values, chosen, model, {}).data_vars) == set(values)
+            fits = set(posterior_group(values, chosen, dims_of, {}).data_vars) == set(values)
         except Exception:
             fits = False
         if not fits and name in tables:

@@ -14,11 +14,11 @@ from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, Unsu
 from pymc_dirdp.inference.effects import Effects
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.models.tables import Table
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.planning.margins import Axes
+from pymc_dirdp.releases.fitted import shares_fitted
 from pymc_dirdp.releases.measured import axes_of
-from pymc_dirdp.releases.measurements import shares_fitted
 from pymc_dirdp.utility.estimate_error import estimated_shares
 
 __all__ = ["SimulatedNetwork", "best_for_prediction", "simulated_network"]

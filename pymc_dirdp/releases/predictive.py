@@ -5,6 +5,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_dirdp.checks import integer
+from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.sampling.entropy import Seed, generator
 from pymc_dirdp.stored.draws import drawn_tables
@@ -52,6 +53,7 @@ def sample_posterior_predictive(
     100
     """
     size = integer(0, n_records=n_records)
+    release = opened(release).tree
     drawn = drawn_tables(release)
     rng = generator(random_seed)
     datasets = {}

@@ -1,8 +1,7 @@
 """A release is drawn from a plan and the counts: a DataTree that is safe to publish."""
 
-import json
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
@@ -26,28 +25,26 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior, try_law
-from pymc_dirdp.releases.cell_dims import cell_dims
-from pymc_dirdp.releases.charging import read_after_charge
+from pymc_dirdp.releases.aware import try_law
+from pymc_dirdp.releases.charging import Sealed
 from pymc_dirdp.releases.description import described
-from pymc_dirdp.releases.deterministics import Derived, LeftOut, derived_quantities, evaluated, try_out
+from pymc_dirdp.releases.deterministics import as_formulas, derived_quantities, try_out
 from pymc_dirdp.releases.matching import of_model, refuse_second_planning
-from pymc_dirdp.releases.measurements import shares_fitted
+from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
-from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
-from pymc_dirdp.releases.posterior import posterior_group, refuse_dims
-from pymc_dirdp.releases.trees import tree_of
+from pymc_dirdp.releases.planned import Plan, made_again
+from pymc_dirdp.releases.posterior import refuse_dims
+from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import kept_of
-from pymc_dirdp.releases.warned import warn_of_repetition, warn_of_seed
-from pymc_dirdp.releases.wording import ESTIMATE
-from pymc_dirdp.sampling.entropy import Seed, generator
+from pymc_dirdp.releases.warned import warn_if_ranked, warn_of_repetition, warn_of_seed
+from pymc_dirdp.sampling.entropy import Seed, generator, randomness
 from pymc_dirdp.stored.choices import followed_by
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
 
-__all__ = ["sample"]
+__all__ = ["sample", "sample_sealed"]
 
 Counts = NDArray[int64]
 
@@ -133,6 +130,9 @@ def sample(
         If `random_seed` is given.
     RepeatedReleaseWarning
         If the same model is released again in this process without a ledger.
+    CategoriesFromDataWarning
+        If the counts strictly descend along a dim of four or more labels, as they do if the labels are those of
+        `value_counts()`. It tells something about the data, so only the curator may see it.
 
     References
     ----------
@@ -153,6 +153,45 @@ def sample(
         raise ArgumentError("Expected a PyMC model, got a Plan. The plan comes first, then the model.")
     model = root_model(model)
     refuse_unknown("sample", planning)
+    return sample_sealed(
+        guarantee,
+        model,
+        Sealed(lambda: model, ledger),
+        sampler=sampler,
+        var_names=var_names,
+        postprocess=postprocess,
+        random_seed=random_seed,
+        reservation=reservation,
+        progressbar=progressbar,
+        **planning,
+    )
+
+
+def sample_sealed(
+    guarantee: Guarantee | Plan,
+    model: pm.Model,
+    sealed: Sealed[Callable[[], pm.Model]],
+    *,
+    sampler: str = "exact",
+    var_names: Collection[str] | None = None,
+    postprocess: str | None = None,
+    random_seed: Seed = None,
+    reservation: int | None = None,
+    progressbar: bool = True,
+    **planning: Unpack[Planning],
+) -> xr.DataTree:
+    """What :func:`sample` returns, of a model whose records are read after the charge.
+
+    Parameters
+    ----------
+    guarantee, sampler, var_names, postprocess, random_seed, reservation, progressbar, **planning
+        As in :func:`sample`.
+    model : pymc.Model
+        What is planned and charged. Its observations may be made up.
+    sealed : Sealed
+        A function for the same model with the records, and the ledger.
+    """
+    ledger = sealed.ledger
     refuse_other(ledger, reservation=reservation)
     if isinstance(guarantee, Plan):
         refuse_second_planning(guarantee, planning)
@@ -170,24 +209,27 @@ def sample(
         if aware and part.table.name not in readings:
             try_law(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
-    frame = described(chosen, composition, sampler=sampler, random_seed=random_seed)
-    for name, how in readings.items():
-        frame[f"/mechanism/{name}"].attrs["postprocess"] = how
+    source = randomness(random_seed, sampler=sampler)
+    pure = described(chosen, composition, sampler=sampler, source=source)["/privacy"].attrs.get(
+        "pure_epsilon", math.inf
+    )
     released = tuple(part.table for part in chosen.parts)
     public = chosen.reading.sizes_are_public
     derived = derived_quantities(model, released, var_names, records_are_public=public)
-    tried = try_out(model, derived.kept, released)
-    refuse_dims(tried, chosen, model)
+    deterministics, left_out = as_formulas(model, derived, released, named=var_names is not None)
+    tried = try_out(deterministics, released)
+    refuse_dims(tried, chosen, {one.name: one.dims for one in deterministics})
     if random_seed is not None:
-        warn_of_seed()
+        warn_of_seed(deeper=1)
     elif ledger is None:
         warn_of_repetition(released)
+    receipt = None
     if ledger is not None:
-        promise, lost = charged(chosen)
-        ledger.spend(
+        promise, lost = charged(chosen, ledger)
+        entry = ledger.spend(
             promise,
             what=", ".join(table.name for table in released),
-            mechanism=_as_drawn(lost, frame["/privacy"].attrs.get("pure_epsilon", math.inf)),
+            mechanism=_as_drawn(lost, pure),
             adjacency=chosen.adjacency,
             unit=chosen.unit_label,
             contribution=chosen.contribution,
@@ -197,20 +239,28 @@ def sample(
             digest=guarantee.digest if isinstance(guarantee, Plan) else chosen.digest,
             reservation=reservation,
         )
-    counts = read_after_charge(lambda: _read(chosen, model), charged=ledger is not None)
+        receipt = ledger.receipt(entry)
+    for choice in chosen.after:
+        choice.mark_released()
+    counts = sealed.read(lambda records: _read(chosen, records()), receipt)
+    warn_if_ranked(released, counts)
     with Bar(len(chosen.parts), "tables", shown=progressbar) as bar:
-        drawn = _drawn(chosen, counts, frame, sampler, random_seed, bar)
-    values, left_out = _with_derived(model, drawn, derived, tried)
-    marks = _marks(chosen, left_out, seeded=random_seed is not None)
-    tree = tree_of({"/posterior": posterior_group(values, chosen, model, marks), **frame})
-    tree.attrs = marks
-    return tree
+        output = _drawn(chosen, counts, sampler, random_seed, bar)
+    one = identity(random_seed, output)
+    return shown_tree(Release(chosen, sampler, source, one, readings, output, deterministics, left_out))
 
 
-def charged(chosen: Plan) -> tuple[Guarantee, PrivacyCurves]:
-    """What a release costs a ledger: without what was chosen before, if a ledger holds that already."""
-    unpaid = tuple(choice for choice in chosen.after if not choice.recorded)
-    if unpaid == chosen.after:
+def charged(chosen: Plan, ledger: "Ledger") -> tuple[Guarantee, PrivacyCurves]:
+    """What a release costs a ledger: without what was chosen before, if this ledger holds that in an entry already."""
+    held = {one.entry for one in chosen.after if one.entry is not None and ledger.holds(one.entry, one.fingerprint)}
+    unpaid = []
+    for choice in chosen.after:
+        # An entry pays once.
+        if choice.entry in held:
+            held.remove(choice.entry)
+        else:
+            unpaid.append(choice)
+    if len(unpaid) == len(chosen.after):
         return chosen.guarantee, chosen.composition
     left = followed_by(unpaid, chosen.tables_alone)
     return kept_of(chosen.guarantee, left) or chosen.guarantee, left
@@ -245,99 +295,21 @@ def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
 
 
 def _drawn(
-    chosen: Plan, counts: dict[str, Counts], frame: dict[str, xr.Dataset], sampler: str, random_seed: Seed, bar: Bar
-) -> dict[str, Array]:
-    """The draws of all tables; noisy counts, and what draws from them rest on, go into the frame."""
+    chosen: Plan, counts: dict[str, Counts], sampler: str, random_seed: Seed, bar: Bar
+) -> dict[str, dict[str, Array]]:
+    """What the mechanisms put out, by table and name."""
     # All tables use one generator, so no two of them share their noise. Without a seed the exact sampler takes its bits
     # from the operating system itself.
     source = None if sampler == "exact" and random_seed is None else generator(random_seed)
-    released = {
-        part.table.name: part.mechanism.draw(
-            counts[part.table.name], chosen.draws, sampler=sampler, random_seed=source, n_records=part.n_records
-        )
-        for part in chosen.parts
-    }
-    # From here on everything follows from what is published. The generator is another one, because from many draws of
-    # a generator its state can be computed, and with that what was drawn before.
-    rng = generator(random_seed if random_seed is None else source)
-    drawn: dict[str, Array] = {}
-    fitted = shares_fitted(
-        {part.table.name: part.table for part in chosen.parts},
-        {part.table.name: part.mechanism for part in chosen.parts},
-        {name: one.published for name, one in released.items()},
-        chosen.parts[0].n_records if chosen.reading.sizes_are_public else None,
-    )
+    output: dict[str, dict[str, Array]] = {}
     for part in chosen.parts:
         name = part.table.name
-        values = released[name].values
-        if name in fitted:
-            for called, axes in part.mechanism.published_axes.items():
-                dims = [cell_dims(part.table)[axis] for axis in axes]
-                frame[f"/mechanism/{name}"][called] = (dims, released[name].published[called])
-            values = fitted[name][None]
-        elif values is None:
-            values = _given_published(part, released[name].published, chosen, frame, rng)
-        else:
-            for called, each in released[name].published.items():
-                frame[f"/mechanism/{name}"][called] = (["draw", *cell_dims(part.table)], each)
-        # A Beta variable is the probability of success, the first of its two categories.
-        drawn[name] = values[..., 0] if part.table.family == "beta" else values
+        released = part.mechanism.draw(
+            counts[name], chosen.draws, sampler=sampler, random_seed=source, n_records=part.n_records
+        )
+        output[name] = {called: np.asarray(each, dtype=np.float64) for called, each in released.published.items()}
+        if not output[name] and released.values is not None:
+            # A Beta variable is the probability of success, the first of its two categories.
+            output[name]["draws"] = released.values[..., 0] if part.table.family == "beta" else released.values
         bar.advance()
-    return drawn
-
-
-def _given_published(
-    part: PlannedTable,
-    published: dict[str, Array],
-    chosen: Plan,
-    frame: dict[str, xr.Dataset],
-    rng: np.random.Generator,
-) -> Array:
-    """Draws given a noisy table, which goes into the frame with all that the draws rest on."""
-    group = frame[f"/mechanism/{part.table.name}"]
-    for called, table in published.items():
-        group[called] = (cell_dims(part.table), table)
-    (table,) = published.values()
-    n_prior = number_prior(part, table, public=chosen.reading.sizes_are_public)
-    if n_prior is not None:
-        group.attrs |= {"least_records": n_prior[0], "most_records": n_prior[-1]}
-    if "postprocess" in group.attrs:
-        return draws_of_data(part, table, chosen.draws, rng, how=group.attrs["postprocess"])
-    return draws_given(part, table, chosen.draws, rng, n_prior=n_prior)
-
-
-def _with_derived(
-    model: pm.Model, drawn: dict[str, Array], derived: Derived, tried: dict[str, Array]
-) -> tuple[dict[str, Array], tuple[LeftOut, ...]]:
-    """The draws and what follows from them. A Deterministic that fails at these draws is left out without an error."""
-    values, left_out = dict(drawn), list(derived.left_out)
-    for name in derived.kept:
-        try:
-            value = evaluated(model, (name,), drawn)[name]
-        except Exception as error:
-            reason = f"it cannot be computed at this draw ({type(error).__name__})"
-        else:
-            if value.shape[1:] == tried[name].shape[1:]:
-                values[name] = value
-                continue
-            reason = "it has another shape at this draw than where all categories are as likely as one another"
-        left_out.append(LeftOut(name, reason, "Compute it from the release"))
-    return values, tuple(left_out)
-
-
-def _marks(chosen: Plan, left_out: tuple[LeftOut, ...], *, seeded: bool) -> dict[str, str]:
-    marks = {
-        "inference_library": "pymc_dirdp",
-        "inference_library_version": chosen.library_version,
-        "guarantee": str(chosen.guarantee),
-        "adjacency": chosen.adjacency,
-        "plan_digest": chosen.digest,
-    }
-    if any(part.mechanism.fits_all_tables for part in chosen.parts):
-        marks["estimate"] = ESTIMATE
-    if left_out:
-        # It is written as JSON, because a name may hold any character.
-        marks["left_out"] = json.dumps({one.name: str(one) for one in left_out})
-    if seeded:
-        marks["reproducible"] = "not private"
-    return marks
+    return output

@@ -17,10 +17,10 @@ from pymc_dirdp.planning.allocation import whole_share
 from pymc_dirdp.planning.choosing import Choice, rank
 from pymc_dirdp.releases.accuracy import expected_errors
 from pymc_dirdp.releases.description import described
+from pymc_dirdp.releases.opened import Opened, StoredTable, opened
 from pymc_dirdp.releases.planned import Plan
 from pymc_dirdp.releases.verification import Verification, verified
-from pymc_dirdp.stored.release import Stored, read
-from pymc_dirdp.stored.table import StoredTable
+from pymc_dirdp.releases.wording import told_totals
 
 __all__ = ["Report", "report"]
 
@@ -70,10 +70,13 @@ def report(release: xr.DataTree | Plan) -> Report:
     planned = isinstance(release, Plan)
     if isinstance(release, Plan):
         groups = described(release, release.composition, sampler="not chosen yet")
-        release = xr.DataTree.from_dict({"/posterior": xr.Dataset(), **groups})
-    stored = read(release, drawn=not planned)
-    verification = verified(stored, release, drawn=not planned)
-    privacy, utility = release.children["privacy"].to_dataset(), release.children["utility"].to_dataset()
+        stored = Opened(release, xr.DataTree.from_dict({"/posterior": xr.Dataset(), **groups}))
+        verification = verified(stored)
+    else:
+        stored = opened(release)
+        verification = verified(stored, release)
+    tree = stored.tree
+    privacy, utility = tree.children["privacy"].to_dataset(), tree.children["utility"].to_dataset()
     errors = ("Expected error, without the data", expected_errors(stored, utility))
     promised = _promised(privacy, stored, verification)
     sections = (
@@ -84,7 +87,7 @@ def report(release: xr.DataTree | Plan) -> Report:
     )
     what = "estimate" if stored.is_estimate else "posterior draw"
     title = f"{'Plan of a private' if planned else 'Private'} {what} of {_names(tuple(stored.tables))}"
-    notes = (*_reading(stored), *_notes(release))
+    notes = (*_reading(stored), *_notes(tree))
     if verification.follows:
         about = _alike(_advice(stored, utility)).items()
         notes = (*notes, *((_label(names), f"{text}{_listed(names)}") for text, names in about))
@@ -110,7 +113,7 @@ def _label(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} tables"
 
 
-def _promised(privacy: xr.Dataset, stored: Stored, verification: Verification) -> tuple[tuple[str, Lines], ...]:
+def _promised(privacy: xr.Dataset, stored: Opened, verification: Verification) -> tuple[tuple[str, Lines], ...]:
     """The promise and its equivalents, or why there is none."""
     if verification.follows:
         return ("Promise", _promise(privacy, stored)), ("Equivalent", _equivalents(privacy, stored))
@@ -118,7 +121,7 @@ def _promised(privacy: xr.Dataset, stored: Stored, verification: Verification) -
     return (("No promise", (*failed, ("instead", verification.alternative))),)
 
 
-def _promise(privacy: xr.Dataset, stored: Stored) -> Lines:
+def _promise(privacy: xr.Dataset, stored: Opened) -> Lines:
     attrs = privacy.attrs
     return (
         ("guarantee", str(attrs["statement"])),
@@ -144,7 +147,7 @@ def _assumptions(attrs: dict[str, Any], least: float) -> str:
     return "; ".join(parts)
 
 
-def _to_whom(privacy: xr.Dataset, stored: Stored) -> str:
+def _to_whom(privacy: xr.Dataset, stored: Opened) -> str:
     pure = stored.pure_epsilon
     epsilon, delta = stored.guarantee.budget, stored.guarantee.stated_delta
     if delta is None:
@@ -170,7 +173,7 @@ def _factor(epsilon: float) -> str:
     return f"{up(math.exp(epsilon), 3):.3g}" if short else f"exp({up(epsilon, 4):.4g})"
 
 
-def _equivalents(privacy: xr.Dataset, stored: Stored) -> Lines:
+def _equivalents(privacy: xr.Dataset, stored: Opened) -> Lines:
     columns = (privacy[name].values.tolist() for name in ("delta_at", "epsilon_at", "best_order_at"))
     pure: Lines = ()
     if math.isfinite(stored.pure_epsilon):
@@ -182,7 +185,7 @@ def _equivalents(privacy: xr.Dataset, stored: Stored) -> Lines:
     )
 
 
-def _mechanism(stored: Stored) -> Lines:
+def _mechanism(stored: Opened) -> Lines:
     tables = tuple(stored.tables.values())
     laws = dict.fromkeys(map(_law, tables))
     lines = [("law", "; ".join(laws))]
@@ -219,7 +222,7 @@ def _published(mechanism: TableMechanism) -> str:
     return str(mechanism.publishes).replace("_", " ")
 
 
-def _tables(stored: Stored) -> Lines:
+def _tables(stored: Opened) -> Lines:
     """How each table is released, and what it is counted from. What is the same for several is told once."""
     observed = {name: ", ".join(table.group.names("observed")) for name, table in stored.tables.items()}
     lines = []
@@ -230,7 +233,7 @@ def _tables(stored: Stored) -> Lines:
     return tuple(lines)
 
 
-def _margins(stored: Stored, utility: xr.Dataset) -> Lines:
+def _margins(stored: Opened, utility: xr.Dataset) -> Lines:
     """The margins that are measured, with the standard deviation of the noise in their cells."""
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     told = []
@@ -257,7 +260,8 @@ def _table(table: StoredTable) -> str:
     possible = ""
     if "most_records" in attrs:
         possible = f"; {attrs['least_records']} to {attrs['most_records']} records taken for possible"
-    return f"{table.mechanism.in_short}, shape {table.prior.shape}{_chosen(attrs)}{above}{possible}"
+    public = f", publicly {told_totals(table.totals)}" if table.totals else ""
+    return f"{table.mechanism.in_short}, shape {table.prior.shape}{public}{_chosen(attrs)}{above}{possible}"
 
 
 def _chosen(attrs: dict[Any, Any]) -> str:
@@ -271,7 +275,7 @@ def _chosen(attrs: dict[Any, Any]) -> str:
     return f"; {best} by auto: next is {second} with {times} its expected KL"
 
 
-def _reading(stored: Stored) -> Lines:
+def _reading(stored: Opened) -> Lines:
     """What the draws are, and what they are not."""
     # Tables of one category are beside an estimate, and hold no draw either.
     told = {name: one for name, one in stored.tables.items() if one.mechanism.fits_all_tables} or stored.tables
@@ -320,7 +324,7 @@ def _left_out(text: str) -> dict[str, str]:
     return {"some Deterministics": text}
 
 
-def _advice(stored: Stored, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
+def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
     """The tables for which noise on counts has a clearly smaller expected KL under the same promise."""
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     guarantee = stored.guarantee

@@ -11,9 +11,8 @@ import xarray as xr
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.mechanism_output import MechanismOutput
 from pymc_dirdp.inference.seen import Seen
-from pymc_dirdp.releases.verification import verified
-from pymc_dirdp.stored.outputs import Output, outputs
-from pymc_dirdp.stored.release import Stored, read
+from pymc_dirdp.releases.comes_along import Deterministic
+from pymc_dirdp.releases.opened import Opened, opened
 
 __all__ = ["Source", "Told", "checked", "told"]
 
@@ -35,12 +34,15 @@ class Told:
         Whether the records of all tables of a release may be those of the same people.
     has_own_prior : bool
         Whether the prior of the tables is that of whoever concludes, and no model's.
+    deterministics : tuple of Deterministic
+        Formulas over the tables, of the first release.
     """
 
     tables: list[dict[str, Seen]]
     seeded: bool
     same_people: bool
     has_own_prior: bool
+    deterministics: tuple[Deterministic, ...] = ()
 
 
 def told(source: Source | Sequence[Source]) -> Told:
@@ -80,38 +82,37 @@ def _of_outputs(given: list[MechanismOutput]) -> Told:
 
 
 def _of_releases(given: list[Any]) -> Told:
+    if any("estimate" in getattr(one, "attrs", ()) and "mechanism" not in one for one in given):
+        raise ArgumentError(
+            "An estimate of dirdp.fit says nothing of its own error, so no interval follows from it. Pass the release "
+            "that was fitted; the shares of the estimate are in its group 'posterior'."
+        )
     stored = [checked(release) for release in given]
     if len({one.adjacency for one in stored}) > 1:
         raise ArgumentError(
             "The releases are for different adjacencies: for one the number of records is public and for the other it "
             "is private. Analyse each by itself."
         )
-    found = [outputs(one, release) for one, release in zip(stored, given, strict=True)]
-    for one, other in combinations(found, 2):
-        if set(one) == set(other) and all(_same(one[name], other[name]) for name in one):
-            raise _twice()
+    identities = [one.release.identity for one in stored if one.release is not None]
+    if len(set(identities)) < len(identities):
+        raise _twice()
     return Told(
-        [dict(tables) for tables in found],
+        [dict(one.outputs) for one in stored],
         seeded=any(one.reproducible for one in stored),
         same_people=all(len(one.groups) == 1 for one in stored),
         has_own_prior=False,
+        deterministics=stored[0].release.deterministics if stored[0].release is not None else (),
     )
 
 
-def checked(release: Any) -> Stored:
-    """Its facts, or an error if they contradict each other. That it was drawn with a seed is no contradiction."""
-    stored = read(release)
-    wrong = [check for check in verified(stored, release).checks if not check.passed and check.name != "randomness"]
-    if wrong:
+def checked(release: Any) -> Opened:
+    """A release that was opened, or an error if its guarantee does not follow. A seed is no contradiction."""
+    stored = opened(release)
+    if not stored.curves.satisfies(stored.guarantee):
         raise ReleaseError(
-            f"The release contradicts itself, so nothing is concluded from it. {wrong[0].sentence} See dirdp.verify."
+            f"{stored.guarantee} does not follow from the release, so nothing is inferred from it. See dirdp.verify."
         )
     return stored
-
-
-def _same(one: Output, other: Output) -> bool:
-    """Whether two releases put out the same of a table: noisy counts may agree by chance, their draws do not."""
-    return np.array_equal(one.published, other.published) and np.array_equal(one.drawn.values, other.drawn.values)
 
 
 def _twice() -> ArgumentError:

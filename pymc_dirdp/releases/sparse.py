@@ -1,8 +1,6 @@
 """A release of a table with far more cells than records: a list of the cells whose noisy counts pass a threshold."""
 
-import json
 import math
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,19 +17,19 @@ from pymc_dirdp.counting.sparse import SparseCounts
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import check_labels, held_labels
-from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.arithmetic import arithmetic
-from pymc_dirdp.releases.charging import read_after_charge
+from pymc_dirdp.releases.charging import Sealed
 from pymc_dirdp.releases.chosen_before import refuse_unpaid_bins
 from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.opened import shown_tree
+from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.releases.warned import warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, randomness
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
 
-__all__ = ["release_sparse", "sparse_neighbours"]
+__all__ = ["release_sparse"]
 
 _RECORD = "record"
 
@@ -145,8 +143,10 @@ def release_sparse(
     )
     if random_seed is not None:
         warn_of_seed()
+    sealed, receipt = Sealed((cells, counts), ledger), None
+    del cells, counts
     if ledger is not None:
-        ledger.spend(
+        entry = ledger.spend(
             guarantee,
             what=f"the cells of a table of {size} with a noisy count of at least {mechanism.threshold}",
             mechanism=mechanism,
@@ -155,10 +155,14 @@ def release_sparse(
             contribution=most,
             reservation=reservation,
         )
-    listed, noisy = read_after_charge(
-        lambda: mechanism.release(*_counted(cells, counts, labels), random_seed=random_seed), charged=ledger is not None
+        receipt = ledger.receipt(entry)
+    listed, noisy = sealed.read(
+        lambda held: mechanism.release(*_counted(*held, labels), random_seed=random_seed), receipt
     )
-    return _tree(guarantee, mechanism, listed, noisy, labels, unit=whom, seeded=random_seed is not None)
+    source = randomness(random_seed, sampler="exact")
+    return shown_tree(
+        SparseRelease(guarantee, mechanism, whom, labels, source, listed, noisy, library_version=library_version())
+    )
 
 
 def _refuse_twice(cells: Any, **given: object) -> None:
@@ -183,14 +187,6 @@ def _protected(cells: Any, *, unit: str | None, contribution: int | None) -> tup
     if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
         raise ArgumentError(f"Expected unit to be a word such as 'patient', got {type_name(unit)} that is none.")
     return unit, contribution
-
-
-def sparse_neighbours(mechanism: SparseGeometricMechanism, unit: str) -> str:
-    """What two neighbouring data sets are, in words."""
-    if mechanism.contribution == 1 and unit == _RECORD:
-        return adjacency_named(mechanism.adjacency).statement
-    what = "change" if adjacency_named(mechanism.adjacency).records_are_public else "appear or disappear"
-    return f"the records of one {unit}, at most {mechanism.contribution}, {what}"
 
 
 def _checked_labels(cells: Any, n_cells: int | None, categories: Categories | None) -> dict[str, list[Any]] | None:
@@ -233,53 +229,3 @@ def _counted(cells: Any, counts: Any, labels: dict[str, list[Any]] | None) -> tu
 def _numbered(cells: Frame, labels: dict[str, list[Any]]) -> Integers:
     codes = encode(cells, list(labels), labels)
     return np.ravel_multi_index(tuple(codes.values()), tuple(map(len, labels.values()))).astype(np.int64)
-
-
-def _tree(
-    guarantee: Guarantee,
-    mechanism: SparseGeometricMechanism,
-    listed: Integers,
-    noisy: Integers,
-    labels: dict[str, list[Any]] | None,
-    *,
-    unit: str,
-    seeded: bool,
-) -> xr.DataTree:
-    made = {
-        "mechanism": type(mechanism).__name__,
-        "scale": mechanism.scale,
-        "threshold": mechanism.threshold,
-        # As a text, because readers take numbers for doubles.
-        "n_cells": str(mechanism.n_cells),
-        "adjacency": mechanism.adjacency,
-        "contribution": mechanism.contribution,
-        "sampler": "exact",
-        "arithmetic": arithmetic(mechanism.dense, "exact"),
-        "randomness": randomness(0 if seeded else None, sampler="exact"),
-    }
-    promise = {
-        "guarantee": type(guarantee).__name__,
-        **asdict(guarantee),
-        "statement": str(guarantee),
-        "adjacency": mechanism.adjacency,
-        "neighbours": sparse_neighbours(mechanism, unit),
-        "unit": unit,
-        "contribution": mechanism.contribution,
-        "pure_epsilon": mechanism.pure_epsilon,
-    }
-    groups = {
-        "/noisy_counts": xr.Dataset({"cell": ("listed", listed), "noisy_count": ("listed", noisy)}),
-        "/mechanism": xr.Dataset(attrs=made),
-        "/privacy": xr.Dataset(attrs=promise),
-    }
-    if labels is not None:
-        groups["/categories"] = xr.Dataset(coords=labels, attrs={"variables": json.dumps(list(labels))})
-    tree = xr.DataTree.from_dict(groups)
-    tree.attrs = {
-        "inference_library": "pymc_dirdp",
-        "inference_library_version": library_version(),
-        "guarantee": str(guarantee),
-        "adjacency": mechanism.adjacency,
-        **({"reproducible": "not private"} if seeded else {}),
-    }
-    return tree

@@ -15,9 +15,9 @@ from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.inference.estimates import interval_ends
 from pymc_dirdp.inference.sparse_law import CountLaw, SparseLaw, SparsePrior
 from pymc_dirdp.releases.library import library_version
-from pymc_dirdp.releases.sparse_verification import verified_sparse
+from pymc_dirdp.releases.opened import opened_sparse
+from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.sampling.entropy import Seed, generator
-from pymc_dirdp.stored.sparse import StoredSparse, read_sparse
 
 __all__ = ["SparseEstimates", "analyse_sparse", "estimate_sparse"]
 
@@ -236,7 +236,7 @@ def analyse_sparse(
         "inference_library_version": library_version(),
         "method": "exact independent draws given what was published",
         "conditional_on": _condition(law),
-        **({"reproducible": "not private"} if stored.reproducible else {}),
+        **({"reproducible": "not private"} if stored.is_seeded else {}),
     }
     return tree
 
@@ -245,12 +245,11 @@ def _summary(law: CountLaw, levels: Sequence[float]) -> tuple[list[float], list[
     return [law.mean, math.sqrt(law.variance), law.occupied], [law.interval(level) for level in levels]
 
 
-def _law(release: Any, n_records: float, n_occupied: float) -> tuple[StoredSparse, SparseLaw]:
-    stored = read_sparse(release)
-    wrong = [check for check in verified_sparse(stored).checks if not check.passed and check.name != "randomness"]
-    if wrong:
+def _law(release: Any, n_records: float, n_occupied: float) -> tuple[SparseRelease, SparseLaw]:
+    stored = opened_sparse(release)
+    if not stored.mechanism.satisfies(stored.guarantee):
         raise ReleaseError(
-            f"The release contradicts itself, so nothing is concluded from it. {wrong[0].sentence} See dirdp.verify."
+            f"{stored.guarantee} does not follow from the release, so nothing is inferred from it. See dirdp.verify."
         )
     prior = SparsePrior(stored.mechanism.n_cells, n_records, n_occupied)
     return stored, SparseLaw(stored.mechanism, stored.noisy, prior)

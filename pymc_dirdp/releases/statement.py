@@ -15,9 +15,8 @@ from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.accuracy import typical_errors
+from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.verification import Verification, verified
-from pymc_dirdp.releases.wording import stored_reading
-from pymc_dirdp.stored.release import Stored, read
 
 __all__ = ["Statement", "odds_factor", "statement"]
 
@@ -133,7 +132,7 @@ def statement(release: xr.DataTree) -> Statement:
     >>> print(dirdp.statement(release).paragraph[:63])
     p was published with differential privacy. Whatever somebody be
     """
-    stored = read(release)
+    stored = opened(release)
     verification = verified(stored, release)
     # A seed is said loudly; anything else that is wrong leaves nothing to say.
     wrong = [check for check in verification.checks if not check.passed and check.name != "randomness"]
@@ -142,8 +141,8 @@ def statement(release: xr.DataTree) -> Statement:
             f"There is no statement for a release that does not verify ({wrong[0].name}): {wrong[0].sentence} "
             "print(dirdp.verify(release)) says more. Read it again from whoever published it."
         )
-    utility = release.children["utility"].to_dataset()
-    entry = _entry(stored, verification, release)
+    utility = stored.tree.children["utility"].to_dataset()
+    entry = _entry(stored, verification)
     shared = (*_accuracy(stored, utility), *_use(stored, entry))
     if not verification.follows:
         return Statement("NOT PRIVATE", _seeded(stored), (("privacy", "none"), *shared), entry)
@@ -160,7 +159,7 @@ def _delta(guarantee: Guarantee) -> float:
     return guarantee.stated_delta or _DELTA
 
 
-def _paragraph(stored: Stored) -> str:
+def _paragraph(stored: Opened) -> str:
     log_factor = odds_factor(stored.curves, _delta(stored.guarantee))
     were = "was" if len(stored.tables) == 1 else "were"
     return (
@@ -171,14 +170,14 @@ def _paragraph(stored: Stored) -> str:
     )
 
 
-def _exception(stored: Stored, log_factor: float) -> str:
+def _exception(stored: Opened, log_factor: float) -> str:
     bounded = stored.curves.pure_epsilon <= log_factor
     return "" if bounded else f", except with a probability of at most {up(_delta(stored.guarantee)):g}"
 
 
-def _secret(stored: Stored) -> str:
+def _secret(stored: Opened) -> str:
     """What the odds are about. Two answers of one person are no neighbours under add-remove, so their odds are not."""
-    reading = stored_reading(stored)
+    reading = stored.reading
     who = f"one unit ({reading.label})" if reading.stated.unit or reading.stated.counted else "one person"
     if reading.relation.records_are_public:
         return f"the records of {who}"
@@ -195,8 +194,8 @@ def _example(log_factor: float) -> str:
     return f"Who gave the truth an even chance before gives it {up(100 * after, 3):.3g} % after at most."
 
 
-def _promise(stored: Stored) -> Lines:
-    reading = stored_reading(stored)
+def _promise(stored: Opened) -> Lines:
+    reading = stored.reading
     log_factor = odds_factor(stored.curves, _delta(stored.guarantee))
     return (
         ("guarantee", str(stored.guarantee)),
@@ -211,8 +210,8 @@ def _promise(stored: Stored) -> Lines:
     )
 
 
-def _unprotected(stored: Stored) -> str:
-    people = stored_reading(stored)
+def _unprotected(stored: Opened) -> str:
+    people = stored.reading
     parts = ["what is true of the people as a whole, and what it suggests about each of them"]
     if people.sizes_are_public:
         parts.append("the number of records, and who took part")
@@ -225,7 +224,7 @@ def _unprotected(stored: Stored) -> str:
     return "; ".join(parts)
 
 
-def _assumed(stored: Stored) -> list[str]:
+def _assumed(stored: Opened) -> list[str]:
     parts = [*stored.privacy.names("assumptions")]
     if len(stored.groups) > 1:
         parts.append(f"different people feed the groups {' and '.join(', '.join(group) for group in stored.groups)}")
@@ -234,21 +233,21 @@ def _assumed(stored: Stored) -> list[str]:
     return [*parts, "the release was drawn as it says, once"]
 
 
-def _seeded(stored: Stored) -> str:
+def _seeded(stored: Opened) -> str:
     return (
         f"{', '.join(stored.tables)} is reproducible: it was drawn with a seed, so whoever knows or guesses the seed "
         "computes the draw again and learns about the data. No promise of privacy is made. Do not publish it."
     )
 
 
-def _accuracy(stored: Stored, utility: xr.Dataset) -> Lines:
+def _accuracy(stored: Opened, utility: xr.Dataset) -> Lines:
     errors = tuple(
         (f"error {label}", f"{text}, expected without the data") for label, text in typical_errors(stored, utility)
     )
     return errors
 
 
-def _use(stored: Stored, entry: dict[str, Any]) -> Lines:
+def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
     drawn = any(table.mechanism.publishes is None for table in stored.tables.values())
     once = "; do not read a single draw as the truth, nor average over publications" * drawn
     laws = dict.fromkeys(
@@ -275,7 +274,7 @@ def _use(stored: Stored, entry: dict[str, Any]) -> Lines:
     return tuple(lines)
 
 
-def _entry(stored: Stored, verification: Verification, release: xr.DataTree) -> dict[str, Any]:
+def _entry(stored: Opened, verification: Verification) -> dict[str, Any]:
     guarantee, names = stored.guarantee, ", ".join(stored.tables)
     loss: dict[str, float | None] = {"epsilon": None, "delta": None}
     if verification.follows:
@@ -283,26 +282,23 @@ def _entry(stored: Stored, verification: Verification, release: xr.DataTree) -> 
         stated = guarantee.budget if guarantee.stated_delta is not None or guarantee.is_pure else None
         epsilon = stated if stated is not None else up(float(stored.curves.epsilon(delta)))
         loss = {"epsilon": epsilon if math.isfinite(epsilon) else None, "delta": delta}
-    made = str(release.children["posterior"].attrs.get("created_at", ""))
-    digest = str(release.attrs.get("plan_digest", ""))
     return {
         "product": visible(names),
         "description": visible(f"Shares of the categories of {names}, from {_counted_from(stored)}"),
-        "year": int(made[:4]) if re.match(r"\d{4}-", made) else None,
         "flavor": guarantee.flavour if verification.follows else "none: drawn with a seed",
-        "unit": visible(stored_reading(stored).label),
+        "unit": visible(stored.reading.label),
         **loss,
         "parameters": asdict(guarantee) if verification.follows else {},
-        "neighbours": visible(stored_reading(stored).neighbours),
+        "neighbours": visible(stored.reading.neighbours),
         "model": "Central",
         "accounting": "privacy curves of all tables and draws together, computed from the published numbers",
         "implementation": "pymc_dirdp",
-        "version": visible(str(release.attrs["inference_library_version"])),
-        "digest": digest or None,
+        "version": visible(stored.plan.library_version),
+        "digest": stored.plan.digest,
     }
 
 
-def _counted_from(stored: Stored) -> str:
+def _counted_from(stored: Opened) -> str:
     return ", ".join(dict.fromkeys(name for table in stored.tables.values() for name in table.group.names("observed")))
 
 

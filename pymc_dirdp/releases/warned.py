@@ -1,25 +1,32 @@
-"""What whoever releases is warned of: seeds, and releases of the same model that nobody adds up."""
+"""What the curator is warned of: seeds, releases that nobody adds up, and labels in the order of their counts."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from pymc_dirdp.errors import RepeatedReleaseWarning, SeededReleaseWarning
-from pymc_dirdp.models.tables import Table
+import numpy as np
+
+from pymc_dirdp.arrays import Integers
+from pymc_dirdp.errors import CategoriesFromDataWarning, RepeatedReleaseWarning, SeededReleaseWarning
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.sampling.entropy import Seed
 
-__all__ = ["warn_if_seeded", "warn_of_repetition", "warn_of_seed"]
+__all__ = ["warn_if_ranked", "warn_if_seeded", "warn_of_repetition", "warn_of_seed"]
+
+# Counts of fewer labels often descend by chance: three labels once in six.
+_FEWEST_RANKED = 4
 
 # How often a model was released in this process without a ledger, by its public facts.
 _released_before: dict[int, int] = {}
 
 
-def warn_of_seed() -> None:
-    """Warn the caller of the function that calls this one."""
+def warn_of_seed(*, deeper: int = 0) -> None:
+    """Warn the caller of the function that calls this one, or who is so many calls further up."""
     warnings.warn(
         "A release with random_seed can be computed again by whoever knows the seed, so it is not private. "
         "Leave random_seed out for anything that is published.",
         SeededReleaseWarning,
-        stacklevel=3,
+        stacklevel=3 + deeper,
     )
 
 
@@ -36,7 +43,7 @@ def warn_if_seeded(what: str, *, random_seed: Seed) -> None:
 
 
 def warn_of_repetition(tables: Iterable[Table]) -> None:
-    """Warn the caller of the function that calls this one, if it is the second release of these tables here."""
+    """Warn the caller of :func:`sample`, if it is the second release of these tables here."""
     facts = hash(tuple(tables))
     times = _released_before[facts] = _released_before.get(facts, 0) + 1
     if times == 2:
@@ -45,5 +52,34 @@ def warn_of_repetition(tables: Iterable[Table]) -> None:
             "losses of all releases add up, and their average comes close to the data. Publish one of them, or pass "
             "ledger=Ledger(limit), which keeps the sum within a limit. This warning appears once for each model.",
             RepeatedReleaseWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
+
+
+def warn_if_ranked(tables: Iterable[Table], counts: Mapping[str, Integers]) -> None:
+    """Warn the caller of the function that calls this one, if labels stand in the order of the counts, which is secret.
+
+    The warning tells something about the data, so a ledger is charged before, and only the curator may see it.
+    """
+    for table in tables:
+        cells = counts[table.name]
+        for axis, dim in enumerate(table.dims or ()):
+            labels = None if dim is None else table.coords[dim]
+            if labels is None or len(labels) < _FEWEST_RANKED or _in_order_of_their_own(labels):
+                continue
+            along = cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis))
+            if np.all(np.diff(along) < 0):
+                warnings.warn(
+                    f"The counts of {table.name!r} descend along the dim {dim!r}, as those of value_counts() do, and "
+                    "the release publishes its labels in their order. If that order was read off the data, it tells "
+                    "the ranking of the categories, which no guarantee covers: write the labels as a list, without "
+                    "looking at the data, and count with dirdp.count. Only the curator may see this warning.",
+                    CategoriesFromDataWarning,
+                    stacklevel=4,
+                )
+                return
+
+
+def _in_order_of_their_own(labels: Sequence[Any]) -> bool:
+    """Whether labels are numbers or times that ascend, such as the number of children."""
+    return not any(isinstance(label, str | bytes) for label in labels) and list(labels) == sorted(labels)

@@ -141,11 +141,12 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     Theory, section 11.
     """
     wanted = positive_array(alpha=alpha, fewest=1)
-    whole = checked_counts(counts, wanted.shape).astype(np.int64).ravel().tolist()
-    (per_record, *prior), digits = over_one_power([positive(r=r), *wanted.ravel().tolist()])
-    weights = [per_record * c + a for c, a in zip(whole, prior, strict=True)]
-    d = wanted.shape[-1]
-    rows = [weights[start : start + d] for start in range(0, len(weights), d)]
+    whole = checked_counts(counts, wanted.shape).astype(np.int64).astype(object)
+    # Priors are public, and most of them have few different entries.
+    distinct, which = np.unique(wanted, return_inverse=True)
+    (per_record, *prior), digits = over_one_power([positive(r=r), *distinct.tolist()])
+    weights = per_record * whole + np.array(prior, dtype=object)[which.reshape(wanted.shape)]
+    rows = weights.reshape(-1, wanted.shape[-1])
     table = urn(rows, digits, steps=integer(1, steps=steps), draws=integer(1, draws=draws), bits=bits)
     return table.reshape(-1, *wanted.shape)
 

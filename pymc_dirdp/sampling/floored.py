@@ -281,5 +281,5 @@ def flint() -> Any:
         return importlib.import_module("flint")
     except ImportError as error:
         raise ImportError(
-            "Exact draws of intensities above a floor need python-flint: pip install 'pymc-dirdp[exact]'"
+            "Exact draws of intensities above a floor need python-flint: pip install python-flint"
         ) from error

@@ -18,7 +18,7 @@ from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.discrete_noise import discrete_laplace
 
-__all__ = ["fast_zero_sum_laplace", "zero_sum_laplace"]
+__all__ = ["decimal_coin", "fast_zero_sum_laplace", "uniform_list", "zero_sum_laplace"]
 
 # Decimal numbers start with so many digits, and uniform numbers with so many bits; each attempt doubles them.
 _DIGITS, _BITS = 30, 64
@@ -67,7 +67,7 @@ def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.obje
         gains = [max(x, -1 - x) for x in two_sided]
         if _kept(sum(gains), mode, scale, cells, bits):
             break
-    losses = _uniform_list(sum(gains), cells, bits.uniform)
+    losses = uniform_list(sum(gains), cells, bits.uniform)
     noise = np.empty(cells, dtype=object)
     noise[:] = [gain - loss for gain, loss in zip(gains, losses, strict=True)]
     return noise
@@ -103,7 +103,7 @@ def _fast_sums(scale: float, tables: int, cells: int, rng: np.random.Generator) 
     return sums
 
 
-def _uniform_list(total: int, cells: int, uniform: Callable[[int], int]) -> list[int]:
+def uniform_list(total: int, cells: int, uniform: Callable[[int], int]) -> list[int]:
     """Whole numbers of at least 0 that add up to `total`, every list as likely as any other."""
     places = total + cells - 1
     # The separators are a uniform set of places; so are the places that are no separators, which may be fewer.
@@ -131,16 +131,36 @@ def _kept(total: int, mode: int, scale: Fraction, cells: int, bits: Bits) -> boo
         factors = [(j + cells - 1, j) for j in range(low + 1, high + 1)]
     else:
         factors = [(high + j, low + j) for j in range(1, cells)]
-    digits, number, length = _DIGITS + len(str(len(factors))), bits.uniform(2**_BITS), _BITS
+
+    def share(digits: int) -> tuple[Decimal, Decimal]:
+        ratio = Decimal(1)
+        for numerator, denominator in factors:
+            ratio = ratio * numerator / denominator
+        # Each operation is rounded to the nearest number of so many digits, and the exponent before it is taken.
+        error = Decimal(10) ** (1 - digits) * (2 * len(factors) + 10 + _decimal((high - low) / scale))
+        return (ratio * (-_decimal((high - low) / scale)).exp()) ** sign, error
+
+    return decimal_coin(share, len(str(len(factors))), bits)
+
+
+def decimal_coin(share: Callable[[int], tuple[Decimal, Decimal]], digits: int, bits: Bits) -> bool:
+    """True with a probability that is known to any number of digits, exactly.
+
+    Parameters
+    ----------
+    share : callable
+        `share(digits)`: the probability, computed in a decimal context of so many digits, and a bound of its relative
+        error.
+    digits : int
+        So many more digits than usual to start with.
+    bits : Bits
+        The source of randomness.
+    """
+    digits, number, length = _DIGITS + digits, bits.uniform(2**_BITS), _BITS
     while True:
         with localcontext(_context(digits)):
-            ratio = Decimal(1)
-            for numerator, denominator in factors:
-                ratio = ratio * numerator / denominator
-            share = (ratio * (-_decimal((high - low) / scale)).exp()) ** sign
-            # Each operation is rounded to the nearest number of so many digits, and the exponent before it is taken.
-            error = Decimal(10) ** (1 - digits) * (2 * len(factors) + 10 + _decimal((high - low) / scale))
-            least, most = share * (1 - error), share * (1 + error)
+            about, error = share(digits)
+            least, most = about * (1 - error), about * (1 + error)
             if (number + 1) <= least * 2**length:
                 return True
             if number >= most * 2**length:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, final, override
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from pymc_dirdp.stored.choice import PrivateChoice
 __all__ = ["Bins"]
 
 # So that a model with their labels is not planned as if they were public.
-_UNPAID: WeakSet["Bins"] = WeakSet()
+_UNPAID: WeakValueDictionary[int, "Bins"] = WeakValueDictionary()
+# The identities of those that a release has covered.
+_RELEASED: set[str] = set()
 
 
 @final
@@ -42,8 +44,10 @@ class Bins(PrivateChoice):
         What choosing them keeps, by itself.
     unit : str
         Whom that protects.
-    recorded : bool
-        Whether a ledger holds what it has cost.
+    identity : str
+        A random text, which tells two choices apart that came out the same: both have cost.
+    entry : Receipt or None
+        The entry of the ledger that holds what it has cost.
     reproducible : bool
         Whether a seed was used, so that the choice is not private.
     library_version : str
@@ -71,12 +75,22 @@ class Bins(PrivateChoice):
 
     def __post_init__(self) -> None:
         if not self.recorded:
-            _UNPAID.add(self)
+            # By its place in memory: a copy that came from a file is equal, and may live longer.
+            _UNPAID[id(self)] = self
+
+    @property
+    def released(self) -> bool:
+        """Whether the guarantee of a release of this process has covered these bins."""
+        return self.identity in _RELEASED
+
+    def mark_released(self) -> None:
+        """Remember that the guarantee of a release covers these bins."""
+        _RELEASED.add(self.identity)
 
     @staticmethod
     def unpaid() -> tuple["Bins", ...]:
         """The bins of this process whose cost no ledger holds, as long as somebody holds them."""
-        return tuple(_UNPAID)
+        return tuple(_UNPAID.values())
 
     @property
     def labels(self) -> tuple[str, ...]:

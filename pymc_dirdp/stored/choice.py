@@ -3,20 +3,26 @@
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pymc_dirdp.accounting.entries import one_line
+from pymc_dirdp.accounting.entries import Receipt, one_line
 from pymc_dirdp.display import Labelled
 from pymc_dirdp.errors import ArgumentError, DirdpError
 from pymc_dirdp.mechanisms.choice import ChoiceMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, plain
+from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, plain, version_of
 
-__all__ = ["PrivateChoice"]
+__all__ = ["PrivateChoice", "fingerprint_of"]
 
 _AGAIN = "Ask for the file again. To choose again costs privacy again."
+
+
+def fingerprint_of(mechanism: ChoiceMechanism, guarantee: Guarantee, unit: str, identity: str) -> str:
+    """What a ledger is told of a choice before it is made."""
+    facts = {"mechanism": mechanism.facts, "guarantee": guarantee_facts(guarantee), "unit": unit, "identity": identity}
+    return digest(facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +37,10 @@ class PrivateChoice(Labelled):
         What choosing it keeps, by itself.
     unit : str
         Whom that protects.
-    recorded : bool
-        Whether a ledger holds what it has cost.
+    identity : str
+        A random text, which tells two choices apart that came out the same: both have cost.
+    entry : Receipt or None
+        The entry of the ledger that holds what it has cost.
     reproducible : bool
         Whether a seed was used, so that the choice is not private.
     library_version : str
@@ -41,13 +49,14 @@ class PrivateChoice(Labelled):
     mechanism: ChoiceMechanism
     guarantee: Guarantee
     unit: str
-    recorded: bool
+    identity: str = field(repr=False)
+    entry: Receipt | None
     reproducible: bool
     library_version: str
 
     called: ClassVar[str]
     """What is chosen, in a word."""
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     """The version of the form of its file."""
     mechanism_class: ClassVar[type[ChoiceMechanism]]
     """The class of the mechanism that a file can hold."""
@@ -91,8 +100,21 @@ class PrivateChoice(Labelled):
         )
 
     @property
+    def recorded(self) -> bool:
+        """Whether it says that a ledger holds what it has cost. :meth:`Ledger.holds` knows whether it does."""
+        return self.entry is not None
+
+    @property
+    def fingerprint(self) -> str:
+        """What its entry of a ledger states as a digest: all that was known before it was chosen."""
+        return fingerprint_of(self.mechanism, self.guarantee, self.unit, self.identity)
+
+    @property
     def _in_ledger(self) -> tuple[str, str]:
         return "ledger", "recorded" if self.recorded else "not recorded: pass after= to what is released next"
+
+    def mark_released(self) -> None:
+        """Remember that the guarantee of a release covers it."""
 
     def refuse_other_people(self, adjacency: str, unit: str) -> None:
         """Refuse to add the loss of this choice to one that is about others."""
@@ -114,7 +136,8 @@ class PrivateChoice(Labelled):
             "mechanism": self.mechanism.facts,
             "guarantee": guarantee_facts(self.guarantee),
             "unit": self.unit,
-            "recorded": self.recorded,
+            "identity": self.identity,
+            "entry": None if self.entry is None else asdict(self.entry),
             "reproducible": self.reproducible,
             "library_version": self.library_version,
         }
@@ -135,13 +158,14 @@ class PrivateChoice(Labelled):
                 mechanism=cls.mechanism_class.from_facts(facts["mechanism"]),
                 guarantee=guarantee_of(facts["guarantee"]),
                 unit=one_line(unit=facts["unit"]),
-                recorded=facts["recorded"],
+                identity=one_line(identity=facts["identity"]),
+                entry=None if facts["entry"] is None else Receipt.from_facts(facts["entry"]),
                 reproducible=facts["reproducible"],
-                library_version=one_line(library_version=facts["library_version"]),
+                library_version=version_of(facts["library_version"]),
             )
             # Written again, it has to be the same: so it says nothing else. The number 1 is equal to True.
             same = found._is_consistent and plain(found.facts) == plain(facts)  # its own class
-            if not same or {type(found.recorded), type(found.reproducible)} != {bool}:
+            if not same or type(found.reproducible) is not bool:
                 raise ValueError
         except DirdpError as error:
             raise ArgumentError(f"{damaged}: {error}") from None

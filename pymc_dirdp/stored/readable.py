@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NoReturn
@@ -10,7 +11,11 @@ from typing import Any, NoReturn
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
-__all__ = ["digest", "guarantee_facts", "guarantee_of", "in_lines", "parsed", "plain"]
+__all__ = ["digest", "guarantee_facts", "guarantee_of", "in_lines", "parsed", "plain", "version_of"]
+
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+# A version of a package in Python, and no other text.
+_A_VERSION = re.compile(r"\d[\w.+!-]{0,39}", re.ASCII)
 
 
 def digest(facts: Mapping[str, Any]) -> str:
@@ -57,6 +62,8 @@ def parsed(text: bytes, form: str, version: int, *, what: str, again: str, made_
         raise ArgumentError(f"The file is no {what} such as {what.capitalize()}.to_json writes. {again}") from None
     if stated_digest != computed_digest:
         raise ArgumentError(f"The {what} was changed after it was written: its digest is another one. {again}")
+    if in_lines({"digest": computed_digest} | facts).encode() != text:
+        raise ArgumentError(f"The {what} is not in the form in which it was written. {again}")
     return facts, computed_digest
 
 
@@ -70,6 +77,13 @@ def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
     """The guarantee that was written; errors of all kinds if it is none."""
     numbers = {name: math.inf if value == "inf" else value for name, value in facts.items() if name != "kind"}
     return KINDS[facts["kind"]](**numbers)
+
+
+def version_of(value: Any) -> str:
+    """The version of the library that a text states; free text, which could hold anything, is refused."""
+    if not isinstance(value, str) or not _A_VERSION.fullmatch(value):
+        raise ArgumentError("the version of the library is none.")
+    return value
 
 
 def plain(value: Any) -> Any:
@@ -96,8 +110,18 @@ def _lines(value: Any, margin: str = "") -> str:
     """JSON with a line for each fact, and for each row of a table."""
     deeper = f"{margin}  "
     if isinstance(value, dict) and value:
-        lines = [f"{json.dumps(key, ensure_ascii=False)}: {_lines(item, deeper)}" for key, item in value.items()]
+        lines = [f"{_JSON.encode(key)}: {_lines(item, deeper)}" for key, item in value.items()]
         return f"{{\n{deeper}{f',\n{deeper}'.join(lines)}\n{margin}}}"
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        return f"[\n{deeper}{f',\n{deeper}'.join(_lines(item, deeper) for item in value)}\n{margin}]"
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        if _is_table(value):
+            # All rows at once: a call for each of a million rows takes long.
+            rows = _JSON.encode(value)[1:-1].replace("], [", f"],\n{deeper}[")
+        else:
+            rows = f",\n{deeper}".join(_lines(item, deeper) for item in value)
+        return f"[\n{deeper}{rows}\n{margin}]"
+    return _JSON.encode(value)
+
+
+def _is_table(rows: list[Any]) -> bool:
+    """Whether a list holds lists of numbers alone."""
+    return all(type(row) is list for row in rows) and {type(one) for row in rows for one in row} <= {int, float}

@@ -33,8 +33,10 @@ class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
         What choosing them keeps, by itself.
     unit : str
         Whom that protects.
-    recorded : bool
-        Whether a ledger holds what it has cost.
+    identity : str
+        A random text, which tells two choices apart that came out the same: both have cost.
+    entry : Receipt or None
+        The entry of the ledger that holds what it has cost.
     reproducible : bool
         Whether a seed was used, so that the choice is not private.
     library_version : str

@@ -7,13 +7,12 @@ names the group and the value.
 import json
 import math
 import numbers
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError, shown, type_name
@@ -145,70 +144,13 @@ class Group:
             raise self.damaged(f"the variable {name!r} cannot be read") from error
         return values
 
-    def words(self, name: str, dim: str) -> list[str]:
-        """The variable of that name, a list of texts along a dim."""
-        values = self._listed(name, dim)
-        texts = values.tolist() if values.dtype.kind in "OTU" else []
-        if not texts or not all(isinstance(text, str) and len(text) <= _LONGEST for text in texts):
-            raise self.damaged(f"the variable {name!r} is no list of texts")
-        return texts
-
-    def whole_numbers(self, name: str, dim: str) -> NDArray[np.int64]:
-        """The variable of that name, a list of whole numbers along a dim."""
-        values = self._listed(name, dim)
-        if values.dtype.kind != "i" or not values.size:
-            raise self.damaged(f"the variable {name!r} is no list of whole numbers")
-        return values.astype(np.int64)
-
-    def _listed(self, name: str, dim: str) -> NDArray[Any]:
-        if name not in self.dataset.variables:
-            raise self.damaged(f"the variable {name!r} is missing")
-        variable = self.dataset.variables[name]
-        if variable.dims != (dim,) or variable.size > _MOST_NUMBERS:
-            raise self.damaged(f"the variable {name!r} is no list along {dim!r}")
-        try:
-            return np.asarray(variable.values)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise self.damaged(f"the variable {name!r} cannot be read") from error
-
-    def exactly(
-        self,
-        variables: Set[str] | None,
-        *,
-        coords: Set[str],
-        attributes: Set[str] | None,
-        of_variables: Set[str] = frozenset(),
-    ) -> None:
-        """Refuse whatever else it holds; None allows for any names."""
-        beyond: list[object] = [name for name in self.dataset.coords if name not in coords]
-        if variables is not None:
-            beyond += [name for name in self.dataset.data_vars if name not in variables]
-        if attributes is not None:
-            beyond += [name for name in self.dataset.attrs if name not in attributes]
-        for one in self.dataset.variables.values():
-            beyond += [name for name in one.attrs if name not in of_variables]
-        if beyond:
-            raise self.damaged(f"{shown(beyond[0])} is not part of a release")
-
-    def scalar(self, name: str) -> float:
-        """The variable of that name, one number."""
-        values = self.array(name)
-        if values.ndim:
-            raise self.damaged(f"the variable {name!r} has the shape {shown(values.shape)} and is no single number")
-        return float(values)
-
 
 def refuse_others(tree: Any) -> None:
-    """Refuse a tree that was computed from the data themselves, and a flat file that was not opened by `load`."""
+    """Refuse a tree that was computed from the data themselves."""
     if "confidential" in getattr(tree, "attrs", ()):
         raise ReleaseError(
             "Expected a release from pymc_dirdp.sample, got a tree that is marked as confidential: like those of "
             "posterior() and diagnose(), it was computed from the data themselves, and no guarantee covers it."
-        )
-    if "format" in getattr(tree, "attrs", ()):
-        raise ReleaseError(
-            "Expected a release, got the flat form in which a file holds it. Open the file by "
-            'pymc_dirdp.load("release.nc").'
         )
 
 

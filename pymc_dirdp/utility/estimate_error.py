@@ -8,8 +8,8 @@ cells (a saddle point), for all simulated tables at once: this is planning, and 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import final
+from functools import cached_property, lru_cache
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,8 @@ _REACH = 12.0
 _MOST_DRAWS = 1_000
 # Steps of the search for a tilt.
 _MOST_STEPS = 80
+# So many cells are summed at once, whose points fit into a cache.
+_AT_ONCE = 512
 
 
 @final
@@ -205,7 +207,7 @@ class _Noise:
 
     def __init__(self, seen: RowsSeen, rows: _Rows) -> None:
         self.seen = seen.totals, seen.total_sd
-        self._cells = _Cells.between(seen.low, seen.high, rows, seen.log_likelihood)
+        self._cells = _Cells.between(seen.low, seen.high, rows, seen.log_likelihood, seen.of_cells)
 
     def cells(self, totals: Array) -> "_Cells":
         return self._cells
@@ -243,13 +245,13 @@ class _Draws:
         # The steps of an urn add to the variance of a draw.
         wider = 1.0 if self._steps is None else 1 + size / self._steps
         reach = _REACH * np.sqrt(np.maximum(parameters, wider) * wider / self._draws) / self._r + 1
-        return _Cells.between(middle - reach, middle + reach, self._rows, self._log_likelihood)
+        seen, slopes = (self._alpha, *self._urns), self._r * self._logs if self._steps is None else 0.0
+        return _Cells.between(middle - reach, middle + reach, self._rows, self._log_likelihood, seen, slopes)
 
-    def _log_likelihood(self, x: Array) -> Array:
-        u = self._r * x + self._alpha
-        if self._steps is None:
-            return np.asarray(self._r * x * self._logs - self._draws * gammaln(u))
-        return np.asarray(sum(gammaln(u + counts) for counts in self._urns) - self._draws * gammaln(u))
+    def _log_likelihood(self, x: Array, alpha: Array, *urns: Array) -> Array:
+        """Of an urn, or of a draw but for the product of the count and a slope."""
+        u = self._r * x + alpha
+        return np.asarray(sum(gammaln(u + counts) for counts in urns) - self._draws * gammaln(u))
 
     def of_total(self, totals: Array) -> Array:
         """The factor of a total in the likelihood, as a logarithm."""
@@ -261,29 +263,57 @@ class _Draws:
 @final
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Points of every count, shape (points, m, d), and the logarithms of what they weigh before the tilt."""
+    """Bounds of every count, shape (m, d), and the logarithm of what a count weighs before the tilt.
+
+    It is `log_weight(x, *known)`, elementwise in arrays of shape (m, d), and `slopes * x` besides. Cells of which the
+    same is known have the same points and weights, and those of one row and slope the same moments: they are summed
+    once.
+    """
 
     low: Array
     high: Array
-    weigh: Callable[[Array], Array]
-    points: Array
-    log_weights: Array
+    log_weight: Callable[..., Array]
+    known: tuple[Array, ...]
+    slopes: Array
 
     @classmethod
-    def between(cls, low: Array, high: Array, rows: _Rows, log_likelihood: Callable[[Array], Array]) -> "_Cells":
-        """Points between bounds of the counts, closer to one another near 0: the middles of blocks of counts."""
+    def between(
+        cls,
+        low: Array,
+        high: Array,
+        rows: _Rows,
+        log_likelihood: Callable[..., Array],
+        seen: tuple[Array, ...],
+        slopes: Array | float = 0.0,
+    ) -> "_Cells":
         low = np.floor(np.clip(low, 0, rows.most - 1))
         high = np.ceil(np.clip(high, low + 1, rows.most))
-        level = np.linspace(0, 1, _POINTS + 1)[:, None, None]
+
+        def log_weight(x: Array, prior: Array, *seen: Array) -> Array:
+            return _log_gamma_ratio(x, prior) + log_likelihood(x, *seen)  # type: ignore[arg-type]  # It broadcasts.
+
+        known = tuple(np.broadcast_to(one, low.shape) for one in (rows.prior, *seen))
+        return cls(low, high, log_weight, known, np.broadcast_to(slopes, low.shape))
+
+    @cached_property
+    def _points(self) -> tuple[NDArray[np.intp], Array, Array]:
+        """Which kind each cell is, and points of the kinds with logarithms of their weights, shape (kinds, points).
+
+        The points are the middles of blocks of counts between the bounds, closer to one another near 0.
+        """
+        first, kind = _distinct(self.low, self.high, *self.known)
+        low, high, *known = (one.ravel()[first, None] for one in (self.low, self.high, *self.known))
+        level = np.linspace(0, 1, _POINTS + 1)
         edges = np.floor(low + (high + 1 - low) * np.where(low == 0, level**3, level))
-        length = np.diff(edges, axis=0)
-        points = edges[:-1] + np.maximum(length - 1, 0) / 2
-
-        def weigh(x: Array) -> Array:
-            return _log_gamma_ratio(x, rows.prior) + log_likelihood(x)  # type: ignore[arg-type]  # It broadcasts.
-
+        length = np.diff(edges, axis=1)
+        points = edges[:, :-1] + np.maximum(length - 1, 0) / 2
         with np.errstate(divide="ignore"):
-            return cls(low, high, weigh, points, np.log(length) + weigh(points))
+            return kind, points, np.log(length) + self.log_weight(points, *known)
+
+    @cached_property
+    def _alike(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """One cell of each set that has the same moments, and which set each cell is of."""
+        return _distinct(self._points[0], np.repeat(np.arange(len(self.low)), self.low.shape[1]), self.slopes)
 
     def given(self, totals: Array) -> tuple[Array, Array]:
         """Means of the counts given totals, shape (m, d), and the logarithm of the sum of all products, shape (m,)."""
@@ -303,19 +333,29 @@ class _Cells:
         edges = np.floor(first + (last + 1 - first) * level**2 * (3 - 2 * level))
         length = np.diff(edges, axis=0)
         points = edges[:-1] + np.maximum(length - 1, 0) / 2
+        both = np.stack([points, np.maximum(totals - points, 0)], axis=-1)
         with np.errstate(divide="ignore"):
-            logs = np.log(length) + self.weigh(np.stack([points, np.maximum(totals - points, 0)], axis=-1)).sum(axis=-1)
+            logs = np.log(length) + (self.log_weight(both, *self.known) + self.slopes * both).sum(axis=-1)
         log_sum = logsumexp(logs, axis=0)
         mean = (np.exp(logs - log_sum) * points).sum(axis=0)
         return np.stack([mean, np.maximum(totals - mean, 0)], axis=-1), log_sum
 
-    def _moments(self, tilt: Array) -> tuple[Array, Array, Array]:
-        logs = self.log_weights + tilt[:, None] * self.points
-        top = logs.max(axis=0)
-        mass = np.exp(logs - top)
-        total = mass.sum(axis=0)
-        mean = (mass * self.points).sum(axis=0) / total
-        return top + np.log(total), mean, (mass * (self.points - mean) ** 2).sum(axis=0) / total
+    def _moments(self, tilt: Array) -> Array:
+        """Logarithms of sums over the points of every cell, means, and variances; shape (3, m, d)."""
+        kind, points, log_weights = self._points
+        first, which = self._alike
+        kinds, slopes = kind[first], (tilt[:, None] + self.slopes).ravel()[first]
+        found = np.empty((3, len(first)))
+        for start in range(0, len(first), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            x = points[kinds[some]]
+            logs = log_weights[kinds[some]] + slopes[some, None] * x
+            top = logs.max(axis=1)
+            mass = np.exp(logs - top[:, None])
+            total = mass.sum(axis=1)
+            mean = (mass * x).sum(axis=1) / total
+            found[:, some] = top + np.log(total), mean, (mass * (x - mean[:, None]) ** 2).sum(axis=1) / total
+        return found[:, which].reshape(3, *self.low.shape)
 
     def _tilt(self, totals: Array) -> Array:
         """The tilt at which the means add up to the totals: Newton's method between bounds."""
@@ -374,6 +414,17 @@ def _error(rows: _Rows, estimate: Array) -> EstimateError:
     added = (best * np.log(best / estimate)).sum(axis=-1)
     squared = best * (1 - best) / (size + 1) + (best - estimate) ** 2
     return EstimateError(float(np.mean(of_counts + added)), math.sqrt(float(squared.mean())))
+
+
+def _distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where each distinct combination of entries of flattened arrays is first, and which combination each place has."""
+    flat = [column.ravel() for column in columns]
+    order = np.lexsort(flat)
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = np.any([np.diff(column[order]) != 0 for column in flat], axis=0)
+    which = np.empty(len(order), dtype=np.intp)
+    which[order] = np.cumsum(new) - 1
+    return order[new], which
 
 
 def _log_gammas(shape: Array, rng: np.random.Generator) -> Array:

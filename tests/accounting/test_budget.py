@@ -121,6 +121,14 @@ def test_the_worst_mechanism_of_a_promise(epsilon, delta):
         assert worst.delta(at) == pytest.approx(by_hand, rel=1e-12, abs=1e-15)
 
 
+def test_a_leak_makes_every_divergence_infinite():
+    """The leak is told from everything else with certainty; the width of a grid does not depend on it."""
+    leaking, pure = Bounded(1.0, 1e-3), Bounded(1.0, 0.0)
+    assert [leaking.renyi(order) for order in (1.0, 2.0, 1e3)] == [math.inf] * 3
+    assert Composition(((leaking, 2), (pure, 1))).renyi(1.0) == math.inf
+    assert leaking._loss_spread == pure._loss_spread == math.sqrt(2 * pure.renyi(1.0))
+
+
 def test_optimal_composition_of_pure_promises_by_binomial_sums():
     """Oracle: Kairouz, Oh and Viswanath, Theorem 3.3, for ten times pure 0.1, at epsilon = 0.6."""
     k, eps, at = 10, 0.1, 0.6

@@ -25,16 +25,16 @@ class Recorded(dirdp.ThompsonSampler):
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.totals = []
-        self._run._close_if_full = self._note_if_full
+        self._run._closed = self._note_if_full
 
-    def _note_if_full(self, arm):
-        state = self._run.state
+    def _note_if_full(self, state, arm):
         batch = state.open[arm]
         size = self.design.next_size(sum(pulls for pulls, _ in state.released[arm]))
         if self._ends(batch, size):
             self.totals.append((arm, self._total(arm, batch), batch.pulls))
-            state.released[arm].append((batch.pulls, batch.sum))
+            state.released[arm] = [*state.released[arm], (batch.pulls, batch.sum)]
             state.open[arm] = OpenBatch()
+        return []
 
     def _ends(self, batch, size):
         return batch.pulls >= size

@@ -107,7 +107,7 @@ def test_batches_that_never_end(options):
     assert runs.pulls.mean(axis=0) == pytest.approx([500, 500], rel=0.2)
 
 
-@pytest.mark.parametrize("means", [[0.5, 0.5], [0.0, 1.0], [1.0], [0.004, 0.005]])
+@pytest.mark.parametrize("means", [[0.5, 0.5], [0.0, 1.0], [1.0, 1.0], [0.004, 0.005]])
 def test_odd_means(means):
     bandit = dirdp.ThompsonSampler(range(len(means)), dirdp.PureDP(epsilon=0.3))
     runs = dirdp.simulate_bandit(bandit, means, 2000, 20, random_seed=2, progressbar=False)

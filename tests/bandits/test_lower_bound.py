@@ -41,7 +41,7 @@ def test_equal_arms_cost_nothing_and_no_privacy_budget_costs_all():
     assert dirdp.bandit_lower_bound([0.5, 0.4], 0.0) == np.inf
 
 
-@pytest.mark.parametrize("means", [[], [0.0, 0.5], [1.0, 0.5], [0.5, np.nan], "ab", [[0.1, 0.2]]])
+@pytest.mark.parametrize("means", [[], [0.5], [0.0, 0.5], [1.0, 0.5], [0.5, np.nan], "ab", [[0.1, 0.2]]])
 def test_bad_means(means):
     with pytest.raises(dirdp.ArgumentError, match="mean"):
         dirdp.bandit_lower_bound(means, 1.0)

@@ -39,6 +39,21 @@ def test_the_arm_is_that_of_the_largest_draw():
     assert len(set(chosen)) == 3
 
 
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+def test_draws_that_are_equal_choose_every_arm_as_often(monkeypatch):
+    """A choice of the first of them would be another distribution than that of Thompson sampling."""
+    bandit = dirdp.ThompsonSampler(["a", "b", "c"], PROMISE, **EVERY, horizon=600, random_seed=3)
+    monkeypatch.setattr(type(bandit.design), "draw", lambda design, total, size, bits: 0.5)
+    chosen = bandit.select(size=600)
+    assert all(abs(chosen.count(arm) - 200) < 60 for arm in "abc")
+    draws = iter([0.7, 0.2, 0.7] * 300)
+    bandit = dirdp.ThompsonSampler(["a", "b", "c"], PROMISE, **EVERY, horizon=300, random_seed=3)
+    monkeypatch.setattr(type(bandit.design), "draw", lambda design, total, size, bits: next(draws))
+    chosen = bandit.select(size=300)
+    assert not chosen.count("b")
+    assert abs(chosen.count("a") - 150) < 50
+
+
 def test_its_report_says_what_it_costs():
     bandit = dirdp.ThompsonSampler(["a"], PROMISE, **EVERY, horizon=100)
     bandit.update(["a"] * 3, [1, 1, 1])

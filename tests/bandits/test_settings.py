@@ -41,7 +41,7 @@ def test_the_key_is_never_shown():
 
 def test_a_fingerprint_tells_people_apart_by_the_key():
     own, other = settings(contribution=1), settings(contribution=1)
-    assert own.fingerprint("7") == own.fingerprint("7") != own.fingerprint(7)
+    assert own.fingerprint("7") == own.fingerprint(7) != own.fingerprint("07")
     assert own.fingerprint("7") != other.fingerprint("7")
     assert settings().fingerprint(None) is None
     for person in (None, 1.5, True, ["Ann"]):

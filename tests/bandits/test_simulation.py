@@ -30,7 +30,7 @@ def test_a_policy_of_ones_own():
     ("policy", "means", "options", "message"),
     [
         ("thompson", [0.5, 0.4], {}, "ThompsonSampler"),
-        (None, [0.5], {}, "one mean for each of 2 arms"),
+        (None, [0.5, 0.4, 0.3], {}, "one mean for each of 2 arms"),
         (None, [0.5, 1.5], {}, "means"),
         (None, [0.5, 0.4], {"horizon": 0}, "horizon"),
         (None, [0.5, 0.4], {"n_runs": 0}, "n_runs"),

@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.bandits.store import OpenBatch
 
 PROMISE = dirdp.PureDP(epsilon=1.0)
 
@@ -333,6 +334,16 @@ def test_labels_of_numpy_are_those_of_python():
     assert bandit._run.state.open[1].pulls == 1
 
 
+def test_a_person_has_one_name():
+    bandit = dirdp.ThompsonSampler(["a"], PROMISE, first_batch=10, contribution=1)
+    for person in (5, "5", "5 ", "\t5\n", np.int64(5), np.str_("5")):
+        bandit.update("a", 1, person=person)
+    assert bandit._run.state.open[0].pulls == 1
+    for nobody in (None, True, "", " ", 5.0, b"5", ("5",), 10**5000, "\ud800"):
+        with pytest.raises(dirdp.ArgumentError, match="pass person="):
+            bandit.update("a", 1, person=nobody)
+
+
 def test_one_arm():
     bandit = dirdp.ThompsonSampler("only", PROMISE)
     assert bandit.select() == "only"
@@ -396,7 +407,7 @@ def transcript(counts, *, cumulative=False):
         batch = bandit._run.state.open[bandit.arms.index(first)]
         if cumulative and arm == first and batch.pulls == 0:
             # A mutant that releases the sum of all rewards of an arm again and again.
-            batch.sum = int(counts[0])
+            bandit._run.state.open[bandit.arms.index(first)] = OpenBatch(0, int(counts[0]))
     released = bandit.released.to_dataframe()
     sums = released.loc[released["arm"] == first, "noisy_sum"].to_numpy()[:3]
     return np.array(

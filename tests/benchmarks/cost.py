@@ -21,7 +21,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.stored.curves import _computed
+from pymc_dirdp.releases.description import _computed
 
 TABLE = Path(__file__).with_suffix(".csv")
 COLUMNS = ("date", "version", "commit", "python", "load", "benchmark", "reference", "ratio")

@@ -79,7 +79,7 @@ def tables_saved(n: int) -> Callable[[], object]:
 
     def save() -> None:
         with TemporaryDirectory() as folder:
-            dirdp.save(release, Path(folder) / "release.nc")
+            dirdp.save(release, Path(folder) / "release.json")
 
     return save
 
@@ -95,7 +95,7 @@ def _of_a_file(use: Callable[[Path], object]) -> Callable[[int], Callable[[], ob
 
         folder = TemporaryDirectory()
         _FOLDERS.append(folder)
-        path = Path(folder.name) / "release.nc"
+        path = Path(folder.name) / "release.json"
         dirdp.save(release, path)
         return done
 

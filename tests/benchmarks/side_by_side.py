@@ -1,16 +1,18 @@
 """How long others take for the same work.
 
 `uv run --with diffprivlib --with 'scikit-learn<1.6' tests/benchmarks/side_by_side.py` writes `side_by_side.csv` beside
-it, which the documentation shows. Both sides of a row do the same work in one process, in turn; the ratio is the
-median, over the rounds, of our time over theirs, and a number below 1 means that this library is quicker. Memory is
-what the process holds at its peak above what it held before. No test asserts any of the numbers. `load` is as in
-`cost.py`.
+it, which the documentation shows. Both sides of a row do the same work in one process, in turn; the ratios are the
+medians, over the rounds, of our time over theirs, by the clock and by the processor time of all threads, and a number
+below 1 means that this library is quicker. Memory is the larger of two peaks above what was held before: what Python
+and NumPy allocate, which may come from memory that the process held already, and what the process holds, which other
+libraries take for themselves. No test asserts any of the numbers. `load` is as in `cost.py`.
 """
 
 import csv
 import os
 import platform
 import time
+import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,7 +36,7 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.privacy.composition import Composition
 
 TABLE = Path(__file__).with_suffix(".csv")
-COLUMNS = ("work", "beside", "their_version", "ratio", "our_seconds", "our_mb", "their_mb", "found")
+COLUMNS = ("work", "beside", "their_version", "ratio", "cpu_ratio", "our_seconds", "our_mb", "their_mb", "found")
 HAIR = np.array([108, 286, 71, 127])
 DRAWS = 4000
 _RNG = np.random.default_rng(1)
@@ -66,12 +68,17 @@ class Pair:
 
 
 def draws_of_posteriors() -> Iterator[Pair]:
-    with pm.Model() as model:
+    with pm.Model():
         p = pm.Dirichlet("p", a=np.ones(4))
         pm.Multinomial("x", n=int(HAIR.sum()), p=p, observed=HAIR)
+        release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
 
-    def nuts(model: pm.Model) -> object:
-        return pm.sample(1000, chains=4, cores=1, model=model, progressbar=False, random_seed=1)
+    def ours() -> object:
+        return dirdp.analyse(release, DRAWS, progressbar=False)
+
+    def nuts() -> object:
+        private = dirdp.analyst_model(release)
+        return pm.sample(1000, chains=2, cores=1, model=private, progressbar=False, random_seed=1)
 
     def weight(drawn: object) -> float:
         return DRAWS / float(az.ess(drawn, var_names=["p"])["p"].min())
@@ -80,8 +87,8 @@ def draws_of_posteriors() -> Iterator[Pair]:
         first, second = (float(tree["posterior"]["p"].mean(("chain", "draw"))[1]) for tree in (ours, theirs))
         return f"mean of the largest share {first:.4f} and {second:.4f}"
 
-    work = f"{DRAWS} effective draws of the posterior of 4 categories"
-    yield Pair(work, "pymc", lambda: dirdp.posterior(model, DRAWS), lambda: nuts(model), 3, found, weight)
+    work = f"{DRAWS} effective draws of the shares of 4 categories given a geometric release"
+    yield Pair(work, "pymc", ours, nuts, 2, found, weight)
 
 
 def draws_of_gammas() -> Iterator[Pair]:
@@ -178,14 +185,18 @@ def counts(folder: str) -> Iterator[Pair]:
 
 
 def peak(call: Callable[[], object]) -> float:
-    """Megabytes that the process holds at its peak above what it held before; NaN where Linux does not say it."""
+    """Megabytes at the peak above what was held before, of Python's and NumPy's memory or of the process."""
+    tracemalloc.start()
+    call()
+    allocated = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        before = _status("VmRSS")
-        call()
-        return max(_status("VmHWM") - before, 0.0)
-    except OSError:
-        return float("nan")
+    except OSError:  # Only Linux says what a process holds.
+        return allocated
+    before = _status("VmRSS")
+    call()
+    return max(_status("VmHWM") - before, allocated)
 
 
 def _status(name: str) -> float:
@@ -195,16 +206,17 @@ def _status(name: str) -> float:
 
 def row(pair: Pair) -> tuple[str, ...]:
     ours, theirs = pair.ours(), pair.theirs()  # What is compiled or cached once belongs to nobody.
-    times = np.empty((pair.rounds, 2))
+    clocks = time.perf_counter, time.process_time
+    times = np.empty((pair.rounds, 2, len(clocks)))
     for i in range(pair.rounds):
         for j, call in enumerate((pair.ours, pair.theirs)):
-            start = time.perf_counter()
+            start = [clock() for clock in clocks]
             call()
-            times[i, j] = time.perf_counter() - start
-    ratio = float(np.median(times[:, 0] / times[:, 1])) / pair.weight(theirs)
+            times[i, j] = [clock() - begun for clock, begun in zip(clocks, start, strict=True)]
+    ratios = np.median(times[:, 0] / times[:, 1], axis=0) / pair.weight(theirs)
     memory = [peak(call) for call in (pair.ours, pair.theirs)]
-    seconds = float(np.median(times[:, 0]))
-    numbers = (f"{ratio:.3g}", f"{seconds:.2g}", *(f"{mb:.0f}" for mb in memory))
+    seconds = float(np.median(times[:, 0, 0]))
+    numbers = (*(f"{ratio:.3g}" for ratio in ratios), f"{seconds:.2g}", *(f"{mb:.1f}" for mb in memory))
     return pair.work, pair.beside, version(pair.beside), *numbers, pair.found(ours, theirs)
 
 

@@ -31,7 +31,7 @@ def test_the_page_as_it_stands(survey, block):
         assert (done.returncode, done.stderr) == (0, ""), line
     assert "epsilon: 0.5" not in done.stdout
     assert "p_sex, p_hair" in done.stdout
-    release = dirdp.load("release.nc")
+    release = dirdp.load("release.json")
     assert dirdp.verify(release)
     assert release["posterior"]["p_hair"].dims == ("chain", "draw", "sex", "hair")
     with xr.open_datatree("analysis.nc", engine="h5netcdf") as analysis:
@@ -101,12 +101,12 @@ def test_errors_are_a_code_and_one_line(error, code, line, run, monkeypatch):
 
 
 def test_a_reader_that_has_left_is_no_error(alone, run):
-    assert run("release", "survey.toml", "survey.csv", "--out", "r.nc")[0] == 0
+    assert run("release", "survey.toml", "survey.csv", "--out", "r.json")[0] == 0
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as gone:
         done = subprocess.run(
-            [sys.executable, "-m", "pymc_dirdp", "report", "r.nc"], stdout=gone, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "pymc_dirdp", "report", "r.json"], stdout=gone, stderr=subprocess.PIPE, text=True
         )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -120,10 +120,11 @@ def test_a_terminal_without_the_signs(survey, run, block):
 
 def test_only_what_needs_pymc_imports_it(alone, run):
     """Whoever reads a release waits for no compiler."""
-    assert run("release", "survey.toml", "survey.csv", "--out", "r.nc")[0] == 0
+    assert run("release", "survey.toml", "survey.csv", "--out", "r.json")[0] == 0
     code = (
         "import sys\nfrom pymc_dirdp.commands.main import main\n"
-        "codes = [main(a) for a in (['report', 'r.nc'], ['verify', 'r.nc'], ['analyse', 'r.nc', '--out', 'a.nc'])]\n"
+        "ways = ['report', 'r.json'], ['verify', 'r.json'], ['analyse', 'r.json', '--out', 'a.nc']\n"
+        "codes = [main(way) for way in ways]\n"
         "sys.exit(str([codes, 'pymc' in sys.modules, 'pytensor' in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

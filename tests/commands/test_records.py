@@ -209,4 +209,4 @@ def test_parquet_without_its_package(alone, run, monkeypatch):
     Path("survey.parquet").write_bytes(b"PAR1")
     code, _, error = run("plan", "survey.toml", "survey.parquet")
     assert code == 2
-    assert "pip install 'pymc-dirdp[parquet]'" in error
+    assert "pip install pyarrow" in error

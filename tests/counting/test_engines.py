@@ -261,11 +261,11 @@ def test_files_in_a_notebook_without_widgets(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("module", "records", "line"),
-    [("narwhals", pl.LazyFrame({"x": [0]}), "frames"), ("duckdb", "records.parquet", "duckdb")],
+    [("narwhals", pl.LazyFrame({"x": [0]}), "narwhals"), ("duckdb", "records.parquet", "duckdb")],
 )
 def test_a_missing_extra_says_how_to_install_it(module, records, line, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf"pip install 'pymc-dirdp\[{line}\]'"):
+    with pytest.raises(ImportError, match=f"pip install {line}"):
         count(records, ["x"], categories={"x": [0, 1]})
 
 

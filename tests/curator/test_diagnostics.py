@@ -549,7 +549,7 @@ def test_a_saved_release_can_be_diagnosed(tmp_path):
 
 def test_another_model_is_refused(hair):
     _, release, _ = hair
-    with pytest.raises(dirdp.ArgumentError, match="lacks the groups"):
+    with pytest.raises(dirdp.ArgumentError, match="lacks the group"):
         diagnose(xr.DataTree(), hair_model())
     with pytest.raises(dirdp.ArgumentError, match="other tables"):
         diagnose(release, admissions_model())

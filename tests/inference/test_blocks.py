@@ -17,8 +17,7 @@ from pymc_dirdp.inference.blocks import BlockLaws, law_of, rows_are_divided
 from pymc_dirdp.inference.table_law import TableLaw
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.stored.outputs import outputs
-from pymc_dirdp.stored.release import read
+from pymc_dirdp.releases.opened import opened
 
 ANSWERS = np.array([[0, 1], [1, 1], [0, 0], [1, 1], [1, 1]])
 PRIOR = np.array([[1.0, 0.5], [2.0, 1.0]])
@@ -28,11 +27,12 @@ def survey(**options):
     with pm.Model(coords={"person": range(5), "item": ["a", "b"], "answer": ["no", "yes"]}):
         p = pm.Dirichlet("p", a=PRIOR, dims=("item", "answer"))
         pm.Categorical("x", p=p, observed=ANSWERS, dims=("person", "item"))
-        return dirdp.sample(dirdp.PureDP(epsilon=4.0), mechanism="geometric", **options)
+        guarantee = options.pop("guarantee", dirdp.PureDP(epsilon=4.0))
+        return dirdp.sample(guarantee, **{"mechanism": "geometric", **options})
 
 
 def output_of(release):
-    return outputs(read(release), release)["p"]
+    return opened(release).outputs["p"]
 
 
 def dirichlet_multinomial(x, prior):
@@ -45,7 +45,7 @@ def dirichlet_multinomial(x, prior):
 def all_tables(output):
     """Every table with five records in each row, and its probability given the output."""
     x = np.array([[[a, 5 - a], [b, 5 - b]] for a, b in itertools.product(range(6), repeat=2)], dtype=float)
-    logs = np.asarray(output.mechanism.log_likelihood(output.published[0], x))
+    logs = np.asarray(output.mechanism.log_likelihood(output.published[0], x, steps=output.steps))
     for row, prior in ((x[:, 0], PRIOR[0]), (x[:, 1], PRIOR[1])):
         total, concentration = row.sum(axis=1), prior.sum()
         logs = logs + gammaln(total + 1) + gammaln(concentration) - gammaln(total + concentration)
@@ -53,8 +53,16 @@ def all_tables(output):
     return x, np.exp(logs - logsumexp(logs)), float(logsumexp(logs))
 
 
-def test_rows_of_known_totals_are_summed_exactly():
-    output = output_of(survey(unit="person"))
+APPROX = dirdp.ApproxDP(epsilon=4.0, delta=1e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"mechanism": "gaussian", "guarantee": APPROX}, {"mechanism": "dirichlet", "guarantee": APPROX}],
+    ids=str,
+)
+def test_rows_of_known_totals_are_summed_exactly(options):
+    output = output_of(survey(unit="person", **options))
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0], 5), ([1], 5)]
     assert not rows_are_divided(output)
     law = law_of(output, Beliefs())
@@ -93,6 +101,7 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
         prior=mechanism.prior,
         published=noisy[None],
         n_records=120,
+        totals=(40, 40, 40),
     )
     assert [(rows.tolist(), total) for rows, total in output.blocks] == [([0, 3], 40), ([1, 4], 40), ([2, 5], 40)]
     assert rows_are_divided(output)
@@ -145,3 +154,38 @@ def test_the_likelihood_of_shares_is_that_of_each_block(shares, monkeypatch):
     monkeypatch.setattr(table_law, "_FEW_COUNTS", -1)
     slow = law_of(output, Beliefs()).likelihood(logs)
     assert slow[0] == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "dirichlet"])
+def test_every_reading_of_a_complete_survey_has_its_public_totals(mechanism, tmp_path, edited):
+    """Sixty people answer two items each: each item has sixty answers, whatever noise there is."""
+    rng = np.random.default_rng(5)
+    with pm.Model(coords={"person": range(60), "item": ["a", "b"], "answer": range(3)}) as model:
+        p = pm.Dirichlet("p", np.ones((2, 3)), dims=("item", "answer"))
+        pm.Categorical("x", p=p, observed=rng.integers(0, 3, (60, 2)), dims=("person", "item"))
+    dirdp.save(
+        dirdp.sample(dirdp.ApproxDP(epsilon=1, delta=1e-6), model, unit="person", mechanism=mechanism),
+        tmp_path / "r.json",
+    )
+    release = dirdp.load(tmp_path / "r.json")
+    assert release["mechanism/p"]["public_totals"].dims == ("item",)
+    assert dirdp.verify(release)
+    assert "60 in each of 2 parts of its rows" in " ".join(str(dirdp.report(release)).split())
+    assert "60 in each of 2 parts of its rows" in dirdp.estimate(release).conditions[0]
+    drawn = dirdp.analyse(release, 200)["latent_counts"]["p"].values.sum(axis=-1)
+    np.testing.assert_array_equal(drawn, 60)
+    idata = dirdp.analyse(release, 5)
+    np.testing.assert_array_equal(dirdp.latent_counts(idata, release)["p"].values.sum(axis=-1), 60)
+    # Totals that are not those of the release are found.
+    for totals in ([61, 60], [60.5, 59.5], [120], []):
+        with pytest.raises(dirdp.errors.ReleaseError):
+            dirdp.verify(edited(release, (("plan", "tables", 0, "totals"), totals)))
+
+
+def test_the_draws_of_a_release_are_conditional_on_its_public_totals():
+    """Gaussian noise so wide that it says nothing: the shares of each row are averaged over five records of its own."""
+    wide = dirdp.ApproxDP(epsilon=1e-3, delta=1e-9)
+    drawn = survey(unit="person", mechanism="gaussian", guarantee=wide, draws=4000)["posterior"]["p"].values[0]
+    # Prior counts of 1.5 and 3, and five records by the prior: the variance of a share of a Beta is that of the prior.
+    spread = PRIOR.prod(axis=1) / PRIOR.sum(axis=1) ** 2 / (PRIOR.sum(axis=1) + 1)
+    np.testing.assert_allclose(drawn[..., 0].var(axis=0), spread, rtol=0.15)

@@ -13,8 +13,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.table_law import TableLaw
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.stored.outputs import outputs
-from pymc_dirdp.stored.release import read
+from pymc_dirdp.releases.opened import opened
 
 PRIOR, COUNTS = np.array([[1.0, 0.5], [2.0, 1.0]]), np.array([[2, 1], [1, 3]])
 
@@ -24,7 +23,7 @@ def released(**options):
         p = pm.Dirichlet("p", a=PRIOR)
         pm.Multinomial("x", n=COUNTS.sum(axis=1), p=p, observed=COUNTS)
         release = dirdp.sample(dirdp.ApproxDP(epsilon=2.0, delta=1e-3), **options)
-    return outputs(read(release), release)["p"]
+    return opened(release).outputs["p"]
 
 
 def brute_force(output, most, row_prior):
@@ -104,7 +103,7 @@ def test_a_private_number_of_a_single_row():
         p = pm.Dirichlet("p", a=[1.0, 2.0, 0.5])
         pm.Multinomial("x", n=9, p=p, observed=[5, 3, 1])
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", adjacency="add-remove")
-    output = outputs(read(release), release)["p"]
+    output = opened(release).outputs["p"]
     weights = np.arange(16.0) ** 2
     law = TableLaw(output, Beliefs(n_prior=weights))
     x = np.array([x for x in itertools.product(range(16), repeat=3) if sum(x) <= 15], dtype=float)

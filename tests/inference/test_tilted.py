@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy.special import gammaln
+from scipy.stats import nbinom
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.convolution import Convolution
@@ -183,3 +184,15 @@ def test_a_total_is_not_called_impossible_before_the_counts_are_found():
     found = solved(cells, 66_666 + 4).log_sum_of_products
     first = np.where(np.abs(4 - near) <= 10, np.exp(-2.0 * np.abs(near) - 2.0 * np.abs(4 - near)), 0)
     assert found == pytest.approx(np.log(first.sum()), abs=1e-9)
+
+
+def test_many_cells_take_no_more_nodes_than_few():
+    """Equal cells with means of .4, whose sum is a negative binomial law: 20,000 rounded means miss 8,000 together."""
+    d, q = 20_000, 2 / 7
+    cells = NumberLaws(lambda x, cell: x * np.log(q), d, 0, 400)
+    cells.settle(0.0)
+    sums = Inversion(cells, 8_000, most_nodes=60)
+    totals = np.array([7_800, 8_000, 8_150])
+    np.testing.assert_allclose(sums.log_sum(totals), nbinom.logpmf(totals, d, 1 - q), atol=1e-9)
+    rest = nbinom.logpmf(8_000 - np.arange(3), d - 1, 1 - q)
+    np.testing.assert_allclose(sums.log_rest(np.arange(3.0), np.array([0, 9_999, d - 1])), rest, atol=1e-9)

@@ -99,3 +99,23 @@ def test_divergences_of_randomised_response_with_50_digits(u, order):
             mp.mpf(order) - 1
         )
     assert RandomisedResponse(u).renyi(order) == pytest.approx(float(exact), rel=1e-14)
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.5])
+@pytest.mark.parametrize("cells", [1, 3])
+def test_the_noise_of_some_cells_goes_no_further_than_is_looked(scale, cells):
+    """Exact sums of the tail, with 60 digits: beyond the reach there is a probability below 2 exp(-60)."""
+    reach = math.floor(GeometricMechanism(np.ones(2), scale)._sum_reach(cells))
+    with mp.workdps(60):
+        q = mp.exp(-1 / mp.mpf(scale))
+        one = {z: (1 - q) / (1 + q) * q ** abs(z) for z in range(-reach, reach + 1)}
+        # What the list leaves out of one cell is counted in full, for every cell.
+        beyond = cells * 2 * q ** (reach + 1) / (1 + q)
+        law = {0: mp.mpf(1)}
+        for _ in range(cells):
+            law = {
+                z: mp.fsum(one[z - x] * p for x, p in law.items() if z - x in one)
+                for z in range(-reach - max(law), reach + max(law) + 1)
+            }
+        beyond += mp.fsum(p for z, p in law.items() if abs(z) > reach)
+        assert beyond < 2 * mp.exp(-60)

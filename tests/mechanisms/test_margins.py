@@ -149,7 +149,7 @@ TIED = {
     "items and a parent": (("each", "any"), (2, 2, 2), ((2,), (0, 2), (1, 2), (0, 1, 2)), 1, True),
     "a row of one's own": (("own",), (2, 2), ((1,), (0, 1)), 1, True),
     "items in a row of one's own": (("own", "each"), (2, 2, 2), ((2,), (1, 2), (0, 1, 2)), 1, True),
-    "how many records of each item": (("each",), (2, 2), ((0,), (0, 1)), 1, False),
+    "how many records of each item": (("each",), (2, 2), ((0,), (0, 1)), 1, True),
 }
 
 
@@ -189,6 +189,19 @@ def test_records_that_come_together_in_a_sum_are_counted_together(monkeypatch):
 
 
 @pytest.mark.thorough
+def test_a_margin_that_no_neighbour_changes_costs_nothing():
+    """How many answers each item has is public under replace-one, and is data under add-remove."""
+
+    def half_rho(adjacency, margins=((0,), (0, 1))):
+        survey = Contribution(1, ("each",))
+        sigmas = (4.0,) * len(margins)
+        return MarginalsMechanism(np.ones((2, 3)), margins, sigmas, adjacency=adjacency, contribution=survey).renyi(1)
+
+    assert half_rho("replace-one") == half_rho("replace-one", ((0, 1),)) == pytest.approx(0.125, rel=1e-6)
+    assert half_rho("replace-one", ((0,),)) == 0
+    assert half_rho("add-remove") > half_rho("add-remove", ((0, 1),))
+
+
 def test_audits_of_records_in_rows():
     honest = tied("items and a parent")
     assert not refuted(honest, random_seed=6)

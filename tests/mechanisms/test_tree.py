@@ -136,7 +136,7 @@ def test_half_the_sensitivity_and_a_choice_that_is_not_paid_are_refuted(monkeypa
     mine, its = (law(mechanism, noisy, [*others, last], monkeypatch) for last in ((0, 1, 1), (1, 1, 0)))
     first = [np.logaddexp.reduce([log for script, log in each.items() if script[0] == 0]) for each in (mine, its)]
     assert 0.9999 * mechanism.choice.u < first[0] - first[1] <= mechanism.choice.u
-    # A width of 2 m / scale in the place of 4 m / scale is half of it.
+    # A width of 2 m / scale in the place of 4 m / scale is half of it, for three variables.
     assert first[0] - first[1] > 1.9 * replace(mechanism, adjacency="add-remove").choice.u
 
     # Both choices lose, so that one of them alone is no bound.
@@ -147,6 +147,27 @@ def test_half_the_sensitivity_and_a_choice_that_is_not_paid_are_refuted(monkeypa
     laws = FiniteLaws(np.array(list(mine.values())), np.array([its[script] for script in mine]))
     assert 1.4 * mechanism.choice.u < laws.pure_epsilon <= 2 * mechanism.choice.u
     assert mechanism.choice.delta(mechanism.choice.u) == 0 < laws.delta(mechanism.choice.u)
+
+
+@pytest.mark.parametrize(("adjacency", "width"), [("replace-one", 2), ("add-remove", 1)])
+@pytest.mark.parametrize("records", [1, 2])
+def test_the_one_choice_of_two_variables_attains_its_width(adjacency, width, records, monkeypatch):
+    """Brute force: its only other candidate is "no more edges", whose score stays."""
+    mechanism = TreeMechanism((2, 2), 3.0, 1.0, adjacency=adjacency, contribution=records)
+    assert mechanism.choice.u == pytest.approx(width * records / 3)
+    cells, reached = list(itertools.product((0, 1), repeat=2)), 0.0
+    for noisy in ([np.array([3.0, 1.0]), np.array([2.0, 2.0])], [np.array([0.0, 4.0]), np.array([4.0, -1.0])]):
+        laws = {
+            data: np.array([log for _, log in sorted(law(mechanism, noisy, data, monkeypatch).items())])
+            for n in (3 - records, 3)
+            for data in itertools.combinations_with_replacement(cells, n)
+        }
+        for data in itertools.combinations_with_replacement(cells, 3):
+            for kept in itertools.combinations(data, 3 - records):
+                moved = itertools.product(cells, repeat=records) if adjacency == "replace-one" else [()]
+                others = [laws[tuple(sorted((*kept, *new)))] for new in moved]
+                reached = max(reached, *(float(np.ptp(laws[data] - other)) for other in others))
+    assert 0.999 * mechanism.choice.u <= reached <= mechanism.choice.u * (1 + 1e-12)
 
 
 @pytest.mark.thorough
@@ -183,9 +204,9 @@ def test_curves_are_those_of_the_margins_and_of_all_choices():
     assert replace(mechanism, adjacency="add-remove").choice.u == pytest.approx(0.2)
     assert replace(mechanism, contribution=3).choice.u == pytest.approx(1.2)
     pure = TreeMechanism((2, 2), 8.0, 4.0, "geometric", adjacency="add-remove")
-    assert pure.pure_epsilon == pytest.approx(2 / 4 + 2 / 8)
+    assert pure.pure_epsilon == pytest.approx(2 / 4 + 1 / 8)
     # 4 / 7 is no double, and the width is not below it.
-    assert TreeMechanism((2, 2), 7.0, 4.0).choice.u >= 4 / 7
+    assert TreeMechanism((2, 2, 2), 7.0, 4.0).choice.u >= 4 / 7
 
 
 def test_dependent_pairs_are_joined_and_others_are_not():

@@ -135,6 +135,24 @@ def test_wrong_parents_are_an_error_without_a_value(column, problem):
     assert "'c'" in str(caught.value)
 
 
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("wrong", ["a code for a row of observations", "too few codes"])
+def test_shapes_that_do_not_fit_are_found_before_a_ledger_is_charged(wrong, adjacency):
+    """Shapes are public, so no budget is lost for them, and no plan is made."""
+    words, group = RNG.integers(0, 4, (20, 5)), RNG.integers(0, 3, 20)
+    codes = (group[:, None], words[:, :-1]) if wrong.startswith("a code") else (group[:1], words[:, 0])
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones((3, 4, 4)))
+        pm.Categorical("obs", p=p[codes], observed=words[:, 1:] if wrong.startswith("a code") else words[:, 1])
+    ledger = dirdp.Ledger(TARGET)
+    options = {"contribution": 4, "adjacency": adjacency, "n_records": 80 if adjacency == "add-remove" else None}
+    with pytest.raises(dirdp.DataError, match=r"'obs' do not have one code .* np.repeat"):
+        dirdp.plan(TARGET, model, **options)
+    with pytest.raises(dirdp.DataError, match="'obs' do not have one code"):
+        dirdp.sample(TARGET, model, ledger=ledger, **options)
+    assert not list(ledger.entries())
+
+
 def test_a_mask_is_no_array_of_codes():
     """Found by hand: a mask as long as the records was counted as codes 0 and 1."""
     with pm.Model() as model:

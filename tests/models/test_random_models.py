@@ -176,11 +176,18 @@ def worst(world, relation):
     with_trials = [
         f"y{i}{j}" for i, t in enumerate(world.tables) for j, seen in enumerate(t.seen) if seen.n is not None
     ]
-    said = stated(unit=world.unit, contribution=None, public_n=with_trials, max_records_per_person=None, disjoint=None)
-    try:
-        reading = read(found, model, said, adjacency_named(relation))
-    except DirdpError:
-        return None
+    reading = None
+    while reading is None:
+        said = stated(
+            unit=world.unit, contribution=None, public_n=with_trials, max_records_per_person=None, disjoint=None
+        )
+        try:
+            reading = read(found, model, said, adjacency_named(relation))
+        except DirdpError as error:
+            idle = [name for name in with_trials if f'public_n=["{name}"] changes nothing' in str(error)]
+            if not idle:
+                return None
+            with_trials.remove(idle[0])
     for table, cells in zip(found, world.counted(world.data()), strict=True):
         np.testing.assert_array_equal(read_counts(table, model), cells)
     claims = sum(
@@ -196,6 +203,11 @@ def worst(world, relation):
     for (first, second), crowd in itertools.product(neighbours(world, relation), (0, 1e6)):
         # Others are nobody, or a crowd in the last category.
         pairs = [(a - np.minimum(a, b), b - np.minimum(a, b)) for a, b in zip(first, second, strict=True)]
+        if reading.sizes_are_public:
+            # What is public of the totals of rows is the same for both.
+            for table, a, b in zip(found, first, second, strict=True):
+                private = set(range(a.ndim)) - set(reading.contribution(table.name).fixed_axes)
+                np.testing.assert_array_equal(a.sum(axis=tuple(private)), b.sum(axis=tuple(private)))
         for here, there in ((0, 1), (1, 0)):
             truth = sum(divergence(law(pair[here], crowd), law(pair[there], crowd)) for pair in pairs)
             closest = max(closest, np.max(truth[finite] / claims[finite], initial=0.0))
@@ -205,7 +217,7 @@ def worst(world, relation):
 @pytest.mark.thorough
 @pytest.mark.parametrize("relation", ["replace-one", "add-remove"])
 def test_no_person_changes_more_than_was_read(relation):
-    found = [worst(World(seed), relation) for seed in range(120)]
+    found = [worst(World(seed), relation) for seed in range(140)]
     read_ones = [one for one in found if one is not None]
     assert len(read_ones) > 25
     # Room for the rounding of the log-gammas of the oracle alone, which are large where there is a crowd.

@@ -268,6 +268,11 @@ def worst(build, d, n, unit, relation, claimed=None):
         for (first, second), crowd in itertools.product(itertools.permutations(sides, 2), (0, 1e6)):
             # Others are nobody, or a crowd in the last category. Under add-remove, what is gained is the person.
             common = [np.minimum(a, b) for a, b in zip(first, second, strict=True)]
+            if reading.sizes_are_public:
+                # What is public of the totals of rows is the same for both.
+                for table, a, b in zip(held, first, second, strict=True):
+                    private = set(range(a.ndim)) - set(reading.contribution(table.name).fixed_axes)
+                    np.testing.assert_array_equal(a.sum(axis=tuple(private)), b.sum(axis=tuple(private)))
             one = [a - c for a, c in zip(first, common, strict=True)]
             none = [np.zeros_like(a) for a in one]
             two = none if relation == "add-remove" else [b - c for b, c in zip(second, common, strict=True)]

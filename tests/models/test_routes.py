@@ -460,7 +460,7 @@ WRONG_CODES = {
     ),
     "columns of different lengths": (
         lambda: pm.Bernoulli("y", p=beta_rows(pm.Data("c", CODES) * pm.Data("e", [1])), observed=GRID),
-        "cannot be computed",
+        "one code for each",
     ),
     "one condition for all": (
         lambda: pm.Bernoulli(

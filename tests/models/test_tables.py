@@ -7,7 +7,8 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
-from pymc_dirdp.models.tables import Likelihood, Table, tables
+from pymc_dirdp.models.table import Likelihood, Table
+from pymc_dirdp.models.tables import tables
 
 HAIR = ("black", "brown", "red", "blond")
 

@@ -96,6 +96,9 @@ def hair_colours():
 @is_read("record", {"rate": (1, "any")}, relation="add-remove")
 @is_refused("is not named public", 'public_n=["admitted"]', "max_records_per_person=m", unit="department")
 @is_read("department", {"rate": (933, "own")}, {"rate": 2436}, unit="department", public_n=["admitted"])
+@is_read("record", {"rate": (1, "own")}, {"rate": 2436}, public_n=["admitted"])
+@is_read("record", {"rate": (1, "own")}, {"rate": 2436}, contribution=1, public_n=["admitted"])
+@is_refused("changes nothing", "in any rows", contribution=2, public_n=["admitted"])
 def admissions():
     with pm.Model(coords=coords(department=3)) as model:
         rate = pm.Beta("rate", 1, 1, dims="department")
@@ -105,6 +108,8 @@ def admissions():
 
 @is_read("record", {"rate": (1, "any")}, {"rate": 200})
 @is_read("axis 0", {"rate": (100, "own")}, {"rate": 200}, unit=0)
+@is_read("record", {"rate": (1, "own")}, {"rate": 200}, public_n=["bought"])
+@is_refused("changes nothing", "holds as many trials", unit=0, public_n=["bought"])
 def a_b_test():
     with pm.Model() as model:
         pm.Binomial("bought", n=100, p=pm.Beta("rate", 1, 1, shape=2), observed=[13, 21])
@@ -335,7 +340,10 @@ def documents_of_one_length():
 @is_read("document", {"topic": (LENGTHS.max(),)}, {"topic": LENGTHS.sum()}, unit="document", public_n=["words"])
 @is_read("document", {"topic": (40,)}, unit="document", max_records_per_person=40)
 @is_refused("unit='document' under adjacency='add-remove'", unit="document", relation="add-remove")
-@is_refused("unit='document' under", unit="document", relation="add-remove", public_n=["words"])
+@is_refused("changes nothing", "are private", unit="document", relation="add-remove", public_n=["words"])
+@is_refused("changes nothing", "Leave out that", unit="document", max_records_per_person=60, public_n=["words"])
+@is_refused("changes nothing", "in any rows", contribution=60, public_n=["words"])
+@is_refused("changes nothing", "decides the number of records of no row", contribution=1, public_n=["words"])
 @is_read("document", {"topic": (40,)}, unit="document", max_records_per_person=40, relation="add-remove")
 @is_read("record", {"topic": (1,)}, {"topic": LENGTHS.sum()}, contribution=1)
 def documents_of_other_lengths():
@@ -381,6 +389,7 @@ def documents_of_one_length_by_chance():
 
 @is_asked("'k' holds several trials behind the observed parent 'an array'", "contribution=1")
 @is_read("record", {"rate": (1, "any")}, {"rate": 26}, contribution=1)
+@is_refused("changes nothing", "of no row", contribution=1, public_n=["k"])
 @is_read("axis 0", {"rate": (8, "any")}, {"rate": 26}, unit=0, public_n=["k"])
 @is_refused("is not named public", unit=0)
 def germination():
@@ -588,7 +597,7 @@ def funnel_by_a_count_of_codes():
 
 
 @is_refused("'second' has a number of trials that is, or depends on, what is observed in 'first'")
-@is_read("record", {"a": (1, "any"), "b": (1, "any")}, {"a": 200, "b": 57}, public_n=["second"])
+@is_read("record", {"a": (1, "any"), "b": (1, "own")}, {"a": 200, "b": 57}, public_n=["second"])
 def funnel_by_an_equal_array():
     with pm.Model() as model:
         pm.Binomial("first", n=100, p=pm.Beta("a", 1, 1, shape=2), observed=[37, 20])
@@ -692,6 +701,7 @@ def trials_from_codes_of_a_parent():
 
 @is_read("record", {"y_p": (1,)}, {"y_p": 592})
 @is_read("record", {"y_p": (1,)}, relation="add-remove")
+@is_refused("changes nothing", "no axis of 'y' is an axis of rows", public_n=["y"])
 def integrated_counts():
     with pm.Model() as model:
         pm.DirichletMultinomial("y", n=592, a=np.ones(4), observed=HAIR)
@@ -700,6 +710,7 @@ def integrated_counts():
 
 @is_asked("'words' holds several trials in each row of 'words_p'", 'public_n=["words"]', "contribution=1")
 @is_read("record", {"words_p": (1, "any")}, {"words_p": LENGTHS.sum()}, contribution=1)
+@is_read("record", {"words_p": (1, "own")}, {"words_p": LENGTHS.sum()}, contribution=1, public_n=["words"])
 @is_read("axis 0", {"words_p": (LENGTHS.max(), "own")}, unit=0, public_n=["words"])
 @is_read("axis 0", {"words_p": (40, "own")}, unit=0, max_records_per_person=40)
 @is_refused("are the units of unit=0", "under add-remove", unit=0, max_records_per_person=40, relation="add-remove")
@@ -981,6 +992,7 @@ def categories_in_reverse():
 
 @is_read("record", {"theta_A": (1,), "theta_B": (1,)}, {"theta_A": 100, "theta_B": 120})
 @is_read("record", {"theta_A": (1,), "theta_B": (1,)}, relation="add-remove")
+@is_refused("changes nothing", "of no row", public_n=["bought"])
 @is_refused("keeps the number of records of every person", unit=0)
 @is_read("axis 0", {"theta_A": (120,), "theta_B": (120,)}, unit=0, public_n=["bought"])
 def stacked_arms():

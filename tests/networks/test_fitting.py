@@ -70,6 +70,13 @@ def test_predictions_scores_and_records_take_an_estimate(estimate):
     assert set(frame["a"]) == set(CATEGORIES["a"])
 
 
+def test_no_interval_follows_from_an_estimate(estimate):
+    """Found by attack: it was said to lack the groups of a release."""
+    for conclude in (dirdp.estimate, dirdp.analyse):
+        with pytest.raises(dirdp.ArgumentError, match=r"dirdp\.fit says nothing of its own error.*Pass the release"):
+            conclude(estimate)
+
+
 def test_an_estimate_is_the_same_after_a_file(estimate, tmp_path):
     estimate.to_netcdf(tmp_path / "estimate.nc")
     again = xr.open_datatree(tmp_path / "estimate.nc").load()
@@ -202,9 +209,13 @@ def test_a_damaged_estimate_is_refused():
 
 
 @pytest.mark.parametrize("value", [1e300, -1e300, 2.0**400])
-def test_noisy_counts_that_no_computation_can_take_are_a_damaged_release(value):
+def test_noisy_counts_that_no_computation_can_take_are_a_damaged_release(value, edited):
     with pytest.warns(dirdp.SeededReleaseWarning):
-        hostile = released("geometric", adjacency="add-remove").copy(deep=True)
-    hostile["mechanism/p_b"]["noisy_counts"][0, 0] = value
+        release = released("geometric", adjacency="add-remove")
+
+    def hostile(rows):
+        # One number with a point makes all of them so.
+        return [[value if (i, j) == (0, 0) else float(n) for j, n in enumerate(row)] for i, row in enumerate(rows)]
+
     with pytest.raises(dirdp.ReleaseError):
-        dirdp.fit(hostile)
+        dirdp.fit(edited(release, (("output", "p_b", "noisy_counts"), hostile)))

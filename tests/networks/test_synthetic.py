@@ -10,7 +10,7 @@ import xarray as xr
 from scipy.stats import beta, chi2, norm
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.stored.release import read
+from pymc_dirdp.releases.opened import opened
 
 CATEGORIES = {"class": ["cat", "dog", "hen"], "legs": [2, 4], "wild": [False, True]}
 STRUCTURE = {"class": [], "legs": ["class"], "wild": ["class", "legs"]}
@@ -224,7 +224,7 @@ def test_combined_intervals_cover_as_the_exact_ones_do(kind):
         p = pm.Dirichlet("p", a=np.ones(3))
         pm.Multinomial("x", n=n, p=p, observed=[100, 60, 40])
         release = dirdp.sample(dirdp.ApproxDP(epsilon=0.3, delta=1e-6), mechanism=kind)
-    mechanism = read(release).tables["p"].mechanism
+    mechanism = opened(release).tables["p"].mechanism
     exact, combined, naive = [], [], []
     for _ in range(data):
         truth = rng.dirichlet(np.ones(3))

@@ -53,8 +53,18 @@ def test_a_strategy_that_drops_the_prior_is_scored_without_it(strategy, objectiv
         else np.sum(xlogy(counts / n, counts / n) - counts / n * digamma(private), axis=-1) + digamma(private.sum(-1))
     )
     by_hand = stats.betabinom(n, *prior).pmf(first) @ each
-    options = {"prior": prior, "n_records": n, "strategy": strategy, "objective": objective}
+    options = {"prior": prior, **known, "strategy": strategy, "objective": objective}
     assert expected_error(guarantee, **options) == pytest.approx(by_hand, rel=1e-9)
+
+
+@pytest.mark.parametrize("public", [{}, {"public_totals": True}, {"public_totals": False}])
+def test_an_error_is_that_of_what_calibrate_finds_with_the_same_words(public):
+    """A number of records that is not said to be public is not taken for public, and not under add-remove."""
+    guarantee, table = LIKE[0], {"prior": [1.626, 0.453], "n_records": 200, "strategy": "inflate", **public}
+    for adjacency in ("replace-one", "add-remove"):
+        made = dirdp.calibrate(guarantee, **table, adjacency=adjacency)
+        by_hand = PriorExpectedKL(np.array(table["prior"]), 200).posterior(made.r, float(made.alpha[0]) - 1.626)
+        assert expected_error(guarantee, **table, adjacency=adjacency) == pytest.approx(by_hand, rel=1e-12)
 
 
 IMPOSSIBLE = {dirdp.PureDP: {"gaussian"}}
@@ -91,9 +101,8 @@ def test_the_least_guarantee_reaches_the_target_and_a_tighter_one_does_not(like,
 @pytest.mark.slow
 def test_the_error_of_an_estimate_is_what_a_plan_looks_at():
     guarantee = LIKE[0]
-    errors = {
-        kind: expected_error(guarantee, **TABLE, mechanism=kind, of="estimate") for kind in ("dirichlet", "geometric")
-    }
+    options = {**TABLE, "of": "estimate", "public_totals": True}
+    errors = {kind: expected_error(guarantee, **options, mechanism=kind) for kind in ("dirichlet", "geometric")}
     mechanism = dirdp.mechanisms.ZeroSumGeometricMechanism.for_guarantee(guarantee, prior=np.ones(4))
     # Another simulation, table by table, with the engine of `estimate`.
     rng, divergences = np.random.default_rng(3), []
@@ -105,10 +114,10 @@ def test_the_error_of_an_estimate_is_what_a_plan_looks_at():
     sd = np.std(divergences) / np.sqrt(60)
     assert errors["geometric"] == pytest.approx(np.mean(divergences), abs=4 * sd)
     assert errors["geometric"] < 0.5 * expected_error(guarantee, **TABLE, mechanism="dirichlet", objective="estimate")
-    assert expected_error(guarantee, **TABLE, mechanism="auto", of="estimate") == min(errors.values())
+    assert expected_error(guarantee, **options, mechanism="auto") == min(errors.values())
     with pytest.raises(ArgumentError, match="Unknown of"):
         expected_error(guarantee, **TABLE, of="data")
-    hellinger = {"prior": np.ones(2), "n_records": 2000, "mechanism": "hellinger", "of": "estimate"}
+    hellinger = {**options, "prior": np.ones(2), "n_records": 2000, "mechanism": "hellinger"}
     with pytest.raises(ArgumentError, match="of='draw'"):
         expected_error(dirdp.PureDP(epsilon=1), **hellinger)
     hellinger["of"] = "draw"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import betaln, digamma, gammaln
 
+from pymc_dirdp import ApproxDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
@@ -346,6 +347,10 @@ ROWS = [
     DirichletMechanism([2.0, 1.0], 0.4, n_records=2, contribution=5),
     DirichletMechanism([0.5, 0.6], 0.5, n_records=64, min_count=2),
     DirichletMechanism([0.5, 0.6], 0.5, n_records=9, min_count=2, contribution=4),
+    # Of these fewer records can move than a person has.
+    DirichletMechanism([1.0, 1.5], 0.8, n_records=5, min_count=2, contribution=3),
+    DirichletMechanism([0.5, 0.3], 2.0, n_records=9, min_count=2.5, contribution=5),
+    DirichletMechanism([0.3, 4.0], 0.5, n_records=8, min_count=2, contribution=7),
 ]
 
 
@@ -359,6 +364,22 @@ def test_every_pair_of_neighbours_in_a_row_of_public_size(mechanism):
     for order in (1.001, 1.5, 2.0, 3.0, 8.0):
         worst = max(row_renyi(order, *laws) for laws in neighbours)
         assert mechanism.renyi(order) == pytest.approx(worst, rel=1e-7)
+
+
+@pytest.mark.parametrize(("n_records", "min_count"), [(4, 2), (3, 2), (6, 2.5), (0, 0)])
+def test_a_row_of_public_size_without_a_record_that_may_move(n_records, min_count):
+    mechanism = DirichletMechanism([0.5, 0.6], 0.5, n_records=n_records, min_count=min_count, contribution=3)
+    assert not list(row_neighbours(mechanism))
+    assert mechanism.epsilon(1e-6) == mechanism.renyi(2.0) == 0
+    x, y = mechanism.worst_pair()
+    assert np.array_equal(x, y)
+    # There is nothing to calibrate by, so the number is not used.
+    promise = ApproxDP(epsilon=1.0, delta=1e-6)
+    calibrated = calibrate(
+        promise, prior=[0.5, 0.6], n_records=n_records, min_count=min_count, strategy="temper", public_totals=True
+    )
+    assert calibrated.n_records is None
+    assert calibrated.satisfies(promise)
 
 
 def test_one_record_more_in_the_full_cell_would_be_false():

@@ -7,6 +7,7 @@ from itertools import product
 import mpmath
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.privacy.composition import Composition, Parallel
@@ -146,6 +147,82 @@ def test_several_records_lose_no_more_than_one_after_the_other(adjacency, record
     assert true <= curves.pure_epsilon
     # All records in one cell lose more than one of them does.
     assert true > urn_curves(np.array([row]), r, steps, adjacency).pure_epsilon * (1 - 1e-12)
+
+
+def most_spread_loss(row, r, steps, records, others, fixed):
+    """The largest loss over all ways in which up to so many records of a person are replaced, beside other records."""
+    d = len(row)
+    ways = np.array([way for way in product(range(records + 1), repeat=d) if sum(way) <= records])
+    outcomes = np.array([seen for seen in product(range(steps + 1), repeat=d) if sum(seen) == steps])
+    largest = 0.0
+    for base in others:
+        u = np.array(row) + r * (ways + np.array(base))
+        logs = (gammaln(u[:, None] + outcomes) - gammaln(u)[:, None]).sum(axis=-1)
+        logs += (gammaln(u.sum(axis=1)) - gammaln(u.sum(axis=1) + steps))[:, None]
+        number = ways.sum(axis=1)
+        for x, one in zip(number, logs, strict=True):
+            pairs = number == records if fixed else number >= 0
+            if not fixed or x == records:
+                largest = max(largest, float((one - logs[pairs]).max()))
+    return largest
+
+
+SPREAD = [
+    ((1.0, 1.0), 0.5, 4, 3),
+    ((0.125, 0.25), 0.5, 5, 2),
+    ((0.01, 3.0), 1.0, 6, 4),
+    ((0.5, 1.0, 2.0), 0.5, 4, 3),
+    ((0.02, 0.01, 0.5), 0.7, 4, 4),
+    ((0.01, 0.03, 0.02, 1.0), 0.3, 3, 3),
+    ((1e-3, 1e-3, 1e-3, 1e-3), 2.0, 3, 4),
+]
+
+
+@pytest.mark.parametrize(("row", "r", "steps", "records"), SPREAD)
+def test_the_loss_by_several_records_in_one_row_is_exact(row, r, steps, records):
+    """Every table of up to one other record in each cell, and every change of up to three or four of a person's."""
+    claim = urn_curves(np.array([row]), r, steps, contribution=records).pure_epsilon
+    others = list(product(range(2), repeat=len(row)))
+    true = most_spread_loss(row, r, steps, records, others, fixed=False)
+    assert claim == pytest.approx(true, rel=1e-9)
+    assert claim <= urn_curves(np.array([row]), r, steps).pure_epsilon * records * (1 + 1e-12)
+
+
+def test_a_person_whose_number_of_records_is_private_may_lose_more():
+    """Three records in three empty cells, or four in the fourth: what is missing counts besides."""
+    row, r, steps, records = SPREAD[-1]
+    fixed = most_spread_loss(row, r, steps, records, [(0, 0, 0, 0)], fixed=True)
+    assert urn_curves(np.array([row]), r, steps, contribution=records).pure_epsilon > fixed + 0.05
+    # With larger parameters it is the same, and a quarter less than what one record after the other would lose.
+    row, r, steps, records = (1.0, 1.0, 1.0), 0.5, 4, 4
+    claim = urn_curves(np.array([row]), r, steps, contribution=records).pure_epsilon
+    assert claim == pytest.approx(most_spread_loss(row, r, steps, records, [(0, 0, 0)], fixed=True), rel=1e-9)
+    assert claim < 0.76 * records * urn_curves(np.array([row]), r, steps).pure_epsilon
+
+
+@pytest.mark.parametrize(("row", "r", "steps", "records"), SPREAD)
+def test_the_loss_by_several_records_that_appear_is_approached_as_the_row_fills_up(row, r, steps, records):
+    claim = urn_curves(np.array([row]), r, steps, "add-remove", contribution=records).pure_epsilon
+    d, ways = len(row), [way for way in product(range(records + 1), repeat=len(row)) if sum(way) <= records]
+    outcomes = np.array([seen for seen in product(range(steps + 1), repeat=d) if sum(seen) == steps])
+
+    def loss(full, more):
+        base = np.array(row) + r * full * (np.arange(d) == np.argmax(row))
+        u = base + r * np.array(more)
+        logs = [
+            (gammaln(v + outcomes) - gammaln(v)).sum(axis=1) + gammaln(v.sum()) - gammaln(v.sum() + steps)
+            for v in (u, base)
+        ]
+        return float(np.abs(logs[0] - logs[1]).max())
+
+    found = [max(loss(full, more) for more in ways) for full in (0, 1, 10, 10**6)]
+    assert max(found) <= claim * (1 + 1e-9)
+    assert found[-1] == pytest.approx(claim, rel=1e-4)
+
+
+def test_many_records_lose_no_more_than_a_few_after_the_other():
+    few, many = (urn_curves(np.full((1, 20), 0.3), 0.1, 5_000, contribution=k).pure_epsilon for k in (12, 24))
+    assert few < many <= 2 * few * (1 + 1e-12)
 
 
 def test_all_curves_hold_across_rows():

@@ -14,8 +14,8 @@ from scipy.stats import chi2, norm
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.known import registered
+from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.exact import urn_counts
-from pymc_dirdp.stored.release import read
 
 OWN = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_mechanism.py"))["BinomialMechanism"]
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
@@ -167,7 +167,7 @@ def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind)
         p = pm.Dirichlet("p", a=prior)
         pm.Multinomial("x", n=150, p=p, observed=[100, 30, 15, 5])
         release = dirdp.sample(dirdp.ApproxDP(epsilon=0.3, delta=1e-6), mechanism=kind)
-    mechanism = read(release).tables["p"].mechanism
+    mechanism = opened(release).tables["p"].mechanism
     shares, counts, naive = [], [], []
     for _ in range(250):
         truth = rng.dirichlet(prior)
@@ -186,3 +186,22 @@ def test_truths_lie_where_the_draws_say_and_not_where_a_naive_reading_says(kind)
     assert p_value(shares) > 1e-4
     assert p_value(counts) > 1e-4
     assert p_value(naive) < 1e-6
+
+
+def test_deterministics_are_evaluated_on_the_draws():
+    """A difference of two groups, with an interval that accounts for the noise."""
+    with pm.Model(coords={"arm": ["a", "b"]}):
+        rate = pm.Beta("rate", 1, 1, dims="arm")
+        pm.Binomial("y", n=[50, 60], p=rate, observed=[20, 40], dims="arm")
+        pm.Deterministic("difference", rate[1] - rate[0])
+        pm.Deterministic("odds", rate / (1 - rate), dims="arm")
+        release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", contribution=1)
+    posterior = dirdp.analyse(release, 200, random_seed=1)["posterior"].to_dataset()
+    drawn = posterior["rate"].values
+    np.testing.assert_allclose(posterior["difference"].values, drawn[..., 1] - drawn[..., 0], rtol=1e-12)
+    np.testing.assert_allclose(posterior["odds"].values, drawn / (1 - drawn), rtol=1e-12)
+    assert posterior["odds"].dims == ("chain", "draw", "arm")
+    assert list(posterior["odds"]["arm"].values) == ["a", "b"]
+    # Of several releases of the same records, too.
+    again = dirdp.analyse([release, release.copy(deep=True)][:1], 20)["posterior"]
+    assert {"difference", "odds"} <= set(again.data_vars)

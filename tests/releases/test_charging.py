@@ -1,11 +1,16 @@
 """What a ledger is charged for a choice, and errors after that."""
 
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, BudgetError, DataError
+from pymc_dirdp.errors import ArgumentError, BudgetError, DataError, LedgerError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
-from pymc_dirdp.releases.charging import charged_choice, people_of, read_after_charge
+from pymc_dirdp.releases import release as releasing
+from pymc_dirdp.releases.charging import Sealed, charged_choice, people_of
 
 MECHANISM = QuantilesMechanism(3, n_candidates=9, scale=8.0, adjacency="add-remove", contribution=2)
 TERMS = {"what": "bins", "people": ("person", 2), "random_seed": None}
@@ -22,27 +27,108 @@ def test_the_ledger_holds_what_is_lost():
     assert people_of(None) == ("record", 1)
 
 
-def test_an_error_says_whether_the_ledger_was_charged_and_carries_no_data():
-    def read():
-        secret = "1234567"
-        raise DataError(f"A value of {len(secret)} letters is missing.")
+@pytest.fixture
+def charged():
+    """A ledger, and the receipt of its only entry."""
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0), unit="record")
+    return ledger, ledger.receipt(ledger.spend(dirdp.PureDP(epsilon=0.5), what="hair"))
 
-    with pytest.raises(DataError, match="has been charged") as caught:
-        read_after_charge(read, charged=True)
+
+@pytest.mark.parametrize("kind", [DataError, ArgumentError])
+def test_an_error_says_whether_the_ledger_was_charged_and_carries_no_data(charged, kind):
+    """Every error of the library: one about columns that do not belong together did not say it."""
+
+    def read(records):
+        secret = records
+        raise kind(f"A value of {len(secret)} letters is missing.")
+
+    ledger, receipt = charged
+    with pytest.raises(kind, match="has been charged") as caught:
+        Sealed("1234567", ledger).read(read, receipt)
     assert caught.value.__context__ is None
-    with pytest.raises(DataError, match=r"missing\.$"):
-        read_after_charge(read, charged=False)
-    assert read_after_charge(lambda: 3, charged=True) == 3
+    frame = caught.traceback[-1].frame
+    assert "1234567" not in repr(frame.f_locals) + repr(vars(frame.f_locals["self"]))
+    with pytest.raises(kind, match=r"missing\.$"):
+        Sealed("1234567", None).read(read, None)
+    assert Sealed(3, ledger).read(abs, receipt) == 3
+    assert "3" not in repr(Sealed(3, ledger))
 
 
-def test_every_error_of_the_library_after_the_charge_says_so_and_carries_no_data():
-    """Found by attack: only errors about values did, and not those about columns that do not belong together."""
+def test_records_are_opened_with_a_receipt_of_this_ledger(charged):
+    ledger, receipt = charged
+    other = dirdp.Ledger(ledger.limit)
+    wrong = [None, replace(receipt, number=2), replace(receipt, hash="0" * 64), replace(receipt, ledger="0" * 32)]
+    wrong.append(other.receipt(other.spend(dirdp.PureDP(epsilon=0.5), what="hair")))
+    for one in wrong:
+        with pytest.raises(LedgerError, match="not charged"):
+            Sealed(3, ledger).read(pytest.fail, one)
 
-    def read():
-        secret = "1234567"
-        raise ArgumentError(f"A column of {len(secret)} letters has another index.")
 
-    with pytest.raises(ArgumentError, match=r"index\. The ledger has been charged") as caught:
-        read_after_charge(read, charged=True)
-    assert caught.value.__context__ is None
-    assert "read" not in [entry.name for entry in caught.traceback]
+class Column:
+    """Values that must not be touched before a ledger has an entry."""
+
+    def __init__(self, values, ledger):
+        self.values, self.ledger, self.touched = np.asarray(values), ledger, 0
+
+    def _open(self):
+        assert self.ledger.entries(), "touched before the charge"
+        self.touched += 1
+        return self.values
+
+    def __array__(self, *args, **named):
+        return self._open().__array__(*args, **named)
+
+    def __len__(self):
+        return len(self._open())
+
+    def __iter__(self):
+        return iter(self._open().tolist())
+
+    def __getitem__(self, key):
+        return self._open()[key]
+
+
+AGES, SEXES = np.arange(400.0) % 80, ["f", "m"] * 200
+ONE = dirdp.PureDP(epsilon=1.0)
+VERBS = {
+    "choose_bins": lambda age, sex, ledger: dirdp.choose_bins(
+        ONE, {"age": age}, "age", n_bins=2, candidates=[39.5], ledger=ledger
+    ),
+    "choose_structure": lambda age, sex, ledger: dirdp.choose_structure(
+        ONE, {"age": age, "sex": sex}, categories={"age": range(80), "sex": ["f", "m"]}, share=1, ledger=ledger
+    ),
+    "release_sparse": lambda age, sex, ledger: dirdp.release_sparse(
+        dirdp.ApproxDP(epsilon=1, delta=1e-3), {"sex": sex}, categories={"sex": ["f", "m"]}, threshold=60, ledger=ledger
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_record_is_touched_before_the_charge(verb):
+    for limit in (1e-3, 2.0):
+        ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=limit, delta=2e-3))
+        age, sex = Column(AGES, ledger), Column(SEXES, ledger)
+        if limit < 1:
+            with pytest.raises(BudgetError):
+                VERBS[verb](age, sex, ledger)
+            assert not age.touched + sex.touched
+        else:
+            VERBS[verb](age, sex, ledger)
+            assert age.touched + sex.touched
+            assert len(ledger.entries()) == 1
+
+
+def test_sample_counts_no_observation_before_the_charge(monkeypatch):
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Multinomial("x", n=60, p=p, observed=[10, 20, 30])
+    seen, real = [], releasing.counts_of
+    monkeypatch.setattr(releasing, "counts_of", lambda *args: seen.append(len(ledger.entries())) or real(*args))
+    for limit, entries in ((0.1, []), (1.0, [1])):
+        ledger = dirdp.Ledger(dirdp.PureDP(epsilon=limit), unit="record")
+        if entries:
+            dirdp.sample(ONE, model, mechanism="geometric", ledger=ledger)
+        else:
+            with pytest.raises(BudgetError):
+                dirdp.sample(ONE, model, mechanism="geometric", ledger=ledger)
+        assert seen == entries

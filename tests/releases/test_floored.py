@@ -12,7 +12,7 @@ import xarray as xr
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.privacy.floored_table import floored_curves
-from pymc_dirdp.stored.curves import _computed
+from pymc_dirdp.releases.description import _computed
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
@@ -134,18 +134,6 @@ def is_trusted(tree):
         return False
 
 
-def test_an_edited_release_is_refused():
-    release = released()
-    held = release["mechanism/p"]["intensities"]
-    for wrong in (held * 1.7, held * np.nan, -held, held.isel(draw=0)):
-        assert not is_trusted(changed(release, intensities=wrong))
-    shifted = changed(release, intensities=held * np.array([1 + 1e-4, 1, 1, 1]))
-    with pytest.raises(ReleaseError, match="not the shares"):
-        dirdp.verify(shifted)
-    for floor in (float(held.min()) * 1.01, 1e-9, np.inf):
-        assert not is_trusted(changed(release, floor=((), floor)))
-
-
 def test_a_weaker_floor_does_not_keep_the_promise():
     release = released()
     found = dirdp.verify(changed(release, r=((), float(release["mechanism/p"]["r"]) * 1.5)))
@@ -153,21 +141,11 @@ def test_a_weaker_floor_does_not_keep_the_promise():
     assert "does not follow" in found.headline
 
 
-def test_missing_intensities_are_refused():
-    release = released()
-    group = release["mechanism/p"].to_dataset().drop_vars("intensities")
-    tree = xr.DataTree.from_dict(
-        {"/mechanism/p": group, **{n.path: n.to_dataset() for n in release.subtree if n.path != "/mechanism/p"}}
-    )
-    with pytest.raises(ReleaseError, match="intensities"):
-        dirdp.analyse(tree)
-
-
 def test_a_missing_package_is_named_before_anything_is_spent(monkeypatch):
     """Found by an attack: the ledger was charged, and there was no release."""
     plan, ledger = dirdp.plan(TARGET, hair(), mechanism="floored"), dirdp.Ledger(TARGET)
     monkeypatch.setitem(sys.modules, "flint", None)
-    with pytest.raises(ImportError, match="pymc-dirdp"):
+    with pytest.raises(ImportError, match="pip install python-flint"):
         dirdp.sample(plan, hair(), ledger=ledger)
     assert not ledger.entries()
 
@@ -200,7 +178,7 @@ def test_a_row_of_two_categories_rests_on_its_public_number(tmp_path):
     release = dirdp.sample(again, model=share())
     assert release["mechanism/p"].attrs["public_records"] == 592
     assert dirdp.verify(release)
-    assert "592" in str(dirdp.verify(release))
+    assert "592" in str(dirdp.verify(release).full)
     release["mechanism/p"].attrs["public_records"] = 100_000
     assert not dirdp.verify(release)
 
@@ -250,23 +228,12 @@ def test_another_machine_may_end_the_search_elsewhere(monkeypatch):
     for tolerance, cells in ((0.02, 9), (0.012, 8), (0.03, 5)):
         monkeypatch.setattr("pymc_dirdp.privacy.floored._TOLERANCE", tolerance)
         monkeypatch.setattr("pymc_dirdp.privacy.floored_search._FIRST_CELLS", cells)
-        monkeypatch.setattr("pymc_dirdp.stored.curves._computed", _computed.__wrapped__)
+        monkeypatch.setattr("pymc_dirdp.releases.description._computed", _computed.__wrapped__)
         curves = floored_curves(np.full(4, 0.02), float(release["mechanism/p"]["r"]), 8.0)
         stated = release["privacy"]["delta"].values
         # It does end elsewhere, by more than rounding.
         assert not np.allclose(stated, curves.delta(release["privacy"]["epsilon"].values), rtol=1e-6, atol=0)
         assert dirdp.verify(release).follows
-
-
-@pytest.mark.parametrize(("name", "place"), [("delta", 6), ("delta", 1), ("epsilon_at", 2)])
-def test_a_stated_curve_has_to_be_proved_and_not_far_above_what_is_found(name, place):
-    # What was attained is about 2 % of delta below, which is about 0.1 % of epsilon.
-    below, above = {"delta": (0.975, 1.4), "epsilon_at": (0.997, 1.03)}[name]
-    for factor in (below, above):
-        found = dirdp.verify(with_curve(name, at(place, factor)))
-        assert [check.name for check in found.checks if not check.passed] == ["curves"]
-    for factor in (1.001, 1 - 1e-9):
-        assert dirdp.verify(with_curve(name, at(place, factor))).follows
 
 
 def test_the_other_mechanisms_are_compared_to_the_digit():
@@ -309,8 +276,18 @@ def test_numbers_of_rows_are_data_of_a_model_so_no_plan_rests_on_them(tmp_path):
     output, prior = mechanism.release([[60, 33], [37, 21], [32, 59]]), np.ones((3, 2))
     found = dirdp.estimate(dirdp.MechanismOutput(mechanism, output, prior=prior)).frame()
     assert len(found) == 6
-    # A file cannot say it either.
-    release = released().copy(deep=True)
-    release["mechanism/p"].attrs["public_records"] = "[93, 58, 91]"
-    with pytest.raises(ReleaseError, match="public_records"):
-        dirdp.verify(release)
+
+
+def test_an_edited_release_is_refused(edited):
+    release, place = released(), ("output", "p", "intensities")
+    least = float(release["mechanism/p"]["intensities"].min())
+    floor = ("plan", "tables", 0, "parameters", "floor")
+    for edit in (
+        ((*place, 0, 0), lambda one: one * 1.7),
+        ((*place, 0, 0), lambda one: -one),
+        (place, lambda draws: draws[0]),
+        (floor, least * 1.01),
+        (floor, 1e-9),
+    ):
+        with pytest.raises(ReleaseError):
+            dirdp.verify(edited(release, edit))

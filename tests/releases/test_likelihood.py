@@ -211,7 +211,7 @@ def test_a_release_that_changes_afterwards_changes_nothing():
     before = logp(SHARES)
     release["mechanism/p"]["noisy_counts"].values[:] = [0, 0, 12]
     assert logp(SHARES) == before
-    assert pytensor.function([p], dirdp.release_logp(release, p))(SHARES) != before
+    assert pytensor.function([p], dirdp.release_logp(release, p))(SHARES) == before
 
 
 def test_two_releases_in_one_model_are_two():
@@ -225,7 +225,7 @@ def test_two_releases_in_one_model_are_two():
 
 def test_it_remembers_nothing_and_threads_may_share_it():
     rng = np.random.default_rng(1)
-    release = released((300, 200, 100, 5))
+    release = released((200, 300, 100, 5))
     logs = np.log(rng.dirichlet(np.ones(4), size=40))
     op = operation(release)
     alone = [operation(release).evaluate(one) for one in logs[:3]]

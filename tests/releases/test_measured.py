@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError, UnsupportedModelError
+from pymc_dirdp.errors import ArgumentError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.privacy.curves import CurvesOf
@@ -200,24 +200,15 @@ def test_an_audit_of_three_tables_passes_and_refutes_less_noise(network):
     assert any(bound.exceeded for bound in mutant.bounds)
 
 
-def test_pure_privacy_has_noise_that_adds_up_to_the_public_number(network):
+def test_pure_privacy_has_noise_that_adds_up_to_the_public_number(network, edited):
     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), network, **MARGINALS)
     for name in NETWORK:
         group = release[f"mechanism/p_{name}"]
         assert group.attrs["mechanism"] == "ZeroSumMarginalsMechanism"
         assert all(group[noisy].sum() == 500 for noisy in group.data_vars if noisy.startswith("noisy_counts"))
     assert dirdp.verify(release)
-    changed = release.copy(deep=True)
-    changed["mechanism/p_b"]["noisy_counts_1"][0] += 1
-    assert "totals" in [check.name for check in dirdp.verify(changed).checks if not check.passed]
-
-
-def test_margins_with_other_axes_than_they_say_are_damaged(release):
-    changed = release.copy(deep=True)
-    dataset = changed["mechanism/p_c"].to_dataset()
-    changed["mechanism/p_c"].dataset = dataset.assign(noisy_counts_0_2=dataset["noisy_counts_0_2"].T)
-    with pytest.raises(dirdp.ReleaseError, match="other dims"):
-        dirdp.verify(changed)
+    with pytest.raises(dirdp.ReleaseError, match="do not add up"):
+        dirdp.verify(edited(release, (("output", "p_b", "noisy_counts_1", 0), lambda count: count + 1)))
 
 
 def test_a_private_number_of_records(network):
@@ -467,22 +458,6 @@ def test_few_records_and_no_noise(network):
 def test_the_classes_of_the_two_laws():
     assert ZeroSumMarginalsMechanism.kind == MarginalsMechanism.kind == "marginals"
     assert ZeroSumMarginalsMechanism.needs_public_totals
-
-
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-def test_a_file_of_margins_tells_no_number_of_records_beside_them(network, adjacency):
-    """Found by attack: numbers that only draws given noisy counts rest on were not looked at in a file of margins."""
-    public = {} if adjacency == "replace-one" else {"n_records": 400}
-    release = dirdp.sample(TARGET, network, adjacency=adjacency, **public, **MARGINALS)
-    assert any("fitted to the noisy counts" in sentence for sentence in dirdp.verify(release).believed)
-    for added in ({"least_records": 500, "most_records": 500}, {"estimate": "there are 500 records"}):
-        changed = release.copy(deep=True)
-        (changed if "estimate" in added else changed["mechanism/p_b"]).attrs |= added
-        assert [check.name for check in dirdp.verify(changed).checks if not check.passed] == ["contents"]
-    changed = release.copy(deep=True)
-    changed["mechanism/p_b"].attrs["least_records"] = 500
-    with pytest.raises(ReleaseError, match="most_records"):
-        dirdp.verify(changed)
 
 
 def test_a_plan_of_margins_states_one_estimate(network, tmp_path):

@@ -8,7 +8,8 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.releases.cell_dims import cell_dims
-from pymc_dirdp.releases.measurements import measurements_of, measurements_of_table, shares_fitted
+from pymc_dirdp.releases.fitted import measurements_of_table, shares_fitted
+from pymc_dirdp.releases.measurements import measurements_of
 
 RECORDS = {"a": list("xxy") * 20, "one": ["any"] * 60, "b": list("pqq") * 20}
 CATEGORIES = {"a": ["x", "y"], "one": ["any"], "b": ["p", "q"]}
@@ -57,11 +58,12 @@ def test_draws_that_are_the_release_are_no_measurements():
         measurements_of(release)
 
 
-def test_what_contradicts_itself_is_not_read():
+def test_what_contradicts_itself_is_not_read(edited):
     release = dirdp.sample(TARGET, model(), mechanism="marginals")
-    release["mechanism/p_b"].attrs["noise_parameters"] = "[1.0, 1.0]"
+    names = [one["name"] for one in json.loads(release["release"]["text"].item())["plan"]["tables"]]
+    place = ("plan", "tables", names.index("p_b"), "parameters", "noise_parameters")
     with pytest.raises(ReleaseError):
-        measurements_of(release)
+        measurements_of(edited(release, (place, [1e-3, 1e-3])))
 
 
 def test_shares_are_fitted_to_the_tables_of_a_plan():

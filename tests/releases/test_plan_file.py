@@ -15,7 +15,6 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.releases.plan_file import digest
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -183,13 +182,13 @@ def facts(tmp_path_factory):
 
 
 @pytest.fixture
-def edited(facts, tmp_path):
+def edited(facts, tmp_path, text_of_facts):
     """A copy of the facts, and a function that writes them with the digest that belongs to them."""
 
     def write(changed):
         changed.pop("digest", None)
         path = tmp_path / "edited.json"
-        path.write_text(json.dumps({**changed, "digest": digest(changed)}), encoding="utf-8")
+        path.write_text(text_of_facts(changed), encoding="utf-8")
         return path
 
     return copy.deepcopy(facts), write

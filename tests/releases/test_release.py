@@ -47,7 +47,7 @@ def test_a_release_looks_like_what_pm_sample_returns():
     assert p.shape == (1, 1, 4)
     assert list(p["hair"].values) == ["black", "brown", "red", "blond"]
     np.testing.assert_allclose(p.sum("hair"), 1)
-    assert set(release.children) == {"posterior", "mechanism", "privacy", "utility"}
+    assert set(release.children) == {"posterior", "mechanism", "privacy", "utility", "release"}
 
 
 def test_the_curves_of_the_release_are_those_of_its_mechanism():
@@ -300,7 +300,7 @@ def test_a_plan_is_reported_before_any_count_is_read():
 
 
 def test_report_refuses_what_is_not_a_release():
-    with pytest.raises(dirdp.ArgumentError, match="lacks the groups"):
+    with pytest.raises(dirdp.ArgumentError, match="lacks the group 'release'"):
         dirdp.report(xr.DataTree())
 
 

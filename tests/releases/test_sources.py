@@ -1,7 +1,9 @@
 """Several releases of the same records, read together, and lists that nobody may read together."""
 
 import itertools
+import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -12,8 +14,9 @@ from scipy.stats import chi2
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.stored.outputs import outputs
-from pymc_dirdp.stored.release import read
+from pymc_dirdp.inference.pooled import Pooled
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.releases.opened import opened, text_of
 
 APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-4)
 PRIOR, COUNTS = np.array([1.0, 0.5, 2.0]), [7, 4, 1]
@@ -34,7 +37,7 @@ def brute_force(releases, most, public):
     logs = gammaln(n + 1) + gammaln(a) - gammaln(n + a) - (0 if public else np.log(most + 1))
     logs += np.sum(gammaln(x + PRIOR) - gammaln(x + 1) - gammaln(PRIOR), axis=1)
     for release in releases:
-        one = outputs(read(release), release)["p"]
+        one = opened(release).outputs["p"]
         logs += sum(one.mechanism.log_likelihood(y, x, steps=one.steps) for y in one.published)
     return x, np.exp(logs - logsumexp(logs)), logsumexp(logs)
 
@@ -86,9 +89,9 @@ def test_the_same_release_twice_is_refused(tmp_path):
                     dirdp.analyse(list(pair))
 
 
-def test_noisy_counts_that_agree_by_chance_are_two_releases():
-    first, second = released(mechanism="geometric"), released(mechanism="geometric")
-    second["mechanism/p"]["noisy_counts"].values[:] = first["mechanism/p"]["noisy_counts"].values
+def test_noisy_counts_that_agree_by_chance_are_two_releases(edited):
+    first = released(mechanism="geometric")
+    second = edited(released(mechanism="geometric"), (("output",), json.loads(text_of(first))["output"]))
     sds = [dirdp.estimate(given).tables["p"].count_sds for given in (first, [first, second])]
     assert np.all(sds[1] < sds[0])
 
@@ -150,11 +153,10 @@ def test_a_seeded_one_marks_all():
     assert "reproducible" not in dirdp.analyse([released(), released()], 5).attrs
 
 
-def test_one_that_was_edited_spoils_all():
-    edited = released()
-    edited["mechanism/p"]["r"].values[...] = 0.9
-    with pytest.raises(ReleaseError, match="contradicts itself"):
-        dirdp.analyse([released(), edited])
+def test_one_that_was_edited_spoils_all(edited):
+    forged = edited(released(), (("plan", "tables", 0, "parameters", "r"), 0.9))
+    with pytest.raises(ReleaseError, match="does not follow"):
+        dirdp.analyse([released(), forged])
 
 
 RECORDS = {"fur": list("aabbbaabab") * 4, "eggs": list("xyxyxxyyxz") * 4}
@@ -243,3 +245,25 @@ def test_a_beta_given_the_class_is_a_feature():
     assert analysis.attrs["consistency"].startswith("jointly")
     assert analysis["posterior"]["rate"].dims == ("chain", "draw", "class")
     np.testing.assert_array_equal(analysis["latent_counts"]["rate"].sum("rate_outcome"), analysis["latent_counts"]["p"])
+
+
+def test_outputs_that_tell_of_other_totals_of_rows_are_not_pooled():
+    survey = dirdp.mechanisms.ZeroSumGeometricMechanism(np.ones((2, 3)), 2.0, contribution=Contribution(1, ("each",)))
+    tables = [[[3, 1, 2], [2, 2, 2]], [[3, 2, 1], [1, 2, 3]], [[3, 1, 1], [3, 2, 2]]]
+    first, same, other = (dirdp.MechanismOutput(survey, x, prior=np.ones((2, 3)), n_records=12) for x in tables)
+    assert dirdp.estimate([first, same], progressbar=False)
+    with pytest.raises(ArgumentError, match="different numbers of records in its rows"):
+        dirdp.estimate([first, other], progressbar=False)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "common"),
+    [
+        ((range(5, 50), range(20, 80)), range(20, 50)),
+        ((range(5, 80), range(20, 50), None), range(20, 50)),
+        ((range(5, 20), range(20, 80)), None),
+        ((None, None), None),
+    ],
+)
+def test_private_numbers_of_records_are_those_that_all_releases_allow(ranges, common):
+    assert Pooled(tuple(SimpleNamespace(possible_records=one) for one in ranges)).possible_records == common

@@ -63,12 +63,11 @@ def test_the_entry_has_the_columns_of_the_register_and_the_digest_of_the_plan(gu
     release = dirdp.sample(plan, survey())
     entry = json.loads(dirdp.statement(release).to_json())
     assert list(entry) == [
-        *("product", "description", "year", "flavor", "unit", "epsilon", "delta", "parameters", "neighbours", "model"),
+        *("product", "description", "flavor", "unit", "epsilon", "delta", "parameters", "neighbours", "model"),
         *("accounting", "implementation", "version", "digest"),
     ]
     assert (entry["product"], entry["flavor"], entry["model"]) == ("p", flavour, "Central")
     assert (entry["digest"], entry["version"]) == (plan.digest, dirdp.__version__)
-    assert entry["year"] == int(release["posterior"].attrs["created_at"][:4])
     epsilon, delta = loss
     assert entry["delta"] == delta
     # Any other kind is told as epsilon at a delta, from above.
@@ -109,26 +108,6 @@ def test_a_release_that_does_not_verify_has_no_statement(edit, seed):
         dirdp.statement(release)
 
 
-@pytest.mark.parametrize("digest", ["<b>", "A" * 64, "", 5, "0" * 63 + "\n"])
-@pytest.mark.parametrize("seed", [None, 1])
-@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
-def test_a_digest_that_is_none_is_not_stated(digest, seed):
-    release = dirdp.sample(TARGET, survey(), random_seed=seed)
-    release.attrs["plan_digest"] = digest
-    with pytest.raises(dirdp.ReleaseError, match="contents"):
-        dirdp.statement(release)
-
-
-def test_what_a_file_does_not_say_is_left_out():
-    release = dirdp.sample(TARGET, survey())
-    del release.attrs["plan_digest"]
-    found = dirdp.statement(release)
-    assert json.loads(found.to_json())["digest"] is None
-    assert "digest of the plan" not in dict(found.lines)
-    release["posterior"].attrs["created_at"] = "the year 1"
-    assert dirdp.statement(release).entry["year"] is None
-
-
 def test_hostile_names_are_shown_and_not_obeyed():
     found = dirdp.statement(dirdp.sample(TARGET, survey(EVIL, f"n {EVIL}")))
     text, page = str(found), found._repr_html_()
@@ -141,9 +120,8 @@ def test_hostile_names_are_shown_and_not_obeyed():
     assert json.loads(found.to_json())["product"] == EVIL
 
 
-def test_labels_of_the_table_and_control_characters_from_a_file_are_no_part_of_a_page():
+def test_labels_of_the_table_are_no_part_of_a_page():
     release = dirdp.sample(TARGET, survey(labels=("<b>|", "`", "\\")))
-    release["posterior"].attrs["created_at"] = "2026-\n<script>"
     found = dirdp.statement(release)
     assert "<b>" not in str(found) + found._repr_html_()
     assert found._repr_html_().isprintable()

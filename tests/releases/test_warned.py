@@ -1,7 +1,10 @@
 """Whoever releases with a seed, or again without a ledger, is warned where they call."""
 
+import contextlib
 import warnings
 
+import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 
@@ -40,3 +43,53 @@ def test_a_second_release_without_a_ledger_warns_once():
     assert [warning.category for warning in caught] == [dirdp.RepeatedReleaseWarning]
     assert "ledger=" in str(caught[0].message)
     assert caught[0].filename == __file__
+
+
+def counted(labels, counts):
+    with pm.Model(coords=labels and {"answer": labels}) as model:
+        p = pm.Dirichlet("p", a=np.ones(len(counts)), dims=labels and "answer")
+        pm.Multinomial("answers", n=int(np.sum(counts)), p=p, observed=counts)
+    return model
+
+
+def test_labels_in_the_order_of_their_counts_warn_the_curator():
+    answers = pd.Series(["no"] * 11 + ["yes"] * 40 + ["never"] * 23 + ["perhaps"] * 17).value_counts()
+    with pytest.warns(dirdp.CategoriesFromDataWarning, match="'p' descend along the dim 'answer'") as caught:
+        dirdp.sample(TARGET, counted(list(answers.index), answers.to_numpy()))
+    assert [warning.filename for warning in caught] == [__file__]
+    assert not set("0123456789") & set(str(caught[0].message)), "no number of the data"
+    with pytest.warns(dirdp.CategoriesFromDataWarning):
+        dirdp.sample(TARGET, counted([3, 1, 0, 2], [9, 8, 4, 1]))
+
+
+@pytest.mark.parametrize(
+    ("labels", "counts"),
+    [
+        (["yes", "no", "never", "perhaps"], [9, 8, 8, 1]),
+        (["yes", "no", "never", "perhaps"], [9, 1, 8, 3]),
+        (["yes", "no", "never"], [9, 8, 1]),
+        (None, [9, 8, 4, 1]),
+        ([0, 1, 2, 3], [9, 8, 4, 1]),
+    ],
+)
+def test_others_are_released_without_a_word(labels, counts):
+    dirdp.sample(TARGET, counted(labels, counts))
+
+
+def test_the_sums_of_all_rows_descend_along_labels_of_either_axis():
+    coords = {"place": list("dacb"), "answer": ["no", "yes"]}
+    for counts in ([[5, 4], [2, 6], [3, 4], [0, 1]], [[5, 4], [2, 8], [3, 4], [0, 1]]):
+        with pm.Model(coords=coords) as model:
+            p = pm.Dirichlet("p", a=np.ones((4, 2)), dims=("place", "answer"))
+            pm.Multinomial("answers", n=np.sum(counts, axis=1), p=p, observed=counts)
+        descends = np.all(np.diff(np.sum(counts, axis=1)) < 0)
+        with pytest.warns(dirdp.CategoriesFromDataWarning) if descends else contextlib.nullcontext():
+            dirdp.sample(TARGET, model)
+
+
+def test_a_beta_has_no_dim_for_its_two_outcomes():
+    with pm.Model(coords={"arm": list("dacb")}) as model:
+        p = pm.Beta("p", 1, 1, dims="arm")
+        pm.Binomial("y", n=[9, 7, 5, 3], p=p, observed=[1, 2, 3, 3], dims="arm")
+    with pytest.warns(dirdp.CategoriesFromDataWarning):
+        dirdp.sample(TARGET, model)

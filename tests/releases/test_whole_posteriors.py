@@ -13,7 +13,6 @@ from scipy.stats import chisquare, dirichlet_multinomial, kstest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError, UnattainableError
-from pymc_dirdp.releases.plan_file import digest
 from pymc_dirdp.utility.estimate_error import estimate_error
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
@@ -240,7 +239,7 @@ def test_a_plan_comes_back_from_a_file_and_the_ledger_is_charged_once(kind, tmp_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_plan_for_another_number_of_records_is_refused(kind, tmp_path):
+def test_a_plan_for_another_number_of_records_is_refused(kind, tmp_path, text_of_facts):
     """The curves of the Hellinger mechanism depend on the number; it may not differ from that of the table."""
     built, path = model([6, 2, 4]), tmp_path / "plan.json"
     plan = dirdp.plan(ONE, built, mechanism=kind)
@@ -248,7 +247,7 @@ def test_a_plan_for_another_number_of_records_is_refused(kind, tmp_path):
     facts = json.loads(path.read_text())
     facts["tables"][0]["parameters"]["records"] = 11
     facts.pop("digest")
-    path.write_text(json.dumps({"digest": digest(facts)} | facts))
+    path.write_text(text_of_facts(facts))
     with pytest.raises(ArgumentError, match="rest on a number of records"):
         dirdp.Plan.from_json(path)
     (part,) = plan.parts
@@ -257,105 +256,13 @@ def test_a_plan_for_another_number_of_records_is_refused(kind, tmp_path):
         dirdp.sample(dataclasses.replace(plan, parts=(other,)), built)
 
 
-def edits(kind):
-    """What a forger changes, and the check that fails, or None if the file is no release any more."""
-    name = "noisy_counts" if kind == TRUNCATED else "released_counts"
-
-    def count(group, by):
-        group[name].values[0] += by
-
-    def number(variable, factor):
-        return lambda group: group[variable].values.__imul__(factor)
-
-    def attribute(called, value):
-        return lambda group: group.attrs.__setitem__(called, value)
-
-    yield lambda group: count(group, 1), "totals"
-    yield lambda group: count(group, 0.5), "totals"
-    yield lambda group: group[name].values.__iadd__([-40, 40, 0]), "sampler"
-    yield number("noise_parameter" if kind == TRUNCATED else "exponent", 0.5 if kind == TRUNCATED else 2), "guarantee"
-    yield attribute("records", 30), "totals"
-    yield attribute("records", 2.5), None
-    yield attribute("records", 10**400), None
-    yield attribute("contribution", '{"records": 2, "axes": []}'), "guarantee" if kind == TRUNCATED else None
-    yield attribute("adjacency", "add-remove"), None
-    yield attribute("postprocess", "clip"), None
-    yield attribute("more", 1), "contents"
-    if kind == TRUNCATED:
-        yield attribute("noise_kind", "gauss"), None
-        yield attribute("total", "lost"), None
-    else:
-        yield attribute("accounting", "guessed"), None
-        yield attribute("sensitivity", "local"), None
-        yield attribute("sensitivity", "global"), "curves"
-        yield lambda group: group.attrs.pop("postprocess"), None
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_edited_file_is_found(kind):
-    release = released(kind, [20, 0, 4])
-    for edit, failing in edits(kind):
-        forged = release.copy(deep=True)
-        edit(forged["mechanism/p"])
-        if failing is None:
-            with pytest.raises(ReleaseError):
-                dirdp.verify(forged)
-        else:
-            failed = {check.name for check in dirdp.verify(forged).checks if not check.passed}
-            assert failing in failed
-
-
-def test_a_file_with_far_too_many_posteriors_is_refused_at_once():
-    release = released(HELLINGER, [3, 5])
-    for forged in ({"records": 10**9}, {"records": 9000, "accounting": "exact"}):
-        other = release.copy(deep=True)
-        other["mechanism/p"].attrs.update(forged)
+def test_a_text_with_far_too_many_posteriors_is_refused_at_once(edited):
+    release, place = released(HELLINGER, [3, 5]), ("plan", "tables", 0, "parameters")
+    many = ((*place, "records"), 10**9), (("plan", "tables", 0, "n_records"), 10**9)
+    for edits in (many, ((*place, "accounting"), "exact")):
         for use in (dirdp.verify, dirdp.estimate):
-            with pytest.raises(ReleaseError, match="accounting"):
-                use(other)
-
-
-STRANGE = [
-    0,
-    -1,
-    2**70,
-    1e300,
-    1e-300,
-    float("nan"),
-    float("inf"),
-    True,
-    "",
-    "x" * 1000,
-    "\x1b[2J",
-    "[" * 5000,
-    "kept",
-    "exact",
-]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("kind", KINDS)
-def test_whatever_a_file_says_instead_it_is_damaged_or_promises_no_more(kind):
-    release = released(kind, [3, 5])
-    group = release["mechanism/p"]
-    forgeries = [("attrs", name, value) for name in group.attrs for value in STRANGE]
-    forgeries += [("data_vars", name, value) for name in group.data_vars for value in STRANGE[:7]]
-    for where, name, value in forgeries:
-        forged = release.copy(deep=True)
-        if where == "attrs":
-            forged["mechanism/p"].attrs[name] = value
-        else:
-            forged["mechanism/p"][name] = forged["mechanism/p"][name].astype(float) * 0 + value
-        for use in (dirdp.verify, dirdp.report, dirdp.estimate):
-            found, text = None, ""
-            try:
-                found = use(forged)
-            except ReleaseError as error:
-                text = str(error)
-            assert len(text) < 1000
-            assert "\x1b" not in text
-            # Words that nothing depends on, and smaller losses, may pass.
-            assert use is not dirdp.verify or not found or found.kept.epsilon <= 1.001
+            with pytest.raises(ReleaseError):
+                use(edited(release, *(edits if edits is many else [edits]), ((*place, "records"), 9000)))
 
 
 def test_the_words_about_arithmetic_are_true():
@@ -364,8 +271,6 @@ def test_the_words_about_arithmetic_are_true():
     assert "nothing was rounded" in str(dirdp.report(exact))
     assert "nothing was rounded" not in str(dirdp.report(weighed))
     assert "by weights that were computed in floating point" in " ".join(str(dirdp.report(weighed)).split())
-    weighed["mechanism/p"].attrs["arithmetic"] = exact["mechanism/p"].attrs["arithmetic"]
-    assert not dirdp.verify(weighed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -431,10 +336,11 @@ def test_neither_is_ever_the_best():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_planning_functions_know_them(kind):
-    options = {"prior": [1, 1], "n_records": 20, "mechanism": kind}
+    options = {"prior": [1, 1], "n_records": 20, "mechanism": kind, "public_totals": True}
     loose, tight = (dirdp.expected_error(dirdp.PureDP(epsilon=epsilon), **options) for epsilon in (4.0, 0.5))
     assert 0 < loose < tight
-    assert dirdp.privacy_utility([ONE], prior=[1, 1], n_records=20, mechanisms=[kind]).expected_kl[kind][0] > 0
+    table = {name: value for name, value in options.items() if name != "mechanism"}
+    assert dirdp.privacy_utility([ONE], **table, mechanisms=[kind]).expected_kl[kind][0] > 0
     with pytest.raises(ArgumentError, match="Use mechanism='geometric'"):
         dirdp.expected_error(ONE, **options, adjacency="add-remove")
 

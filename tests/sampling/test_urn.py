@@ -56,8 +56,8 @@ def nothing_again(monkeypatch):
     """A place that no weight covers ends the draw."""
     find, categories = module.bisect_right, module._Weights.categories
 
-    def found(self, points, bits):
-        chosen = categories(self, points, bits)
+    def found(self, points, row, bits):
+        chosen = categories(self, points, row, bits)
         if np.any(chosen == self.outside):
             raise AgainError
         return chosen
@@ -72,6 +72,10 @@ def nothing_again(monkeypatch):
 
 
 def outcomes(weights, digits, steps, draws=1):
+    return outcomes_of_rows([weights], digits, steps, draws)
+
+
+def outcomes_of_rows(rows, digits, steps, draws=1):
     """The counts of every sequence of answers, with its probability, if no place is drawn again.
 
     Whether one is depends on the number of earlier records and not on which they are. So what is left out has the
@@ -82,7 +86,7 @@ def outcomes(weights, digits, steps, draws=1):
         path, weight = paths.pop()
         bits = Scripted(path)
         try:
-            counts = urn([weights], digits, steps=steps, draws=draws, bits=bits)
+            counts = urn(rows, digits, steps=steps, draws=draws, bits=bits)
         except AgainError:
             continue
         except EOFError:
@@ -132,6 +136,55 @@ def test_draws_side_by_side_are_independent(at_once, nothing_again, monkeypatch)
     law = outcomes((1, 1), 0, 3, draws=2)
     alone = {c: dirichlet_multinomial(c, [Fraction(1), Fraction(1)]) for c in tables(2, 3)}
     assert law == {(*one, *other): p * q for one, p in alone.items() for other, q in alone.items()}
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize(
+    ("rows", "digits", "steps"), [([(1, 2), (3, 1)], 0, 3), ([(1, 1), (5, 3)], 1, 2), ([(1, 0, 1), (1, 2, 4)], 1, 2)]
+)
+def test_rows_side_by_side_have_laws_of_their_own(rows, digits, steps, way, nothing_again, monkeypatch):
+    """Rows with other weights, and with other numbers of cells and of bits, are independent."""
+    for name, value in way.items():
+        monkeypatch.setattr(module, name, value)
+    law = outcomes_of_rows(rows, digits, steps)
+    first, second = ([Fraction(w, 2**digits) for w in row] for row in rows)
+    expected = {
+        (*one, *other): dirichlet_multinomial(one, first) * dirichlet_multinomial(other, second)
+        for one in tables(len(first), steps)
+        for other in tables(len(second), steps)
+    }
+    assert law == {counts: share for counts, share in expected.items() if share}
+
+
+def test_many_rows_have_the_stated_law_and_share_their_calls(monkeypatch):
+    """Chi-square against the Beta-binomial laws of three kinds of rows among 30,000; that of another kind is rejected.
+
+    One kind has weights that 64 bits do not hold. The rows take few calls together, and no call each.
+    """
+    calls, block = [], module._block
+    monkeypatch.setattr(module, "_block", lambda *given: calls.append(1) or block(*given))
+    kinds, digits, steps, each = [(1.5, 2.0), (3.0, 0.5), (0.25, 4.0)], 70, 8, 10_000
+    whole = [[int(u * 2**digits) for u in kind] for kind in kinds]
+    counts = urn(whole * each, digits, steps=steps, draws=1, bits=Bits(5))[0]
+    assert len(calls) < 100
+    assert np.all(counts.sum(axis=1) == steps)
+    laws = [betabinom.pmf(np.arange(steps + 1), steps, *kind) for kind in kinds]
+    for kind, law in enumerate(laws):
+        seen = np.bincount(counts[kind::3, 0], minlength=steps + 1)
+        assert chisquare(seen, each * law / law.sum()).pvalue > 1e-6
+        other = laws[kind - 1]
+        assert chisquare(seen, each * other / other.sum()).pvalue < 1e-6
+    assert abs(np.corrcoef(counts[::3, 0], counts[1::3, 0])[0, 1]) < 5 / math.sqrt(each)
+
+
+def test_weights_of_any_size_beside_others():
+    """Rows whose numbers 64 bits do not hold are drawn one by one, and the others side by side."""
+    counts = urn([[2**130, 1], [1, 1], [1, 2**130], [2**60, 2**50]], 60, steps=50, draws=40, bits=Bits(2))
+    assert np.all(counts.sum(axis=-1) == 50)
+    assert counts[:, 0].tolist() == [[50, 0]] * 40
+    assert counts[:, 2].tolist() == [[0, 50]] * 40
+    assert np.all(counts[:, 1].max(axis=-1) == 50)
+    assert np.all(counts[:, 3, 0] > 25)
 
 
 def test_a_place_that_no_weight_covers_is_drawn_again():
@@ -279,7 +332,7 @@ def threads(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(module, "_WORTH", 1)
-    monkeypatch.setattr(module, "_AT_ONCE", 2**10)
+    monkeypatch.setattr(module, "_HELD", 2**10)
     monkeypatch.setattr(module.os, "cpu_count", lambda: 3)
     monkeypatch.setattr(module, "Bits", seeded)
     return made
@@ -289,7 +342,7 @@ def test_threads_draw_the_same_law(threads):
     """Chi-square against the Beta-binomial law of each row; the law of the other row is rejected."""
     rows, steps, draws = [(2, 3), (7, 1)], 6, 20_000
     counts = urn(rows, 1, steps=steps, draws=draws, bits=Bits())
-    assert len(threads) == 2 * math.ceil(draws / (2**10 // steps))
+    assert len(threads) == math.ceil(2 * draws / (2**10 // steps))
     assert counts.sum(axis=-1).tolist() == [[steps, steps]] * draws
     laws = [betabinom.pmf(np.arange(steps + 1), steps, a / 2, b / 2) for a, b in rows]
     for i in range(2):
@@ -305,7 +358,7 @@ def test_threads_draw_the_same_law(threads):
 
 def test_weights_of_any_size_are_drawn_by_threads_too(threads):
     counts = urn([(1, 2**80), (2**80, 1)], 0, steps=50, draws=30, bits=Bits())
-    assert len(threads) == 4
+    assert len(threads) == 3
     assert counts[:, 0].tolist() == [[0, 50]] * 30
     assert counts[:, 1].tolist() == [[50, 0]] * 30
 
@@ -322,6 +375,7 @@ def test_bits_of_threads_come_from_the_system(monkeypatch):
     """And no two of them have the same words."""
     made = []
     monkeypatch.setattr(module, "_WORTH", 1)
+    monkeypatch.setattr(module, "_HELD", 100)
     monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(module, "Bits", lambda: made.append(Bits()) or made[-1])
     urn([(1, 1)] * 5, 0, steps=100, draws=1, bits=Bits())
@@ -331,6 +385,7 @@ def test_bits_of_threads_come_from_the_system(monkeypatch):
 
 
 def test_little_work_and_large_memory_take_no_threads(threads, monkeypatch):
+    monkeypatch.setattr(module, "_HELD", 100)
     for changed, steps in (("_WORTH", 2 * 100 + 1), ("_MOST_HELD", 199)):
         with monkeypatch.context() as patch:
             patch.setattr(module, changed, steps)

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from pymc_dirdp.sampling import zero_sum
 from pymc_dirdp.sampling.bits import Bits
-from pymc_dirdp.sampling.zero_sum import _kept, _mode, _uniform_list, fast_zero_sum_laplace, zero_sum_laplace
+from pymc_dirdp.sampling.zero_sum import _kept, _mode, fast_zero_sum_laplace, uniform_list, zero_sum_laplace
 
 LEVEL = 1e-6
 
@@ -68,7 +68,7 @@ def test_every_list_is_as_likely_as_any_other(total, cells):
             assert n == size
             return answer
 
-        seen[tuple(_uniform_list(total, cells, uniform))] += 1
+        seen[tuple(uniform_list(total, cells, uniform))] += 1
     assert len(seen) == math.comb(total + cells - 1, cells - 1)
     assert {sum(z) for z in seen} == {total}
     assert len(set(seen.values())) == 1

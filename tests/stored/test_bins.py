@@ -3,6 +3,7 @@
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.stored.bins import Bins
 
@@ -20,7 +21,8 @@ def test_every_bin_has_a_name_of_its_own(edges, names):
     kept = {
         "guarantee": dirdp.PureDP(epsilon=1.0),
         "unit": "record",
-        "recorded": True,
+        "identity": "0" * 32,
+        "entry": Receipt("0" * 32, 1, "0" * 64),
         "reproducible": False,
         "library_version": "0.1.0",
     }

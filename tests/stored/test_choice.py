@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.mechanisms.tree import TreeMechanism
@@ -15,8 +16,8 @@ from pymc_dirdp.stored.bins import Bins
 from pymc_dirdp.stored.readable import digest, in_lines
 from pymc_dirdp.stored.structure import Structure
 
-KEPT = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "recorded": True}
-KEPT |= {"reproducible": False, "library_version": "0.1.0"}
+KEPT = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "entry": Receipt("0" * 32, 1, "0" * 64)}
+KEPT |= {"identity": "0" * 32, "reproducible": False, "library_version": "0.1.0"}
 CHOICES = {
     "bins": Bins(column="age", edges=(18.0, 65.0), mechanism=QuantilesMechanism(3, n_candidates=9, scale=8.0), **KEPT),
     "structure": Structure(

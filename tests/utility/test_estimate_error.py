@@ -10,11 +10,13 @@ from scipy.special import digamma, gammaln
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.inference.totals import RowTotals
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.utility import estimate_error as module
 from pymc_dirdp.utility.estimate_error import estimate_error, estimated_shares
 
 
@@ -190,3 +192,49 @@ def test_several_releases_of_one_table_are_estimated_each_alone():
     error = np.sqrt((together.var(axis=0) + singly.var(axis=0)) / 400)
     assert (np.abs(together.mean(axis=0) - singly.mean(axis=0)) < 5 * error).all()
     np.testing.assert_allclose(together.std(axis=0), singly.std(axis=0), rtol=0.25)
+
+
+@pytest.mark.parametrize("public", [True, False])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        lambda prior: GeometricMechanism(prior, 3.0),
+        lambda prior: TruncatedNoiseMechanism(prior[0], 400, 4.0),
+        lambda prior: DirichletMechanism(prior, 0.3),
+        lambda prior: DirichletMechanism(prior, 0.3, urn_steps=50),
+        lambda prior: FlooredDirichletMechanism(np.full(prior.shape, 2.0), 0.3, 1.0),
+    ],
+    ids=["geometric", "truncated", "dirichlet", "urn", "floored"],
+)
+def test_equal_cells_are_summed_once_as_each_alone(mechanism, public, monkeypatch):
+    """Cells of equal and of uneven priors in rows of their own, against sums for every cell by itself."""
+    prior = np.array([[0.2, 1.0, 1.0, 7.5, 1.0], [1.0, 0.2, 3.0, 1.0, 1.0], [0.2, 1.0, 1.0, 7.5, 1.0]])
+    chosen = mechanism(prior)
+    prior = prior[0] if isinstance(chosen, TruncatedNoiseMechanism) else prior
+    found = estimate_error(chosen, prior, 400, public=public)
+    kinds, distinct = [], module._distinct
+
+    def alone(*columns):
+        every = np.arange(columns[0].size)
+        kinds.append(len(distinct(*columns)[0]) / len(every))
+        return every, every
+
+    monkeypatch.setattr(module, "_distinct", alone)
+    module._estimate_error.cache_clear()
+    ungrouped = estimate_error(chosen, prior, 400, public=public)
+    assert found.kl == pytest.approx(ungrouped.kl, rel=1e-12)
+    assert found.share == pytest.approx(ungrouped.share, rel=1e-12)
+    assert min(kinds) < 0.9 or isinstance(chosen, FlooredDirichletMechanism)
+
+
+def test_equal_cells_are_weighed_once(monkeypatch):
+    """3 tables of 1,000 cells with a few hundred different noisy counts, at 96 points each."""
+    weighed, log_noise = [], GeometricMechanism.log_noise
+
+    def counted(self, noise):
+        weighed.append(np.size(noise))
+        return log_noise(self, noise)
+
+    monkeypatch.setattr(GeometricMechanism, "log_noise", counted)
+    assert estimate_error(GeometricMechanism(np.ones(1000), 2.5), np.ones(1000), 10_000).kl > 0
+    assert 0 < sum(weighed) < 0.1 * 3 * 1000 * 96

@@ -1,0 +1,416 @@
+"""A release as a text: its plan, and what was drawn. Whoever reads it believes nothing that it says.
+
+The text holds facts alone: what was decided, and what the mechanisms put out. Curves, errors, sentences, draws given
+noisy counts and the values of Deterministics follow from the facts, see :mod:`pymc_dirdp.releases.view`. The grammar is
+closed: what is understood of a text is written again, and has to be the same text, byte for byte. So it has no place
+for anything else, and nothing is allocated that the text does not hold.
+"""
+
+import math
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from pymc_dirdp.accounting.entries import one_line
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
+from pymc_dirdp.errors import ArgumentError, DirdpError, ReleaseError, shown
+from pymc_dirdp.mechanisms.base import SAMPLERS
+from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
+from pymc_dirdp.models.expressions import Expression
+from pymc_dirdp.models.names import is_path_name, is_variable_name
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases import plan_file
+from pymc_dirdp.releases.comes_along import Deterministic, LeftOut
+from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
+from pymc_dirdp.sampling.entropy import SOURCES
+from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, version_of
+
+__all__ = ["Release", "SparseRelease", "identity", "understood"]
+
+_RELEASE, _SPARSE, _VERSION = "pymc_dirdp release", "pymc_dirdp sparse release", 1
+_AGAIN = "Ask for the file again."
+_SEED = "seed"
+_AN_IDENTITY = re.compile(r"[0-9a-f]{32}", re.ASCII)
+# Shares add up to 1 within this tolerance, for any number of categories that is in use.
+_ROUNDING = 1e-9
+# Noisy counts that are no whole doubles are rounded by this share of their size.
+_OF_SIZE = 2.0**-50
+# No release has more shares in all its draws; a few characters of a text say how many draws there are.
+_MOST_SHARES = 10**8
+_DRAWS = "draws"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A release: its plan and what was drawn, all of it public.
+
+    Attributes
+    ----------
+    plan : Plan
+    sampler : {"exact", "fast"}
+    randomness : str
+        The source of random bits; ``"seed"`` if the release can be computed again.
+    identity : str
+        128 random bits in hexadecimal. They tell this release from another one that drew the same numbers by chance, as
+        two noisy counts may be equal; the same release twice tells nothing new.
+    postprocess : mapping of str to str
+        The tables whose noisy counts are taken for the data, and how they are made nonnegative.
+    output : mapping of str to mapping of str to array
+        What the mechanism of each table put out, by name: noisy tables, intensities, or the draws themselves, of a Beta
+        those of success.
+    deterministics : tuple of Deterministic
+    left_out : tuple of LeftOut
+        The Deterministics of the model that do not come along.
+    """
+
+    plan: Plan
+    sampler: str
+    randomness: str
+    identity: str
+    postprocess: Mapping[str, str]
+    output: Mapping[str, Mapping[str, Array]]
+    deterministics: tuple[Deterministic, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether it was drawn with a seed, or rests on a choice that was."""
+        return self.randomness == _SEED or any(choice.reproducible for choice in self.plan.after)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """All that it says, in texts, numbers, lists and dicts."""
+        return {
+            "format": _RELEASE,
+            "version": _VERSION,
+            "plan": plan_file.contents(self.plan),
+            "sampler": self.sampler,
+            "randomness": self.randomness,
+            "identity": self.identity,
+            "postprocess": dict(self.postprocess),
+            "deterministics": [
+                {"name": one.name, "dims": one.dims and list(one.dims), "expression": one.expression.facts}
+                for one in self.deterministics
+            ],
+            "left_out": [asdict(one) for one in self.left_out],
+            "output": {
+                table: {name: _listed(values) for name, values in arrays.items()}
+                for table, arrays in self.output.items()
+            },
+        }
+
+    @cached_property
+    def text(self) -> str:
+        """The text, with its digest: a line for each fact, and for each row of a table."""
+        return in_lines({"digest": self.digest} | self.facts)
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of all that the text says."""
+        return digest(self.facts)
+
+    def full_output(self, part: PlannedTable) -> Array:
+        """The output of a table as its likelihood takes it, shape `(k, ..., d)`: one noisy table, or all draws."""
+        arrays, mechanism = self.output[part.table.name], part.mechanism
+        if mechanism.publishes is not None:
+            return mechanism.as_output(arrays)[None]
+        if mechanism.beside is not None:
+            return arrays[mechanism.beside]
+        draws = arrays[_DRAWS]
+        return np.stack([draws, 1 - draws], axis=-1) if part.table.family == "beta" else draws
+
+    def steps(self, part: PlannedTable) -> int | None:
+        """The number of steps of the urn that drew a table; None without one."""
+        return part.mechanism.steps(self.sampler, part.n_records)
+
+    @property
+    def problem(self) -> str | None:
+        """What of the output its mechanism cannot have put out, in a sentence; None if all of it can be."""
+        return next((f"in {shown(table)} {problem}" for table, problem in self._problems()), None)
+
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        for part in self.plan.parts:
+            name, mechanism, output = part.table.name, part.mechanism, self.full_output(part)
+            if mechanism.publishes is None and mechanism.beside is None:
+                if not np.all((output > 0) & (output < 1 + _ROUNDING)):
+                    yield name, "a share of a draw is not between 0 and 1"
+                elif not np.all(np.abs(output.sum(axis=-1) - 1) <= _ROUNDING):
+                    yield name, "the shares of a draw do not add up to 1"
+                elif part.table.family == "beta" and not np.all(output[..., 0] < 1):
+                    yield name, "a share of a draw is not between 0 and 1"
+            elif mechanism.beside is not None and not np.all(output > 0):
+                yield name, f"some number of {mechanism.beside!r} is not positive"
+            if self.sampler == "exact" and not all(mechanism.is_on_grid(one, self.steps(part)) for one in output):
+                yield name, "a number is not on the grid of the exact sampler"
+            if mechanism.needs_public_totals and mechanism.publishes is not None:
+                yield from ((name, problem) for problem in _wrong_totals(part, output[0]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseRelease:
+    """A release of a sparse table: the cells whose noisy counts reached the threshold.
+
+    Attributes
+    ----------
+    guarantee : Guarantee
+    mechanism : SparseGeometricMechanism
+    unit : str
+        Who is protected.
+    categories : dict of str to list, or None
+        The labels of each variable; None if the cells are numbers.
+    randomness : str
+    cells, noisy : array of int64, shape (k,)
+        The cells that are listed, in order, and their noisy counts.
+    library_version : str
+    """
+
+    guarantee: Guarantee
+    mechanism: SparseGeometricMechanism
+    unit: str
+    categories: dict[str, list[Any]] | None
+    randomness: str
+    cells: Integers
+    noisy: Integers
+    library_version: str
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether it was drawn with a seed."""
+        return self.randomness == _SEED
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that it says, in texts, numbers, lists and dicts."""
+        mechanism = self.mechanism
+        return {
+            "format": _SPARSE,
+            "version": _VERSION,
+            "promise": str(self.guarantee),
+            "library_version": self.library_version,
+            "guarantee": guarantee_facts(self.guarantee),
+            "adjacency": mechanism.adjacency,
+            "unit": self.unit,
+            "contribution": mechanism.contribution,
+            "mechanism": type(mechanism).__name__,
+            "parameters": {
+                "n_cells": mechanism.n_cells,
+                "threshold": mechanism.threshold,
+                "scale": mechanism.scale,
+            },
+            "categories": self.categories
+            and {name: [plan_file.label_facts(one) for one in labels] for name, labels in self.categories.items()},
+            "randomness": self.randomness,
+            "output": {"cell": self.cells.tolist(), "noisy_count": self.noisy.tolist()},
+        }
+
+    @cached_property
+    def text(self) -> str:
+        """The text, with its digest."""
+        facts = self.facts
+        return in_lines({"digest": digest(facts)} | facts)
+
+    @property
+    def problem(self) -> str | None:
+        """What of the list the mechanism cannot have put out; None if all of it can be."""
+        cells, noisy = self.cells, self.noisy
+        if cells.size and (cells[0] < 0 or cells[-1] >= self.mechanism.n_cells or not np.all(np.diff(cells) > 0)):
+            return "the cells are not those of the table, in order and each once"
+        if noisy.size and (noisy.min() < self.mechanism.threshold or noisy.max() > MOST_RECORDS):
+            return "a noisy count is below the threshold, or above 2**53"
+        return None
+
+    def names(self, cells: Integers) -> list[Any]:
+        """What cells are called: their numbers, or the tuples of their labels."""
+        if not self.categories:
+            return list(cells.tolist())
+        shape = tuple(map(len, self.categories.values()))
+        codes = np.unravel_index(cells, shape)
+        columns = [[labels[i] for i in code] for labels, code in zip(self.categories.values(), codes, strict=True)]
+        return list(zip(*columns, strict=True))
+
+
+def understood(text: bytes) -> Release | SparseRelease:
+    """The release of which this is the text.
+
+    Parameters
+    ----------
+    text : bytes
+        Anybody may have written it.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no text of a release, or says anything that no release says. Whether the guarantee follows is another
+        question, see :func:`pymc_dirdp.verify`.
+    """
+    sparse = text[:200].find(_SPARSE.encode()) >= 0
+    form, what, made_by = (_SPARSE, "sparse release", "release_sparse") if sparse else (_RELEASE, "release", "sample")
+    try:
+        facts, _ = parsed(text, form, _VERSION, what=what, again=_AGAIN, made_by=f"{made_by}()")
+        # Numbers may be far too large or too small to be computed with.
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            release = _sparse(facts) if sparse else _release(facts)
+            # Written again, it has to be the same text: so it says nothing else.
+            if release.text.encode() != text:
+                raise ValueError
+            problem = release.problem
+    except DirdpError as error:
+        raise ReleaseError(f"The {what} is damaged: {error}") from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise ReleaseError(
+            f"The {what} is damaged: it says what no release says, or contradicts itself. {_AGAIN}"
+        ) from None
+    if problem is not None:
+        raise ReleaseError(f"The {what} is damaged: {problem}. {_AGAIN}")
+    return release
+
+
+def _release(facts: Mapping[str, Any]) -> Release:
+    plan = plan_file.of_contents(facts["plan"])
+    made_again(plan)
+    sampler = one_of(SAMPLERS, sampler=facts["sampler"])
+    for part in plan.parts:
+        part.mechanism.checked_sampler(sampler)
+    shapes = {part.table.name: _released_shape(part) for part in plan.parts}
+    release = Release(
+        plan=plan,
+        sampler=sampler,
+        randomness=one_of((*SOURCES[sampler], _SEED), randomness=facts["randomness"]),
+        identity=_identity_of(facts["identity"]),
+        postprocess=_postprocess(facts["postprocess"], plan),
+        output={part.table.name: _output(facts["output"][part.table.name], part, plan.draws) for part in plan.parts},
+        deterministics=tuple(_deterministic(one, shapes) for one in facts["deterministics"]),
+        left_out=tuple(LeftOut(**{key: _line(value) for key, value in one.items()}) for one in facts["left_out"]),
+    )
+    names = [*shapes, *(one.name for one in release.deterministics)]
+    if len(set(names)) < len(names):
+        raise ArgumentError("two variables have the same name.")
+    return release
+
+
+def identity(random_seed: object, output: Mapping[str, Mapping[str, Array]]) -> str:
+    """The identity of a new release; with a seed the same release has the same one whenever it is drawn."""
+    if random_seed is None:
+        return secrets.token_hex(16)
+    listed = {table: {name: _listed(values) for name, values in arrays.items()} for table, arrays in output.items()}
+    return digest(listed)[:32]
+
+
+def _identity_of(value: Any) -> str:
+    if not _AN_IDENTITY.fullmatch(_line(value)):
+        raise ArgumentError("its identity is not 32 hexadecimal digits.")
+    return str(value)
+
+
+def _released_shape(part: PlannedTable) -> tuple[int, ...]:
+    return part.table.shape[:-1] if part.table.family == "beta" else part.table.shape
+
+
+def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int) -> dict[str, Array]:
+    """The arrays that a mechanism put out, with the shapes that they have to have."""
+    mechanism, shape = part.mechanism, part.table.shape
+    if draws * math.prod(shape) > _MOST_SHARES:
+        raise ArgumentError(f"it has more than {_MOST_SHARES} shares in all its draws.")
+    if mechanism.publishes is not None:
+        shapes = {name: tuple(shape[axis] for axis in axes) for name, axes in mechanism.published_axes.items()}
+    elif mechanism.beside is not None:
+        shapes = {mechanism.beside: (draws, *shape)}
+    else:
+        shapes = {_DRAWS: (draws, *_released_shape(part))}
+    found = {name: np.array(facts[name], dtype=np.float64) for name in shapes}
+    for name, values in found.items():
+        if values.shape != shapes[name] or not np.all(np.isfinite(values)):
+            raise ArgumentError(f"{name!r} of {part.table.name!r} is not one number for each cell.")
+    return found
+
+
+def _postprocess(facts: Mapping[str, Any], plan: Plan) -> dict[str, str]:
+    """How some tables were read as data. One without a product distribution has no other reading."""
+    readings = {part.table.name: part.mechanism for part in plan.parts}
+    found = {name: one_of(readings[name].readings, postprocess=how) for name, how in facts.items()}
+    for name, mechanism in readings.items():
+        if mechanism.readings and not mechanism.has_product_law and name not in found:
+            raise ArgumentError(f"it does not say how the noisy counts of {name!r} were read.")
+    return found
+
+
+def _deterministic(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Deterministic:
+    name, dims = _line(facts["name"]), facts["dims"]
+    if not is_variable_name(name) or not all(dim is None or is_path_name(dim) for dim in dims or ()):
+        raise ArgumentError("a Deterministic has a name that no release holds.")
+    expression = Expression.from_facts(facts["expression"], shapes)
+    return Deterministic(name, None if dims is None else tuple(dims), expression)
+
+
+def _wrong_totals(part: PlannedTable, output: Array) -> Iterator[str]:
+    """Whether noisy counts that add up to public numbers of records do so."""
+    for mechanism, own in part.mechanism.separately(output):
+        found, size = [total for _, total in mechanism.published_totals(own)], float(np.abs(own).sum())
+        if abs(math.fsum(found) - (part.n_records or 0)) > _OF_SIZE * size:
+            yield "the noisy counts do not add up to the number of records"
+        if len(part.totals) == len(found) and np.any(np.abs(np.subtract(part.totals, found)) > _OF_SIZE * size):
+            yield "the noisy counts do not add up to the public numbers of records of the rows"
+        if min(found) < -_OF_SIZE * size:
+            yield "the noisy counts give a block of rows a negative number of records"
+
+
+def _sparse(facts: Mapping[str, Any]) -> SparseRelease:
+    given, categories = facts["parameters"], facts["categories"]
+    one_of((SparseGeometricMechanism.__name__,), mechanism=facts["mechanism"])
+    mechanism = SparseGeometricMechanism(
+        integer(2, n_cells=given["n_cells"]),
+        integer(1, threshold=given["threshold"]),
+        given["scale"],
+        adjacency=facts["adjacency"],
+        contribution=integer(1, contribution=facts["contribution"]),
+    )
+    labels = None
+    if categories is not None:
+        labels = {_line(name): [plan_file.label_of(one) for one in own] for name, own in categories.items()}
+        if math.prod(map(len, labels.values())) != mechanism.n_cells:
+            raise ArgumentError("the labels are not those of so many cells.")
+        if any(len(set(own)) < len(own) for own in labels.values()):
+            raise ArgumentError("two labels are the same.")
+    unit = one_line(unit=facts["unit"])
+    if mechanism.contribution > 1 and unit == "record":
+        raise ArgumentError("it speaks of single records, and of several records of a person.")
+    cells, noisy = (_whole(facts["output"][name]) for name in ("cell", "noisy_count"))
+    if cells.shape != noisy.shape:
+        raise ArgumentError("there is not one noisy count for each cell.")
+    return SparseRelease(
+        guarantee=guarantee_of(facts["guarantee"]),
+        mechanism=mechanism,
+        unit=unit,
+        categories=labels,
+        randomness=one_of((*SOURCES["exact"], _SEED), randomness=facts["randomness"]),
+        cells=cells,
+        noisy=noisy,
+        library_version=version_of(facts["library_version"]),
+    )
+
+
+def _whole(values: Sequence[Any]) -> Integers:
+    found = np.array(values, dtype=np.int64)
+    if found.ndim != 1:
+        raise ArgumentError("a list of whole numbers is none.")
+    return found
+
+
+def _line(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _listed(values: Array) -> Any:
+    """Numbers as JSON: whole ones without a point, all others as Python writes doubles."""
+    whole = np.all((values == np.floor(values)) & (np.abs(values) <= MOST_RECORDS))
+    return (values.astype(np.int64) if whole else values).tolist()

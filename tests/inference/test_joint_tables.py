@@ -1,0 +1,238 @@
+"""Tables given one joint release: sums and draws against all data sets, calibration, and the divergences of JOINT."""
+
+import itertools
+import math
+
+import numpy as np
+import pytensor.tensor as pt
+import pytest
+from scipy.special import gammaln
+from scipy.stats import chisquare, multinomial
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.inference.beliefs import Beliefs
+from pymc_dirdp.inference.blocks import law_of
+from pymc_dirdp.inference.joint_tables import JointLaw, JointTables
+from pymc_dirdp.mechanisms.joint import JointMechanism, ZeroSumJointMechanism
+
+from .calibration import p_value, rank
+
+
+def all_counts(cells, total):
+    return [x for x in itertools.product(range(total + 1), repeat=cells) if sum(x) == total]
+
+
+def log_prior(x, alpha):
+    """Dirichlet-multinomial, from its definition."""
+    x, alpha = np.asarray(x), np.asarray(alpha)
+    several = gammaln(x.sum() + 1) - gammaln(x + 1).sum()
+    return several + gammaln(alpha.sum()) - gammaln(alpha).sum() + gammaln(alpha + x).sum() - gammaln((alpha + x).sum())
+
+
+CASES = {
+    "two tables": (ZeroSumJointMechanism([2, 2], 0.8), (6, 4), ([1, 1], [0.2, 3]), [7, -1, 1, 3]),
+    "different tables": (ZeroSumJointMechanism([3, 2], 0.5), (5, 5), ([1, 0.1, 2], [1, 1]), [3, 3, -1, 0, 5]),
+    "unequal records": (
+        ZeroSumJointMechanism([2, 3], 0.6, records=(2, 1)),
+        (6, 3),
+        ([1, 1], [4, 1, 9]),
+        [2, 4, 1, 4, -2],
+    ),
+    "four cells": (ZeroSumJointMechanism([4, 2], 0.7), (4, 3), ([1, 1, 0.5, 2], [90, 10]), [-1, 2, 3, 0, 3, 0]),
+    "far off": (ZeroSumJointMechanism([3, 2], 0.4), (4, 2), ([1, 1, 1], [1, 1]), [-6, 12, -2, 2, 0]),
+}
+
+
+def by_enumeration(mechanism, totals, priors, output):
+    tables = [all_counts(d, n) for d, n in zip(mechanism.cells, totals, strict=True)]
+    both = list(itertools.product(*tables))
+    logs = np.array(
+        [
+            sum(log_prior(x, alpha) for x, alpha in zip(of, priors, strict=True))
+            + float(mechanism.log_likelihood(output, np.concatenate(of)))
+            for of in both
+        ]
+    )
+    return [np.concatenate(of) for of in both], np.exp(logs - np.logaddexp.reduce(logs)), np.logaddexp.reduce(logs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sums_and_draws_are_those_over_all_data_sets(name):
+    mechanism, totals, priors, output = CASES[name]
+    found = JointTables(mechanism.joint_likelihoods(output), priors)
+    both, posterior, evidence = by_enumeration(mechanism, totals, priors, output)
+    assert found.log_evidence == pytest.approx(evidence, abs=1e-9)
+    np.testing.assert_allclose(np.concatenate(found.count_means), posterior @ np.array(both), rtol=1e-9, atol=1e-12)
+    cells = [cell for table in found.count_probabilities for cell in table]
+    for column, (counts, probabilities) in zip(np.array(both).T, cells, strict=True):
+        wanted = [posterior[column == count].sum() for count in counts]
+        np.testing.assert_allclose(probabilities, wanted, rtol=1e-8, atol=1e-14)
+    drawn = found.draw(20_000, np.random.default_rng(6))
+    counts = np.concatenate([draws.counts for draws in drawn], axis=1)
+    number = {tuple(x.tolist()): i for i, x in enumerate(both)}
+    seen = np.bincount([number[tuple(x)] for x in counts.tolist()], minlength=len(both))
+    common = 20_000 * posterior >= 5
+    observed, expected = seen[common], 20_000 * posterior[common]
+    rest = [20_000 - observed.sum()], [20_000 - expected.sum()]
+    assert chisquare(*(np.append(a, b) for a, b in zip((observed, expected), rest, strict=True))).pvalue > 1e-6
+    for draws, alpha in zip(drawn, priors, strict=True):
+        means = ((draws.counts + alpha) / (draws.counts + alpha).sum(axis=1, keepdims=True)).mean(axis=0)
+        np.testing.assert_allclose(draws.shares.mean(axis=0), means, atol=0.02)
+
+
+def test_tables_that_were_independent_would_be_told_apart():
+    """The radius that tables share matters: one large noise makes the others likely to be large."""
+    mechanism, _, priors, output = CASES["far off"]
+    found = JointTables(mechanism.joint_likelihoods(output), priors)
+    alone = ZeroSumJointMechanism([2], 0.4)
+    apart = JointTables(alone.joint_likelihoods(output[3:]), priors[1:])
+    assert abs(found.count_means[1][0] - apart.count_means[0][0]) > 0.3
+
+
+def test_draws_are_calibrated():
+    """The truth ranks uniformly among draws, for tables of different sizes; and not for another scale."""
+    rng, cells, totals = np.random.default_rng(2), (3, 2), (30, 20)
+    mechanism, forgot = ZeroSumJointMechanism(cells, 1.5), ZeroSumJointMechanism(cells, 0.5)
+    ranks, wrong = [[], []], [[], []]
+    for _ in range(300):
+        shares = [rng.dirichlet(np.ones(d)) for d in cells]
+        x = np.concatenate([rng.multinomial(n, p) for n, p in zip(totals, shares, strict=True)])
+        output = x + mechanism.releases(np.zeros(5), 1, random_seed=rng)[0]
+        for used, into in ((mechanism, ranks), (forgot, wrong)):
+            drawn = JointTables(used.joint_likelihoods(output), [np.ones(d) for d in cells]).draw(99, rng)
+            for table, (draws, p) in enumerate(zip(drawn, shares, strict=True)):
+                into[table].append(rank(p, draws.shares, rng))
+    assert min(map(p_value, ranks)) > 1e-4
+    assert max(map(p_value, wrong)) < 1e-4
+
+
+# JOINT, section A: KL(x / N || posterior mean) for tables of 1000 records and epsilon 1, with the error of that table.
+DIVERGENCES = {
+    (2, 10, 1.0): (0.000244, 0.000005),
+    (2, 10, 0.1): (0.001335, 0.000023),
+    (4, 3, 1.0): (0.00071, 0.00005),
+}
+
+
+@pytest.mark.parametrize("of", DIVERGENCES)
+def test_divergence_of_the_posterior_mean(of):
+    """Ten tables of two cells: .00024 where independent noise has .00083."""
+    (cells, number, alpha), n, draws = of, 1000, 120
+    mechanism, rng = ZeroSumJointMechanism([cells] * number, 1.0), np.random.default_rng(4)
+    errors = []
+    for _ in range(draws):
+        x = [rng.multinomial(n, rng.dirichlet(np.full(cells, alpha))) for _ in range(number)]
+        output = np.concatenate(x) + mechanism.releases(np.zeros(cells * number), 1, random_seed=rng)[0]
+        means = JointTables(mechanism.joint_likelihoods(output), [[alpha] * cells] * number).count_means
+        each = [a[a > 0] / n * np.log(a[a > 0] / b[a > 0]) for a, b in zip(x, means, strict=True)]
+        errors.append(np.mean([one.sum() for one in each]))
+    known, error = DIVERGENCES[of]
+    assert np.mean(errors) == pytest.approx(known, abs=4 * math.hypot(error, np.std(errors) / math.sqrt(draws)))
+
+
+def test_large_tables_and_large_priors():
+    """Priors of any size leave no sum empty, and the means keep their total."""
+    mechanism, rng = ZeroSumJointMechanism([12, 2, 5], 2.0), np.random.default_rng(1)
+    x = np.concatenate([rng.multinomial(10**6, rng.dirichlet(np.ones(d))) for d in mechanism.cells])
+    output = mechanism.release(x, random_seed=3)
+    for alpha in (1e-3, 1.0, 1e5):
+        found = JointTables(mechanism.joint_likelihoods(output), [np.full(d, alpha) for d in mechanism.cells])
+        assert all(means.sum() == pytest.approx(10**6, rel=1e-12) for means in found.count_means)
+        assert math.isfinite(found.log_evidence)
+    drawn = found.draw(50, rng)
+    assert all(np.all(one.counts.sum(axis=1) == 10**6) for one in drawn)
+
+
+def test_fifty_tables_of_two_cells_at_a_small_epsilon():
+    mechanism, rng = ZeroSumJointMechanism([2] * 50, 20.0), np.random.default_rng(1)
+    x = rng.integers(0, 10**4, size=50)
+    counts = np.stack([x, 10**4 - x], axis=1).ravel()
+    output = mechanism.release(counts, random_seed=2)
+    found = JointTables(mechanism.joint_likelihoods(output), [[1, 1]] * 50)
+    off = np.concatenate(found.count_means) - counts
+    assert np.sqrt(np.mean(off**2)) == pytest.approx(mechanism.noise_sd, rel=0.4)
+    drawn = np.concatenate([draws.counts for draws in found.draw(2000, rng)], axis=1)
+    spread = np.concatenate(
+        [[math.sqrt(p @ (c - c @ p) ** 2) for c, p in table] for table in found.count_probabilities]
+    )
+    np.testing.assert_allclose(drawn.std(axis=0), spread, rtol=0.1)
+
+
+SURVEY = ZeroSumJointMechanism([3, 3], 0.5)
+ANSWERS = np.array([[2.0, 5.0, -1.0], [1.0, 0.0, 3.0]])
+PRIOR = np.array([[1.0, 0.3, 2.0], [1.0, 1.0, 1.0]])
+OUTPUT = dirdp.MechanismOutput(SURVEY, ANSWERS, prior=PRIOR, n_records=10)
+
+
+def test_public_verbs_read_the_output_of_a_survey():
+    both, posterior, evidence = by_enumeration(SURVEY, (6, 4), PRIOR, ANSWERS.ravel())
+    means = posterior @ np.array(both)
+    assert isinstance(law_of(OUTPUT, Beliefs()), JointLaw)
+    found = dirdp.estimate(OUTPUT, random_seed=1, progressbar=False)
+    np.testing.assert_allclose(found.tables["p"].count_means, means, rtol=1e-9)
+    shares = (means.reshape(2, 3) + PRIOR) / (means.reshape(2, 3) + PRIOR).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.tables["p"].share_means, shares.ravel(), rtol=1e-9)
+    assert found.tables["p"].log_evidence == pytest.approx(evidence, abs=1e-9)
+    drawn = dirdp.analyse(OUTPUT, draws=4000, random_seed=2, progressbar=False)
+    counts = drawn["latent_counts"]["p"].values.reshape(-1, 6)
+    np.testing.assert_allclose(counts.mean(axis=0), means, atol=0.1)
+    assert np.all(counts.reshape(-1, 2, 3).sum(axis=2) == [6, 4])
+    np.testing.assert_allclose(drawn["posterior"]["p"].values.reshape(-1, 6).mean(axis=0), shares.ravel(), atol=0.02)
+
+
+@pytest.mark.parametrize("zero", [False, True])
+def test_the_likelihood_of_known_shares(zero):
+    shares = np.array([[0.2, 0.5, 0.3], [0.6, 0.4, 0.0] if zero else [0.6, 0.3, 0.1]])
+    tables = [all_counts(3, 6), all_counts(3, 4)]
+    both = np.array([np.concatenate(of) for of in itertools.product(*tables)])
+    with np.errstate(divide="ignore"):
+        logs, of_shares = np.log(shares), multinomial.logpmf(both.reshape(-1, 2, 3), [6, 4], shares).sum(axis=1)
+    weights = of_shares + SURVEY.log_likelihood(ANSWERS.ravel(), both)
+    value, gradient = law_of(OUTPUT, Beliefs()).likelihood(logs)
+    assert value == pytest.approx(np.logaddexp.reduce(weights), abs=1e-9)
+    wanted = np.exp(weights - np.logaddexp.reduce(weights)) @ both
+    np.testing.assert_allclose(gradient.ravel(), wanted, rtol=1e-8, atol=1e-12)
+    drawn, _ = law_of(OUTPUT, Beliefs()).given(logs).counts(4000, np.random.default_rng(1))
+    np.testing.assert_allclose(drawn.reshape(-1, 6).mean(axis=0), wanted, atol=0.1)
+
+
+def test_a_model_of_the_analyst_holds_the_likelihood():
+    shares = PRIOR / PRIOR.sum(axis=1, keepdims=True)
+    value, gradient = law_of(OUTPUT, Beliefs()).likelihood(np.log(shares))
+    p = pt.as_tensor_variable(shares)
+    logp = dirdp.release_logp(OUTPUT, p)
+    assert logp.eval() == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(pt.grad(logp, p).eval() * shares, gradient, rtol=1e-10)
+    assert dirdp.analyst_model(OUTPUT).point_logps()["p_release"] < 0
+
+
+def test_what_public_verbs_refuse():
+    with pytest.raises(ArgumentError, match="Reshape it"):
+        dirdp.MechanismOutput(SURVEY, ANSWERS.ravel(), prior=PRIOR.ravel(), n_records=10)
+    with pytest.raises(ArgumentError, match="several are not read together"):
+        dirdp.MechanismOutput(SURVEY, np.stack([ANSWERS, ANSWERS]), prior=PRIOR, n_records=10)
+    with pytest.raises(ArgumentError, match="Analyse each by itself"):
+        dirdp.estimate([OUTPUT, dirdp.MechanismOutput(SURVEY, 1.0 * ANSWERS[:, ::-1], prior=PRIOR, n_records=10)])
+    with pytest.raises(ArgumentError, match="no product"):
+        dirdp.MechanismOutput(JointMechanism([3, 3], 0.5), ANSWERS, prior=PRIOR, n_records=10)
+    with pytest.raises(ArgumentError, match="row_prior"):
+        dirdp.estimate(OUTPUT, row_prior=[1, 1], progressbar=False)
+    with pytest.raises(ArgumentError, match="add up to 10 records"):
+        dirdp.estimate(dirdp.MechanismOutput(SURVEY, ANSWERS, prior=PRIOR, n_records=6), progressbar=False)
+
+
+def test_errors():
+    seen = ZeroSumJointMechanism([2, 2], 1.0).joint_likelihoods([3, 1, 2, 2])
+    with pytest.raises(ArgumentError, match="priors for 2 tables, got 1"):
+        JointTables(seen, [[1, 1]])
+    with pytest.raises(ArgumentError, match=r"shape \(2,\), got \(3,\)"):
+        JointTables(seen, [[1, 1], [1, 1, 1]])
+    with pytest.raises(ArgumentError, match="public"):
+        JointTables(JointMechanism([2, 2], 1.0).joint_likelihoods([3, 1, 2, 2]), [[1, 1], [1, 1]])
+    with pytest.raises(ArgumentError, match="integers"):
+        JointTables(ZeroSumJointMechanism([2], 1.0).joint_likelihoods([2.5, 1]), [[1, 1]])
+    with pytest.raises(ArgumentError, match="larger epsilon"):
+        JointTables(ZeroSumJointMechanism([3], 100.0).joint_likelihoods([2, 1, 4]), [[1, 1, 1]])
+    with pytest.raises(ArgumentError, match="No counts"):
+        JointTables(ZeroSumJointMechanism([2], 0.01).joint_likelihoods([20, -10]), [[1, 1]])

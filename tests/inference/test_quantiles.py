@@ -1,0 +1,125 @@
+"""Quantiles of shares against bisection, and in pieces of any size."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.inference import all_counts, convolution, evidence, inversion, quantiles, unknown_total
+from pymc_dirdp.inference.beliefs import Beliefs
+from pymc_dirdp.inference.blocks import law_of
+from pymc_dirdp.inference.quantiles import Mixture, share_quantiles
+
+from .exact_shares import off, random_output, share_laws
+
+PRIOR = np.array([[1, 0.5, 2], [0.2, 1, 1]])
+ENDS = np.array([0.025, 0.25, 0.5, 0.975])
+
+
+def mixture(alpha, counts):
+    """As many Beta laws for each cell as there are tables of counts, equally likely."""
+    counts = np.asarray(counts, dtype=float)
+    cell = np.broadcast_to(np.arange(len(alpha)), counts.shape)
+    others = counts.sum(axis=1, keepdims=True) - counts
+    masses = np.full(counts.shape, 1 / len(counts))
+    return Mixture.of_counts(
+        np.asarray(alpha, dtype=float), *(values.ravel() for values in (counts, others, masses, cell))
+    )
+
+
+@pytest.fixture(scope="module")
+def released():
+    """Two rows of three cells, and what is said of them if they are looked at all at once."""
+    mechanism = dirdp.mechanisms.GeometricMechanism(np.ones((2, 3)), scale=2.0)
+    output = dirdp.MechanismOutput(mechanism, [[3, 6, 2], [5, -2, 4]], prior=PRIOR, n_records=16)
+    return output, dirdp.estimate(output).tables["p"]
+
+
+@pytest.mark.parametrize("module", [all_counts, convolution, evidence, inversion, quantiles, unknown_total])
+@pytest.mark.parametrize("room", [1, 2, 7, 300])
+def test_pieces_of_any_size_give_the_same_numbers(module, room, released, monkeypatch):
+    """Found by attack: a piece that held one cell was taken for a table of one category, whose share is 1."""
+    output, wanted = released
+    assert np.all((wanted.share_intervals > 0) & (wanted.share_intervals < 1))
+    monkeypatch.setattr(module, "_AT_A_TIME", room)
+    found = dirdp.estimate(output).tables["p"]
+    for field in fields(wanted):
+        np.testing.assert_allclose(getattr(found, field.name), getattr(wanted, field.name), rtol=1e-11)
+
+
+def test_the_share_of_the_only_cell_is_1():
+    found = mixture([0.3], [[5], [7], [8]])
+    assert np.all(share_quantiles(found, ENDS) == 1)
+    assert [values.tolist() for values in found.moments] == [[1.0], [0.0]]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "counts"),
+    [
+        ([1e-3, 1e-3, 1e-3], [[0, 0, 0]]),
+        ([1e-3, 1e-3, 1e-3], [[1, 0, 0]]),
+        ([1e-3, 1e-3], [[0, 1], [1, 0]]),
+        ([1e-3, 50.0], [[0, 9000], [3, 8997]]),
+        ([0.5, 0.5], [[0, 100], [2, 98]]),
+        ([0.386, 0.68], [[4, 0], [3, 1]]),
+        ([1e-8, 1.0], [[0, 1]]),
+        ([1e9, 1e-3], [[0, 0]]),
+        ([9.9, 10.1], [[0, 0]]),
+    ],
+    ids=str,
+)
+def test_small_parameters(alpha, counts):
+    """Found by attack: an approximation whose distribution function stays below .95 had no quantile above it."""
+    levels = np.array([5e-5, 0.0005, 0.25, 0.4995, 0.5, 0.5005, 0.75, 0.9995, 0.99995, 0.5])
+    shares = share_quantiles(mixture(alpha, counts), levels)
+    assert np.all(np.diff(shares[np.argsort(levels)], axis=0) >= 0)
+    for i, a in enumerate(alpha):
+        x = np.array(counts, dtype=float)
+        law = a + x[:, i], sum(np.delete(alpha, i)) + np.delete(x, i, axis=1).sum(axis=1), np.full(len(x), 1 / len(x))
+        assert max(off(law, share, level) for share, level in zip(shares[:, i], levels, strict=True)) < 1e-9
+
+
+def test_a_quantile_that_is_not_found_is_an_error_of_the_library(released, monkeypatch):
+    monkeypatch.setattr(quantiles, "_FEW_STEPS", 0)
+    monkeypatch.setattr(quantiles, "_MOST_STEPS", 1)
+    with pytest.raises(dirdp.errors.InternalError, match="report") as caught:
+        dirdp.estimate(released[0])
+    assert not any(letter.isdigit() for letter in str(caught.value))
+
+
+def compared(seeds, **options):
+    """The largest error in level of intervals of releases at random, and how many of these there were."""
+    prob, worst, many = [0.001, 0.5, 0.95, 0.9999], 0.0, 0
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        output, most = random_output(rng, **options)
+        if not law_of(output, Beliefs(n_prior=most)).is_exact:
+            continue
+        found = dirdp.estimate(output, prob, n_prior=most, progressbar=False).tables["p"]
+        laws = share_laws(output, most, found.count_means)
+        if laws is None:
+            continue
+        for cell in rng.permutation(len(laws))[:4]:
+            law = laws[*divmod(int(cell), output.prior.shape[-1])]
+            ends = found.share_intervals[:, cell]
+            assert np.all(ends[:, 0] <= ends[:, 1])
+            errors = [
+                off(law, share, level)
+                for p, pair in zip(prob, ends, strict=True)
+                for share, level in zip(pair, ((1 - p) / 2, (1 + p) / 2), strict=True)
+            ]
+            assert max(errors) < 1e-8, f"seed {seed}"
+            worst = max(worst, *errors)
+        many += 1
+    return worst, many
+
+
+def test_releases_at_random():
+    assert compared(range(60), most_records=150, most_rows=2)[1] > 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 10_000, 100))
+def test_ten_thousand_releases_at_random(first):
+    assert compared(range(first, first + 100))[1] > 60

@@ -1,0 +1,390 @@
+"""The text of a release is closed: what is not written as this library writes it is refused, wherever it stands."""
+
+import copy
+import gzip
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.releases.opened import from_text, opened, text_of
+from pymc_dirdp.releases.text import understood
+
+APPROX = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+FRAME = pd.DataFrame({"class": ["cat", "hen"] * 20, "legs": [4, 2] * 20})
+CATEGORIES = {"class": ["cat", "hen"], "legs": [2, 4]}
+
+
+def two_tables():
+    with pm.Model(coords={"hair": ["black", "brown", "red"], "where": ["here", "there"]}) as model:
+        p = pm.Dirichlet("p", a=np.ones((2, 3)), dims=("where", "hair"))
+        pm.Multinomial("x", n=[30, 20], p=p, observed=[[20, 6, 4], [10, 5, 5]])
+        rate = pm.Beta("rate", 1, 1)
+        pm.Binomial("z", n=50, p=rate, observed=5)
+        pm.Deterministic("odds", rate / (1 - rate))
+    return model
+
+
+def network():
+    return dirdp.naive_bayes(FRAME[["legs"]], FRAME["class"], categories=CATEGORIES)
+
+
+def sparse():
+    labels = {"city": ["Köln", "São Paulo"], "age": list(range(40))}
+    return dirdp.release_sparse(
+        APPROX,
+        pd.DataFrame({"city": ["Köln"] * 90, "age": [7] * 90}),
+        categories=labels,
+        threshold=dirdp.least_threshold(APPROX, 80),
+    )
+
+
+KINDS = {
+    "draws": (two_tables, APPROX, {"contribution": 1, "draws": 2, "min_count": 1.5}),
+    "geometric": (two_tables, APPROX, {"contribution": 1, "mechanism": "geometric"}),
+    "private number": (two_tables, APPROX, {"contribution": 1, "mechanism": "geometric", "adjacency": "add-remove"}),
+    "marginals": (network, dirdp.ZeroCDP(rho=0.1), {"mechanism": "marginals"}),
+    "auto": (network, APPROX, {"mechanism": "auto"}),
+}
+STRANGE = [None, -1, 0, 1, 2, 0.5, True, 10**12, 10**400, 1e-320, 1e300, math.nan, math.inf, "", "1", "x", "\x1b[2J\n"]
+STRANGE += ["9" * 5000, "DirichletMechanism", "GeometricMechanism", "add-remove", "beta", "seed", "fast", "clip", "p"]
+STRANGE += [[], {}, [[]], [1, 2], ["p"], {"a": 1}, [0.5] * 3, [[1, 2], [3, 4]]]
+
+
+@pytest.fixture(scope="module")
+def releases():
+    found = {kind: dirdp.sample(target, model(), **options) for kind, (model, target, options) in KINDS.items()}
+    return found | {"sparse": sparse()}
+
+
+def facts_of(release):
+    facts = json.loads(text_of(release))
+    facts.pop("digest")
+    return facts
+
+
+def places(facts, path=()):
+    """Every place in nested dicts and lists."""
+    for key, value in facts.items() if isinstance(facts, dict) else enumerate(facts):
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+def changed(facts, path, how, value):
+    """The facts with one place changed, left out, doubled or joined by another."""
+    found = copy.deepcopy(facts)
+    inside = found
+    for key in path[:-1]:
+        inside = inside[key]
+    if how == "change":
+        inside[path[-1]] = value
+    elif how == "leave out":
+        del inside[path[-1]]
+    elif isinstance(inside, list):
+        inside.insert(path[-1], copy.deepcopy(inside[path[-1]]) if how == "double" else value)
+    else:
+        inside[f"{path[-1]} too"] = copy.deepcopy(inside[path[-1]]) if how == "double" else value
+    return found
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "sparse"])
+@settings(max_examples=250)
+@given(data=st.data())
+def test_an_edit_is_refused_or_says_what_it_says(releases, text_of_facts, kind, data):
+    """With the digest that belongs to it, as anyone can write it."""
+    facts = facts_of(releases[kind])
+    path = data.draw(st.sampled_from(list(places(facts))))
+    how = data.draw(st.sampled_from(["change", "change", "leave out", "double", "add"]))
+    text = text_of_facts(changed(facts, path, how, data.draw(st.sampled_from(STRANGE))))
+    try:
+        found = understood(text.encode())
+    except ReleaseError as error:
+        said = str(error)
+    else:
+        said = None
+    if said is not None:
+        assert len(said) < 1500
+        assert "\x1b" not in said
+        return
+    # Whatever is understood is this text and no other, and it is verified as any release is.
+    assert found.text == text
+    kept = (found.plan.composition if hasattr(found, "plan") else found.mechanism).satisfies(
+        found.plan.guarantee if hasattr(found, "plan") else found.guarantee
+    )
+    try:
+        verification = dirdp.verify(tree_with(releases[kind], text))
+    except ReleaseError:
+        return
+    assert not verification or kept
+
+
+def tree_with(release, text):
+    tree = release.copy(deep=True)
+    tree["release"] = xr.DataTree(xr.Dataset({"text": ((), np.array(text, dtype=object))}))
+    return tree
+
+
+def noise(text):
+    return json.dumps(json.loads(text)).encode()
+
+
+BROKEN = {
+    "empty": lambda text: b"",
+    "no JSON": lambda text: b"a,b\n1,2\n",
+    "cut": lambda text: text.encode()[:-300],
+    "two texts": lambda text: (text + text).encode(),
+    "a byte order mark": lambda text: b"\xef\xbb\xbf" + text.encode(),
+    "UTF-16": lambda text: text.encode("utf-16"),
+    "no UTF-8": lambda text: text.encode()[:-3] + b"\xff\xfe}\n",
+    "another order": lambda text: json.dumps(json.loads(text), sort_keys=True).encode(),
+    "one line": noise,
+    "a space more": lambda text: text.replace('"format": ', '"format":  ').encode(),
+    "no end of line": lambda text: text.rstrip("\n").encode(),
+    "a key twice": lambda text: text.replace('"version": 1,', '"version": 1,\n  "version": 1,', 1).encode(),
+    "a comment": lambda text: ("// mine\n" + text).encode(),
+    "a point": lambda text: text.replace('"version": 1,', '"version": 1.0,', 1).encode(),
+    "escapes": lambda text: text.replace('"format"', '"\\u0066ormat"', 1).encode(),
+    "NaN": lambda text: text.replace('"version": 1,', '"version": NaN,', 1).encode(),
+    "1e999": lambda text: text.replace('"version": 1,', '"version": 1e999,', 1).encode(),
+    "5000 digits": lambda text: text.replace('"version": 1,', f'"version": {"9" * 5000},', 1).encode(),
+    "deep": lambda text: b"[" * 100_000 + b"]" * 100_000,
+    "deep inside": lambda text: text.replace('"version": 1,', f'"version": {"[" * 50_000}1{"]" * 50_000},', 1).encode(),
+    "half a character": lambda text: text.replace('"sampler": "exact"', '"sampler": "\\ud800"').encode(),
+    "a later version": lambda text: text.replace('"version": 1,', '"version": 2,', 1).encode(),
+    "netCDF": lambda text: b"\x89HDF\r\n\x1a\n" + bytes(1000),
+    "another kind": lambda text: b'{\n  "format": "pymc_dirdp plan"\n}\n',
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_no_text_of_a_release_is_refused(releases, name, tmp_path):
+    text = text_of(releases["geometric"])
+    broken = BROKEN[name](text)
+    assert broken != text.encode()
+    path = tmp_path / "r.json"
+    path.write_bytes(broken)
+    with pytest.raises(ReleaseError) as refused:
+        dirdp.load(path)
+    assert len(str(refused.value)) < 1000
+
+
+def test_the_digest_shows_a_change_by_accident(releases, tmp_path):
+    text = text_of(releases["geometric"])
+    path = tmp_path / "r.json"
+    path.write_text(text.replace('"sampler": "exact"', '"sampler": "fast"'), encoding="utf-8")
+    with pytest.raises(ReleaseError, match="changed after it was written"):
+        dirdp.load(path)
+
+
+OUTPUTS = {
+    "half a count": ("geometric", ("output", "rate", "noisy_counts", 0), lambda count: count + 0.5),
+    "a sum that is off by one": ("geometric", ("output", "rate", "noisy_counts", 0), lambda count: count + 1),
+    "a count too many": ("geometric", ("output", "rate", "noisy_counts"), lambda counts: [*counts, 1]),
+    "a share above 1": ("draws", ("output", "rate", "draws", 0), 1.5),
+    "a share of 1": ("draws", ("output", "rate", "draws", 0), 1),
+    "a share of 0": ("draws", ("output", "rate", "draws", 0), 0),
+    "a share that is not on the grid": ("draws", ("output", "rate", "draws", 0), 0.123456789),
+    "shares that add up to more": ("draws", ("output", "p", "draws", 0, 0), [0.5, 0.4, 0.2]),
+    "another number of draws": ("draws", ("plan", "draws"), 3),
+    "a least count below 0": ("draws", ("plan", "min_count"), -1),
+    "an infinite least count": ("draws", ("plan", "min_count"), "inf"),
+    "cells in another order": ("sparse", ("output", "cell"), lambda cells: [cells[0], cells[0]]),
+    "a cell that is none": ("sparse", ("output", "cell", 0), 80),
+    "a noisy count below the threshold": ("sparse", ("output", "noisy_count", 0), 1),
+    "a table left out": ("geometric", ("plan", "groups"), [["p"]]),
+    "a table twice": ("geometric", ("plan", "groups"), [["p", "p", "rate"]]),
+    "an unknown table": ("geometric", ("plan", "groups"), [["p", "rate", "q"]]),
+    "fewer records of a person": ("geometric", ("plan", "tables", 0, "one_person_adds", "records"), 2),
+    "other people": ("geometric", ("plan", "protected"), "every household"),
+    "an assumption more": ("geometric", ("plan", "assumptions"), ["the moon is full"]),
+    "a version that is free text": ("geometric", ("plan", "library_version"), "0.1.0 108, 286, 71, 127"),
+    "a version of many digits": ("geometric", ("plan", "library_version"), "1" * 100),
+    "a source of bits that is none": ("geometric", ("randomness",), "dice"),
+    "a reading that is none": ("geometric", ("postprocess",), {"p": "smooth"}),
+    "a reason that is none": ("geometric", ("left_out",), [{"name": "a", "reason": "108, 286", "about": ""}]),
+    "a formula that is none": ("geometric", ("deterministics", 0, "expression"), [["exec", [], {}]]),
+    "a name of the draws": ("geometric", ("deterministics", 0, "name"), "chain"),
+    "a name twice": ("geometric", ("deterministics", 0, "name"), "p"),
+}
+
+
+@pytest.mark.parametrize("what", OUTPUTS)
+def test_what_no_mechanism_puts_out_is_refused_by_all(releases, edited, what):
+    kind, path, value = OUTPUTS[what]
+    release = edited(releases[kind], (path, value))
+    uses = [dirdp.verify] + [dirdp.report, dirdp.estimate, dirdp.analyse, dirdp.statement] * (kind != "sparse")
+    for use in uses:
+        with pytest.raises(ReleaseError, match="damaged"):
+            use(release)
+
+
+LIES = {
+    "r": ("draws", ("plan", "tables", 0, "parameters", "r"), 1.0),
+    "epsilon": ("geometric", ("plan", "guarantee", "epsilon"), 0.1),
+    "noise": ("geometric", ("plan", "tables", 0, "parameters", "noise_parameter"), 1.0),
+    "draws that each lose": ("draws", ("plan", "guarantee", "epsilon"), 0.5),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_guarantee_that_does_not_follow_is_found_and_not_repeated(releases, edited, lie):
+    kind, path, value = LIES[lie]
+    sentence = (("plan", "promise"), lambda said: said.replace("(1,", f"({value:g},") if "epsilon" in path else said)
+    release = edited(releases[kind], (path, value), sentence)
+    found = dirdp.verify(release)
+    assert not found
+    assert "guarantee" in [check.name for check in found.checks if not check.passed]
+    text = str(dirdp.report(release))
+    assert "does not follow" in " ".join(text[: text.index("===")].split())
+    assert "to whom" not in text
+    for use in (dirdp.estimate, dirdp.analyse, dirdp.statement):
+        with pytest.raises(ReleaseError, match=r"does not follow|does not verify"):
+            use(release)
+
+
+def view_edits(release):
+    """Every group, attribute and variable of a tree, each changed, left out, or joined by another."""
+    for node in release.subtree:
+        if node.path == "/release":
+            continue
+        dataset = node.to_dataset()
+        for name, value in dataset.attrs.items():
+            yield node.path, dataset.assign_attrs({name: "108, 286" if isinstance(value, str) else value * 1.1 + 1})
+            yield (
+                node.path,
+                dataset.drop_attrs(deep=False).assign_attrs({k: v for k, v in dataset.attrs.items() if k != name}),
+            )
+        for name, variable in dataset.data_vars.items():
+            if variable.dtype.kind == "f" and np.isfinite(variable.values).any():
+                yield node.path, dataset.assign({name: variable * 1.01 + 1e-3})
+            yield node.path, dataset.drop_vars(name)
+            marked = dataset.copy(deep=True)
+            marked[name].attrs["students"] = "108, 286"
+            yield node.path, marked
+        yield node.path, dataset.assign(students=("q", [108, 286]))
+        yield node.path, dataset.assign_coords(students=("q", [108, 286]))
+        yield node.path, dataset.assign_attrs(students="108, 286")
+
+
+@pytest.mark.parametrize("kind", ["draws", "private number", "sparse"])
+def test_every_edit_of_the_view_is_found_and_nothing_is_read_of_it(releases, kind):
+    release = releases[kind]
+    said = None if kind == "sparse" else str(dirdp.report(release))
+    for number, (path, dataset) in enumerate(view_edits(release)):
+        tree = release.copy(deep=True)
+        tree[path].dataset = dataset
+        found = dirdp.verify(tree)
+        assert [check.name for check in found.checks if not check.passed] == ["view"], (path, dataset)
+        assert found.kept is None
+        if said is not None and number % 10 == 0:
+            assert text_of(tree) == text_of(release)
+            assert opened(tree).tree.identical(opened(release).tree)
+    for change in (
+        lambda tree: tree.update({"observed_data": xr.DataTree(xr.Dataset({"z": 5}))}),
+        lambda tree: tree["privacy"].update({"more": xr.DataTree(xr.Dataset({"z": 5}))}),
+        lambda tree: tree.__delitem__("privacy"),
+    ):
+        tree = release.copy(deep=True)
+        change(tree)
+        assert not dirdp.verify(tree)
+    if said is not None:
+        tree["posterior"].dataset = tree["posterior"].to_dataset() * 0 + 0.25
+        assert dirdp.estimate(tree).frame().equals(dirdp.estimate(release).frame())
+
+
+def test_a_tree_without_its_text_is_no_release(releases):
+    release = releases["geometric"].copy(deep=True)
+    del release["release"]
+    for text in (None, 3, ["a"], "text"):
+        if text is not None:
+            release["release"] = xr.DataTree(xr.Dataset({"text": xr.DataArray(text)}))
+        for use in (dirdp.verify, dirdp.report, dirdp.estimate, dirdp.statement):
+            with pytest.raises(ReleaseError):
+                use(release)
+
+
+def test_the_same_text_has_the_same_view(releases):
+    for release in releases.values():
+        text = text_of(release)
+        _, once = from_text(text)
+        again = understood(text.encode())
+        assert again.text == text
+        assert once.identical(release)
+
+
+def test_nobody_changes_the_view_that_others_read(releases, tmp_path):
+    dirdp.save(releases["geometric"], tmp_path / "r.json")
+    mine = dirdp.load(tmp_path / "r.json")
+    mine["posterior"]["p"].values[:] = 0.5
+    mine["mechanism/p"].attrs["mechanism"] = "other"
+    assert dirdp.load(tmp_path / "r.json").identical(releases["geometric"])
+    assert dirdp.verify(releases["geometric"])
+
+
+def test_a_packed_file_and_one_that_is_too_long(releases, tmp_path):
+    release = releases["draws"]
+    dirdp.save(release, tmp_path / "r.json.gz")
+    dirdp.save(release, tmp_path / "r.json")
+    plain = (tmp_path / "r.json").read_bytes()
+    assert gzip.decompress((tmp_path / "r.json.gz").read_bytes()) == plain
+    assert dirdp.load(tmp_path / "r.json.gz").identical(release)
+    assert dirdp.load(tmp_path / "r.json.gz", most_bytes=len(plain)).identical(release)
+    for name in ("r.json", "r.json.gz"):
+        with pytest.raises(ReleaseError, match="most_bytes"):
+            dirdp.load(tmp_path / name, most_bytes=len(plain) - 1)
+    (tmp_path / "bomb.json.gz").write_bytes(gzip.compress(bytes(10**8)))
+    with pytest.raises(ReleaseError, match="most_bytes"):
+        dirdp.load(tmp_path / "bomb.json.gz", most_bytes=10**6)
+    for damaged in (b"", (tmp_path / "r.json.gz").read_bytes()[:-20]):
+        (tmp_path / "not.json.gz").write_bytes(damaged)
+        with pytest.raises(ReleaseError):
+            dirdp.load(tmp_path / "not.json.gz")
+
+
+def test_a_file_is_there_as_a_whole_or_not_at_all(releases, tmp_path, monkeypatch):
+    """Also where the disk is full: the file that was there stays, and no other one is left."""
+    path = tmp_path / "r.json"
+    path.write_text("mine")
+    for name in ("replace",):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"pathlib.Path.{name}", lambda *_: (_ for _ in ()).throw(OSError("full")))
+            with pytest.raises(OSError, match="full"):
+                dirdp.save(releases["draws"], path)
+        assert path.read_text() == "mine"
+        assert [file.name for file in tmp_path.iterdir()] == ["r.json"]
+    dirdp.save(releases["draws"], path)
+    assert dirdp.verify(dirdp.load(path))
+
+
+@pytest.mark.parametrize("kind", ["geometric", "draws"])
+def test_other_stores_keep_the_text(releases, kind, tmp_path):
+    """Found by a newcomer: Zarr gives groups back in the order of their names."""
+    release = releases[kind]
+    release.to_netcdf(tmp_path / "r.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "r.nc", engine="h5netcdf") as back:
+        assert dirdp.verify(back)
+        assert str(dirdp.estimate(back)) == str(dirdp.estimate(release))
+    with pytest.raises(ReleaseError, match="open_datatree"):
+        dirdp.load(tmp_path / "r.nc")
+    groups = {f"/{name}": node.to_dataset() for name, node in reversed(list(release.children.items()))}
+    groups |= {
+        f"/mechanism/{name}": node.to_dataset() for name, node in reversed(list(release["mechanism"].children.items()))
+    }
+    back = xr.DataTree.from_dict(groups)
+    back.attrs = release.attrs
+    assert dirdp.verify(back)
+
+
+def test_a_text_of_few_characters_makes_nothing_large(releases, edited):
+    tree = edited(releases["geometric"], (("plan", "draws"), 10**9))
+    with pytest.raises(ReleaseError, match="more than"):
+        dirdp.verify(tree)
