@@ -79,8 +79,8 @@ def test_a_missing_extra_is_an_import_error_with_the_line_that_installs_it(modul
 def test_nothing_installs_this_library_by_a_name_that_nobody_has_registered():
     """A stranger could register it. From a clone it is installed by a path."""
     by_name = re.compile(r"(?:pip3? install|uv add|uvx)\b[^\n`]*?(?<![\w/.-])pymc[-_]dirdp", re.IGNORECASE)
-    folders = [path for name in ("docs", "pymc_dirdp", "examples") for path in (ROOT / name).rglob("*")]
-    texts = [path for path in folders if path.suffix in {".md", ".py", ".pyi", ".toml", ".txt", ".ipynb"}]
+    folders = [path for name in ("docs", "pymc_dirdp", "examples", ".github") for path in (ROOT / name).rglob("*")]
+    texts = [path for path in folders if path.suffix in {".md", ".py", ".pyi", ".toml", ".txt", ".ipynb", ".yml"}]
     found = [path for path in (*ROOT.glob("*.md"), *texts) if by_name.search(path.read_text(encoding="utf-8"))]
     assert not found
     assert by_name.search("%pip install --quiet 'pymc-dirdp[plots]'")

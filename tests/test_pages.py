@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -67,3 +68,28 @@ def test_the_tables_of_what_is_new_have_all_their_rows(monkeypatch):
     assert "<td>sparse</td><td>10</td><td>0.215</td><td>0.0185</td><td>11.6</td><td>0.00654</td>" in tables.floored()
     # The best of the others knows of its noise.
     assert "noise ignored" not in tables.bandits()
+
+
+def test_the_paper_cites_what_its_bibliography_holds_and_nothing_else():
+    paper = (ROOT / "docs" / "paper" / "paper.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^@\w+\{(\w+),", (ROOT / "docs" / "paper" / "paper.bib").read_text(encoding="utf-8"), re.M)
+    prose = _FENCED.sub("", paper.split("---\n", 2)[2])
+    assert set(re.findall(r"@(\w+)", prose)) == set(entries)
+    assert len(entries) == len(set(entries))
+    numbers = json.loads((ROOT / "docs" / "figures" / "p1_figure_8.json").read_text(encoding="utf-8"))["numbers"]
+    for line in ("printed", "exact"):
+        said = [f"{numbers[f'{line}, order {order}, r 0.1']:.3f}" for order in (2, 10, 50, 200)]
+        assert f"{', '.join(said[:3])} and {said[3]}" in paper
+
+
+def test_each_workflow_runs_what_is_there():
+    """A path in a workflow that nobody has tried since is found out on the day of a release."""
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert {path.stem for path in workflows} == {"docs", "release", "tests", "weekly"}
+    for path in workflows:
+        text = path.read_text(encoding="utf-8")
+        for script in re.findall(r"bash (\S+)", text) + re.findall(r"uses: \./(\S+)", text):
+            assert (ROOT / script).exists(), script
+    versions = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    listed = re.search(r"python: \[(.*)\]", (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
+    assert re.findall(r"3\.\d+", listed[1]) == versions
