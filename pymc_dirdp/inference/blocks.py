@@ -90,6 +90,11 @@ class _Block:
         return [of_all[row] for row in self.rows.tolist()]
 
     @property
+    def cell_noise(self) -> None:
+        """Some rows are no table of their own here."""
+        return None
+
+    @property
     def joint_rows(self) -> None:
         """Blocks of rows are of outputs whose rows are independent."""
         return None

@@ -13,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.inference.seen import Labels
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 
 __all__ = ["MechanismOutput"]
 
@@ -143,6 +143,11 @@ class MechanismOutput:
     def observed(self) -> list[tuple[Array, Labels]]:
         """The outputs."""
         return [(self.values, (("output", None), *self.cell_labels))]
+
+    @property
+    def cell_noise(self) -> CellNoise | None:
+        """The noise on each cell, of one output; None for several, or another mechanism."""
+        return self.mechanism.cell_noise if len(self.values) == 1 else None
 
     @cached_property
     def joint_rows(self) -> JointLikelihoods | None:

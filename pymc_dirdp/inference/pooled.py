@@ -91,6 +91,11 @@ class Pooled:
         return [one for part in self.parts for one in part.observed]
 
     @property
+    def cell_noise(self) -> None:
+        """Several noisy tables are no single one."""
+        return None
+
+    @property
     def joint_rows(self) -> None:
         """A joint release is read by itself."""
         return None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.checks import MOST_RECORDS
 from pymc_dirdp.errors import ArgumentError, InternalError
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 
 __all__ = ["Labels", "Seen", "concluding"]
 
@@ -70,6 +70,10 @@ class Seen(Protocol):
 
     def row_likelihoods(self) -> list[list[RowLikelihood]]:
         """For each row, the likelihoods of all outputs, which are independent given the counts."""
+
+    @property
+    def cell_noise(self) -> CellNoise | None:
+        """The noise on each cell, where one noisy table is all that was put out; otherwise None."""
 
     @property
     def joint_rows(self) -> JointLikelihoods | None:

@@ -19,7 +19,7 @@ from pymc_dirdp.mechanisms.neighbours import blocks, moved
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
 from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.released_counts import ReleasedCounts
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
+from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
 from pymc_dirdp.privacy.adjacency import Adjacency, adjacency_named
@@ -43,6 +43,8 @@ _UNLIKELY = 60.0
 _AT_ONCE = 20_000
 # Simulated noise is looked at as many standard deviations far.
 _FAR = 12.0
+# Noise so far out tells the slope of its logarithm to all digits.
+_FAR_OUT = 2.0**20
 # A released number is at most this, which leaves room for sums of a table.
 _LARGEST = 2.0**1000
 
@@ -212,6 +214,13 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @abc.abstractmethod
     def log_noise(self, noise: Array) -> Array:
         """Logarithm of the probability, or of the density, of noise in one cell. Elementwise."""
+
+    @property
+    @override
+    def cell_noise(self) -> CellNoise:
+        normal = self.noise_family == "normal"
+        constant, far = (float(self.log_noise(np.array(at))) for at in (0.0, _FAR_OUT))
+        return CellNoise(normal, (constant - far) / (_FAR_OUT**2 if normal else _FAR_OUT), constant)
 
     def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> Whole:
         """Independent noise of this shape as Python's whole numbers, with exactly the law that the curves are about."""

@@ -13,10 +13,34 @@ from pymc_dirdp.errors import ArgumentError
 if TYPE_CHECKING:
     from pymc_dirdp.mechanisms.joint import JointLikelihoods
 
-__all__ = ["ReadsOutputs", "RowLikelihood", "RowsSeen"]
+__all__ = ["CellNoise", "ReadsOutputs", "RowLikelihood", "RowsSeen"]
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True)
+class CellNoise:
+    """The noise of one cell: `log P[z | x]` is `constant - slope * |z - x|`, or `constant - slope * (z - x)**2`.
+
+    Attributes
+    ----------
+    is_normal : bool
+        Whether the distance is squared.
+    slope : float
+        Positive.
+    constant : float
+        Logarithm of the probability of no noise; for noise that adds up to a number, the share of the cell in it.
+    """
+
+    is_normal: bool
+    slope: float
+    constant: float
+
+    def log_noise(self, noise: Array) -> Array:
+        """Logarithm of the probability of noise, elementwise."""
+        return self.constant - self.slope * (noise**2 if self.is_normal else np.abs(noise))
 
 
 @final
@@ -100,6 +124,11 @@ class ReadsOutputs:
 
     def joint_rows(self, output: Array) -> "JointLikelihoods | None":
         """The likelihood of all rows together, where noise has a latent radius; None where it has none."""
+        return None
+
+    @property
+    def cell_noise(self) -> CellNoise | None:
+        """The noise on each cell, where the output is the counts with a noise that is Laplace or normal; or None."""
         return None
 
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:

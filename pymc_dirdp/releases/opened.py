@@ -17,7 +17,7 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.privacy.contribution import Contribution
@@ -234,6 +234,11 @@ class Output:
             rows = self.mechanism.contributed.rows_by_entry(self.prior.shape)
             return list(zip(rows, self.totals, strict=True))
         return [(rows, round(total)) for rows, total in self.mechanism.published_totals(self.published[0])]
+
+    @property
+    def cell_noise(self) -> CellNoise | None:
+        """The noise on each cell of the noisy table; None where draws are the output."""
+        return self.mechanism.cell_noise
 
     @property
     def joint_rows(self) -> None:

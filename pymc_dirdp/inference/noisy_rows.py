@@ -1,0 +1,394 @@
+"""The likelihood of noisy counts as a function of the probabilities of their cells, with its gradient.
+
+A row has the cells k = 1..K with counts x_k, of which z_k is published, L_k(x) = P[z_k | x]. With weights of the cells
+w_k, which are probabilities p_k or expected numbers mu_k, two sums are wanted:
+
+* the number of records n of the row is public, and x is Multinomial(n, p):
+
+      S = n! * sum over x with x_1 + ... + x_K = n of prod_k p_k^x_k / x_k! * L_k(x_k);
+
+* it is private, and every x_k is Poisson(mu_k) by itself:
+
+      S = prod_k sum over x of mu_k^x / x! * L_k(x), to be multiplied by exp(-sum_k mu_k).
+
+In both, d log S / d log w_k = E[x_k | z], because w_k^x_k is the only factor that holds w_k.
+
+**One cell.** The terms f(x) = exp(x a) / x! * L(x), a = log w, are log-concave in x, because log L is: the logarithm of
+noise is -b |z - x| (Laplace, geometric, zero-sum geometric) or -b (z - x)^2 (normal, discrete Gaussian), both without
+the constant. So they rise to a mode and fall after it, at each step by a smaller ratio than before, and what is left
+out behind a term below 1e-18 of the largest is no more than the next term over one minus its ratio. No window is fixed
+beforehand: the mode may be far from z, as where a sampler starts.
+
+**Two cells, public n.** The terms x -> f_1(x) f_2(n - x) are log-concave again, and are one cell.
+
+**More cells, public n.** For every number t, multiplying each w_k by exp(t) multiplies S by exp(n t), so t is chosen
+such that the means of the tilted cells add up to n. With g_k the tilted terms over their sum s_k, S is n! e^(-n t)
+prod_k s_k times the probability I that independent X_k ~ g_k add up to n, and
+
+    I = 1/M sum_{j<M} prod_k phi_k(2 pi j / M) exp(-2 pi i j n / M),    phi_k(u) = E exp(i u X_k),
+
+if no two sums within M of one another have both a probability: M is the length of the support of the sum or, where
+that is longer, twice the distance that all but 1e-17 of the sum keep from n. Because of t the probability I is about
+1 over the standard deviation of the sum, so the sum over j, whose terms are at most 1, has nearly all its digits. In
+E[x_k], phi_k is replaced by that of x g_k(x). The products of all other cells are those of the ones before and after,
+because a phi_k may be 0. The sum over j ends where two products are below 1e-17, as each |phi| falls at first.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.inference.beliefs import Beliefs, number_of, row_prior_of
+from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.mechanisms.row_likelihood import CellNoise
+from pymc_dirdp.sampling.compiling import compiled
+
+__all__ = ["NoisyRows", "noisy_rows"]
+
+_SIGNATURE = "(boolean, float64, float64[:,:], float64[:,:], int64[:], float64[:,:])"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NoisyRows:
+    """Noisy counts of some rows, and their likelihood.
+
+    Attributes
+    ----------
+    noise : CellNoise
+    noisy : array, shape (rows, cells)
+        The published counts.
+    totals : array of int, shape (rows,), or None
+        The public number of records of each row; None if they are private, and cells are Poisson.
+    """
+
+    noise: CellNoise
+    noisy: Array
+    totals: NDArray[np.int64] | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the weights."""
+        return tuple(self.noisy.shape)
+
+    def likelihood(self, log_weights: ArrayLike) -> tuple[float, Array]:
+        """`log S` of all rows together, and the expected counts given what is published: its gradient.
+
+        Parameters
+        ----------
+        log_weights : array_like, shape (rows, cells)
+            Logarithms of probabilities, or of expected numbers; `-inf` for 0.
+        """
+        shape = np.shape(log_weights)
+        logs = np.ascontiguousarray(log_weights, dtype=np.float64).reshape(self.noisy.shape)
+        means = np.zeros(self.noisy.shape)
+        if np.isnan(logs).any() or np.isposinf(logs).any():
+            return -math.inf, means.reshape(shape)
+        totals = np.empty(0, dtype=np.int64) if self.totals is None else self.totals
+        value = _compiled()(self.noise.is_normal, self.noise.slope, logs, self.noisy, totals, means)
+        return value + self.noisy.size * self.noise.constant, means.reshape(shape)
+
+
+def noisy_rows(seen: Seen, beliefs: Beliefs) -> NoisyRows | None:
+    """The rows of a table whose numbers of records are all public, with noise on each cell; None for other tables."""
+    number_of(seen, beliefs.n_prior), row_prior_of(seen, beliefs.row_prior)
+    shape, (values, _) = seen.prior.shape, seen.observed[0]
+    noise, rows = seen.cell_noise, seen.prior.size // shape[-1]
+    if (
+        noise is None
+        or seen.n_records is None
+        or seen.least
+        or len(seen.observed) > 1
+        or values.size != seen.prior.size
+    ):
+        return None
+    totals = np.full(rows, seen.n_records)
+    if rows > 1:
+        if len(seen.blocks) != rows:
+            return None
+        for block, total in seen.blocks:
+            totals[block] = total
+    return NoisyRows(noise, np.array(values, dtype=np.float64).reshape(rows, shape[-1]), totals)
+
+
+@cache
+def _compiled() -> Callable[..., Any]:
+    return compiled(_SIGNATURE, _rows, _step, _log_term, _mode, _ratio, _terms, _pair_step, _pair, _tilt, _wave_row)
+
+
+def _step(normal: bool, b: float, a: float, z: float, x: float) -> float:
+    """Logarithm of f(x + 1) / f(x) of one cell."""
+    if normal:
+        return a + b * (2 * (z - x) - 1) - math.log(x + 1)
+    return a + b * (abs(z - x) - abs(z - x - 1)) - math.log(x + 1)
+
+
+def _log_term(normal: bool, b: float, a: float, z: float, x: float) -> float:
+    """Logarithm of f(x) of one cell, without the constant of the noise."""
+    distance = (z - x) ** 2 if normal else abs(z - x)
+    return (a * x if x > 0 else 0.0) - math.lgamma(x + 1) - b * distance
+
+
+def _mode(normal: bool, b: float, a: float, z: float) -> float:
+    """The largest term of one cell: the first x at which the next term is not larger."""
+    if a == -math.inf:
+        return 0.0
+    low, high = 0.0, 1.0
+    while _step(normal, b, a, z, high) > 0:
+        low, high = high, 2 * high
+    if high == 1.0 and _step(normal, b, a, z, 0.0) <= 0:
+        return 0.0
+    # The step is above 0 at low, and not at high.
+    while high - low > 1:
+        middle = math.floor((low + high) / 2)
+        if _step(normal, b, a, z, middle) > 0:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _ratio(normal: bool, b: float, a: float, z: float, x: float, rising: float, falling: float) -> float:
+    """f(x + 1) / f(x) of one cell. `rising` and `falling` are exp(a + b) and exp(a - b), or 0 if they are of no use."""
+    if rising > 0 and x + 1 <= z:
+        return rising / (x + 1)
+    if rising > 0 and x >= z:
+        return falling / (x + 1)
+    return math.exp(_step(normal, b, a, z, x))
+
+
+def _terms(normal: bool, b: float, a: float, z: float, mode: float) -> tuple[Any, int]:
+    """The terms of one cell over the largest, and the place of that one among them."""
+    # Most steps of Laplace noise need no function then.
+    rising, falling = 0.0, 0.0
+    if not normal and abs(a) < 300 and b < 300:
+        rising, falling = math.exp(a + b), math.exp(a - b)
+    above, below = np.empty(32), np.empty(32)
+    up, down, term = 0, 0, 1.0
+    while term >= 1e-18:
+        if up == len(above):
+            above = np.concatenate((above, np.empty(up)))
+        above[up] = term
+        term *= _ratio(normal, b, a, z, mode + up, rising, falling)
+        up += 1
+    term = 1.0
+    while down < mode:
+        term /= _ratio(normal, b, a, z, mode - down - 1, rising, falling)
+        if not term >= 1e-18:
+            break
+        if down == len(below):
+            below = np.concatenate((below, np.empty(down)))
+        below[down] = term
+        down += 1
+    return np.concatenate((below[:down][::-1], above[:up])), down
+
+
+def _pair_step(normal: bool, b: float, a: float, c: float, y: float, z: float, n: float, x: float) -> float:
+    """Logarithm of the ratio of the terms x + 1 and x of two cells with x and n - x records."""
+    return _step(normal, b, a, y, x) - _step(normal, b, c, z, n - x - 1)
+
+
+def _pair(normal: bool, b: float, a: float, c: float, y: float, z: float, n: float) -> tuple[float, float]:
+    """`log S` of two cells without n!, and the mean of the first."""
+    low, high = 0.0, n
+    if a == -math.inf or c == -math.inf:
+        if n > 0 and a == c:
+            return -math.inf, 0.0
+        low = high = 0.0 if a == -math.inf else n
+    start, end = low, high
+    # The mode is the first x at which the next term is not larger.
+    while low < high:
+        middle = math.floor((low + high) / 2)
+        if _pair_step(normal, b, a, c, y, z, n, middle) > 0:
+            low = middle + 1
+        else:
+            high = middle
+    total, first = 1.0, 0.0
+    for direction in (1, -1):
+        x, term = low, 1.0
+        while term >= 1e-18 and (x < end if direction == 1 else x > start):
+            if direction == 1:
+                term *= math.exp(_pair_step(normal, b, a, c, y, z, n, x))
+            else:
+                term *= math.exp(-_pair_step(normal, b, a, c, y, z, n, x - 1))
+            x += direction
+            total += term
+            first += term * (x - low)
+    value = math.log(total) + _log_term(normal, b, a, y, low) + _log_term(normal, b, c, z, n - low)
+    return value, low + first / total
+
+
+def _tilt(normal: bool, b: float, a: Any, z: Any, n: float) -> float:
+    """A number t such that the means of the cells with weights a + t add up to n, about: Newton's method, held."""
+    low, high = -math.inf, math.inf
+    top = -math.inf
+    for k in range(len(a)):
+        top = max(top, a[k])
+    t = math.log(max(n, 0.5)) - top
+    for _ in range(200):
+        mean, variance = 0.0, 0.0
+        for k in range(len(a)):
+            if a[k] == -math.inf:
+                continue
+            mode = _mode(normal, b, a[k] + t, z[k])
+            terms, place = _terms(normal, b, a[k] + t, z[k], mode)
+            total, first, second = 0.0, 0.0, 0.0
+            for i in range(len(terms)):
+                total += terms[i]
+                first += terms[i] * (i - place)
+                second += terms[i] * (i - place) ** 2
+            mean += mode + first / total
+            variance += second / total - (first / total) ** 2
+        miss = n - mean
+        if abs(miss) <= 0.3 * math.sqrt(variance) + 1e-6:
+            return t
+        if miss > 0:
+            low = t
+        else:
+            high = t
+        step = t + max(min(miss / max(variance, 1e-3), 5.0), -5.0)
+        if not low < step < high:
+            step = (low + high) / 2
+        if step == t:
+            return t
+        t = step
+    return t
+
+
+def _wave_row(normal: bool, b: float, a: Any, z: Any, n: float, means: Any) -> float:
+    """`log S` of one row of several cells without n!; the means of the counts are written into `means`."""
+    if n == 0:
+        value = 0.0
+        for k in range(len(a)):
+            means[k] = 0.0
+            value += _log_term(normal, b, 0.0, z[k], 0.0)
+        return value
+    cells = 0
+    for k in range(len(a)):
+        cells += a[k] > -math.inf
+    if cells == 0:
+        return -math.inf
+    t = _tilt(normal, b, a, z, n)
+    modes, places = np.zeros(len(a)), np.zeros(len(a), dtype=np.int64)
+    lengths = np.zeros(len(a), dtype=np.int64)
+    every = []
+    mean, variance, span, widest = 0.0, 0.0, 0, 0
+    value = -n * t
+    for k in range(len(a)):
+        mode = _mode(normal, b, a[k] + t, z[k])
+        if a[k] == -math.inf:
+            terms, place = np.ones(1), 0
+        else:
+            terms, place = _terms(normal, b, a[k] + t, z[k], mode)
+        total = terms.sum()
+        first, second = 0.0, 0.0
+        for i in range(len(terms)):
+            terms[i] /= total
+            first += terms[i] * (i - place)
+            second += terms[i] * (i - place) ** 2
+        value += math.log(total) + _log_term(normal, b, a[k] + t, z[k], mode)
+        modes[k], places[k], lengths[k] = mode, place, len(terms)
+        mean += mode + first
+        variance += second - first**2
+        span += len(terms) - 1
+        widest = max(widest, place, len(terms) - 1 - place)
+        every.append(terms)
+    gap = n
+    for k in range(len(a)):
+        gap -= modes[k]
+    reach = 2 * (widest + 9 * math.sqrt(variance) + abs(n - mean)) + 4
+    m = int(min(span + 1.0, math.ceil(reach)))
+    real, imaginary = np.empty(len(a)), np.empty(len(a))
+    real_x, imaginary_x = np.empty(len(a)), np.empty(len(a))
+    before_r, before_i = np.empty(len(a) + 1), np.empty(len(a) + 1)
+    cosines, sines = np.empty(widest + 1), np.empty(widest + 1)
+    circle_r, circle_i = np.empty(m), np.empty(m)
+    for i in range(m):
+        circle_r[i], circle_i[i] = math.cos(2 * math.pi * i / m), math.sin(2 * math.pi * i / m)
+    probability, small = 0.0, 0
+    sums = np.zeros(len(a))
+    for j in range(m // 2 + 1):
+        # Angles are added as integers, so they keep their digits.
+        angle = 0
+        for i in range(widest + 1):
+            cosines[i], sines[i] = circle_r[angle], circle_i[angle]
+            angle += j
+            angle -= m if angle >= m else 0
+        for k in range(len(a)):
+            terms, place = every[k], places[k]
+            r, s, rx, sx = 0.0, 0.0, 0.0, 0.0
+            for i in range(place + 1):
+                term, x = terms[place - i], -i
+                r += term * cosines[i]
+                s -= term * sines[i]
+                rx += term * x * cosines[i]
+                sx -= term * x * sines[i]
+            for i in range(1, lengths[k] - place):
+                term = terms[place + i]
+                r += term * cosines[i]
+                s += term * sines[i]
+                rx += term * i * cosines[i]
+                sx += term * i * sines[i]
+            real[k], imaginary[k], real_x[k], imaginary_x[k] = r, s, rx, sx
+        # The wave of n, and both j and M - j: their terms are conjugate to one another.
+        angle = (int(gap) * j) % m
+        both = 1.0 if j == 0 or 2 * j == m else 2.0
+        before_r[0], before_i[0] = both * circle_r[angle], -both * circle_i[angle]
+        for k in range(len(a)):
+            before_r[k + 1] = before_r[k] * real[k] - before_i[k] * imaginary[k]
+            before_i[k + 1] = before_r[k] * imaginary[k] + before_i[k] * real[k]
+        probability += before_r[len(a)]
+        after_r, after_i = 1.0, 0.0
+        for k in range(len(a) - 1, -1, -1):
+            others_r = before_r[k] * after_r - before_i[k] * after_i
+            others_i = before_r[k] * after_i + before_i[k] * after_r
+            sums[k] += others_r * real_x[k] - others_i * imaginary_x[k]
+            kept = after_r * real[k] - after_i * imaginary[k]
+            after_i = after_r * imaginary[k] + after_i * real[k]
+            after_r = kept
+        small = small + 1 if math.hypot(before_r[len(a)], before_i[len(a)]) < 1e-17 else 0
+        if small == 2:
+            break
+    if not probability > 0:
+        return -math.inf
+    for k in range(len(a)):
+        means[k] = modes[k] + sums[k] / probability
+    return value + math.log(probability / m)
+
+
+def _rows(normal: bool, b: float, logs: Any, noisy: Any, totals: Any, means: Any) -> float:
+    """`log S` of all rows, without the constants of the noise. The means of the counts are written into `means`."""
+    rows, cells = logs.shape
+    value = 0.0
+    for row in range(rows):
+        a, z = logs[row], noisy[row]
+        if len(totals) == 0:
+            for k in range(cells):
+                mode = _mode(normal, b, a[k], z[k])
+                if a[k] == -math.inf:
+                    value += _log_term(normal, b, 0.0, z[k], 0.0)
+                    continue
+                terms, place = _terms(normal, b, a[k], z[k], mode)
+                total, first = 0.0, 0.0
+                for i in range(len(terms)):
+                    total += terms[i]
+                    first += terms[i] * (i - place)
+                value += math.log(total) + _log_term(normal, b, a[k], z[k], mode)
+                means[row, k] = mode + first / total
+            continue
+        n = float(totals[row])
+        if cells == 2:
+            found, first = _pair(normal, b, a[0], a[1], z[0], z[1], n)
+            means[row, 0], means[row, 1] = first, n - first
+        else:
+            found = _wave_row(normal, b, a, z, n, means[row])
+        value += found + math.lgamma(n + 1)
+    if value == -math.inf:
+        means[:] = 0.0
+    return value

@@ -1,0 +1,104 @@
+"""The likelihood of noisy rows: against all tables there are, convolutions of logarithms, and finite differences."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+
+from pymc_dirdp import mechanisms
+from pymc_dirdp.inference.noisy_rows import NoisyRows
+from pymc_dirdp.mechanisms.row_likelihood import CellNoise
+
+
+def noise_of(rng, largest=20.0):
+    scale = float(np.exp(rng.uniform(np.log(0.3), np.log(largest))))
+    normal = bool(rng.integers(2))
+    return CellNoise(normal, 1 / (2 * scale**2) if normal else 1 / scale, -1.3)
+
+
+def terms(x, weights, noise, noisy):
+    return x * np.log(weights) - gammaln(x + 1) + noise.log_noise(noisy - x)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_public_rows_are_the_sum_over_all_tables(seed):
+    rng = np.random.default_rng(seed)
+    cells, n, noise = rng.integers(2, 6), int(rng.integers(0, 9)), noise_of(rng)
+    noisy = rng.integers(-10, 20, size=(1, cells)).astype(float)
+    p = rng.dirichlet(np.full(cells, rng.choice([0.1, 1.0, 10.0])))
+    x = np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
+    logs = gammaln(n + 1) + terms(x, p, noise, noisy).sum(axis=1)
+    value, means = NoisyRows(noise, noisy, np.array([n])).likelihood(np.log(p)[None])
+    assert value == pytest.approx(logsumexp(logs), rel=1e-13, abs=1e-13)
+    np.testing.assert_allclose(means[0], np.exp(logs - logsumexp(logs)) @ x, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_private_rows_are_sums_over_all_counts(seed):
+    rng = np.random.default_rng(seed)
+    noise, noisy = noise_of(rng), rng.integers(-10, 60, size=(3, 4)).astype(float)
+    mu = np.exp(rng.uniform(-3, 4, size=(3, 4)))
+    x = np.arange(1500.0)[:, None, None]
+    logs = terms(x, mu, noise, noisy)
+    value, means = NoisyRows(noise, noisy, None).likelihood(np.log(mu))
+    assert value == pytest.approx(logsumexp(logs, axis=0).sum(), rel=1e-13)
+    np.testing.assert_allclose(means, (np.exp(logs - logsumexp(logs, axis=0)) * x).sum(axis=0), rtol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_long_rows_are_convolutions_also_where_the_shares_are_wrong(seed):
+    rng = np.random.default_rng(seed)
+    cells, n, noise = int(rng.integers(3, 9)), int(rng.integers(100, 400)), noise_of(rng, 30.0)
+    shares = rng.dirichlet(np.ones(cells))
+    noisy = rng.multinomial(n, shares) + np.round(rng.laplace(scale=2.0, size=cells))
+    tried = rng.dirichlet(np.ones(cells)) if seed % 2 else shares
+    x = np.arange(n + 1.0)
+    total = np.where(x == 0, 0.0, -np.inf)
+    for p, z in zip(tried, noisy, strict=True):
+        one = terms(x, p, noise, z)
+        total = np.array([logsumexp(total[: i + 1] + one[: i + 1][::-1]) for i in range(n + 1)])
+    value, means = NoisyRows(noise, noisy[None], np.array([n])).likelihood(np.log(tried)[None])
+    assert value == pytest.approx(total[n] + gammaln(n + 1), abs=1e-10)
+    assert means.sum() == pytest.approx(n, rel=1e-10)
+
+
+@pytest.mark.parametrize("cells", [2, 3, 60])
+@pytest.mark.parametrize("totals", [np.array([300, 0]), None])
+def test_means_are_the_gradient_and_two_evaluations_are_equal(cells, totals):
+    rng = np.random.default_rng(cells)
+    for normal in (False, True):
+        rows = NoisyRows(CellNoise(normal, 0.3, -1.0), rng.integers(-3, 20, size=(2, cells)).astype(float), totals)
+        logs = np.log(rng.dirichlet(np.ones(cells), size=2) * (1 if totals is not None else 300))
+        value, means = rows.likelihood(logs)
+        step = rng.normal(size=logs.shape) * 1e-5
+        slope = (rows.likelihood(logs + step)[0] - rows.likelihood(logs - step)[0]) / 2
+        assert slope == pytest.approx(np.sum(means * step), rel=1e-6, abs=1e-11)
+        again = rows.likelihood(logs)
+        assert (value, means.tobytes()) == (again[0], again[1].tobytes())
+
+
+def test_cells_that_are_impossible():
+    noise = CellNoise(False, 0.5, 0.0)
+    for totals in (np.array([5]), None):
+        for cells in (2, 3):
+            logs = np.full((1, cells), 0.0)
+            logs[0, 0] = -np.inf
+            near = np.where(np.isinf(logs), -60.0, logs)
+            rows = NoisyRows(noise, np.full((1, cells), 4.0), totals)
+            value, means = rows.likelihood(logs)
+            assert value == pytest.approx(rows.likelihood(near)[0], abs=1e-10)
+            assert means[0, 0] == 0
+    nothing = NoisyRows(noise, np.zeros((1, 3)), np.array([5])).likelihood(np.full((1, 3), -np.inf))
+    assert nothing[0] == -np.inf
+    assert not nothing[1].any()
+    assert NoisyRows(noise, np.zeros((1, 3)), None).likelihood(np.full((1, 3), np.nan))[0] == -np.inf
+
+
+@pytest.mark.parametrize("kind", ["GeometricMechanism", "DiscreteGaussianMechanism", "ZeroSumGeometricMechanism"])
+@pytest.mark.parametrize("parameter", [0.4, 3.0, 60.0])
+def test_the_noise_of_a_cell_is_that_of_its_mechanism(kind, parameter):
+    mechanism = getattr(mechanisms, kind)([1, 1, 1], parameter)
+    noise = np.array([-40.0, -1.0, 0.0, 3.0, 1000.0])
+    np.testing.assert_allclose(mechanism.cell_noise.log_noise(noise), mechanism.log_noise(noise), rtol=1e-12)
+    assert mechanisms.DirichletMechanism([1, 1, 1], 0.5).cell_noise is None
