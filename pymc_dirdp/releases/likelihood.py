@@ -227,8 +227,9 @@ def release_logp(
     For noisy counts of rows whose numbers of records are public an evaluation with its gradient takes about .01 ms for
     a row of two cells, .2 ms for one of 5, and 3 ms for one of 100. Otherwise it is .05 ms for a row of two cells and a
     public total of a thousand, 1 ms for 4 cells, 6 ms for 10 and 12 ms for 50. For several rows whose sizes are not
-    known it is about 1.5 ms (two rows of two cells, 300 records), 7 ms (six such rows, or 1000 records), and above 0.1
-    s for many records. There are no second derivatives. On the boundary of the simplex the value is right, and the gradient in `p` itself is no number.
+    known it is about 1.5 ms (two rows of two cells, 300 records), 7 ms (six such rows, or 1000 records), and above
+    0.1 s for many records. There are no second derivatives. On the boundary of the simplex the value is right, and the
+    gradient in `p` itself is no number.
 
     JAX (`nuts_sampler="numpyro"` or `"blackjax"`) calls back into Python for each evaluation, on one core at a time.
     It is told how when JAX is installed, `pip install jax numpyro`, before this function is called.
