@@ -69,7 +69,7 @@ SEEDS = range(2)
 
 
 def test_mutant_alpha_too_small_by_the_setter_bug():
-    """ERRATA P1, `set_epsilon`: alpha is `prior + (order - 1) r`, the calibration assumed `4 (order - 1) r`."""
+    """ERRATA P1.9, `set_epsilon`: alpha is `prior + (order - 1) r`, the calibration assumed `4 (order - 1) r`."""
     claim = dirdp.RenyiDP(order=3, epsilon=1.0)
     right = dirdp.calibrate(claim, prior=FLAT, strategy="algorithm-1")
     mutant = dirdp.mechanisms.DirichletMechanism(FLAT + (claim.order - 1) * right.r, right.r)

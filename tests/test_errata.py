@@ -1,0 +1,74 @@
+"""The errata of the papers: each citation leads somewhere, and each erratum shows what it says, quickly."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
+_CELL = re.compile(r"^```\{code-cell\} ipython3\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SECTIONS = dict(re.findall(r"^### (P[1-4]\.\d+)\. (.*?)(?=^\(errata-|\Z)", PAGE, re.DOTALL | re.MULTILINE))
+_CITED = re.compile(r"ERRATA,?\s+(P[1-4]\.\d+(?:(?:,| to| and)\s+P[1-4]\.\d+)*)")
+
+
+def citations(text):
+    """Every number that a text cites, also the second of "P3.2 and P3.6" and those within "P4.1 to P4.3"."""
+    found = set()
+    for cited in _CITED.findall(re.sub(r"\s*\n\s*(?:#\s*)?", " ", text)):
+        found |= set(re.findall(r"P\d\.\d+", cited))
+        for paper, first, last in re.findall(r"(P\d)\.(\d+) to P\d\.(\d+)", cited):
+            found |= {f"{paper}.{number}" for number in range(int(first), int(last) + 1)}
+    return found
+
+
+def test_every_citation_leads_to_an_erratum():
+    files = [path for name in ("pymc_dirdp", "tests", "examples", "docs") for path in (ROOT / name).rglob("*")]
+    cited = {}
+    for path in files:
+        if path.suffix in {".py", ".md"} and path != Path(__file__):
+            for number in citations(path.read_text(encoding="utf-8")):
+                cited.setdefault(number, path)
+    assert {"P1.1", "P3.2", "P3.6", "P4.2", "P4.12"} <= set(cited)
+    assert not {number: path for number, path in cited.items() if number not in SECTIONS}
+    bare = [path for path in files if path.suffix == ".py" and re.search(r"ERRATA,?\s+P\d(?!\.\d)", path.read_text())]
+    assert [path for path in bare if path != Path(__file__)] == []
+
+
+def test_a_citation_in_every_form_is_found():
+    assert citations("(ERRATA P3.2 and P3.6).") == {"P3.2", "P3.6"}
+    assert citations("ERRATA P4.1 to P4.3; Theory") == {"P4.1", "P4.2", "P4.3"}
+    assert citations("(ERRATA\n    P1.6). ERRATA, P2.5: three") == {"P1.6", "P2.5"}
+    assert citations("see ERRATA P9.1, P3") == set()
+
+
+def test_errata_are_numbered_without_gaps_and_have_anchors():
+    for paper in ("P1", "P2", "P3", "P4"):
+        numbers = [int(number[3:]) for number in SECTIONS if number.startswith(paper)]
+        assert numbers == list(range(1, len(numbers) + 1))
+    anchors = re.findall(r"^\(errata-(.*)\)=$", PAGE, re.MULTILINE)
+    assert anchors == [number.lower().replace(".", "-") for number in SECTIONS]
+
+
+def test_each_erratum_shows_its_counterexample_in_below_a_second(capsys):
+    shared = {}
+    exec(_CELL.findall(PAGE)[0], shared)
+    slow = {}
+    for number, section in SECTIONS.items():
+        (cell,) = _CELL.findall(section)
+        assert "assert " in cell, number
+        start = time.process_time()
+        exec(cell, dict(shared))
+        slow[number] = time.process_time() - start
+        assert capsys.readouterr().out, number
+    assert not {number: seconds for number, seconds in slow.items() if seconds > 1}
+
+
+def test_an_erratum_that_were_not_so_would_be_seen():
+    """The cells can fail: with a prior of 2 in the place of 0.1, P1's Theorem 2 holds, and the cell says so."""
+    shared = {}
+    exec(_CELL.findall(PAGE)[0], shared)
+    cell = _CELL.findall(SECTIONS["P1.1"])[0]
+    with pytest.raises(AssertionError):
+        exec(cell.replace("1000, 0.1, 100.0", "10, 2.0, 1000.0"), dict(shared))
