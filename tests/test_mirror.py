@@ -39,6 +39,7 @@ WITHOUT_SOURCE = {
     "releases/test_whole_posteriors.py": "truncated noise and the Hellinger mechanisms, through the whole room",
     "releases/test_wide_tables.py": "two data sets from the frame to the release",
     "test_dependencies.py": "the project's declared dependencies",
+    "test_errata.py": "the errata of the papers, and who cites them",
     "test_faults.py": "every write, commit and lock of ledgers and bandits fails in turn",
     "test_figures.py": "the scripts of the papers' figures and the records of their full runs",
     "test_fuzz.py": "the public functions at random",
