@@ -35,6 +35,7 @@ WITHOUT_SOURCE = {
     "releases/test_one_category.py": "tables of one category, through the whole room",
     "releases/test_unchanged.py": "numbers that a change of code must not change",
     "releases/test_unit_release.py": "releases for people with several records, through the whole room",
+    "releases/test_totals.py": "which totals plans state and outputs show, from the model to the file",
     "releases/test_urn_release.py": "releases by urns, and the pure epsilon of exact draws, through the whole room",
     "releases/test_whole_posteriors.py": "truncated noise and the Hellinger mechanisms, through the whole room",
     "releases/test_wide_tables.py": "two data sets from the frame to the release",

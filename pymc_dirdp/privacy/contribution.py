@@ -130,10 +130,9 @@ class Contribution:
     def fixes_margin(self, kept: Sequence[int], adjacency: str) -> bool:
         """Whether a margin of these axes of a table is the same for all neighbours, so that it loses nothing.
 
-        Under replace-one a person has the same records in every entry of the axes `"each"`.
+        Under replace-one each entry of the `fixed_axes` keeps its number of records.
         """
-        each = {axis for axis, kind in enumerate(self.axes) if kind == "each"}
-        return adjacency_named(adjacency).records_are_public and set(kept) <= each
+        return adjacency_named(adjacency).records_are_public and set(kept) <= set(self.fixed_axes)
 
     def to_json(self) -> str:
         """Write this contribution as a text."""

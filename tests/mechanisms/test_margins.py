@@ -150,6 +150,8 @@ TIED = {
     "a row of one's own": (("own",), (2, 2), ((1,), (0, 1)), 1, True),
     "items in a row of one's own": (("own", "each"), (2, 2, 2), ((2,), (1, 2), (0, 1, 2)), 1, True),
     "how many records of each item": (("each",), (2, 2), ((0,), (0, 1)), 1, True),
+    "how many records of each row of one's own": (("own",), (2, 2), ((0,), (0, 1)), 1, True),
+    "how many of each item and group": (("own", "each"), (2, 2, 2), ((0,), (0, 1), (1, 2)), 1, True),
 }
 
 
@@ -188,20 +190,23 @@ def test_records_that_come_together_in_a_sum_are_counted_together(monkeypatch):
     assert tied_worst(mutant, 0.4, ("each",)) > 1.2 * mutant.delta(0.4)
 
 
-@pytest.mark.thorough
 def test_a_margin_that_no_neighbour_changes_costs_nothing():
-    """How many answers each item has is public under replace-one, and is data under add-remove."""
+    """How many answers each item or group has is public under replace-one, and is data under add-remove."""
 
-    def half_rho(adjacency, margins=((0,), (0, 1))):
-        survey = Contribution(1, ("each",))
+    def half_rho(adjacency, margins=((0,), (0, 1)), kind="each"):
+        survey = Contribution(1, (kind,))
         sigmas = (4.0,) * len(margins)
         return MarginalsMechanism(np.ones((2, 3)), margins, sigmas, adjacency=adjacency, contribution=survey).renyi(1)
 
     assert half_rho("replace-one") == half_rho("replace-one", ((0, 1),)) == pytest.approx(0.125, rel=1e-6)
-    assert half_rho("replace-one", ((0,),)) == 0
-    assert half_rho("add-remove") > half_rho("add-remove", ((0, 1),))
+    own = half_rho("replace-one", kind="own")
+    assert own == half_rho("replace-one", ((0, 1),), "own") == pytest.approx(0.0625, rel=1e-6)
+    for kind in ("each", "own"):
+        assert half_rho("replace-one", ((0,),), kind) == 0
+        assert half_rho("add-remove", kind=kind) > half_rho("add-remove", ((0, 1),), kind)
 
 
+@pytest.mark.thorough
 def test_audits_of_records_in_rows():
     honest = tied("items and a parent")
     assert not refuted(honest, random_seed=6)
