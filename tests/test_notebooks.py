@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGES = sorted((DOCS / "teach").glob("*.md"))
+PAGES = sorted((DOCS / "teach").glob("[0-9]*.md"))
 _spec = importlib.util.spec_from_file_location("as_notebook", DOCS / "_ext" / "as_notebook.py")
 as_notebook = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(as_notebook)
@@ -72,6 +74,48 @@ def test_a_solution_is_folded():
     assert picture.metadata.jupyter == {"source_hidden": True}
 
 
+def write(monkeypatch, *options):
+    """What `docs/notebooks.py` does on the command line."""
+    monkeypatch.setattr(sys, "argv", ["notebooks.py", *map(str, options)])
+    runpy.run_path(str(DOCS / "notebooks.py"), run_name="__main__")
+
+
+def test_students_get_no_solution(tmp_path, monkeypatch):
+    write(monkeypatch, tmp_path / "teacher")
+    write(monkeypatch, tmp_path / "student", "--without-solutions", "--from", "git+https://example.org/pymc_dirdp")
+    for page in PAGES:
+        teacher, student = (
+            nbformat.read(tmp_path / name / f"{page.stem}.ipynb", as_version=4) for name in ("teacher", "student")
+        )
+        nbformat.validate(student)
+        text = page.read_text(encoding="utf-8")
+        exercises = len(re.findall(r"^\*\*\d+\. ", text, re.MULTILINE))
+        own = [cell for cell in student.cells if cell.source == as_notebook.YOUR_TURN]
+        assert len(own) == exercises
+        assert "Show the solution" not in nbformat.writes(student)
+        # What was left out is in no other cell.
+        for one in teacher.cells:
+            if one.cell_type == "code" and one.metadata.get("jupyter", {}).get("outputs_hidden"):
+                assert one.source not in nbformat.writes(student)
+        assert '%pip install --quiet "pymc_dirdp[plots,duckdb] @ git+https' in student.cells[1].source
+        # Nothing that runs later needs a solution.
+        last = max(i for i, cell in enumerate(student.cells) if cell.source == as_notebook.YOUR_TURN)
+        assert all(cell.cell_type == "markdown" for cell in student.cells[last + 1 :])
+
+
+@pytest.mark.parametrize("place", ["pymc-dirdp", "pymc_dirdp", 'a/b"\nimport os', "it's/here"])
+def test_a_name_that_anybody_may_register_is_no_place(place, tmp_path, monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        write(monkeypatch, tmp_path / "out", "--from", place)
+    assert "path or an address" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_path_is_a_place():
+    cell = as_notebook.notebook_of(HEAD + CELL.format("1"), place="/content/pymc_dirdp").cells[1].source
+    assert '%pip install --quiet "/content/pymc_dirdp[plots,duckdb]"' in cell
+
+
 def test_the_same_page_gives_the_same_file():
     text = PAGES[0].read_text(encoding="utf-8")
     assert nbformat.writes(as_notebook.notebook_of(text)) == nbformat.writes(as_notebook.notebook_of(text))
@@ -81,7 +125,9 @@ def test_the_same_page_gives_the_same_file():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's client, in a process of its own
 def test_a_download_runs_and_a_broken_one_does_not(tmp_path):
     path = tmp_path / PAGES[0].with_suffix(".ipynb").name
-    nbformat.write(as_notebook.notebook_of(PAGES[0].read_text(encoding="utf-8")), path)
+    # The form that students get: the library is there, so the first cell installs nothing.
+    made = as_notebook.notebook_of(PAGES[0].read_text(encoding="utf-8"), solutions=False, place="/nowhere/pymc_dirdp")
+    nbformat.write(made, path)
     done = run(nbformat.read(path, as_version=4), tmp_path)
     outputs = [output for cell in done.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)
