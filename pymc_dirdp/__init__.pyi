@@ -50,7 +50,7 @@ from pymc_dirdp.networks.synthetic import synthetic as synthetic
 from pymc_dirdp.planning.calibration import calibrate as calibrate
 from pymc_dirdp.planning.comparison import Comparison as Comparison
 from pymc_dirdp.planning.comparison import compare as compare
-from pymc_dirdp.planning.floor_choice import calibrate_floored as calibrate_floored
+from pymc_dirdp.planning.floored import calibrate_floored as calibrate_floored
 from pymc_dirdp.planning.frontier import Frontier as Frontier
 from pymc_dirdp.planning.frontier import expected_error as expected_error
 from pymc_dirdp.planning.frontier import least_guarantee as least_guarantee

@@ -181,7 +181,7 @@ def bayesian_network(
             p = pm.Dirichlet(f"p_{name}", a=priors[name], dims=dims)
             pm.Multinomial(f"n_{name}", n=np.asarray(cells).sum(axis=-1), p=p, observed=cells, dims=dims)
     # Nobody reads the draw of a network as a posterior: it predicts.
-    build_for(model, objective="estimate", structure=structure)
+    build_for(model, objective="prediction", structure=structure)
     return model
 
 

@@ -1,6 +1,7 @@
 """The draws of the tables that one record goes through: of a release, or given a release."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import MOST_RECORDS, integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError
+from pymc_dirdp.networks.fitting import fit
 from pymc_dirdp.releases.analysis import analyse
 from pymc_dirdp.releases.opened import opened, view_of
 from pymc_dirdp.sampling.entropy import Seed
@@ -130,7 +132,7 @@ def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_see
                 "The release holds one estimate of the shares, and no draws. Leave draws out, or pass what pm.sample "
                 "returns for dirdp.analyst_model(release)."
             )
-        return of_release(tree)
+        return _of_estimate(tree) if "mechanism" not in tree.children else _fitted_jointly(tree)
     if is_analysis(tree):
         if draws is not None:
             raise ArgumentError("An analysis has its own draws. Leave draws out, or pass the release itself.")
@@ -139,6 +141,16 @@ def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_see
         cells = sum(math.prod(drawn.values.shape[2:]) for drawn in drawn_tables(tree).values())
         draws = min(_DRAWS, max(100, _MOST_SHARES // cells))
     return _of_analysis(analysed(tree, integer(1, draws=draws), random_seed))
+
+
+def _fitted_jointly(release: xr.DataTree) -> dict[str, DrawnTable]:
+    """The tables that fit all marginals of a release at once, or those of the release if they are parts of a network.
+
+    A release of marginals holds what is fitted table by table, which is quick; the joint fit predicts better.
+    """
+    with suppress(ArgumentError):
+        return _of_estimate(fit(release, progressbar=False))
+    return of_release(release)
 
 
 def _of_posterior(release: xr.DataTree, idata: xr.DataTree) -> dict[str, DrawnTable]:

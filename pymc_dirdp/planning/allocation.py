@@ -12,7 +12,7 @@ from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee, RenyiDP
 
-__all__ = ["allocate", "composed", "shares", "whole_share"]
+__all__ = ["allocate", "composed", "shares"]
 
 # One unit or so below the share: shares, added up in floating point, must not exceed the whole.
 _DOWN = 1 - 2**-50
@@ -123,20 +123,6 @@ def _left_by(before: Sequence[tuple[PrivacyCurves, int]], guarantee: Guarantee) 
     if left <= 0:
         raise UnattainableError("What was released before leaves nothing of the guarantee; relax it.")
     return left
-
-
-def whole_share(mechanism: Mechanism, guarantee: Guarantee, draws: int) -> Guarantee:
-    """What all draws of a mechanism lose together, as a promise of their own for which others can be calibrated.
-
-    The loss is taken at the order of the guarantee, or for `ApproxDP` at one that suits it, so it compares mechanisms
-    and proves nothing.
-    """
-    divergence = guarantee.as_divergence()
-    if divergence is None:
-        return guarantee.with_budget(draws * guarantee.loss(mechanism))
-    while not math.isfinite(mechanism.renyi(divergence.order)):
-        divergence = replace(divergence, order=1 + (divergence.order - 1) / 2)
-    return divergence.with_budget(draws * mechanism.renyi(divergence.order))
 
 
 def _largest_budget[M: Mechanism](

@@ -1,35 +1,50 @@
-"""Which mechanism has the least error at the same promise? This is decided without data."""
+"""From a guarantee to the mechanisms of all tables. Under `"auto"` whole plans are compared, and no data decide.
+
+A candidate is a kind of mechanism for every table. Its parameters are solved so that the composition that a release
+states keeps the guarantee, and it is judged by what the tables' estimates are expected to be off by. Where all tables
+take one kind, these are the first candidates; then tables change their kind while that makes the whole better.
+"""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, final
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.known import by_kind, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.planning.allocation import allocate
 from pymc_dirdp.planning.calibration import calibrate
-from pymc_dirdp.planning.floor_choice import calibrate_floored
+from pymc_dirdp.planning.floored import calibrate_floored
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.utility.estimate_error import estimate_error
 
-__all__ = ["Choice", "of_kind", "rank"]
+__all__ = ["Choice", "TableFacts", "Terms", "choose", "noise_instead", "of_kind"]
+
+type Mechanisms = dict[str, TableMechanism]
+
+# Candidates that are tried at most, each of which takes up to a second.
+_MOST_TRIED = 16
+# A table changes its kind only if it errs at most so many times as much where all tables have the other kind.
+_PROMISING = 1.5
 
 
 @final
 @dataclass(frozen=True)
 class Choice:
-    """The expected errors of all mechanisms that can keep a promise.
+    """The expected errors of all mechanisms that can keep a guarantee.
 
     Attributes
     ----------
     expected_kl : tuple of (str, float)
         The divergence of what :func:`pymc_dirdp.estimate` says of the shares from the shares, in nats, averaged over
-        rows; the least first.
+        rows; the least first. Where one person's records feed several tables, it is the average over these tables, of
+        the best plan that was found in which this table has that mechanism.
     """
 
     expected_kl: tuple[tuple[str, float], ...]
@@ -40,8 +55,75 @@ class Choice:
         return self.expected_kl[0][0]
 
     def margin(self, kind: str) -> float:
-        """The error of `kind` over that of the best; `inf` if it cannot keep the promise."""
+        """The error of `kind` over that of the best; `inf` if it cannot keep the guarantee."""
         return dict(self.expected_kl).get(kind, math.inf) / max(self.expected_kl[0][1], 1e-300)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TableFacts:
+    """What a plan knows of one table.
+
+    Attributes
+    ----------
+    prior : array, shape (..., d)
+        The model's own.
+    n_records : int or None
+        The public number of records, or that to plan for.
+    contribution : Contribution or int
+        What one person adds to it.
+    weight : float
+        Its relative share of the divergence.
+    """
+
+    prior: Array
+    n_records: int | None
+    contribution: Contribution | int = 1
+    weight: float = 1.0
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Terms:
+    """What holds for all tables of a plan.
+
+    Attributes
+    ----------
+    groups : sequence of tuple of str
+        The tables that one person's records may feed together; every table is in one at least.
+    adjacency : str
+        What one person can change.
+    public_totals : bool
+        Whether the numbers of records are public, so that noise may add up to 0.
+    draws : int
+        How many draws are released of mechanisms whose draws are the release.
+    before : sequence of (PrivacyCurves, int)
+        What the same people have lost before, and how often.
+    calibration : mapping
+        The options `strategy`, `objective` and `min_count` of kinds that have strategies.
+    """
+
+    groups: Sequence[tuple[str, ...]]
+    adjacency: str = "replace-one"
+    public_totals: bool = False
+    draws: int = 1
+    before: Sequence[tuple[PrivacyCurves, int]] = ()
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+
+    def apart(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
+        """Sets of tables of which nobody feeds two, so that each may lose all of the guarantee.
+
+        If there were losses before, their composition with the largest of what the sets lose is what is stated, so all
+        are one set.
+        """
+        parts = [set(tables)] if self.before else [set(group) & set(tables) for group in self.groups]
+        for name in tables:
+            joined = [part for part in parts if name in part]
+            parts = [set[str]().union(*joined), *(part for part in parts if name not in part)]
+        for first in tables:
+            part = next(part for part in parts if first in part)
+            if first == next(name for name in tables if name in part):
+                yield {name: facts for name, facts in tables.items() if name in part}
 
 
 def _floored(
@@ -100,57 +182,220 @@ def of_kind(
     return mechanism.planned(guarantee, n_records=n_records, **common)
 
 
-def rank(
-    dirichlet: Mechanism | None,
-    share: Guarantee | None,
-    *,
-    prior: Array,
-    n_records: int | None,
-    adjacency: str,
-    contribution: Contribution | int = 1,
-    public_totals: bool = False,
-    draws: int = 1,
-) -> Choice:
-    """Mechanisms for one table by the expected error of estimates from them, on the same simulated data sets.
-
-    What decides is what whoever reads the release has in the end: the means of the shares given what was put out, and
-    not a draw, or noisy counts that are taken for data.
+def choose(
+    guarantee: Guarantee, tables: Mapping[str, TableFacts], terms: Terms, *, mechanism: str = "auto"
+) -> tuple[Mechanisms, dict[str, Choice]]:
+    """The mechanisms that keep a guarantee together.
 
     Parameters
     ----------
-    dirichlet : Mechanism or None
-        The Dirichlet mechanism that keeps the promise, if one does.
-    share : Guarantee or None
-        What noise has to promise in its place; None leaves noise out.
-    prior : array, shape (..., d)
-    n_records : int or None
-        The public number of records, or the size to plan for.
-    adjacency : str
-    contribution : int or Contribution
-        What one person adds to the table.
-    public_totals : bool
-        Whether the numbers of records are public, so that noise may add up to 0.
-    draws : int
-        How many draws of the Dirichlet mechanism are released.
+    guarantee : Guarantee
+        What all tables have to keep together.
+    tables : mapping of str to TableFacts
+    terms : Terms
+    mechanism : str, default "auto"
+        The kind for all tables, or `"auto"`: those from which :func:`pymc_dirdp.estimate` is expected to err least.
+
+    Returns
+    -------
+    mechanisms : dict of str to TableMechanism
+        Their composition, with what was lost before, keeps the guarantee.
+    choices : dict of str to Choice
+        Under `"auto"` the errors that decided; otherwise empty.
+
+    Raises
+    ------
+    UnattainableError
+        If no mechanism, or not this one, keeps the guarantee.
+    ArgumentError
+        If errors cannot be compared, as without a number of records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_dirdp import ApproxDP
+    >>> tables = {name: TableFacts(np.ones(4), 800) for name in ("one", "two")}
+    >>> mechanisms, choices = choose(ApproxDP(epsilon=1.0, delta=1e-6), tables, Terms(groups=[("one", "two")]))
+    >>> choices["one"].best == mechanisms["one"].kind
+    True
     """
+    found: Mechanisms = {}
+    choices: dict[str, Choice] = {}
+    for part in terms.apart(tables):
+        plans = _Plans(guarantee, part, terms)
+        if mechanism != "auto":
+            found |= plans.mechanisms(dict.fromkeys(part, mechanism))
+        else:
+            best = plans.best
+            found |= best.mechanisms
+            choices |= {name: plans.choice(name) for name in part}
+    return {name: found[name] for name in tables}, choices
+
+
+def noise_instead(
+    guarantee: Guarantee, tables: Mapping[str, TableFacts], terms: Terms, mechanisms: Mapping[str, TableMechanism]
+) -> dict[str, tuple[str, float]]:
+    """The noise that would make estimates from these tables better, and how many times smaller their expected KL is.
+
+    Tables of the same people are compared together, with the composition that is stated. Tables that are not named
+    have no such noise, or no known error.
+    """
+    found: dict[str, tuple[str, float]] = {}
+    for part in terms.apart(tables):
+        plans = _Plans(guarantee, part, terms)
+        own = plans.judged({}, {name: mechanisms[name] for name in part})
+        if own is None:
+            continue
+        with suppress(UnattainableError):
+            others = plans.uniform(tuple(noises(exact=True, public_totals=terms.public_totals)))
+            kind = min(others, key=lambda kind: others[kind].error)
+            found |= dict.fromkeys(part, (kind, own.error / max(others[kind].error, 1e-300)))
+    return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A kind and a mechanism for every table, and what is expected of each."""
+
+    kinds: dict[str, str]
+    mechanisms: Mechanisms
+    errors: dict[str, float]
+
+    @cached_property
+    def error(self) -> float:
+        """The average of the expected errors of the tables."""
+        return math.fsum(self.errors.values()) / len(self.errors)
+
+
+class _Plans:
+    """The plans for some tables of the same people, solved and judged one after the other."""
+
+    def __init__(self, guarantee: Guarantee, tables: Mapping[str, TableFacts], terms: Terms) -> None:
+        self._guarantee, self._tables, self._terms = guarantee, tables, terms
+        groups = (tuple(name for name in group if name in tables) for group in terms.groups)
+        self._groups = [group for group in groups if group]
+        self._calibrated: dict[Hashable, TableMechanism] = {}
+        self._tried: dict[tuple[str, ...], _Candidate | None] = {}
+        self._refused: UnattainableError | None = None
+
+    def mechanisms(self, kinds: Mapping[str, str]) -> Mechanisms:
+        """The mechanisms of these kinds that keep the guarantee together."""
+        return allocate(
+            self._guarantee,
+            lambda name, share: self._of(kinds[name], name, share),
+            weights={name: facts.weight for name, facts in self._tables.items()},
+            groups=self._groups,
+            draws=self._terms.draws,
+            before=self._terms.before,
+            once=[name for name, kind in kinds.items() if by_kind(kind).covers_all_draws],
+        )
+
+    def _of(self, kind: str, name: str, share: Guarantee) -> TableMechanism:
+        facts, terms = self._tables[name], self._terms
+        # Tables of one shape, such as those of features with as many categories, often have the same problem.
+        problem = kind, share, *_problem(facts)
+        if problem not in self._calibrated:
+            self._calibrated[problem] = of_kind(
+                kind,
+                share,
+                prior=facts.prior,
+                n_records=facts.n_records,
+                adjacency=terms.adjacency,
+                contribution=facts.contribution,
+                public_totals=terms.public_totals,
+                **terms.calibration,
+            )
+        return self._calibrated[problem]
+
+    def judged(self, kinds: dict[str, str], mechanisms: Mechanisms) -> _Candidate | None:
+        """Mechanisms with their expected errors; None if one is not known."""
+        errors = {}
+        for name, facts in self._tables.items():
+            error = estimate_error(
+                mechanisms[name],
+                facts.prior,
+                facts.n_records or 0,
+                public=self._terms.public_totals,
+                draws=self._terms.draws,
+            )
+            if error is None:
+                return None
+            errors[name] = error.kl
+        return _Candidate(kinds, mechanisms, errors)
+
+    def _try(self, kinds: dict[str, str]) -> _Candidate | None:
+        """The plan with these kinds; None if it cannot keep the guarantee, or its error is not known."""
+        key = tuple(kinds.values())
+        if key not in self._tried:
+            self._tried[key] = None
+            try:
+                self._tried[key] = self.judged(kinds, self.mechanisms(kinds))
+            except UnattainableError as error:
+                self._refused = error
+        return self._tried[key]
+
+    def uniform(self, kinds: Sequence[str]) -> dict[str, _Candidate]:
+        """The plans in which all tables have one of these kinds; an error if there are none."""
+        plans = {kind: self._try(dict.fromkeys(self._tables, kind)) for kind in kinds}
+        found = {kind: plan for kind, plan in plans.items() if plan is not None}
+        if not found and self._refused is not None:
+            raise self._refused
+        return found
+
+    @cached_property
+    def best(self) -> _Candidate:
+        """The plan with the least error that was found."""
+        for facts in self._tables.values():
+            _refuse_without_records(facts.n_records)
+        # Continuous noise cannot be drawn exactly, and is never chosen. On ties, the first kind is kept.
+        uniform = self.uniform(("dirichlet", *noises(exact=True, public_totals=self._terms.public_totals)))
+        best = min(uniform.values(), key=lambda plan: plan.error)
+        # Each table with the kind that suits it, and then one set of alike tables after the other.
+        alone = {name: min(uniform, key=lambda kind: uniform[kind].errors[name]) for name in self._tables}
+        best, improved = self._better(best, alone), True
+        while improved:
+            before = best
+            for alike in self._alike():
+                for kind, plan in uniform.items():
+                    now = uniform[best.kinds[alike[0]]]
+                    if plan.errors[alike[0]] <= _PROMISING * now.errors[alike[0]]:
+                        best = self._better(best, best.kinds | dict.fromkeys(alike, kind))
+            improved = best is not before
+        return best
+
+    def _better(self, best: _Candidate, kinds: dict[str, str]) -> _Candidate:
+        """The plan with these kinds, if it is better and not too many were tried; else the best one so far."""
+        plan = self._try(kinds) if len(self._tried) < _MOST_TRIED else None
+        return best if plan is None or plan.error >= best.error else plan
+
+    def choice(self, name: str) -> Choice:
+        """What the choice for a table rested on."""
+        least: dict[str, float] = {}
+        for plan in self._tried.values():
+            if plan is not None:
+                kind = plan.kinds[name]
+                least[kind] = min(plan.error, least.get(kind, math.inf))
+        chosen = self.best.kinds[name]
+        return Choice(tuple(sorted(least.items(), key=lambda item: (item[1], item[0] != chosen))))
+
+    def _alike(self) -> list[list[str]]:
+        """Tables with the same problem, as those of features with as many categories; none if all are alike."""
+        found: dict[Hashable, list[str]] = {}
+        for name, facts in self._tables.items():
+            member = tuple(name in group for group in self._groups)
+            found.setdefault((*_problem(facts), facts.weight, member), []).append(name)
+        return list(found.values()) if len(found) > 1 else []
+
+
+def _problem(facts: TableFacts) -> tuple[Hashable, ...]:
+    return facts.prior.shape, facts.prior.tobytes(), facts.n_records, facts.contribution
+
+
+def _refuse_without_records(n_records: int | None) -> None:
     if n_records == 0:
         raise ArgumentError("mechanism='auto' compares errors, and without a record there is none. Take 'geometric'.")
     if n_records is None:
         raise ArgumentError(
             "mechanism='auto' plans for a number of records: pass n_records= (your guess, if the number is private)."
         )
-    mechanisms: dict[str, Mechanism] = {} if dirichlet is None else {"dirichlet": dirichlet}
-    if share is not None:
-        # Continuous noise cannot be drawn exactly, and is never chosen.
-        for kind, noise in noises(exact=True, public_totals=public_totals).items():
-            with suppress(UnattainableError):
-                mechanisms[kind] = noise.for_guarantee(
-                    share, prior=prior, adjacency=adjacency, contribution=contribution
-                )
-    errors = {
-        kind: estimate_error(mechanism, prior, n_records, public=public_totals, draws=draws)
-        for kind, mechanism in mechanisms.items()
-    }
-    scores = [(kind, error.kl) for kind, error in errors.items() if error is not None]
-    # On ties, keep the first kind, which is the Dirichlet mechanism.
-    return Choice(tuple(sorted(scores, key=lambda item: item[1])))

@@ -21,7 +21,7 @@ from pymc_dirdp.mechanisms.known import noises
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, frequencies
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.calibration import calibrate
-from pymc_dirdp.planning.floor_choice import calibrate_floored
+from pymc_dirdp.planning.floored import calibrate_floored
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar

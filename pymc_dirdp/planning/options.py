@@ -33,8 +33,9 @@ class MechanismOptions:
         the exact sampler alone. `"gaussian"` (discrete Gaussian) and `"geometric"` (discrete Laplace) add whole noise
         to the counts and draw from the posterior given the noisy counts, which are published too: one release serves
         any number of draws. Geometric noise adds up to 0 where the number of records is public. `"auto"` takes, for
-        each table, the one of these from which :func:`pymc_dirdp.estimate` is expected to err least; `objective` does
-        not decide that, and no data do. The default is `"dirichlet"`.
+        each table, the one of these from which :func:`pymc_dirdp.estimate` is expected to err least, or that which
+        predicts best, see `objective`. Plans for the whole model are compared for that, and no data decide. The default
+        is `"dirichlet"`.
 
         `"marginals"` is for whole models in which a person adds a record to each of several tables, such as a Bayesian
         network: it measures margins of all tables once, with whole noise under one guarantee, and fits the shares of
@@ -60,7 +61,8 @@ class MechanismOptions:
         for models with `mechanism="auto"`: all tables take the mechanisms from which the next record is predicted
         best, which are noisy margins of all tables, or those of each table by itself. Networks of the same shape are
         simulated for that, which takes about as long again as `"auto"` itself. Models that
-        :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.bayesian_network` have built are planned for `"estimate"`.
+        :func:`pymc_dirdp.naive_bayes` and :func:`pymc_dirdp.bayesian_network` have built are planned for it under
+        `"auto"`, and for `"estimate"` otherwise.
     """
 
     adjacency: str = "replace-one"

@@ -154,7 +154,7 @@ def _fit_errors(chosen: Plan) -> dict[str, EstimateError]:
     size = sizes.pop() if len(sizes) == 1 else None
     if size is None:
         return {}
-    from pymc_dirdp.releases.expected_fit import fit_errors  # Here, because it needs PyMC, and a report does not.
+    from pymc_dirdp.releases.predicting import fit_errors  # Here, because it needs PyMC, and a report does not.
 
     return fit_errors(
         {name: part.table for name, part in parts.items()},

@@ -1,7 +1,7 @@
 """From a model and a guarantee to mechanisms, by public numbers only. No observed value is counted in this file."""
 
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -10,8 +10,7 @@ from typing import Unpack
 import pymc as pm
 
 from pymc_dirdp.checks import one_of, positive
-from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnattainableError, type_name
-from pymc_dirdp.mechanisms.known import by_kind
+from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, type_name
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.labels import held_labels
@@ -22,9 +21,8 @@ from pymc_dirdp.models.purpose import built_for
 from pymc_dirdp.models.reading import public_totals, read
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
-from pymc_dirdp.planning.allocation import allocate, whole_share
 from pymc_dirdp.planning.calibration import untouched
-from pymc_dirdp.planning.choosing import Choice, of_kind, rank
+from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, choose
 from pymc_dirdp.planning.margins import MEASURES
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -99,7 +97,8 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     model = root_model(model)
     guarantee = Guarantee.checked(guarantee=guarantee)
     if "objective" not in planning and (objective := built_for(model)) is not None:
-        planning["objective"] = objective
+        # One mechanism for all tables leaves nothing to compare by what it predicts.
+        planning["objective"] = objective if planning.get("mechanism") == "auto" else "estimate"
     whole = predicts(planning)
     wanted = Options(**planning)
     refuse_unpaid_structure(model, wanted.choices)
@@ -170,11 +169,20 @@ def _by_table(
     guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
 ) -> tuple[_Mechanisms, dict[str, Choice]]:
     """The mechanism of each table by itself, and what the choice between kinds rested on, where there was one."""
-    allocated = _allocation(guarantee, tables, sizes, reading, wanted)
-    if wanted.mechanism != "auto":
-        return allocated(dict.fromkeys(tables, wanted.mechanism)), {}
-    choices = _choices(guarantee, tables, sizes, reading, wanted, allocated)
-    return allocated({name: choice.best for name, choice in choices.items()}), choices
+    weights = _weights(wanted.weights, dict(reading.shapes))
+    facts = {
+        name: TableFacts(table.prior, sizes[name], reading.contribution(name), weights[name])
+        for name, table in tables.items()
+    }
+    terms = Terms(
+        groups=reading.groups,
+        adjacency=wanted.adjacency,
+        public_totals=reading.sizes_are_public,
+        draws=wanted.draws,
+        before=losses_of(wanted.choices),
+        calibration={"strategy": wanted.strategy, "objective": wanted.objective, "min_count": wanted.min_count},
+    )
+    return choose(guarantee, facts, terms, mechanism=wanted.mechanism)
 
 
 def _for_prediction(
@@ -209,8 +217,8 @@ def _planned_for(sizes: _Sizes, tables: Mapping[str, Table]) -> int:
     largest = max((sizes[name] or 0 for name in tables), default=0)
     if not largest:
         raise ArgumentError(
-            "objective='prediction' compares errors for a number of records above 0: pass n_records= (your guess, if "
-            "the number is private)."
+            "Comparing what mechanisms predict takes a number of records above 0: pass n_records= (your guess, if the "
+            "number is private)."
         )
     return largest
 
@@ -226,83 +234,6 @@ def _warn_of_many_draws(chosen: _Mechanisms, draws: int) -> None:
             ManyDrawsWarning,
             stacklevel=3,
         )
-
-
-def _allocation(
-    guarantee: Guarantee, tables: Mapping[str, Table], sizes: _Sizes, reading: Reading, wanted: Options
-) -> Callable[[Mapping[str, str]], _Mechanisms]:
-    """The mechanisms that keep the guarantee together, as a function of their kinds by table."""
-    named = dict(reading.shapes)
-    budget = {name: weight for name, weight in _weights(wanted.weights, named).items() if name in tables}
-    groups = [tuple(name for name in group if name in tables) for group in reading.groups]
-    known: dict[Hashable, TableMechanism] = {}
-
-    def calibrated(kind: str, name: str, share: Guarantee) -> TableMechanism:
-        prior, adds = tables[name].prior, reading.contribution(name)
-        # Tables of one shape, such as those of features with as many categories, often have the same problem.
-        problem = kind, share, prior.shape, prior.tobytes(), sizes[name], adds
-        if problem not in known:
-            known[problem] = of_kind(
-                kind,
-                share,
-                prior=prior,
-                n_records=sizes[name],
-                adjacency=wanted.adjacency,
-                contribution=adds,
-                public_totals=reading.sizes_are_public,
-                strategy=wanted.strategy,
-                objective=wanted.objective,
-                min_count=wanted.min_count,
-            )
-        return known[problem]
-
-    def allocated(by_table: Mapping[str, str]) -> _Mechanisms:
-        return allocate(
-            guarantee,
-            lambda name, share: calibrated(by_table[name], name, share),
-            weights=budget,
-            groups=[group for group in groups if group],
-            draws=wanted.draws,
-            before=losses_of(wanted.choices),
-            once=[name for name, kind in by_table.items() if by_kind(kind).covers_all_draws],
-        )
-
-    return allocated
-
-
-def _choices(
-    guarantee: Guarantee,
-    tables: Mapping[str, Table],
-    sizes: _Sizes,
-    reading: Reading,
-    wanted: Options,
-    allocated: Callable[[Mapping[str, str]], _Mechanisms],
-) -> dict[str, Choice]:
-    """The best mechanism for each table, at the share of the guarantee that the Dirichlet mechanism would take."""
-    try:
-        dirichlet = allocated(dict.fromkeys(tables, "dirichlet"))
-        shares = {name: whole_share(dirichlet[name], guarantee, wanted.draws) for name in tables}
-    except UnattainableError:
-        # No Dirichlet draw keeps the guarantee, so the shares are those of geometric noise.
-        dirichlet = {}
-        geometric = allocated(dict.fromkeys(tables, "geometric"))
-        shares = {name: whole_share(geometric[name], guarantee, 1) for name in tables}
-    if len(tables) == 1 and not wanted.choices:
-        # One noisy table serves all draws, so it may use the whole guarantee.
-        shares = dict.fromkeys(shares, guarantee)
-    return {
-        name: rank(
-            dirichlet.get(name),
-            shares.get(name),
-            prior=table.prior,
-            n_records=sizes[name],
-            adjacency=wanted.adjacency,
-            contribution=reading.contribution(name),
-            public_totals=reading.sizes_are_public,
-            draws=wanted.draws,
-        )
-        for name, table in tables.items()
-    }
 
 
 def _weights(weights: Mapping[str, float] | None, tables: Iterable[str]) -> dict[str, float]:

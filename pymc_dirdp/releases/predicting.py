@@ -1,7 +1,9 @@
-"""Which mechanism predicts the next record best? Whole models are simulated for that; no data are used."""
+"""What is fitted to all tables of a model: which mechanism predicts best, and the errors. Simulated; no data."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from graphlib import TopologicalSorter
 from typing import Any, final
 
@@ -17,11 +19,11 @@ from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.planning.margins import Axes
-from pymc_dirdp.releases.fitted import shares_fitted
+from pymc_dirdp.releases.fitted import fitted_shares, shares_fitted
 from pymc_dirdp.releases.measured import axes_of
-from pymc_dirdp.utility.estimate_error import estimated_shares
+from pymc_dirdp.utility.estimate_error import EstimateError, estimated_shares
 
-__all__ = ["SimulatedNetwork", "best_for_prediction", "simulated_network"]
+__all__ = ["SimulatedNetwork", "best_for_prediction", "fit_errors", "simulated_network"]
 
 type Mechanisms = Mapping[str, TableMechanism]
 Codes = NDArray[np.int64]
@@ -34,6 +36,11 @@ _MODELS, _JUDGED = 2, 20_000
 # Where there are more records, so many are simulated, and their counts are multiplied.
 _MOST_SIMULATED = 500_000
 _SEED = 20261122
+# So many cells are fitted in a second or two; more of them would make plans slow, and nothing is simulated then.
+_MOST_FITTED = 2_000
+# Networks that are simulated for the errors of a fit at most, and cells that they have together unless one has more.
+_NETWORKS, _FITTED = 16, 800
+_FIT_SEED = 20261123
 
 
 @final
@@ -164,3 +171,63 @@ def _shares(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     scales = np.array([_SCALES[min(max(order - 1, 0), len(_SCALES) - 1)] for order in effects.orders])
     logits = effects.logits(scales[effects.groups] * rng.standard_normal(shape))
     return np.asarray(np.exp(log_softmax(logits, axis=-1)))
+
+
+def fit_errors(
+    tables: Mapping[str, Table], mechanisms: Mapping[str, TableMechanism], n_records: int, *, public: bool
+) -> dict[str, EstimateError]:
+    """The expected error of each table that is fitted to margins, over made-up networks of the same shape.
+
+    Networks are made up as for :func:`best_for_prediction`: the effects on the logits fall with the number of parents.
+    Each is released, and fitted table by table. Errors are averaged over the records, so a row counts as much as it
+    holds of them.
+
+    Parameters
+    ----------
+    tables : mapping of str to Table
+    mechanisms : mapping of str to TableMechanism
+        Of these tables. Those that do not fit all tables together are left out.
+    n_records : int
+        The public number of records, or that to plan for.
+    public : bool
+        Whether whoever fits knows the number of records.
+
+    Returns
+    -------
+    errors : dict of str to EstimateError
+        Empty if there are no such tables or no records, or the tables have more than 2,000 cells together.
+    """
+    chosen = tuple((name, axes_of(tables[name]), one) for name, one in mechanisms.items() if one.fits_all_tables)
+    cells = sum(math.prod(length for _, length in axes) for _, axes, _ in chosen)
+    if not chosen or n_records == 0 or cells > _MOST_FITTED:
+        return {}
+    errors = _simulated(chosen, n_records, public, min(_NETWORKS, max(1, _FITTED // cells)))
+    return {name: error for (name, *_), error in zip(chosen, errors, strict=True)}
+
+
+@lru_cache(maxsize=64)
+def _simulated(
+    tables: tuple[tuple[str, Axes, TableMechanism], ...], n_records: int, public: bool, networks: int
+) -> tuple[EstimateError, ...]:
+    axes = {name: own for name, own, _ in tables}
+    # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
+    rng = np.random.default_rng(_FIT_SEED)
+    kl, squares = np.zeros(len(tables)), np.zeros(len(tables))
+    for _ in range(networks):
+        made = simulated_network(axes, n_records, rng)
+        published = {
+            name: (
+                tuple(axis for axis, _ in own),
+                mechanism,
+                mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng).published,
+            )
+            for name, own, mechanism in tables
+        }
+        found = fitted_shares(published, float(n_records) if public else None)
+        for i, name in enumerate(found):
+            p, q = made.shares[name], found[name]
+            in_rows = made.counts[name].sum(axis=-1)
+            weights = in_rows / in_rows.sum() / networks
+            kl[i] += np.sum(weights * np.sum(p * (np.log(p) - np.log(q)), axis=-1))
+            squares[i] += np.sum(weights * np.mean((p - q) ** 2, axis=-1))
+    return tuple(EstimateError(float(a), math.sqrt(float(b))) for a, b in zip(kl, squares, strict=True))

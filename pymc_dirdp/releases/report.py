@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, override
@@ -13,14 +13,14 @@ import xarray as xr
 from pymc_dirdp.display import Labelled, Sections
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
-from pymc_dirdp.planning.allocation import whole_share
-from pymc_dirdp.planning.choosing import Choice, rank
+from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.releases.accuracy import expected_errors
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.opened import Opened, StoredTable, opened
 from pymc_dirdp.releases.planned import Plan
 from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.releases.wording import told_totals
+from pymc_dirdp.stored.choices import losses_of
 
 __all__ = ["Report", "report"]
 
@@ -325,36 +325,33 @@ def _left_out(text: str) -> dict[str, str]:
 
 
 def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
-    """The tables for which noise on counts has a clearly smaller expected KL under the same promise."""
+    """The tables for which noise on counts has a clearly smaller expected KL, in plans with the same guarantee."""
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
-    guarantee = stored.guarantee
-    known: dict[Hashable, Choice] = {}
-    for name, table in stored.tables.items():
-        mechanism, attrs = table.mechanism, table.group.dataset.attrs
+    open_to_it = {
+        name: table
+        for name, table in stored.tables.items()
         # What loses nothing cannot lose less.
-        settled = mechanism.covers_all_draws or "chosen_from" in attrs or mechanism.pure_epsilon == 0
-        if settled or not sizes[name] > 0:
-            continue
-        # Many tables often have the same mechanism, all fields of which are compared, and the same problem.
-        problem = mechanism, table.prior.shape, table.prior.tobytes(), sizes[name], table.contribution
-        if problem not in known:
-            whole = guarantee if len(stored.tables) == 1 else whole_share(mechanism, guarantee, stored.draws)
-            # A file may hold numbers of which nothing can be computed.
-            with np.errstate(all="ignore"):
-                known[problem] = rank(
-                    mechanism,
-                    whole,
-                    prior=table.prior,
-                    n_records=int(sizes[name]),
-                    adjacency=mechanism.adjacency,
-                    contribution=table.contribution,
-                    public_totals=utility.attrs["records"] == "public",
-                    draws=stored.draws,
-                )
-        choice = known[problem]
-        if "dirichlet" in dict(choice.expected_kl) and choice.margin("dirichlet") > _CLEARLY:
+        if not table.mechanism.covers_all_draws
+        and "chosen_from" not in table.group.dataset.attrs
+        and table.mechanism.pure_epsilon > 0
+        and sizes[name] > 0
+    }
+    facts = {name: TableFacts(table.prior, int(sizes[name]), table.contribution) for name, table in open_to_it.items()}
+    plan = stored.plan
+    terms = Terms(
+        groups=plan.groups,
+        adjacency=plan.adjacency,
+        public_totals=plan.reading.sizes_are_public,
+        draws=plan.draws,
+        before=losses_of(plan.after),
+    )
+    # A file may hold numbers of which nothing can be computed.
+    with np.errstate(all="ignore"):
+        better = noise_instead(plan.guarantee, facts, terms, {name: one.mechanism for name, one in open_to_it.items()})
+    for name, (kind, times) in better.items():
+        if times > _CLEARLY:
             yield (
                 name,
-                f"estimates from {choice.best} noise on the counts would have a {choice.margin('dirichlet'):.2g} "
-                "times smaller expected KL: mechanism='auto'",
+                f"estimates from {kind} noise on the counts would have a {times:.2g} times smaller expected KL: "
+                "mechanism='auto'",
             )

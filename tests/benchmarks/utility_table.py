@@ -13,7 +13,7 @@ from scipy.special import digamma
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.known import noises
-from pymc_dirdp.planning.choosing import rank
+from pymc_dirdp.planning.choosing import TableFacts, Terms, choose
 from pymc_dirdp.utility import estimate_error as module
 
 DELTA = 1e-6
@@ -50,7 +50,7 @@ def read_as_shares(prior, n, dirichlet, floored, geometric):
 def row(kind, d, n, epsilon):
     prior, target = np.full(d, PRIORS[kind]), dirdp.ApproxDP(epsilon=epsilon, delta=DELTA)
     dirichlet = dirdp.calibrate(target, prior=prior, n_records=n)
-    choice = rank(dirichlet, target, prior=prior, n_records=n, adjacency="replace-one", public_totals=True)
+    _, choices = choose(target, {"p": TableFacts(prior, n)}, Terms(groups=[("p",)], public_totals=True))
     exact = noises(exact=True, public_totals=True)
     floored = dirdp.calibrate_floored(target, prior=prior, n_records=n)
     mechanisms = {"Dirichlet": dirichlet, "floored": floored} | {
@@ -64,7 +64,7 @@ def row(kind, d, n, epsilon):
     finally:
         module._CELLS, module._MOST = chosen_with
         module._estimate_error.cache_clear()
-    scores["auto"] = scores["Dirichlet" if choice.best == "dirichlet" else choice.best]
+    scores["auto"] = scores["Dirichlet" if choices["p"].best == "dirichlet" else choices["p"].best]
     others = read_as_shares(prior, n, dirichlet, floored, mechanisms["geometric"])
     return scores | dict(zip((*READ, "posterior"), others, strict=True))
 

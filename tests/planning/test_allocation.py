@@ -1,14 +1,12 @@
-"""One target, many tables: the parts add up to no more than the whole, and a mechanism's share is its own loss."""
+"""One target, many tables: the parts add up to no more than the whole."""
 
-import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.mechanisms.geometric import GeometricMechanism
-from pymc_dirdp.planning.allocation import allocate, composed, whole_share
+from pymc_dirdp.planning.allocation import allocate, composed
 
 PRIORS = {"a": np.ones(3), "b": np.full(4, 0.5)}
 TOGETHER = [("a", "b")]
@@ -20,22 +18,6 @@ ZERO = dirdp.ZeroCDP(rho=0.1)
 
 def tempered(name, share):
     return dirdp.calibrate(share, prior=PRIORS[name], strategy="temper")
-
-
-@pytest.mark.parametrize("guarantee", [dirdp.ZeroCDP(rho=0.5), dirdp.PureDP(epsilon=0.5)])
-def test_the_share_of_noise_is_its_own_loss(guarantee):
-    """Under these it was the whole guarantee, so that tables were compared as if each had all of it."""
-    made = GeometricMechanism(np.ones(3), 9.0)
-    share = whole_share(made, guarantee, 2)
-    assert share == guarantee.with_budget(2 * made.loss(guarantee)[0])
-    assert share.budget < guarantee.budget
-
-
-def test_the_share_of_a_draw_is_finite_at_some_order():
-    made = dirdp.mechanisms.DirichletMechanism([0.1, 0.1], 1.0)
-    share = whole_share(made, dirdp.ApproxDP(epsilon=1, delta=1e-6), 3)
-    assert share.epsilon == 3 * made.renyi(share.order)
-    assert math.isfinite(share.epsilon)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,10 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.mechanisms.known import noises, registered
 from pymc_dirdp.planning.allocation import composed
-from pymc_dirdp.planning.choosing import Choice, rank
+from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, _Plans, choose, noise_instead
+from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
+from pymc_dirdp.utility.estimate_error import estimate_error
 
 # Whole noise, and all noise.
 NOISES, ALL = noises(exact=True, public_totals=True), noises(public_totals=True)
@@ -221,10 +223,11 @@ def test_a_table_without_records_takes_the_mechanism_that_the_error_names():
     assert dirdp.verify(release)
 
 
-def test_ranking_leaves_out_what_cannot_be_kept():
-    choice = rank(None, dirdp.PureDP(epsilon=1), prior=np.ones(3), n_records=50, adjacency="replace-one")
-    assert {kind for kind, _ in choice.expected_kl} == {"geometric"}
-    assert choice.margin("dirichlet") == math.inf
+def test_what_cannot_keep_a_guarantee_is_left_out():
+    terms = Terms(groups=[("p",)], calibration={"strategy": "algorithm-1"})
+    _, choices = choose(dirdp.PureDP(epsilon=1), {"p": TableFacts(np.ones(3), 50)}, terms)
+    assert {kind for kind, _ in choices["p"].expected_kl} == {"geometric"}
+    assert choices["p"].margin("dirichlet") == math.inf
     assert Choice((("laplace", 0.0),)).margin("laplace") == 0
 
 
@@ -256,3 +259,93 @@ def test_a_mechanism_of_ones_own_that_is_no_noise_is_planned_and_released():
         assert type(mechanism) is Halved
         assert mechanism.satisfies(target)
         assert dirdp.sample(chosen, hair()).posterior["p"].shape == (1, 1, 4)
+
+
+# What a person adds to, by name; the last two tables are alike.
+SEVERAL = {
+    "narrow": TableFacts(np.ones(2), 300),
+    "wide": TableFacts(np.full(20, 0.3), 300),
+    "one": TableFacts(np.ones((2, 3)), 300),
+    "two": TableFacts(np.ones((2, 3)), 300),
+}
+
+
+def errors_of(mechanisms, tables=SEVERAL):
+    return [
+        estimate_error(mechanisms[name], facts.prior, facts.n_records, public=True).kl for name, facts in tables.items()
+    ]
+
+
+TOGETHER, APART = [tuple(SEVERAL)], [("narrow", "wide"), ("one", "two")]
+
+
+@pytest.mark.parametrize(
+    ("target", "groups"),
+    [
+        (TARGET, TOGETHER),
+        (TARGET, APART),
+        (dirdp.RenyiDP(order=4, epsilon=0.2), APART),
+        pytest.param(dirdp.PureDP(epsilon=1), TOGETHER, marks=pytest.mark.thorough),
+        pytest.param(dirdp.ZeroCDP(rho=0.05), TOGETHER, marks=pytest.mark.thorough),
+    ],
+)
+def test_auto_is_never_worse_than_one_kind_for_all_tables(target, groups):
+    """The guarantee is kept by the composition that is stated, and the errors are those of the mechanisms that result.
+
+    Tables were compared by a divergence at one order, and took the wrong noise with up to 3 times the error.
+    """
+    terms = Terms(groups=groups, public_totals=True)
+    chosen, choices = choose(target, SEVERAL, terms)
+    assert list(chosen) == list(SEVERAL)
+    assert composed(chosen, groups, 1).satisfies(target)
+    errors = dict(zip(SEVERAL, errors_of(chosen), strict=True))
+    for kind in ("geometric", "gaussian"):
+        if kind == "geometric" or not isinstance(target, dirdp.PureDP):
+            other, none = choose(target, SEVERAL, terms, mechanism=kind)
+            assert none == {}
+            others = dict(zip(SEVERAL, errors_of(other), strict=True))
+            for group in groups:
+                assert sum(errors[name] for name in group) <= sum(others[name] for name in group)
+    for group in groups:
+        for name in group:
+            # The ranking is that of the plans which were compared, and its first entry is the plan that was taken.
+            assert choices[name].best == chosen[name].kind
+            assert choices[name].expected_kl[0][1] == pytest.approx(np.mean([errors[n] for n in group]), rel=1e-12)
+
+
+def test_each_group_of_other_people_has_the_whole_guarantee():
+    """To be told apart from one set: a group alone gets the same mechanisms as beside other groups."""
+    groups, target = APART, dirdp.RenyiDP(order=4, epsilon=0.2)
+    together, _ = choose(target, SEVERAL, Terms(groups=groups, public_totals=True))
+    for group in groups:
+        tables = {name: SEVERAL[name] for name in group}
+        alone, _ = choose(target, tables, Terms(groups=[group], public_totals=True))
+        assert alone == {name: together[name] for name in group}
+    linked = list(Terms(groups=[*groups, ("wide", "two")]).apart(SEVERAL))
+    assert [list(part) for part in linked] == [list(SEVERAL)]
+    # What was lost before is composed with all of them at once.
+    lost = ((dirdp.mechanisms.GeometricMechanism([1, 1], 40.0), 1),)
+    assert len(list(Terms(groups=groups, before=lost).apart(SEVERAL))) == 1
+    after, _ = choose(target, SEVERAL, Terms(groups=groups, before=lost, public_totals=True))
+    assert Composition((*lost, (composed(after, groups, 1), 1))).satisfies(target)
+
+
+def test_tables_change_their_kind_while_that_helps_and_alike_tables_together():
+    """With Gaussian noise for all, a wide table of rare categories is nearly as well off with a draw."""
+    plans = _Plans(TARGET, SEVERAL, Terms(groups=TOGETHER, public_totals=True))
+    best, tried = plans.best, [plan for plan in plans._tried.values() if plan is not None]
+    assert best.error == min(plan.error for plan in tried)
+    assert len(tried) > 3
+    assert all(plan.kinds["one"] == plan.kinds["two"] for plan in tried)
+    assert all(composed(plan.mechanisms, TOGETHER, 1).satisfies(TARGET) for plan in tried)
+
+
+def test_noise_instead_of_draws_is_compared_with_the_same_composition():
+    terms = Terms(groups=TOGETHER, public_totals=True, calibration={"strategy": "temper"})
+    drawn, _ = choose(TARGET, SEVERAL, terms, mechanism="dirichlet")
+    kinds = {kind: choose(TARGET, SEVERAL, terms, mechanism=kind)[0] for kind in ("geometric", "gaussian")}
+    found = noise_instead(TARGET, SEVERAL, terms, drawn)
+    least = min(kinds, key=lambda kind: sum(errors_of(kinds[kind])))
+    times = sum(errors_of(drawn)) / sum(errors_of(kinds[least]))
+    assert found == dict.fromkeys(SEVERAL, (least, pytest.approx(times, rel=1e-12)))
+    assert noise_instead(TARGET, {"p": TableFacts(np.ones(3), 0)}, Terms(groups=[("p",)]), {"p": drawn["one"]}) == {}

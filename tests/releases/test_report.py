@@ -7,12 +7,13 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.planning.choosing import rank
-from pymc_dirdp.releases import report as report_module
+from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.utility.estimate_error import estimate_error
 from pymc_dirdp.utility.share_error import draw_share_error
 from pymc_dirdp.utility.smallest_share import smallest_share
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+NOISES = noises(exact=True, public_totals=True).values()
 
 
 def words(plan):
@@ -53,14 +54,9 @@ def test_noise_is_advised_where_it_is_better_by_a_quarter_and_not_where_it_is_ab
     margins = []
     for n_records in (2, 4, 5, 6, 8):
         plan = dirdp.plan(TARGET, survey(n_records))
-        (part,) = plan.parts
-        options = {
-            "prior": np.ones((1, 3)),
-            "n_records": n_records,
-            "adjacency": "replace-one",
-            "public_totals": True,
-        }
-        margins.append(rank(part.mechanism, TARGET, **options).margin("dirichlet"))
+        tried = [noise.for_guarantee(TARGET, prior=np.ones((1, 3))) for noise in NOISES]
+        own, *others = (estimate_error(one, np.ones((1, 3)), n_records).kl for one in (plan.parts[0].mechanism, *tried))
+        margins.append(own / min(others))
         assert ("smaller expected KL" in words(plan)) == (margins[-1] > 1.25)
     assert any(1.05 < margin < 1.25 for margin in margins)
     assert any(1.25 < margin < 1.4 for margin in margins)
@@ -120,8 +116,8 @@ def test_a_report_fits_a_terminal_and_says_the_same_thing_once(names):
     text = str(dirdp.report(release))
     assert max(sum(1 + (east_asian_width(sign) in "WF") for sign in line) for line in text.splitlines()) <= 80
     assert text.count("one draw is no posterior") == 1
-    # The class has noise of its own to be advised, and all features together another.
-    assert words_of(text).count("mechanism='auto'") == 2
+    # One plan for all tables is compared with the release, so there is one figure.
+    assert words_of(text).count("mechanism='auto'") == 1
     assert all("".join(f"p_{name} from n_{name}".split()) in "".join(text.split()) for name in names)
 
 
@@ -175,21 +171,16 @@ def test_a_prior_from_a_file_with_which_nothing_can_be_computed_warns_of_nothing
     assert text
 
 
-def test_tables_of_one_problem_are_ranked_once(monkeypatch):
-    """Tables of another size or prior are another problem, although the mechanism is the same."""
-    ranked = []
-
-    def noted(mechanism, share, **given):
-        ranked.append((given["n_records"], given["prior"].tolist()))
-        return rank(mechanism, share, **given)
-
-    monkeypatch.setattr(report_module, "rank", noted)
+def test_tables_of_the_same_people_are_advised_together_and_others_apart():
+    """One figure for all tables that share the guarantee, and one for those of each group of other people."""
     with pm.Model() as model:
         for name, n, prior in [("a", 400, 1.0), ("b", 400, 1.0), ("c", 40, 1.0), ("d", 400, 2.0), ("e", 400, 1.0)]:
             p = pm.Dirichlet(f"p_{name}", a=np.full(2, prior))
             pm.Multinomial(name, n=n, p=p, observed=[n // 2, n // 2])
-    chosen = dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model, strategy="temper")
-    told = dirdp.report(chosen)
-    assert ranked == [(400, [1.0, 1.0]), (40, [1.0, 1.0]), (400, [2.0, 2.0])]
-    about = [text for _, text in told.sections[-1][1] if "mechanism='auto'" in text]
-    assert any("p_a, p_b, p_e" in text for text in about)
+    target = dirdp.RenyiDP(order=4, epsilon=0.2)
+    for disjoint, listed in ((None, ["p_a, p_b, p_c, p_d, p_e"]), ([["p_a", "p_b"], ["p_c", "p_d", "p_e"]], None)):
+        told = dirdp.report(dirdp.plan(target, model, strategy="temper", disjoint=disjoint))
+        about = [text for _, text in told.sections[-1][1] if "mechanism='auto'" in text]
+        assert len(about) == (1 if listed else 2)
+        for names in listed or ["p_a, p_b", "p_c, p_d, p_e"]:
+            assert sum(names in text for text in about) == 1
