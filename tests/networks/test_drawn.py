@@ -100,6 +100,11 @@ def test_rates_of_success():
         draws = xr.DataTree.from_dict({"/posterior": shares.astype(precision).to_dataset()})
         proba = np.exp(dirdp.predict_log_proba(release, {"group": ["h", "g"]}, target="rate_outcome", draws=draws))
         np.testing.assert_allclose(proba, [[0.7, 0.3], [0.3, 0.7]], rtol=rtol)
+    # The only share of a row of two outcomes, so that no sum shows that it is none.
+    for share in (1.5, 1 + 1e-6, -0.1):
+        wrong = xr.DataTree.from_dict({"/posterior": shares.where(shares != 0.8, share).to_dataset()})
+        with pytest.raises(dirdp.ArgumentError, match="draws of 'rate' are no shares"):
+            dirdp.predict_log_proba(release, {"group": ["h", "g"]}, target="rate_outcome", draws=wrong)
 
 
 def test_draws_of_something_else_are_refused(release, posterior):
