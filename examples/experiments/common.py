@@ -49,7 +49,8 @@ class Verdict:
 class Experiment:
     """One figure or table of a paper.
 
-    `tolerance` is how much the numbers of a quick run may differ from those of a full one, relative to them.
+    `tolerance` is how much the numbers of a quick run may differ from those of a full one, relative to them. `data`
+    says that it reads data sets from the folder of `--data`.
     """
 
     paper: str
@@ -58,15 +59,18 @@ class Experiment:
     draw: Callable[[pd.DataFrame], Figure]
     judge: Callable[[pd.DataFrame], Verdict]
     tolerance: float = 1e-4
+    data: bool = False
 
-    def main(self, file, description, *, data=False):
-        """Compute, and write a table, a picture and the verdict into a folder, all with the name of the file."""
-        given = parser(description, data=data).parse_args()
-        name = Path(file).stem
+    def main(self, file, description):
+        """Do what the command line says."""
+        self.run(Path(file).stem, parser(description, data=self.data).parse_args())
+
+    def run(self, name, given):
+        """Compute, and write a table, a picture and the verdict into a folder; the verdict, or None without data."""
         table = self.compute(given)
         if table.empty:
             print(f"{name}: none of the data sets is in {given.data}, so nothing is written.")
-            return
+            return None
         given.out.mkdir(parents=True, exist_ok=True)
         path = given.out / f"{name}.csv"
         table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
@@ -78,6 +82,7 @@ class Experiment:
         record = self.record(table)
         path.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         print(f"{self.paper} {self.item}: {record['word']}. {record['sentence']}")
+        return record
 
     def record(self, table):
         """The verdict on a table, as it is written to a file."""

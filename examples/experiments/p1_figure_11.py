@@ -32,7 +32,9 @@ def judge(table):
     )
 
 
-EXPERIMENT = Experiment("P1", "Figure 11", compute, lambda table: draw(table, "at delta 1e-5"), judge, tolerance=0.1)
+EXPERIMENT = Experiment(
+    "P1", "Figure 11", compute, lambda table: draw(table, "at delta 1e-5"), judge, tolerance=0.1, data=True
+)
 
 if __name__ == "__main__":
-    EXPERIMENT.main(__file__, __doc__, data=True)
+    EXPERIMENT.main(__file__, __doc__)

@@ -65,7 +65,7 @@ def judge(table):
     )
 
 
-EXPERIMENT = Experiment("P1", "Figure 6", compute, draw, judge)
+EXPERIMENT = Experiment("P1", "Figure 6", compute, draw, judge, data=True)
 
 if __name__ == "__main__":
-    EXPERIMENT.main(__file__, __doc__, data=True)
+    EXPERIMENT.main(__file__, __doc__)

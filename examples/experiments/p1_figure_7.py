@@ -97,7 +97,7 @@ def judge(table):
     )
 
 
-EXPERIMENT = Experiment("P1", "Figure 7", compute, draw, judge, tolerance=0.1)
+EXPERIMENT = Experiment("P1", "Figure 7", compute, draw, judge, tolerance=0.1, data=True)
 
 if __name__ == "__main__":
-    EXPERIMENT.main(__file__, __doc__, data=True)
+    EXPERIMENT.main(__file__, __doc__)

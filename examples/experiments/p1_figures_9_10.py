@@ -38,8 +38,8 @@ def judge(table):
 
 
 EXPERIMENT = Experiment(
-    "P1", "Figures 9 and 10", compute, lambda table: draw(table, "at delta 1e-5"), judge, tolerance=0.15
+    "P1", "Figures 9 and 10", compute, lambda table: draw(table, "at delta 1e-5"), judge, tolerance=0.15, data=True
 )
 
 if __name__ == "__main__":
-    EXPERIMENT.main(__file__, __doc__, data=True)
+    EXPERIMENT.main(__file__, __doc__)
