@@ -121,6 +121,33 @@ def test_a_script_runs_on_data_of_the_right_form(name, tmp_path, monkeypatch):
         assert_nothing_known_is_chance(pd.read_csv(tmp_path / "out" / f"{name}.csv"))
 
 
+@pytest.mark.parametrize("name", ["bank", "spam", "thyroid"])
+def test_data_sets_that_nobody_here_has_can_be_run(name, tmp_path, monkeypatch):
+    """Made-up records in the form of the public descriptions, with a column that has one bin."""
+    import p1_data
+    from p1_figures_4_5 import Classifier
+
+    target, _, numbers = p1_data.DATA[name]
+    rng = np.random.default_rng(20261122)
+    frame = {column: rng.normal(size=400) for column in (numbers or [f"word{i}" for i in range(57)])}
+    frame |= {next(iter(frame)): np.zeros(400), target: rng.integers(0, 2, 400)}
+    frame |= {"two": rng.choice(["no", "yes"], 400)} if numbers else {}
+    with gzip.open(tmp_path / f"{name}.csv.gz", "wt", encoding="utf-8") as file:
+        pd.DataFrame(frame).to_csv(file, index=False)
+    classifier = Classifier(tmp_path, name)
+    # The class, each column but the one with one bin, and each table with two bins or more.
+    assert len(classifier.tables) == len(frame) - 1
+    assert all(table.shape[1] > 1 for table in classifier.tables)
+    (quality,) = classifier.quality(
+        lambda table, rng, times: np.full((times, *table.shape), 1 / table.shape[1]), rng, 1
+    )
+    assert quality == pytest.approx((math.log(2), 0.5))
+    with gzip.open(tmp_path / f"{name}.csv.gz", "wt", encoding="utf-8") as file:
+        pd.DataFrame(frame).drop(columns=target).to_csv(file, index=False)
+    with pytest.raises(SystemExit, match=f"no column '{target}'"):
+        Classifier(tmp_path, name)
+
+
 def test_numbers_are_those_that_are_computed_without_the_library():
     import outside
 

@@ -1,7 +1,7 @@
 """P1, Figure 6: the Bayesian networks of its experiments.
 
-`uv run examples/experiments/p1_figure_6.py --data DIR --out DIR [--quick]` reads `networks.json` and draws the two
-networks that are at hand; that of Bank is not.
+`uv run examples/experiments/p1_figure_6.py --data DIR --out DIR [--quick]` reads `networks.json` and draws the
+networks that it holds. P1 has one of Bank, too.
 """
 
 import json

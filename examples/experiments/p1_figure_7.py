@@ -26,6 +26,9 @@ class Network:
         sizes, self.n_records = codes.max() + 1, len(train)
         self.tables, self.places = [], []
         for child, parents in json.loads((folder / "networks.json").read_text())[name].items():
+            # A column with one value says nothing, and costs nothing.
+            if sizes[child] == 1:
+                continue
             shape = [int(sizes[parent]) for parent in parents]
             counts = np.zeros((int(np.prod(shape, dtype=int)), int(sizes[child])))
 
@@ -52,7 +55,8 @@ class Network:
 
 def compute(given, publishers=under_renyi):
     rows = []
-    there = present(given.data, ["networks"], ".json") and present(given.data, given.only or NETWORKS)
+    known = json.loads((given.data / "networks.json").read_text()) if present(given.data, ["networks"], ".json") else {}
+    there = present(given.data, [name for name in given.only or NETWORKS if name in known])
     for name in there[:1] if given.quick else there:
         network, rng = Network(given.data, name), np.random.default_rng(SEED)
         shapes = tuple(table.shape for table in network.tables)
