@@ -16,8 +16,8 @@ BlackBox = Callable[[Array], object]
 # The outputs along the first axis, or a list where their shapes may differ.
 Outputs = Array | Sequence[Array]
 
-# The default numbers of draws. An urn takes a thousand times as long as another sampler.
-_DRAWS, _URN_DRAWS = 100_000, 10_000
+# The default number of outputs of a black box.
+_DRAWS = 100_000
 
 
 @final
@@ -42,11 +42,7 @@ class Source:
                 raise ArgumentError("A black box brings its own sampler. Leave out sampler= and steps=.")
             return self
         sampler = known.checked_sampler(self.sampler)
-        if self.steps is not None and not (known.has_urn and sampler == "exact"):
-            raise ArgumentError(
-                "steps is for the urn of sampler='exact', as a DirichletMechanism has it. Leave it out."
-            )
-        return replace(self, sampler=sampler)
+        return replace(self, sampler=sampler, steps=known.checked_steps(self.steps, sampler))
 
     @property
     def name(self) -> str:
@@ -62,8 +58,7 @@ class Source:
     @property
     def default_draws(self) -> int:
         """How many releases an audit makes of each data set by default."""
-        urn = self.known is not None and self.known.has_urn and self.sampler == "exact"
-        return _URN_DRAWS if urn else _DRAWS
+        return _DRAWS if self.known is None else self.known.outputs_to_audit(str(self.sampler))
 
     def releases(self, counts: Array, n: int, rng: np.random.Generator) -> Outputs:
         """`n` independent releases of made-up counts; a black box does not use `rng`."""

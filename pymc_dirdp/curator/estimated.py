@@ -62,7 +62,7 @@ def errors_of_estimates(
     for law in own:
         name = law.table.name
         mechanism = mechanisms[name]
-        times = 1 if mechanism.covers_all_draws else draws
+        times = mechanism.output_kind.releases_for(draws)
         fresh = Fresh.releases(law, mechanism, public=public, draws=times, rng=rng)
         groups[f"/cells/{name}"] = _cell_errors(law, private.get(name), release, estimates[name], fresh)
         error, others = float(kl_of_estimates(law, estimates[name])), kl_of_estimates(law, fresh.shares)

@@ -8,7 +8,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_dirdp.checks import integer, numbers_or_none, positive_array
+from pymc_dirdp.checks import numbers_or_none, positive_array
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.inference.seen import Labels
 from pymc_dirdp.mechanisms.base import Mechanism
@@ -97,10 +97,7 @@ class MechanismOutput:
         object.__setattr__(self, "prior", prior)
         object.__setattr__(self, "n_records", self.mechanism.public_records(self.n_records))
         object.__setattr__(self, "sampler", self.mechanism.checked_sampler(self.sampler))
-        if self.steps is not None:
-            if not self.mechanism.has_urn or self.sampler != "exact":
-                raise ArgumentError("steps is for the exact sampler of a Dirichlet draw. Leave it out.")
-            object.__setattr__(self, "steps", integer(1, steps=self.steps))
+        object.__setattr__(self, "steps", self.mechanism.checked_steps(self.steps, str(self.sampler)))
         # Whoever hands over what cannot be read learns of it here.
         if self.joint_rows is None:
             self.row_likelihoods()

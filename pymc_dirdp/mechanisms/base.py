@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.outputs import Draws, Output
 from pymc_dirdp.mechanisms.row_likelihood import ReadsOutputs
 from pymc_dirdp.mechanisms.tempered import Tempered
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -24,6 +25,14 @@ from pymc_dirdp.sampling.fast import dirichlet
 __all__ = ["SAMPLERS", "Mechanism"]
 
 SAMPLERS = ("exact", "fast")
+# What is proved about a draw, by sampler.
+_ARITHMETIC = {
+    "exact": "whole numbers: the release has the proved law, and nothing was rounded on the way from the counts",
+    "fast": "floating point, rounded to a public grid: the guarantee is proved for the ideal law, and nothing is "
+    "proved of the last bits of this draw",
+}
+# Outputs of each data set that an audit draws.
+_MANY = 100_000
 
 
 class Mechanism(ReadsOutputs, PrivacyCurves):
@@ -39,22 +48,14 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     True
     """
 
-    covers_all_draws: ClassVar[bool] = False
-    """Whether one release serves any number of draws; otherwise each draw is a release of its own."""
-    fits_all_tables: ClassVar[bool] = False
-    """Whether the shares of all tables are fitted to what is published of all, so that they are no draw."""
+    output_kind: ClassVar[type[Output]] = Draws
+    """The kind of output that it publishes."""
     samplers: ClassVar[tuple[str, ...]] = SAMPLERS
     """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
     min_count: float | None = None
     """What every cell is promised to hold; None if the guarantee does not rest on that."""
-    weighs_in_floats: ClassVar[bool] = False
-    """Whether its exact sampler draws whole numbers by weights that were computed in floating point."""
-    has_urn: ClassVar[bool] = False
-    """Whether its exact sampler is an urn, which takes `steps` and a thousand times as long as another sampler."""
     calibrated_by: ClassVar[str] = ""
     """The function that calibrates it, where `for_guarantee` does not."""
-    beside: ClassVar[str | None] = None
-    """The name of what is published beside each draw, of which the draw is a function; None if it is the draw alone."""
 
     @classmethod
     def of(cls, thing: object) -> "Self | None":
@@ -82,9 +83,25 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
             raise ArgumentError(self._no_such_sampler(sampler))
         return sampler
 
-    def shares_of(self, beside: Array) -> Array:
-        """The draws of the shares, as a function of what is published beside them; the last axis adds up to 1."""
-        raise ArgumentError(f"A {type(self).__name__} publishes nothing beside its draws.")
+    def checked_steps(self, steps: int | None, sampler: str) -> int | None:
+        """The steps of an urn that somebody chose, if this sampler is one."""
+        if steps is not None:
+            raise ArgumentError(
+                "steps is for the urn of sampler='exact', as a DirichletMechanism has it. Leave it out."
+            )
+        return None
+
+    def outputs_to_audit(self, sampler: str) -> int:
+        """How many outputs an audit draws of each data set by default."""
+        return _MANY
+
+    def arithmetic(self, sampler: str) -> str:
+        """What is proved about the numbers of a draw; nothing is said of a sampler that is not chosen yet."""
+        return _ARITHMETIC.get(sampler, "")
+
+    def shares_of(self, output: Array) -> Array:
+        """The draws of the shares, as a function of what is published; the last axis adds up to 1."""
+        return output
 
     def prepare(self, sampler: str) -> None:
         """Raise what would keep it from drawing, such as a missing package, before anything is spent."""
@@ -182,11 +199,6 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         """The parameters of a draw that is itself the release; None if draws come from something released before."""
         return None
 
-    @property
-    def has_product_law(self) -> bool:
-        """Whether the likelihood of an output is a product over cells, so that a posterior given it can be drawn."""
-        return True
-
     def posterior_parameters(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """Parameters of the private Dirichlet posterior, one release for each of many made-up tables, in their shape.
 
@@ -202,6 +214,10 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         """
         raise ArgumentError(f"No private posterior of counts comes from a {type(self).__name__}.")
 
+    def private_posteriors(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array | None:
+        """The parameters of the same; None where the posterior that is released is not Dirichlet."""
+        return self.posterior_parameters(data, rng)
+
     def draws_of_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """One private draw of the shares for each of many made-up tables, in their shape: for planning.
 
@@ -212,3 +228,7 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
         """
         draw: Array = dirichlet(self.posterior_parameters(data, rng), 1, rng)[0]
         return draw
+
+    def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """A draw where that is the release, else the frequencies of the released counts; as :meth:`draws_of_shares`."""
+        return self.draws_of_shares(data, rng)

@@ -1,9 +1,10 @@
 """The Dirichlet mechanism: one draw from a tempered and smoothed posterior."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import ClassVar, final, override
+from typing import Any, ClassVar, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +15,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.dirichlet_draws import DirichletDraws
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.neighbours import blocks, crowd, moved, smallest_two
-from pymc_dirdp.mechanisms.released import Released
+from pymc_dirdp.mechanisms.outputs import DRAWS, ONE_DRAW, Draws, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.mechanisms.tempered import Tempered
@@ -116,6 +117,8 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     urn_steps: int | None = None
 
     kind: ClassVar[str] = "dirichlet"
+    output_kind: ClassVar[type[Output]] = Draws
+    publishes: ClassVar[str] = DRAWS
     calibrated_by: ClassVar[str] = "dirdp.calibrate()"
     formula: ClassVar[str] = "Dirichlet(r x + alpha), x the counts"
     facts: ClassVar[tuple[Fact, ...]] = (
@@ -311,9 +314,18 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
     @override
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
-    ) -> Released:
+    ) -> Draws:
         steps = self.steps(sampler, n_records)
-        return Released(self.sample(counts, draws=draws, sampler=sampler, random_seed=random_seed, steps=steps), {})
+        return Draws({DRAWS: self.sample(counts, draws=draws, sampler=sampler, random_seed=random_seed, steps=steps)})
+
+    @override
+    def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
+        shape = self.shape[:-1] if of_success else self.shape
+        return Draws.read(facts, {DRAWS: (draws, *shape)}, table, of_success=of_success)
+
+    @override
+    def draws_in_words(self, how: str | None) -> str:
+        return ONE_DRAW
 
     @override
     def releases(

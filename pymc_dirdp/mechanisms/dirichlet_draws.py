@@ -1,7 +1,7 @@
 """What mechanisms share whose release is a draw from a Dirichlet law: its likelihood, a product over cells and rows."""
 
 import abc
-from typing import ClassVar, override
+from typing import override
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,8 @@ from pymc_dirdp.sampling.fast import fast_dirichlet
 
 __all__ = ["DirichletDraws"]
 
+# Outputs of each data set that an audit draws from an urn.
+_FEWER = 10_000
 # The least normal double.
 _TINY = 2.3e-308
 # Rows of a draw add up to 1 within this tolerance, for any number of categories that is in use.
@@ -31,8 +33,6 @@ _ROUNDING = 1e-9
 
 class DirichletDraws(CurvesOf, Mechanism):
     """Release draws from a Dirichlet law whose parameters depend on the secret, in whole numbers from a Pólya urn."""
-
-    has_urn: ClassVar[bool] = True
 
     urn_steps: int | None
     """The public number of steps of the urn whose counts the curves are about; None if they are about the draw."""
@@ -46,6 +46,17 @@ class DirichletDraws(CurvesOf, Mechanism):
                 "omega."
             )
         return sampler or self.samplers[0]
+
+    @override
+    def checked_steps(self, steps: int | None, sampler: str) -> int | None:
+        if steps is None or sampler != "exact":
+            return super().checked_steps(steps, sampler)
+        return integer(1, steps=steps)
+
+    @override
+    def outputs_to_audit(self, sampler: str) -> int:
+        # An urn takes a thousand times as long as another sampler.
+        return _FEWER if sampler == "exact" else super().outputs_to_audit(sampler)
 
     @abc.abstractmethod
     def concentration(self, counts: ArrayLike) -> Array:

@@ -1,7 +1,7 @@
 """The floored Dirichlet mechanism: a draw whose intensities stay above a public floor."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, final, override
@@ -16,7 +16,7 @@ from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.floored_law import FlooredLaw
 from pymc_dirdp.mechanisms.floored_pair import floored_pair
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
-from pymc_dirdp.mechanisms.released import Released
+from pymc_dirdp.mechanisms.outputs import ONE_DRAW, Draws, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -106,7 +106,8 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
 
     kind: ClassVar[str] = "floored"
     calibrated_by: ClassVar[str] = "dirdp.calibrate_floored()"
-    beside: ClassVar[str | None] = "intensities"
+    output_kind: ClassVar[type[Output]] = Draws
+    publishes: ClassVar[str] = "intensities"
     formula: ClassVar[str] = (
         "shares of G - {shift:.4g} t, with intensities G from Gamma(r x + alpha) above t = {floor:.4g}, x the counts"
     )
@@ -200,8 +201,8 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
         return self.shift * self.floor
 
     @override
-    def shares_of(self, beside: Array) -> Array:
-        above = beside - self.taken_off
+    def shares_of(self, output: Array) -> Array:
+        above = output - self.taken_off
         return np.asarray(above / above.sum(axis=-1, keepdims=True))
 
     @override
@@ -281,15 +282,26 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     @override
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
-    ) -> Released:
-        released = self.release(counts, draws=draws, sampler=sampler, random_seed=random_seed)
-        return Released(self.shares_of(released), {str(self.beside): released})
+    ) -> Draws:
+        return Draws({self.publishes: self.release(counts, draws=draws, sampler=sampler, random_seed=random_seed)})
+
+    @override
+    def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
+        return Draws.read(facts, {self.publishes: (draws, *self.shape)}, table)
+
+    @override
+    def draws_in_words(self, how: str | None) -> str:
+        return ONE_DRAW
 
     @override
     def releases(
         self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
         return self.release(counts, draws=n, sampler=sampler, random_seed=random_seed)
+
+    @override
+    def private_posteriors(self, data: NDArray[np.int64], rng: np.random.Generator) -> None:
+        return None
 
     @override
     def draws_of_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:

@@ -27,6 +27,10 @@ from pymc_dirdp.sampling.fast import dirichlet
 
 __all__ = ["HellingerMechanism"]
 
+_BY_WEIGHTS = (
+    "whole numbers, by weights that were computed in floating point: the loss of the law that was drawn from is known "
+    "to about 1e-12"
+)
 _SENSITIVITIES = ("smooth", "global")
 _ACCOUNTINGS = ("exact", "pure", "proved")
 # With more candidates the smoothness is chosen by the proved accounting: either takes some seconds at most.
@@ -92,7 +96,6 @@ class HellingerMechanism(CurvesOf, WholePosterior):
 
     kind: ClassVar[str] = "hellinger"
     publishes: ClassVar[str] = "released_counts"
-    weighs_in_floats: ClassVar[bool] = True
     formula: ClassVar[str] = (
         "exact draws from the posterior given the released counts: Dirichlet(x + prior), averaged over all counts x"
     )
@@ -248,18 +251,38 @@ class HellingerMechanism(CurvesOf, WholePosterior):
         return f"Hellinger mechanism of exponent {self.exponent:.4g}{gamma}, {self.accounting}"
 
     @property
-    @override
-    def has_product_law(self) -> bool:
+    def _has_product(self) -> bool:
+        """Whether the likelihood of an output is a product over cells."""
         return len(self.prior) == 2
 
     @override
-    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
-        if not self.has_product_law:
+    def reading(self, postprocess: str | None) -> str | None:
+        # Where no posterior is computed, there is no other way.
+        return super().reading(postprocess if self._has_product or postprocess is not None else self.readings[0])
+
+    @override
+    def arithmetic(self, sampler: str) -> str:
+        return _BY_WEIGHTS if sampler == "exact" else super().arithmetic(sampler)
+
+    @override
+    def expected_shares(self, counts: Array, rng: np.random.Generator) -> Array | None:
+        if self._has_product:
+            return None
+        parameters = self.posterior_parameters(counts.astype(np.int64), rng)
+        return np.asarray(parameters / parameters.sum(axis=-1, keepdims=True))
+
+    @override
+    def refuse_inference(self) -> None:
+        if not self._has_product:
             raise ArgumentError(
                 "The law of a HellingerMechanism with so many categories is no product over cells, so nothing is "
                 "concluded from its outputs here. Release with TruncatedNoiseMechanism or GeometricMechanism; or weigh "
                 "each possible data set by its prior times exp(mechanism.log_likelihood(output, counts)) yourself."
             )
+
+    @override
+    def row_likelihoods(self, output: Array, *, steps: int | None = None) -> list[RowLikelihood]:
+        self.refuse_inference()
         released = self._released_table(output)
         if released.sum() != self.n_records:
             raise ArgumentError(f"Expected an output that adds up to n_records={self.n_records}.")
@@ -277,7 +300,7 @@ class HellingerMechanism(CurvesOf, WholePosterior):
     @override
     def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
         n = self.n_records
-        if not self.has_product_law or n > _MOST_SEARCHED:
+        if not self._has_product or n > _MOST_SEARCHED:
             return None
         laws = np.array([self._laws.log_law_at(first, self.exponent) for first in range(n + 1)])
         chosen = [rng.choice(n + 1, p=np.exp(laws[first])) for first in counts[:, 0].astype(np.int64).tolist()]

@@ -17,6 +17,7 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.neighbours import moved
 from pymc_dirdp.mechanisms.noisy_counts import LEAST, MOST
+from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.whole_noise import used_scale
 from pymc_dirdp.numerics.balls import Ball, JointBalls
 from pymc_dirdp.numerics.roots import largest_safe, log_excess
@@ -146,7 +147,7 @@ class JointMechanism(CurvesOf, Mechanism):
     records: int | tuple[int, ...] = 1
     adjacency: str = "replace-one"
 
-    covers_all_draws: ClassVar[bool] = True
+    output_kind: ClassVar[type[Output]] = NoisyTable
     zero_sum: ClassVar[bool] = False
     """Whether the noise of each table adds up to 0."""
 
@@ -239,11 +240,6 @@ class JointMechanism(CurvesOf, Mechanism):
     @override
     def noise_sd(self) -> float | None:
         return self.noise_sds[0] if len(self._balls.kinds) == 1 else None
-
-    @property
-    @override
-    def has_product_law(self) -> bool:
-        return False
 
     @property
     @override

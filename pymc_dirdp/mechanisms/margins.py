@@ -17,7 +17,7 @@ from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.neighbours import moved
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.released import Released
+from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -91,8 +91,7 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     kind = "marginals"
     publishes = "noisy_counts"
     formula = "shares fitted to the noisy counts of margins of all tables"
-    covers_all_draws = True
-    fits_all_tables = True
+    output_kind = Marginals
     facts = (
         Fact("prior", "prior", "table"),
         Fact("noise", "noise", "text"),
@@ -190,11 +189,6 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return tuple(self.prior.shape)
 
     @property
-    @override
-    def has_product_law(self) -> bool:
-        return False
-
-    @property
     def noise_sds(self) -> tuple[float, ...]:
         """The standard deviation of the noise in one cell of each margin."""
         return tuple(part.noise_sd for part in self.parts)
@@ -231,10 +225,6 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
         return found
 
     @override
-    def as_output(self, published: Mapping[str, Array]) -> Array:
-        return np.concatenate([published[name].ravel() for name in self.published_axes])
-
-    @override
     def separately(self, output: Array) -> list[tuple[TableMechanism, Array]]:
         ends = np.cumsum([self._cells(margin) for margin in self.margins])[:-1]
         split = zip(self.parts, np.split(output, ends, axis=-1), strict=True)
@@ -267,8 +257,21 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     @override
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
-    ) -> Released:
-        return Released(None, self.release(counts, sampler=sampler, random_seed=random_seed))
+    ) -> Marginals:
+        return Marginals(self.release(counts, sampler=sampler, random_seed=random_seed), self.published_axes)
+
+    @override
+    def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
+        axes = self.published_axes
+        shapes = {name: tuple(self.shape[axis] for axis in own) for name, own in axes.items()}
+        return Marginals.read(facts, shapes, table, axes=axes)
+
+    @override
+    def draws_in_words(self, how: str | None) -> str:
+        return (
+            "the shares are one estimate, fitted to the noisy counts of all tables; it is no draw, so no interval "
+            "follows from it"
+        )
 
     @override
     def releases(
@@ -323,13 +326,14 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
 
     @override
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        self._refuse_product()
+        self.refuse_inference()
 
     @override
     def row_likelihoods(self, output: Array, *, steps: int | None = None) -> NoReturn:
-        self._refuse_product()
+        self.refuse_inference()
 
-    def _refuse_product(self) -> NoReturn:
+    @override
+    def refuse_inference(self) -> NoReturn:
         raise ArgumentError(
             "Margins of a table say something of sums of its cells, so the likelihood is no product over cells, and no "
             "posterior is computed from it here. dirdp.analyst_model(release) is a PyMC model of all tables, for "

@@ -16,8 +16,8 @@ from pymc_dirdp.checks import MOST_RECORDS, checked_counts, one_of, positive, po
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.neighbours import blocks, moved
+from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, postprocessed
-from pymc_dirdp.mechanisms.released import Released
 from pymc_dirdp.mechanisms.released_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -175,6 +175,14 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     def noise_sd(self) -> float:
         """Standard deviation of the noise in one cell."""
 
+    def variance_left(self, cells: int, *, public: bool) -> float:
+        """The variance of the noise in one of so many cells once their sum is known, where it is public.
+
+        Independent noise is freed of its mean then; noise that adds up to 0 has none.
+        """
+        known = public and not self.needs_public_totals
+        return self.noise_sd**2 * (1 - known / cells)
+
     @property
     @override
     def laplace_scale(self) -> float | None:
@@ -300,9 +308,10 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     @override
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
-    ) -> Released:
+    ) -> NoisyTable:
         # The guarantee is about the noisy counts, so they are published; any number of draws follows from them.
-        return Released(None, {"noisy_counts": self.release(counts, sampler=sampler, random_seed=random_seed)})
+        noisy = self.release(counts, sampler=sampler, random_seed=random_seed)
+        return NoisyTable({self.publishes: np.asarray(noisy, dtype=np.float64)})
 
     @override
     def releases(

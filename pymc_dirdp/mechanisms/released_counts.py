@@ -1,7 +1,7 @@
 """What mechanisms share that release one table of counts: draws and frequencies from it are post-processing."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
 from pymc_dirdp.mechanisms.base import Mechanism
+from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.postprocess import frequencies
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -28,7 +29,7 @@ class ReleasedCounts(Mechanism):
         The model's own prior; it says the shape of the table.
     """
 
-    covers_all_draws = True
+    output_kind: ClassVar[type[Output]] = NoisyTable
     prior: Array
 
     @abc.abstractmethod
@@ -109,6 +110,10 @@ class ReleasedCounts(Mechanism):
         """
         parameters = self.postprocessed(np.asarray(released, dtype=np.float64)) + self.prior
         return dirichlet(parameters, integer(1, draws=draws), generator(random_seed))
+
+    @override
+    def published_shares(self, data: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        return frequencies(self.posterior_parameters(data, rng) - self.prior)
 
     def estimate(self, counts: ArrayLike, *, sampler: str = "exact", random_seed: Seed = None) -> Array:
         """Frequencies from the released counts, without the prior: shape of `prior`, rows add up to 1.

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.facts import Fact
-from pymc_dirdp.mechanisms.released import Released
+from pymc_dirdp.mechanisms.outputs import DRAWS, NoisyTable, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
@@ -37,15 +38,13 @@ class TableMechanism(Mechanism):
 
     kind: ClassVar[str]
     """Its name in `plan(mechanism=...)`."""
+    output_kind: ClassVar[type[Output]] = NoisyTable
     needs_public_totals: ClassVar[bool] = False
     """Whether it publishes numbers of records, so that it is for tables where they are public."""
     facts: ClassVar[tuple[Fact, ...]]
     """What a release says of it, beside `adjacency` and `contribution`."""
-    publishes: ClassVar[str | None] = None
-    """The name of what is published beside the draws and decides them; None if the draws are the release.
-
-    Where several tables are published, their names start so.
-    """
+    publishes: ClassVar[str]
+    """The name of what is published. Where several tables are, their names start so."""
     readings: ClassVar[tuple[str, ...]] = ()
     """The ways in which papers read what is published as data, as in `sample(postprocess=...)`."""
     formula: ClassVar[str]
@@ -58,18 +57,40 @@ class TableMechanism(Mechanism):
 
     @property
     def published_axes(self) -> dict[str, tuple[int, ...]]:
-        """The tables that are published in place of draws, by name, and which axes of the table each of them keeps."""
-        return {} if self.publishes is None else {self.publishes: tuple(range(len(self.shape)))}
+        """The tables that are published, by name, and which axes of the table each of them keeps."""
+        return {self.publishes: tuple(range(len(self.shape)))}
 
     @property
     def margins_with_noise(self) -> tuple[tuple[tuple[int, ...], float], ...]:
         """The axes that each published margin keeps, and the standard deviation of its noise; empty without margins."""
         return ()
 
-    def as_output(self, published: Mapping[str, Array]) -> Array:
-        """The output, as a likelihood takes it, that tables make up which were published in place of draws."""
-        (output,) = published.values()
-        return output
+    @classmethod
+    def reserved_names(cls) -> set[str]:
+        """The names of the variables that a release has of it beside the shares."""
+        return {fact.name for fact in cls.facts if fact.is_variable} | {cls.publishes} - {DRAWS}
+
+    def read_output(self, facts: Mapping[str, Any], table: str, *, draws: int, of_success: bool) -> Output:
+        """The output of which a text says these facts.
+
+        Parameters
+        ----------
+        facts : mapping of str to list
+            The arrays by name.
+        table : str
+            The name of the table.
+        draws : int
+            How many draws the release has.
+        of_success : bool
+            Whether draws of a Beta variable are those of success alone.
+
+        Raises
+        ------
+        ArgumentError
+            If an array has another shape than belongs to this mechanism, or a number is not finite.
+        """
+        shapes = {name: tuple(self.shape[axis] for axis in axes) for name, axes in self.published_axes.items()}
+        return NoisyTable.read(facts, shapes, table)
 
     def separately(self, output: Array) -> "list[tuple[TableMechanism, Array]]":
         """The independent mechanisms of which this one is made up, each with its part of an output."""
@@ -79,6 +100,81 @@ class TableMechanism(Mechanism):
     def law_in_words(self) -> str:
         """The law of a draw in words, for the report."""
         return self.formula.format(**vars(self))
+
+    @property
+    def published_in_words(self) -> str:
+        """What is published, as words."""
+        return self.publishes.replace("_", " ")
+
+    def draws_in_words(self, how: str | None) -> str:
+        """What the draws of a release are, and what they are not; `how` is from :meth:`reading`."""
+        if how is None:
+            return (
+                f"the draws are from the posterior given the {self.published_in_words}, so their means and intervals "
+                "are right"
+            )
+        inferred = "no posterior given them is computed here"
+        if self.reading(None) is None:
+            inferred = "dirdp.analyse(release) draws from the posterior given them"
+        return (
+            f"the draws take the {self.published_in_words} for the data, as papers do, so their intervals are too "
+            f"short; {inferred}"
+        )
+
+    def reading(self, postprocess: str | None) -> str | None:
+        """How papers read what is published as data: the given way, if any; None where draws are made given it.
+
+        Raises
+        ------
+        ArgumentError
+            If that is no way for this mechanism.
+        """
+        if postprocess is None or not self.readings:
+            return None
+        return one_of(self.readings, postprocess=postprocess)
+
+    @classmethod
+    def refuse_private_totals(cls, *, public: bool) -> None:
+        """Raise the error about numbers of records that would be published and are private."""
+        if cls.needs_public_totals and not public:
+            raise ArgumentError(
+                f"mechanism={cls.kind!r} publishes the number of records, which is private here. Use "
+                "mechanism='geometric'. If the number is public and the adjacency replace-one, planning functions take "
+                "public_totals=True."
+            )
+
+    def refuse_inference(self) -> None:
+        """Raise the error about a mechanism whose likelihood is no product over cells, so that nothing is inferred."""
+
+    def check_numbers(self, table: str, n_records: int | None, *, public: bool) -> None:
+        """Raise the error about a plan whose numbers of records are not those that this mechanism is for.
+
+        Parameters
+        ----------
+        table : str
+            The name of the table.
+        n_records : int or None
+            The public number of records, or the planned one.
+        public : bool
+            Whether the numbers are public.
+        """
+        if not public and (self.needs_public_totals or self.rests_on_totals):
+            raise ArgumentError(
+                "The plan would publish a private number of records: what adds up to it is for public ones. Call "
+                "plan() again."
+            )
+        if self.rests_on_rows:
+            raise ArgumentError(
+                f"The curves of {table!r} rest on the number of records of each row. The promise of a release of a "
+                "model is about a record that is replaced, perhaps by one of another row, so these numbers are data. "
+                "Call plan() again; or release the table alone, by output = mechanism.release(counts), and conclude "
+                "from dirdp.MechanismOutput(mechanism, output, prior=prior)."
+            )
+        if self.assumed_records is not None and (self.assumed_records != n_records or not public):
+            raise ArgumentError(
+                "The curves of the plan rest on a number of records that is not the public one of its table. Call "
+                "plan() again."
+            )
 
     @property
     def assumed_records(self) -> int | None:
@@ -168,8 +264,8 @@ class TableMechanism(Mechanism):
     @abc.abstractmethod
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
-    ) -> Released:
-        """What is released: draws, or a table from which draws follow.
+    ) -> Output:
+        """What is published.
 
         Parameters
         ----------

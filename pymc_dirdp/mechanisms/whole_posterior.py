@@ -16,7 +16,7 @@ from pymc_dirdp.mechanisms.finite_choice import drawn_from
 from pymc_dirdp.mechanisms.hellinger_candidates import all_counts, number_of_tables
 from pymc_dirdp.mechanisms.hellinger_distance import hellinger_distance
 from pymc_dirdp.mechanisms.neighbours import moved
-from pymc_dirdp.mechanisms.released import Released
+from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.released_counts import ReleasedCounts
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -189,10 +189,10 @@ class WholePosterior(ReleasedCounts, TableMechanism):
     @override
     def draw(
         self, counts: ArrayLike, draws: int, *, sampler: str, random_seed: Seed = None, n_records: int | None = None
-    ) -> Released:
+    ) -> NoisyTable:
         # The guarantee is about the released counts, so they are published; any number of draws follows from them.
         released = self.release(counts, sampler=sampler, random_seed=random_seed)
-        return Released(None, {str(self.publishes): released.astype(np.float64)})
+        return NoisyTable({self.publishes: released.astype(np.float64)})
 
     @override
     def read_as_data(self, output: Array, how: str) -> Array:

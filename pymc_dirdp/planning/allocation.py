@@ -42,7 +42,7 @@ def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> d
 def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ...]], draws: int) -> PrivacyCurves:
     """The curves of a whole release: sequential within a group of tables, parallel over groups."""
     times = {
-        name: (mechanism, 1 if mechanism.covers_all_draws else draws)
+        name: (mechanism, mechanism.output_kind.releases_for(draws))
         for name, mechanism in mechanisms.items()
         # What is the same for all data sets adds nothing.
         if mechanism.pure_epsilon > 0

@@ -174,11 +174,7 @@ def of_kind(
     if kind in _CALIBRATED:
         return _CALIBRATED[kind](guarantee, n_records=n_records, public_totals=public_totals, **common, **strategy)
     mechanism = by_kind(kind, public_totals=public_totals)
-    if mechanism.needs_public_totals and not public_totals:
-        raise ArgumentError(
-            f"mechanism={kind!r} publishes the number of records, which is private here. Use mechanism='geometric'. If "
-            "the number is public and the adjacency replace-one, planning functions take public_totals=True."
-        )
+    mechanism.refuse_private_totals(public=public_totals)
     return mechanism.planned(guarantee, n_records=n_records, **common)
 
 
@@ -288,7 +284,9 @@ class _Plans:
             groups=self._groups,
             draws=self._terms.draws,
             before=self._terms.before,
-            once=[name for name, kind in kinds.items() if by_kind(kind).covers_all_draws],
+            once=[
+                name for name, kind in kinds.items() if by_kind(kind).output_kind.releases_for(self._terms.draws) == 1
+            ],
         )
 
     def _of(self, kind: str, name: str, share: Guarantee) -> TableMechanism:

@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
 from pymc_dirdp.mechanisms.hellinger_candidates import number_of_tables
 from pymc_dirdp.mechanisms.known import noises
-from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES, frequencies
+from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.planning.floored import calibrate_floored
@@ -206,22 +206,13 @@ def _hellinger(guarantee: Guarantee, prior: Array, n_records: int, sensitivity: 
 
 def _score(name: str, mechanism: Mechanism, prior: Array, data: Integers) -> Score:
     p = data / data.sum(axis=-1, keepdims=True)
-    kl, l_inf, hellinger = _distances(p, _released(mechanism, prior, data))
+    kl, l_inf, hellinger = _distances(p, mechanism.published_shares(data, np.random.default_rng(20261122)))
     pure, rest = math.isfinite(mechanism.pure_epsilon), (l_inf, hellinger)
-    if mechanism.beside is not None:
-        # The law of such a draw is not Dirichlet, and no divergence of posteriors is known.
-        return Score(name, mechanism.in_short, None, kl, kl, *rest, pure)
     expected = simulated_kl(mechanism, prior, data)
-    kl_estimate = kl if mechanism.covers_all_draws else expected.estimate
-    return Score(name, mechanism.in_short, expected.posterior, expected.estimate, kl_estimate, *rest, pure)
-
-
-def _released(mechanism: Mechanism, prior: Array, data: Integers) -> Array:
-    """A draw where that is the release, else the frequencies of the released counts, for each data set."""
-    rng = np.random.default_rng(20261122)
-    if not mechanism.covers_all_draws:
-        return mechanism.draws_of_shares(data, rng)
-    return frequencies(mechanism.posterior_parameters(data, rng) - prior)
+    posterior = None if math.isnan(expected.posterior) else expected.posterior
+    # Of a draw the divergence is known given its parameters, which varies less.
+    kl_estimate = kl if mechanism.tempered is None else expected.estimate
+    return Score(name, mechanism.in_short, posterior, expected.estimate, kl_estimate, *rest, pure)
 
 
 def _distances(p: Array, q: Array) -> tuple[float, float, float]:

@@ -171,9 +171,7 @@ def _log_variance(margins: Sequence[Margin], people: Protected, kind: str, param
     variances = []
     for margin, parameter in zip(margins, parameters, strict=True):
         part = people.part(margin, kind, parameter)
-        # Where the total is public, independent noise is freed of its mean; noise that adds up to 0 has none.
-        known = people.public_totals and not part.needs_public_totals
-        variances.append(part.noise_sd**2 * (1 - known / margin.cells))
+        variances.append(part.variance_left(margin.cells, public=people.public_totals))
     return math.fsum(math.log(max(variance, 1e-300)) for variance in variances)
 
 

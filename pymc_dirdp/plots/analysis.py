@@ -101,13 +101,9 @@ def plot_analysis(
 
 def _read_as_data(release: xr.DataTree, name: str, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
     """The released shares, and the parameters of the posterior of somebody who takes what was put out for the data."""
-    output = opened(release).outputs[name]
-    put_out = np.maximum(output.published.mean(axis=0), 0)
-    sizes = np.maximum(put_out.sum(axis=-1, keepdims=True), 1e-300)
-    if output.mechanism.publishes is not None:
-        return put_out / sizes, alpha + put_out
     records = aware.count_means.reshape(alpha.shape).sum(axis=-1, keepdims=True)
-    return put_out / sizes, alpha + records * put_out / sizes
+    counts = opened(release).published(name).as_counts(records)
+    return counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-300), alpha + counts
 
 
 def _beta(parameters: Array, level: float) -> Array:

@@ -8,6 +8,7 @@ import xarray as xr
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, labelled_rows, tidy
 from pymc_dirdp.releases.opened import opened
@@ -62,7 +63,7 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     release, tables = stored.tree, {name: table.group.dataset for name, table in stored.tables.items()}
     name = next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)
     table, mechanism = tables[name], stored.tables[name].mechanism
-    if mechanism.fits_all_tables:
+    if mechanism.output_kind is Marginals:
         raise ArgumentError(
             f"The release holds one estimate of {name!r}, fitted to noisy margins, and no draw, so there is no band "
             "around it. dirdp.report(release) has the noise of each margin. Sample dirdp.analyst_model(release) "

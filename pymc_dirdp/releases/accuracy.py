@@ -7,6 +7,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.releases.opened import Opened, StoredTable
 from pymc_dirdp.utility.share_error import draw_share_error
 from pymc_dirdp.utility.smallest_share import smallest_share
@@ -21,14 +22,14 @@ def typical_errors(stored: Opened, utility: xr.Dataset) -> Lines:
     by_table = ", by table" * (len(stored.tables) > 1)
     if stored.is_estimate:
         # Tables of one category have no error, and large networks are not simulated.
-        fitted = [name for name, table in stored.tables.items() if table.mechanism.fits_all_tables]
+        fitted = [part.table.name for part in stored.plan.publishing(Marginals)]
         known = utility["share_error"].sel(table=fitted).values
         if not np.all(np.isfinite(known)):
             return ()
         return (("of the fit", f"a share is typically off by {in_range(known, 2)}{by_table}, in made-up networks"),)
     of_draws = _of_tables(stored, utility, lambda table, n: draw_share_error(table.mechanism, table.prior, round(n)))
     # Where nothing is concluded from what was put out, the error is that of the posterior which was released.
-    known_law = [table.mechanism.has_product_law for table in stored.tables.values()]
+    known_law = [table.mechanism.reading(None) is None for table in stored.tables.values()]
     of_means: Array = utility["share_error"].values
     errors: dict[str, Array] = {
         "of dirdp.estimate": np.where(known_law, of_means, np.nan),

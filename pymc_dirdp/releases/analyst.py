@@ -118,9 +118,7 @@ def analyst_model(
 
 def _holds_margins(release: Any) -> bool:
     """Whether a release holds margins of its tables, which have no law cell by cell."""
-    return isinstance(release, xr.DataTree) and any(
-        one.mechanism.fits_all_tables for one in checked(release).tables.values()
-    )
+    return isinstance(release, xr.DataTree) and checked(release).is_estimate
 
 
 def _of_network(

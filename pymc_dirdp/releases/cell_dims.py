@@ -25,7 +25,5 @@ def cell_dims(table: "Table") -> list[str]:
 
 def renamed(dim: str) -> str:
     """A name for a dim that no variable of a group `mechanism` has."""
-    taken = {fact.name for kind in by_class_name().values() for fact in kind.facts if fact.is_variable}
-    taken.add(PUBLIC_TOTALS)
-    taken |= {name for kind in by_class_name().values() for name in (kind.publishes, kind.beside) if name}
+    taken = {PUBLIC_TOTALS}.union(*(kind.reserved_names() for kind in by_class_name().values()))
     return dim_beside(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import told_apart
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.releases.arithmetic import arithmetic
 from pymc_dirdp.releases.cell_dims import PUBLIC_TOTALS, cell_dims, renamed
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word
@@ -78,7 +78,7 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, source: str) -> x
         "strategy": chosen.strategy,
         "objective": chosen.objective,
         "sampler": sampler,
-        "arithmetic": arithmetic(mechanism, sampler),
+        "arithmetic": mechanism.arithmetic(sampler),
         "randomness": source,
         "contribution": mechanism.contributed.to_json(),
     }
@@ -97,8 +97,8 @@ def _mechanism(part: PlannedTable, chosen: Plan, sampler: str, source: str) -> x
         variables[PUBLIC_TOTALS] = ([dims[axis] for axis in axes], totals)
     if (steps := mechanism.steps(sampler, part.n_records)) is not None:
         attrs["steps"] = steps
-    if mechanism.readings and not mechanism.has_product_law:
-        attrs["postprocess"] = mechanism.readings[0]
+    if (how := mechanism.reading(None)) is not None:
+        attrs["postprocess"] = how
     if part.choice is not None:
         attrs |= {"chosen_from": json.dumps(part.choice.expected_kl)}
     return xr.Dataset(variables, {dim: values for dim, values in coords.items() if dim in dims}, attrs)
@@ -149,7 +149,7 @@ def _utility(chosen: Plan, sampler: str) -> xr.Dataset:
 
 def _fit_errors(chosen: Plan) -> dict[str, EstimateError]:
     """The expected errors of the tables that are fitted to margins of all of them."""
-    parts = {part.table.name: part for part in chosen.parts if part.mechanism.fits_all_tables}
+    parts = {part.table.name: part for part in chosen.publishing(Marginals)}
     sizes = {part.n_records for part in parts.values()}
     size = sizes.pop() if len(sizes) == 1 else None
     if size is None:
@@ -176,7 +176,7 @@ def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float
     if error is not None:
         values["estimate_kl"], values["share_error"] = error.kl, error.share
     # Draws given noisy counts have no closed form, leave every record its weight and have no grid.
-    if drawn is not None or mechanism.beside is not None:
+    if mechanism.output_kind is Draws:
         expected = a_priori_kl(mechanism, part.table.prior, n_records)
         values["expected_kl_posterior"], values["expected_kl_estimate"] = expected.posterior, expected.estimate
     # Where all shares are 1 no record has any weight.
@@ -232,7 +232,7 @@ def sparse_described(release: "SparseRelease") -> dict[str, xr.Dataset]:
         "adjacency": mechanism.adjacency,
         "contribution": mechanism.contribution,
         "sampler": "exact",
-        "arithmetic": arithmetic(mechanism.dense, "exact"),
+        "arithmetic": mechanism.dense.arithmetic("exact"),
         "randomness": release.randomness,
     }
     privacy = {
@@ -246,7 +246,9 @@ def sparse_described(release: "SparseRelease") -> dict[str, xr.Dataset]:
         "pure_epsilon": mechanism.pure_epsilon,
     }
     groups = {
-        "/noisy_counts": xr.Dataset({"cell": ("listed", release.cells), "noisy_count": ("listed", release.noisy)}),
+        "/noisy_counts": xr.Dataset(
+            {"cell": ("listed", release.output.cells), "noisy_count": ("listed", release.output.noisy)}
+        ),
         "/mechanism": xr.Dataset(attrs=made),
         "/privacy": xr.Dataset(attrs=privacy),
     }

@@ -170,11 +170,9 @@ def to_opendp(mechanism: TableMechanism) -> Any:
         # `releases` would simulate: it need not take its bits from the operating system.
         mechanism.check(counts)
         n_records = sum(map(int, np.asarray(counts).ravel().tolist())) if records_are_public else None
-        released = mechanism.draw(counts, 1, sampler="exact", n_records=n_records)
-        if released.values is not None:
-            return released.values[0]
-        (published,) = released.published.values()
-        return published
+        drawn = mechanism.draw(counts, 1, sampler="exact", n_records=n_records)
+        shares = drawn.shares(mechanism)
+        return (drawn.values if shares is None else shares)[0]
 
     def privacy_map(d_in: Any) -> Any:
         if d_in not in (0, 1):

@@ -149,8 +149,7 @@ def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Mea
         if table.prior.shape[-1] == 1:
             continue
         dims = tuple(str(dim) for dim in table.group.dataset["prior"].dims)
-        published = stored.release.output[name] if stored.release and table.mechanism.publishes else {}
-        family, own = measurements_of_table(name, dims, table.mechanism, published)
+        family, own = measurements_of_table(name, dims, table.mechanism, stored.published(name))
         families.append(family)
         measurements += own
     sizes = {part.n_records for part in stored.plan.parts} if stored.reading.sizes_are_public else set()

@@ -17,6 +17,7 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
+from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
@@ -32,7 +33,7 @@ from pymc_dirdp.stored.untrusted import Group, computable, refuse_others
 
 __all__ = [
     "Opened",
-    "Output",
+    "ReleasedTable",
     "StoredTable",
     "from_text",
     "opened",
@@ -150,7 +151,7 @@ class Opened:
     @property
     def is_estimate(self) -> bool:
         """Whether the shares are one estimate, fitted to what is published of all tables, and no draw."""
-        return any(part.mechanism.fits_all_tables for part in self.plan.parts)
+        return bool(self.plan.publishing(Marginals))
 
     @cached_property
     def tables(self) -> dict[str, StoredTable]:
@@ -173,59 +174,77 @@ class Opened:
         """The largest loss of what the samplers put out; for an urn it is finite, other than for what it draws from."""
         return float(self.tree["privacy"].attrs.get("pure_epsilon", math.inf))
 
+    def published(self, table: str) -> Output:
+        """What was published of a table."""
+        if self.release is None:
+            raise ArgumentError("A plan has put out nothing.")
+        return self.release.output[table]
+
     @cached_property
-    def outputs(self) -> "dict[str, Output]":
-        """What was put out, by table."""
+    def outputs(self) -> "dict[str, ReleasedTable]":
+        """The tables that were released, by name."""
         if self.release is None:
             raise ArgumentError("A plan has put out nothing.")
         drawn, public = drawn_tables(self.tree), self.reading.sizes_are_public
         return {
-            name: Output(
-                drawn[name],
-                table.mechanism,
-                table.prior,
-                published=self.release.full_output(table.part),
-                steps=self.release.steps(table.part) if self.release.sampler == "exact" else None,
-                n_records=table.part.n_records if public else None,
-                least=math.ceil(table.mechanism.min_count or 0),
-                totals=table.totals if public else (),
+            part.table.name: ReleasedTable(
+                part,
+                self.published(part.table.name),
+                drawn[part.table.name],
+                steps=self.release.steps(part) if self.release.sampler == "exact" else None,
+                n_records=part.n_records if public else None,
+                totals=part.totals if public else (),
             )
-            for name, table in self.tables.items()
+            for part in self.plan.parts
         }
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Output:
-    """What was put out of one table, with all that inference from it needs.
+class ReleasedTable:
+    """One table of a release, with all that inference from it needs.
 
     Attributes
     ----------
+    part : PlannedTable
+    output : Output
+        What its mechanism published.
     drawn : Drawn
         The draws of the release, with the labels of their axes.
-    mechanism : TableMechanism
-    prior : array, shape (..., d)
-        The model's own.
-    published : array, shape (k, ..., d)
-        Independent outputs of the mechanism: one noisy table, or all draws.
     steps : int or None
         Of the urn that drew.
     n_records : int or None
         How many records the table holds; None if that is private.
-    least : int
-        What every cell is promised to hold.
     totals : tuple of int
         The public numbers of records of the entries of some row axes; empty without any.
     """
 
+    part: PlannedTable
+    output: Output
     drawn: Drawn
-    mechanism: TableMechanism
-    prior: Array
-    published: Array
     steps: int | None
     n_records: int | None
-    least: int
     totals: tuple[int, ...] = ()
+
+    @property
+    def mechanism(self) -> TableMechanism:
+        """What drew it."""
+        return self.part.mechanism
+
+    @property
+    def prior(self) -> Array:
+        """The model's own, shape (..., d)."""
+        return self.part.table.prior
+
+    @property
+    def published(self) -> Array:
+        """Independent outputs of the mechanism, shape (k, ..., d): one noisy table, or all draws."""
+        return self.output.values
+
+    @property
+    def least(self) -> int:
+        """What every cell is promised to hold."""
+        return math.ceil(self.mechanism.min_count or 0)
 
     @cached_property
     def blocks(self) -> list[tuple[Integers, int]]:
@@ -248,7 +267,7 @@ class Output:
     @property
     def name(self) -> str:
         """That of the table."""
-        return self.group.path.removeprefix("mechanism/")
+        return self.part.table.name
 
     @property
     def group(self) -> Group:
@@ -278,11 +297,7 @@ class Output:
     @property
     def observed(self) -> list[tuple[Array, tuple[tuple[str, list[Any] | None], ...]]]:
         """The noisy counts, or the draws that are the release, with the names and labels of the axes."""
-        if self.mechanism.publishes is not None:
-            return [(self.published[0], self.cell_labels)]
-        if self.mechanism.beside is not None:
-            return [(self.published, (("release_draw", None), *self.cell_labels))]
-        return [(self.drawn.values, (("release_chain", None), ("release_draw", None), *self.share_labels))]
+        return [self.output.observed(self.cell_labels, self.share_labels)]
 
     def damaged(self, problem: str) -> ReleaseError:
         """The error about numbers that no mechanism can have put out."""
@@ -305,13 +320,11 @@ class Output:
         ReleaseError
             If the mechanism cannot have put this out.
         """
-        if not self.mechanism.has_product_law:
-            self.mechanism.row_likelihoods(self.published[0])
+        self.mechanism.refuse_inference()
         try:
-            each = [self.mechanism.row_likelihoods(output, steps=self.steps) for output in self.published]
+            return self.output.row_likelihoods(self.mechanism, self.steps)
         except ArgumentError as error:
             raise self.group.damaged(f"what was put out is none of this mechanism ({error})") from error
-        return [list(row) for row in zip(*each, strict=True)]
 
 
 def text_of(tree: Any) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pymc_dirdp.checks import at_least, integer, one_of
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.planning.allocation import composed
@@ -210,6 +211,10 @@ class Plan:
 
         return plan_file.understood(Path(path).read_bytes())
 
+    def publishing(self, kind: type[Output]) -> tuple[PlannedTable, ...]:
+        """The tables of which outputs of a kind are published."""
+        return tuple(part for part in self.parts if issubclass(part.mechanism.output_kind, kind))
+
     @property
     def composition(self) -> PrivacyCurves:
         """The privacy curves of the whole release, and of what was chosen before."""
@@ -250,29 +255,10 @@ def made_again(plan: Plan) -> Plan:
     kinds = {"any", "own"} if said.public_n and plan.reading.sizes_are_public and records == 1 else {"any"}
     if not said.unit and any(one.records != records or set(one.axes) - kinds for one in adds):
         raise ArgumentError("The tables allow for other records of a person than the plan states. Call plan() again.")
-    resting = (part.mechanism.needs_public_totals or part.mechanism.rests_on_totals for part in parts)
-    if not plan.reading.sizes_are_public and any(resting):
-        raise ArgumentError(
-            "The plan would publish a private number of records: what adds up to it is for public ones. Call plan() "
-            "again."
-        )
-    if plan.draws != 1 and any(part.mechanism.fits_all_tables for part in parts):
+    if plan.draws != 1 and plan.publishing(Marginals):
         raise ArgumentError("The plan states several draws, and shares that are fitted are one estimate.")
     for part in parts:
-        if part.mechanism.rests_on_rows:
-            raise ArgumentError(
-                f"The curves of {part.table.name!r} rest on the number of records of each row. The promise of a "
-                "release of a model is about a record that is replaced, perhaps by one of another row, so these "
-                "numbers are data. Call plan() again; or release the table alone, by output = "
-                "mechanism.release(counts), and conclude from dirdp.MechanismOutput(mechanism, output, prior=prior)."
-            )
-    rested_on = [part for part in parts if part.mechanism.assumed_records is not None]
-    if any(part.mechanism.assumed_records != part.n_records or not plan.reading.sizes_are_public for part in rested_on):
-        raise ArgumentError(
-            "The curves of the plan rest on a number of records that is not the public one of its table. Call plan() "
-            "again."
-        )
-    for part in parts:
+        part.mechanism.check_numbers(part.table.name, part.n_records, public=plan.reading.sizes_are_public)
         entries = [part.table.shape[axis] for axis in plan.reading.public_axes(part.table.name)]
         if len(part.totals) != (math.prod(entries) if entries else 0) or (
             part.totals and (min(part.totals) < 0 or sum(part.totals) != part.n_records)

@@ -14,6 +14,7 @@ from scipy.special import log_softmax
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.inference.effects import Effects
+from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.table import Table
@@ -120,9 +121,9 @@ def _error(
 ) -> float:
     """How much worse a record is predicted by what is estimated from one simulated release, in nats."""
     published = {
-        name: mechanism.draw(simulated.counts[name], 1, sampler="fast", random_seed=rng).published
+        name: mechanism.draw(simulated.counts[name], 1, sampler="fast", random_seed=rng)
         for name, mechanism in mechanisms.items()
-        if mechanism.fits_all_tables
+        if mechanism.output_kind is Marginals
     }
     total = simulated.counts[next(iter(simulated.counts))].sum() if public else None
     fitted = shares_fitted(tables, mechanisms, published, total)
@@ -197,7 +198,8 @@ def fit_errors(
     errors : dict of str to EstimateError
         Empty if there are no such tables or no records, or the tables have more than 2,000 cells together.
     """
-    chosen = tuple((name, axes_of(tables[name]), one) for name, one in mechanisms.items() if one.fits_all_tables)
+    fitted = {name: one for name, one in mechanisms.items() if one.output_kind is Marginals}
+    chosen = tuple((name, axes_of(tables[name]), one) for name, one in fitted.items())
     cells = sum(math.prod(length for _, length in axes) for _, axes, _ in chosen)
     if not chosen or n_records == 0 or cells > _MOST_FITTED:
         return {}
@@ -219,7 +221,7 @@ def _simulated(
             name: (
                 tuple(axis for axis, _ in own),
                 mechanism,
-                mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng).published,
+                mechanism.draw(made.counts[name], 1, sampler="fast", random_seed=rng),
             )
             for name, own, mechanism in tables
         }

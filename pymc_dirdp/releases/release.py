@@ -4,19 +4,17 @@ import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Unpack
 
-import numpy as np
 import pymc as pm
 import xarray as xr
 from numpy import int64
 from numpy.typing import NDArray
 
 from pymc_dirdp.accounting.rules import refuse_other
-from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import (
     ArgumentError,
     UnattainableError,
 )
+from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.models.observations import counts_of
 from pymc_dirdp.models.reading import check_people
 from pymc_dirdp.models.tables import root_model
@@ -205,8 +203,8 @@ def sample_sealed(
     readings = _readings(chosen, postprocess)
     for part in chosen.parts:
         part.mechanism.prepare(part.mechanism.checked_sampler(sampler))
-        aware = part.mechanism.publishes is not None and not part.mechanism.fits_all_tables
-        if aware and part.table.name not in readings:
+    for part in chosen.publishing(NoisyTable):
+        if part.table.name not in readings:
             try_law(part, public=chosen.reading.sizes_are_public)
     # Everything that can fail without the data comes before the ledger.
     source = randomness(random_seed, sampler=sampler)
@@ -274,15 +272,13 @@ def _as_drawn(composition: PrivacyCurves, pure: float) -> PrivacyCurves:
 
 def _readings(chosen: Plan, postprocess: str | None) -> dict[str, str]:
     """The tables of which what is published is read as data, and how; others are drawn given what is published."""
-    noisy = [part for part in chosen.parts if part.mechanism.readings]
-    if postprocess is None:
-        return {part.table.name: part.mechanism.readings[0] for part in noisy if not part.mechanism.has_product_law}
-    if not noisy:
+    found = {part.table.name: part.mechanism.reading(postprocess) for part in chosen.parts}
+    if postprocess is not None and not any(found.values()):
         raise ArgumentError(
             "postprocess is about noisy counts, and no table of this plan is released by noise. Leave it out, or plan "
             "with mechanism='geometric'."
         )
-    return {part.table.name: one_of(part.mechanism.readings, postprocess=postprocess) for part in noisy}
+    return {name: how for name, how in found.items() if how is not None}
 
 
 def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
@@ -294,22 +290,17 @@ def _read(chosen: Plan, model: pm.Model) -> dict[str, Counts]:
     return counts
 
 
-def _drawn(
-    chosen: Plan, counts: dict[str, Counts], sampler: str, random_seed: Seed, bar: Bar
-) -> dict[str, dict[str, Array]]:
-    """What the mechanisms put out, by table and name."""
+def _drawn(chosen: Plan, counts: dict[str, Counts], sampler: str, random_seed: Seed, bar: Bar) -> dict[str, Output]:
+    """The outputs of the mechanisms, by table."""
     # All tables use one generator, so no two of them share their noise. Without a seed the exact sampler takes its bits
     # from the operating system itself.
     source = None if sampler == "exact" and random_seed is None else generator(random_seed)
-    output: dict[str, dict[str, Array]] = {}
+    output: dict[str, Output] = {}
     for part in chosen.parts:
         name = part.table.name
-        released = part.mechanism.draw(
+        drawn = part.mechanism.draw(
             counts[name], chosen.draws, sampler=sampler, random_seed=source, n_records=part.n_records
         )
-        output[name] = {called: np.asarray(each, dtype=np.float64) for called, each in released.published.items()}
-        if not output[name] and released.values is not None:
-            # A Beta variable is the probability of success, the first of its two categories.
-            output[name]["draws"] = released.values[..., 0] if part.table.family == "beta" else released.values
+        output[name] = drawn.of_beta if part.table.family == "beta" else drawn
         bar.advance()
     return output

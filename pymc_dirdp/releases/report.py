@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections
-from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.releases.accuracy import expected_errors
@@ -213,13 +213,8 @@ def _law(table: StoredTable) -> str:
     mechanism, how = table.mechanism, table.group.dataset.attrs.get("postprocess")
     formula = mechanism.law_in_words
     if how is not None:
-        formula = f"draws from Dirichlet(z + prior), z the {_published(mechanism)}; postprocess: {how}"
+        formula = f"draws from Dirichlet(z + prior), z the {mechanism.published_in_words}; postprocess: {how}"
     return f"{type(mechanism).__name__}: {formula}"
-
-
-def _published(mechanism: TableMechanism) -> str:
-    """What it publishes, as words."""
-    return str(mechanism.publishes).replace("_", " ")
 
 
 def _tables(stored: Opened) -> Lines:
@@ -278,7 +273,8 @@ def _chosen(attrs: dict[Any, Any]) -> str:
 def _reading(stored: Opened) -> Lines:
     """What the draws are, and what they are not."""
     # Tables of one category are beside an estimate, and hold no draw either.
-    told = {name: one for name, one in stored.tables.items() if one.mechanism.fits_all_tables} or stored.tables
+    fitted = [part.table.name for part in stored.plan.publishing(Marginals)]
+    told = {name: stored.tables[name] for name in fitted or stored.tables}
     by_text = _alike((name, _meaning(table)) for name, table in told.items())
     # Where all tables are alike, there is no need to name them again.
     said = " of {}" if len(by_text) > 1 else ""
@@ -286,24 +282,7 @@ def _reading(stored: Opened) -> Lines:
 
 
 def _meaning(table: StoredTable) -> str:
-    mechanism = table.mechanism
-    if mechanism.fits_all_tables:
-        return (
-            "the shares are one estimate, fitted to the noisy counts of all tables; it is no draw, so no interval "
-            "follows from it"
-        )
-    if mechanism.publishes is None:
-        return (
-            "one draw is no posterior to summarise, so az.summary has no spread to show: dirdp.analyse(release) draws "
-            "from the posterior given it"
-        )
-    published = _published(mechanism)
-    if "postprocess" not in table.group.dataset.attrs:
-        return f"the draws are from the posterior given the {published}, so their means and intervals are right"
-    rest = "no posterior given them is computed here"
-    if mechanism.has_product_law:
-        rest = "dirdp.analyse(release) draws from the posterior given them"
-    return f"the draws take the {published} for the data, as papers do, so their intervals are too short; {rest}"
+    return table.mechanism.draws_in_words(table.group.dataset.attrs.get("postprocess"))
 
 
 def _notes(release: xr.DataTree) -> Lines:
@@ -331,7 +310,7 @@ def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         name: table
         for name, table in stored.tables.items()
         # What loses nothing cannot lose less.
-        if not table.mechanism.covers_all_draws
+        if table.mechanism.output_kind is Draws
         and "chosen_from" not in table.group.dataset.attrs
         and table.mechanism.pure_epsilon > 0
         and sizes[name] > 0

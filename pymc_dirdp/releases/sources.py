@@ -75,7 +75,7 @@ def told(source: Source | Sequence[Source]) -> Told:
 def _of_outputs(given: list[MechanismOutput]) -> Told:
     for one, other in combinations(given, 2):
         # Two noisy tables of whole numbers may be the same by chance.
-        by_chance = one is not other and one.mechanism.covers_all_draws
+        by_chance = one is not other and one.mechanism.output_kind.may_repeat
         if not by_chance and np.array_equal(one.values, other.values):
             raise _twice()
     return Told([{output.name: output} for output in given], seeded=False, same_people=True, has_own_prior=True)

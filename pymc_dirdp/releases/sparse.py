@@ -15,6 +15,7 @@ from pymc_dirdp.counting.codes import Frame, encode
 from pymc_dirdp.counting.columns import column_of, index_of
 from pymc_dirdp.counting.sparse import SparseCounts
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
+from pymc_dirdp.mechanisms.outputs import Cells
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import check_labels, held_labels
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -161,7 +162,7 @@ def release_sparse(
     )
     source = randomness(random_seed, sampler="exact")
     return shown_tree(
-        SparseRelease(guarantee, mechanism, whom, labels, source, listed, noisy, library_version=library_version())
+        SparseRelease(guarantee, mechanism, whom, labels, source, Cells(listed, noisy), library_version())
     )
 
 

@@ -160,15 +160,15 @@ def estimate_sparse(
     """
     levels = tuple(interval_ends(prob) and prob)
     stored, law = _law(release, n_records, n_occupied)
-    values, place = np.unique(stored.noisy, return_inverse=True)
+    values, place = np.unique(stored.output.noisy, return_inverse=True)
     # One law at a time, because all of them may be too large for the memory.
     rows = [_summary(law.given(z), levels) for z in values.tolist()]
     numbers = np.array([row for row, _ in rows]).reshape(-1, 3)[place]
     ends = np.array([ends for _, ends in rows], dtype=np.int64).reshape(-1, len(levels), 2)[place]
     variance = float((numbers[:, 1] ** 2).sum()) + law.n_others * law.other.variance
     return SparseEstimates(
-        cells=tuple(stored.names(stored.cells)),
-        noisy_counts=stored.noisy,
+        cells=tuple(stored.names(stored.output.cells)),
+        noisy_counts=stored.output.noisy,
         means=numbers[:, 0],
         sds=numbers[:, 1],
         occupied=numbers[:, 2],
@@ -227,9 +227,9 @@ def analyse_sparse(
             "others": (axes, others[None]),
             "total": (axes, (counts.sum(axis=1) + others)[None]),
         },
-        {"chain": [0], "draw": np.arange(draws), "cell": ("listed", stored.cells)},
+        {"chain": [0], "draw": np.arange(draws), "cell": ("listed", stored.output.cells)},
     )
-    seen = xr.Dataset({"noisy_count": ("listed", stored.noisy)}, {"cell": ("listed", stored.cells)})
+    seen = xr.Dataset({"noisy_count": ("listed", stored.output.noisy)}, {"cell": ("listed", stored.output.cells)})
     tree = xr.DataTree.from_dict({"/latent_counts": latent, "/observed_data": seen})
     tree.attrs = {
         "inference_library": "pymc_dirdp",
@@ -252,7 +252,7 @@ def _law(release: Any, n_records: float, n_occupied: float) -> tuple[SparseRelea
             f"{stored.guarantee} does not follow from the release, so nothing is inferred from it. See dirdp.verify."
         )
     prior = SparsePrior(stored.mechanism.n_cells, n_records, n_occupied)
-    return stored, SparseLaw(stored.mechanism, stored.noisy, prior)
+    return stored, SparseLaw(stored.mechanism, stored.output.noisy, prior)
 
 
 def _condition(law: SparseLaw) -> str:

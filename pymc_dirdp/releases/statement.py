@@ -11,6 +11,7 @@ import xarray as xr
 
 from pymc_dirdp.display import visible
 from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.mechanisms.outputs import Draws
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -248,7 +249,7 @@ def _accuracy(stored: Opened, utility: xr.Dataset) -> Lines:
 
 
 def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
-    drawn = any(table.mechanism.publishes is None for table in stored.tables.values())
+    drawn = bool(stored.plan.publishing(Draws))
     once = "; do not read a single draw as the truth, nor average over publications" * drawn
     laws = dict.fromkeys(
         f"{type(table.mechanism).__name__}: {table.mechanism.in_short}" for table in stored.tables.values()
@@ -257,7 +258,7 @@ def _use(stored: Opened, entry: dict[str, Any]) -> Lines:
         "pymc_dirdp.estimate(release) gives shares with their errors, and pymc_dirdp.analyse(release) draws from the "
         f"posterior given what was published{once}"
     )
-    if not all(table.mechanism.has_product_law for table in stored.tables.values()):
+    if any(table.mechanism.reading(None) is not None for table in stored.tables.values()):
         how = "the draws come from the released posterior and leave out how far it may be from that of the data"
     if stored.is_estimate:
         how = (

@@ -9,7 +9,7 @@ for anything else, and nothing is allocated that the text does not hold.
 import math
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, final
@@ -17,10 +17,11 @@ from typing import Any, final
 import numpy as np
 
 from pymc_dirdp.accounting.entries import one_line
-from pymc_dirdp.arrays import Array, Integers
-from pymc_dirdp.checks import MOST_RECORDS, integer, one_of
+from pymc_dirdp.arrays import Integers
+from pymc_dirdp.checks import integer, one_of
 from pymc_dirdp.errors import ArgumentError, DirdpError, ReleaseError, shown
 from pymc_dirdp.mechanisms.base import SAMPLERS
+from pymc_dirdp.mechanisms.outputs import Cells, Output
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.expressions import Expression
 from pymc_dirdp.models.names import is_path_name, is_variable_name
@@ -37,13 +38,8 @@ _RELEASE, _SPARSE, _VERSION = "pymc_dirdp release", "pymc_dirdp sparse release",
 _AGAIN = "Ask for the file again."
 _SEED = "seed"
 _AN_IDENTITY = re.compile(r"[0-9a-f]{32}", re.ASCII)
-# Shares add up to 1 within this tolerance, for any number of categories that is in use.
-_ROUNDING = 1e-9
-# Noisy counts that are no whole doubles are rounded by this share of their size.
-_OF_SIZE = 2.0**-50
 # No release has more shares in all its draws; a few characters of a text say how many draws there are.
 _MOST_SHARES = 10**8
-_DRAWS = "draws"
 
 
 @final
@@ -62,9 +58,9 @@ class Release:
         two noisy counts may be equal; the same release twice tells nothing new.
     postprocess : mapping of str to str
         The tables whose noisy counts are taken for the data, and how they are made nonnegative.
-    output : mapping of str to mapping of str to array
-        What the mechanism of each table put out, by name: noisy tables, intensities, or the draws themselves, of a Beta
-        those of success.
+    output : mapping of str to Output
+        What the mechanism of each table published: noisy tables, intensities, or the draws themselves, of a Beta those
+        of success.
     deterministics : tuple of Deterministic
     left_out : tuple of LeftOut
         The Deterministics of the model that do not come along.
@@ -75,7 +71,7 @@ class Release:
     randomness: str
     identity: str
     postprocess: Mapping[str, str]
-    output: Mapping[str, Mapping[str, Array]]
+    output: Mapping[str, Output]
     deterministics: tuple[Deterministic, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
@@ -100,10 +96,7 @@ class Release:
                 for one in self.deterministics
             ],
             "left_out": [asdict(one) for one in self.left_out],
-            "output": {
-                table: {name: _listed(values) for name, values in arrays.items()}
-                for table, arrays in self.output.items()
-            },
+            "output": {table: output.facts for table, output in self.output.items()},
         }
 
     @cached_property
@@ -116,16 +109,6 @@ class Release:
         """A fingerprint of all that the text says."""
         return digest(self.facts)
 
-    def full_output(self, part: PlannedTable) -> Array:
-        """The output of a table as its likelihood takes it, shape `(k, ..., d)`: one noisy table, or all draws."""
-        arrays, mechanism = self.output[part.table.name], part.mechanism
-        if mechanism.publishes is not None:
-            return mechanism.as_output(arrays)[None]
-        if mechanism.beside is not None:
-            return arrays[mechanism.beside]
-        draws = arrays[_DRAWS]
-        return np.stack([draws, 1 - draws], axis=-1) if part.table.family == "beta" else draws
-
     def steps(self, part: PlannedTable) -> int | None:
         """The number of steps of the urn that drew a table; None without one."""
         return part.mechanism.steps(self.sampler, part.n_records)
@@ -137,20 +120,9 @@ class Release:
 
     def _problems(self) -> Iterator[tuple[str, str]]:
         for part in self.plan.parts:
-            name, mechanism, output = part.table.name, part.mechanism, self.full_output(part)
-            if mechanism.publishes is None and mechanism.beside is None:
-                if not np.all((output > 0) & (output < 1 + _ROUNDING)):
-                    yield name, "a share of a draw is not between 0 and 1"
-                elif not np.all(np.abs(output.sum(axis=-1) - 1) <= _ROUNDING):
-                    yield name, "the shares of a draw do not add up to 1"
-                elif part.table.family == "beta" and not np.all(output[..., 0] < 1):
-                    yield name, "a share of a draw is not between 0 and 1"
-            elif mechanism.beside is not None and not np.all(output > 0):
-                yield name, f"some number of {mechanism.beside!r} is not positive"
-            if self.sampler == "exact" and not all(mechanism.is_on_grid(one, self.steps(part)) for one in output):
-                yield name, "a number is not on the grid of the exact sampler"
-            if mechanism.needs_public_totals and mechanism.publishes is not None:
-                yield from ((name, problem) for problem in _wrong_totals(part, output[0]))
+            name = part.table.name
+            problems = self.output[name].problems(part.mechanism, self.sampler, part.n_records, part.totals)
+            yield from ((name, problem) for problem in problems)
 
 
 @final
@@ -167,8 +139,8 @@ class SparseRelease:
     categories : dict of str to list, or None
         The labels of each variable; None if the cells are numbers.
     randomness : str
-    cells, noisy : array of int64, shape (k,)
-        The cells that are listed, in order, and their noisy counts.
+    output : Cells
+        The cells that are listed.
     library_version : str
     """
 
@@ -177,8 +149,7 @@ class SparseRelease:
     unit: str
     categories: dict[str, list[Any]] | None
     randomness: str
-    cells: Integers
-    noisy: Integers
+    output: Cells
     library_version: str
 
     @property
@@ -208,7 +179,7 @@ class SparseRelease:
             "categories": self.categories
             and {name: [plan_file.label_facts(one) for one in labels] for name, labels in self.categories.items()},
             "randomness": self.randomness,
-            "output": {"cell": self.cells.tolist(), "noisy_count": self.noisy.tolist()},
+            "output": self.output.facts,
         }
 
     @cached_property
@@ -220,12 +191,7 @@ class SparseRelease:
     @property
     def problem(self) -> str | None:
         """What of the list the mechanism cannot have put out; None if all of it can be."""
-        cells, noisy = self.cells, self.noisy
-        if cells.size and (cells[0] < 0 or cells[-1] >= self.mechanism.n_cells or not np.all(np.diff(cells) > 0)):
-            return "the cells are not those of the table, in order and each once"
-        if noisy.size and (noisy.min() < self.mechanism.threshold or noisy.max() > MOST_RECORDS):
-            return "a noisy count is below the threshold, or above 2**53"
-        return None
+        return next(self.output.problems(self.mechanism), None)
 
     def names(self, cells: Integers) -> list[Any]:
         """What cells are called: their numbers, or the tuples of their labels."""
@@ -296,12 +262,11 @@ def _release(facts: Mapping[str, Any]) -> Release:
     return release
 
 
-def identity(random_seed: object, output: Mapping[str, Mapping[str, Array]]) -> str:
+def identity(random_seed: object, output: Mapping[str, Output]) -> str:
     """The identity of a new release; with a seed the same release has the same one whenever it is drawn."""
     if random_seed is None:
         return secrets.token_hex(16)
-    listed = {table: {name: _listed(values) for name, values in arrays.items()} for table, arrays in output.items()}
-    return digest(listed)[:32]
+    return digest({table: one.facts for table, one in output.items()})[:32]
 
 
 def _identity_of(value: Any) -> str:
@@ -314,31 +279,20 @@ def _released_shape(part: PlannedTable) -> tuple[int, ...]:
     return part.table.shape[:-1] if part.table.family == "beta" else part.table.shape
 
 
-def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int) -> dict[str, Array]:
-    """The arrays that a mechanism put out, with the shapes that they have to have."""
-    mechanism, shape = part.mechanism, part.table.shape
-    if draws * math.prod(shape) > _MOST_SHARES:
+def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int) -> Output:
+    """The output of a table, with the shapes that its arrays have to have."""
+    if draws * math.prod(part.table.shape) > _MOST_SHARES:
         raise ArgumentError(f"it has more than {_MOST_SHARES} shares in all its draws.")
-    if mechanism.publishes is not None:
-        shapes = {name: tuple(shape[axis] for axis in axes) for name, axes in mechanism.published_axes.items()}
-    elif mechanism.beside is not None:
-        shapes = {mechanism.beside: (draws, *shape)}
-    else:
-        shapes = {_DRAWS: (draws, *_released_shape(part))}
-    found = {name: np.array(facts[name], dtype=np.float64) for name in shapes}
-    for name, values in found.items():
-        if values.shape != shapes[name] or not np.all(np.isfinite(values)):
-            raise ArgumentError(f"{name!r} of {part.table.name!r} is not one number for each cell.")
-    return found
+    return part.mechanism.read_output(facts, part.table.name, draws=draws, of_success=part.table.family == "beta")
 
 
 def _postprocess(facts: Mapping[str, Any], plan: Plan) -> dict[str, str]:
     """How some tables were read as data. One without a product distribution has no other reading."""
-    readings = {part.table.name: part.mechanism for part in plan.parts}
-    found = {name: one_of(readings[name].readings, postprocess=how) for name, how in facts.items()}
-    for name, mechanism in readings.items():
-        if mechanism.readings and not mechanism.has_product_law and name not in found:
-            raise ArgumentError(f"it does not say how the noisy counts of {name!r} were read.")
+    given = dict(facts)
+    read = {part.table.name: part.mechanism.reading(given.get(part.table.name)) for part in plan.parts}
+    found = {name: how for name, how in read.items() if how is not None}
+    if found != given:
+        raise ArgumentError("it does not say how noisy counts were read.")
     return found
 
 
@@ -348,18 +302,6 @@ def _deterministic(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...
         raise ArgumentError("a Deterministic has a name that no release holds.")
     expression = Expression.from_facts(facts["expression"], shapes)
     return Deterministic(name, None if dims is None else tuple(dims), expression)
-
-
-def _wrong_totals(part: PlannedTable, output: Array) -> Iterator[str]:
-    """Whether noisy counts that add up to public numbers of records do so."""
-    for mechanism, own in part.mechanism.separately(output):
-        found, size = [total for _, total in mechanism.published_totals(own)], float(np.abs(own).sum())
-        if abs(math.fsum(found) - (part.n_records or 0)) > _OF_SIZE * size:
-            yield "the noisy counts do not add up to the number of records"
-        if len(part.totals) == len(found) and np.any(np.abs(np.subtract(part.totals, found)) > _OF_SIZE * size):
-            yield "the noisy counts do not add up to the public numbers of records of the rows"
-        if min(found) < -_OF_SIZE * size:
-            yield "the noisy counts give a block of rows a negative number of records"
 
 
 def _sparse(facts: Mapping[str, Any]) -> SparseRelease:
@@ -382,35 +324,18 @@ def _sparse(facts: Mapping[str, Any]) -> SparseRelease:
     unit = one_line(unit=facts["unit"])
     if mechanism.contribution > 1 and unit == "record":
         raise ArgumentError("it speaks of single records, and of several records of a person.")
-    cells, noisy = (_whole(facts["output"][name]) for name in ("cell", "noisy_count"))
-    if cells.shape != noisy.shape:
-        raise ArgumentError("there is not one noisy count for each cell.")
     return SparseRelease(
         guarantee=guarantee_of(facts["guarantee"]),
         mechanism=mechanism,
         unit=unit,
         categories=labels,
         randomness=one_of((*SOURCES["exact"], _SEED), randomness=facts["randomness"]),
-        cells=cells,
-        noisy=noisy,
+        output=Cells.read(facts["output"]),
         library_version=version_of(facts["library_version"]),
     )
-
-
-def _whole(values: Sequence[Any]) -> Integers:
-    found = np.array(values, dtype=np.int64)
-    if found.ndim != 1:
-        raise ArgumentError("a list of whole numbers is none.")
-    return found
 
 
 def _line(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
-
-
-def _listed(values: Array) -> Any:
-    """Numbers as JSON: whole ones without a point, all others as Python writes doubles."""
-    whole = np.all((values == np.floor(values)) & (np.abs(values) <= MOST_RECORDS))
-    return (values.astype(np.int64) if whole else values).tolist()

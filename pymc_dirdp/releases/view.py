@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior
 from pymc_dirdp.releases.cell_dims import cell_dims
 from pymc_dirdp.releases.comes_along import Deterministic, LeftOut
@@ -61,17 +62,10 @@ def _drawn(release: Release, groups: dict[str, xr.Dataset]) -> dict[str, Array]:
     for part in plan.parts:
         name, mechanism, dims = part.table.name, part.mechanism, cell_dims(part.table)
         group, output = groups[f"/mechanism/{name}"], release.output[name]
-        for called, axes in mechanism.published_axes.items():
-            group[called] = ([dims[axis] for axis in axes], output[called])
-        if name in fitted:
-            values = fitted[name][None]
-        elif mechanism.publishes is not None:
-            values = _given_published(part, output[mechanism.publishes], plan, group, rng)
-        elif mechanism.beside is not None:
-            group[mechanism.beside] = (["draw", *dims], output[mechanism.beside])
-            values = mechanism.shares_of(output[mechanism.beside])
-        else:
-            values = release.full_output(part)
+        group.update(output.variables(dims))
+        values = fitted[name][None] if name in fitted else output.shares(mechanism)
+        if values is None:
+            values = _given_published(part, output.values[0], plan, group, rng)
         # A Beta variable is the probability of success, the first of its two categories.
         drawn[name] = values[..., 0] if part.table.family == "beta" else values
     return drawn
@@ -116,7 +110,7 @@ def _marks(release: Release | SparseRelease, failed: tuple[LeftOut, ...] = ()) -
     }
     if isinstance(release, Release):
         marks["plan_digest"] = release.plan.digest
-        if any(part.mechanism.fits_all_tables for part in release.plan.parts):
+        if release.plan.publishing(Marginals):
             marks["estimate"] = ESTIMATE
         if left_out := (*release.left_out, *failed):
             # It is written as JSON, because a name may hold any character.

@@ -90,7 +90,7 @@ def estimate_error(
     if prior.shape[-1] == 1:
         # Every share is 1, before and after.
         return EstimateError(0.0, 0.0)
-    times = 1 if mechanism.covers_all_draws else min(draws, _MOST_DRAWS)
+    times = mechanism.output_kind.releases_for(min(draws, _MOST_DRAWS))
     return _estimate_error(mechanism, prior.shape, prior.tobytes(), n_records, public, times)
 
 
@@ -381,13 +381,8 @@ def estimates_of(mechanism: Mechanism, rows: _Rows, draws: int, rng: np.random.G
     """Expected shares of rows, shape (m, d), given simulated releases of a mechanism; None if they are not known."""
     if mechanism.tempered is not None:
         return _estimated(_Draws(mechanism.tempered, rows, draws, rng), rows)
-    if mechanism.fits_all_tables:
-        # What is fitted to all tables is not simulated for one.
-        return None
-    if not mechanism.has_product_law:
-        # Nothing is concluded from such a release but what papers do: its counts are taken for the data.
-        parameters = mechanism.posterior_parameters(rows.counts.astype(np.int64), rng)
-        return np.asarray(parameters / parameters.sum(axis=-1, keepdims=True))
+    if (read := mechanism.expected_shares(rows.counts, rng)) is not None:
+        return read
     # What several outputs say together is known for tempered draws alone.
     seen = mechanism.rows_seen(rows.counts, rng) if draws == 1 else None
     return None if seen is None else _estimated(_Noise(seen, rows), rows)

@@ -76,7 +76,11 @@ def simulated_kl(mechanism: Mechanism, prior: Array, data: Integers) -> Expected
     data : array of int, shape (simulations, ..., d)
         From :func:`predicted_data`.
     """
-    private = mechanism.posterior_parameters(data, np.random.default_rng(20261122))
+    private = mechanism.private_posteriors(data, np.random.default_rng(20261122))
+    if private is None:
+        # The distribution of such a draw is not Dirichlet, and no divergence of posteriors is known.
+        held = bool(np.any(data))
+        return ExpectedKL(math.nan, simulated_draw_kl(mechanism, data) if held else math.nan)
     posterior = dirichlet_kl_rows(data + prior, private)
     sizes = data.sum(axis=-1, keepdims=True)
     p = data / np.where(sizes > 0, sizes, 1)
@@ -115,10 +119,6 @@ def a_priori_kl(mechanism: Mechanism, prior: Array, n_records: int) -> ExpectedK
     if prior.shape[-1] == 1:
         # Every share is 1, before and after.
         return ExpectedKL(0.0, 0.0 if n_records else math.nan)
-    if mechanism.beside is not None:
-        # The law of such a draw is not Dirichlet, and no divergence of posteriors is known.
-        data = _predicted(prior.shape, prior.tobytes(), n_records)
-        return ExpectedKL(math.nan, simulated_draw_kl(mechanism, data) if n_records else math.nan)
     drawn = mechanism.tempered
     # What depends on the prior alone is kept, because a frontier asks for many mechanisms.
     key = prior.shape, prior.tobytes(), n_records

@@ -109,7 +109,7 @@ def put_out(mechanism, options, draws, seed):
     given = {name: options[name] for name in ("sampler", "steps") if name in options}
     if mechanism is SIMPLEX:
         return mechanism.sample(X / N, protected=[0, 1], draws=draws, random_seed=seed, **given)
-    if mechanism.covers_all_draws:
+    if mechanism.output_kind.releases_for(2) == 1:
         sampler = mechanism.samplers[0]
         return np.stack([mechanism.release(X, sampler=sampler, random_seed=seed + i) for i in range(draws)])
     return mechanism.sample(X, draws=draws, random_seed=seed, **given)
@@ -232,7 +232,7 @@ def test_rows_and_a_private_number():
         (GeometricMechanism(PRIOR, 1.0), np.empty((0, 3)), PUBLIC, "shape of the prior"),
         (GeometricMechanism(PRIOR, 1.0), [1, 2, np.nan], PUBLIC, "finite numbers"),
         (GeometricMechanism(PRIOR, 1.0), "abc", PUBLIC, "finite numbers"),
-        (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], PUBLIC | {"steps": 9}, "steps is for the exact sampler"),
+        (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], PUBLIC | {"steps": 9}, "steps is for the urn"),
         (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], PUBLIC | {"name": "a/b"}, "name"),
         (GeometricMechanism(PRIOR, 1.0), [1, 2, 3], {"n_records": 2.5}, "n_records"),
         (LaplaceMechanism(PRIOR, 1.0), [1, 2, 3], PUBLIC | {"sampler": "exact"}, "continuous noise"),

@@ -319,9 +319,9 @@ def test_one_release_has_the_shapes_of_its_margins_and_one_seed():
         "noisy_counts_1": (3,),
         "noisy_counts_0_1": (2, 3),
     }
-    again = mechanism.draw(counts, 1, sampler="exact", random_seed=3).published
-    assert all(np.array_equal(found[name], again[name]) for name in found)
-    assert mechanism.as_output(found).shape == (11,)
+    output = mechanism.draw(counts, 1, sampler="exact", random_seed=3)
+    assert all(np.array_equal(found[name], output.published[name]) for name in found)
+    assert output.values.shape == (1, 11)
     assert any(not np.array_equal(found[name], noisy) for name, noisy in mechanism.release(counts).items())
     # Two margins of one shape, and a seed: their noise differs nevertheless.
     square = MarginalsMechanism(np.ones((9, 9)), ((0,), (1,)), (5.0, 5.0))

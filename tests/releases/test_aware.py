@@ -12,7 +12,7 @@ from pymc_dirdp.errors import ArgumentError, SeededReleaseWarning, UnattainableE
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.known import registered
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
-from pymc_dirdp.mechanisms.released import Released
+from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.releases import aware
 from pymc_dirdp.releases.opened import opened
@@ -43,7 +43,9 @@ def geometric(model, draws, **options):
 
 def publishing(monkeypatch, noisy):
     """Every noise mechanism publishes this table, whatever the counts are."""
-    monkeypatch.setattr(NoisyCounts, "draw", lambda *_, **__: Released(None, {"noisy_counts": np.array(noisy)}))
+    monkeypatch.setattr(
+        NoisyCounts, "draw", lambda *_, **__: NoisyTable({"noisy_counts": np.array(noisy, dtype=float)})
+    )
 
 
 CASES = {

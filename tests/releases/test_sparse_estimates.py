@@ -19,7 +19,7 @@ def release():
 
 def test_estimates_are_those_of_the_law(release):
     stored = opened_sparse(release)
-    law = SparseLaw(stored.mechanism, stored.noisy, SparsePrior(10**8, 5000, 100))
+    law = SparseLaw(stored.mechanism, stored.output.noisy, SparsePrior(10**8, 5000, 100))
     found = estimate_sparse(release, prob=(0.5, 0.9), **PRIOR)
     assert found.cells == tuple(release["noisy_counts"]["cell"].values.tolist())
     for i, z in enumerate(found.noisy_counts.tolist()):

@@ -1,0 +1,349 @@
+"""What a mechanism publishes: an output, which knows its values, its text, and what is read from it.
+
+There are four kinds: draws of the shares, one noisy table, noisy marginals of a table, and the listed cells of a sparse
+table. Which kind a mechanism publishes is its own business: whoever has an output asks the output.
+"""
+
+import abc
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast, final, override
+
+import numpy as np
+
+from pymc_dirdp.arrays import Array, Integers
+from pymc_dirdp.checks import MOST_RECORDS
+from pymc_dirdp.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+    from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
+    from pymc_dirdp.mechanisms.table import TableMechanism
+
+__all__ = ["DRAWS", "ONE_DRAW", "Cells", "Draws", "Marginals", "Measured", "NoisyTable", "Output"]
+
+DRAWS = "draws"
+"""The name of draws of the shares in a text."""
+ONE_DRAW = (
+    "one draw is no posterior to summarise, so az.summary has no spread to show: dirdp.analyse(release) draws from the "
+    "posterior given it"
+)
+"""What a draw that is itself the release is not."""
+# Shares add up to 1 within this tolerance, for any number of categories that is in use.
+_ROUNDING = 1e-9
+# Noisy counts that are no whole doubles are rounded by this share of their size.
+_OF_SIZE = 2.0**-50
+
+type Measured = tuple[tuple[int, ...], Array, float, float | None]
+"""The axes that a noisy marginal keeps, its counts, the variance of the noise, and the scale of Laplace noise."""
+type Axes = tuple[tuple[str, Any], ...]
+
+
+class Output(abc.ABC):
+    """What one mechanism published of one table.
+
+    Attributes
+    ----------
+    published : mapping of str to array
+        The arrays that are published, by the names that a text gives them.
+    """
+
+    published: Mapping[str, Array]
+    may_repeat: ClassVar[bool] = True
+    """Whether two independent outputs may be equal by chance, as two tables of integers may."""
+
+    @classmethod
+    def releases_for(cls, draws: int) -> int:
+        """How many independent outputs so many draws take: draws given noisy counts all take the same."""
+        return 1
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], table: str, **more: Any) -> Self:
+        """The output of which a text says these facts.
+
+        Parameters
+        ----------
+        facts : mapping of str to list
+            By name.
+        shapes : mapping of str to tuple of int
+            The shape that each array has to have.
+        table : str
+            The name of the table, for the error.
+
+        Raises
+        ------
+        ArgumentError
+            If an array has another shape, or a number is not finite.
+        """
+        found = {name: np.array(facts[name], dtype=np.float64) for name in shapes}
+        for name, values in found.items():
+            if values.shape != shapes[name] or not np.all(np.isfinite(values)):
+                raise ArgumentError(f"{name!r} of {table!r} is not one number for each cell.")
+        made: Any = cls
+        return cast(Self, made(found, **more))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The arrays as a text holds them: integers without a point, other numbers as Python writes doubles."""
+        return {name: _listed(values) for name, values in self.published.items()}
+
+    @property
+    def of_beta(self) -> "Output":
+        """The same of a Beta variable: draws are those of success, the first of its two categories."""
+        return self
+
+    @property
+    @abc.abstractmethod
+    def values(self) -> Array:
+        """Independent outputs as the likelihood takes them, shape `(k, ...)`: one noisy table, or all draws."""
+
+    @abc.abstractmethod
+    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
+        """The arrays that a tree shows beside the draws, each with its dims, out of those of the table."""
+
+    def problems(
+        self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
+    ) -> Iterator[str]:
+        """What of the output its mechanism cannot have published, in sentences.
+
+        Parameters
+        ----------
+        mechanism : TableMechanism
+        sampler : {"exact", "fast"}
+        n_records : int or None
+            The public or planned number of records.
+        totals : sequence of int
+            The public numbers of records of blocks of rows, if any.
+        """
+        steps = mechanism.steps(sampler, n_records)
+        if sampler == "exact" and not all(mechanism.is_on_grid(one, steps) for one in self.values):
+            yield "a number is not on the grid of the exact sampler"
+
+    def shares(self, mechanism: "TableMechanism") -> Array | None:
+        """The draws of the shares, shape `(k, ..., d)`; None where draws have to be made given the output."""
+        return None
+
+    def measured(self, mechanism: "TableMechanism") -> list[Measured]:
+        """The noisy counts of marginals of the table that are published; none where draws are."""
+        return []
+
+    @abc.abstractmethod
+    def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
+        """The values as data, with the names and labels of their axes: those of cells, or of the shares of draws."""
+
+    @abc.abstractmethod
+    def as_counts(self, records: Array) -> Array:
+        """The counts that a reader would see who takes the output for data of so many records in each row."""
+
+    def row_likelihoods(self, mechanism: "TableMechanism", steps: int | None) -> "list[list[RowLikelihood]]":
+        """For each row, the likelihoods of all outputs, which are independent given the counts."""
+        each = [mechanism.row_likelihoods(output, steps=steps) for output in self.values]
+        return [list(row) for row in zip(*each, strict=True)]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Draws(Output):
+    """Draws of the shares that are themselves the release, or intensities of which the shares are a function.
+
+    Attributes
+    ----------
+    published : mapping of str to array
+        One array, shape `(k, ..., d)`. Of a Beta variable the draws are those of success, shape `(k, ...)`.
+    of_success : bool
+        Whether they are those of success.
+    """
+
+    published: Mapping[str, Array]
+    of_success: bool = False
+
+    may_repeat = False
+
+    @classmethod
+    @override
+    def releases_for(cls, draws: int) -> int:
+        return draws
+
+    @property
+    def _array(self) -> Array:
+        return next(iter(self.published.values()))
+
+    @property
+    @override
+    def values(self) -> Array:
+        return np.stack([self._array, 1 - self._array], axis=-1) if self.of_success else self._array
+
+    @override
+    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
+        return {name: (["draw", *dims], values) for name, values in self.published.items() if name != DRAWS}
+
+    @override
+    def problems(
+        self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
+    ) -> Iterator[str]:
+        if DRAWS not in self.published and not np.all(self._array > 0):
+            yield f"some number of {next(iter(self.published))!r} is not positive"
+            return
+        shares = self.shares(mechanism)
+        if not np.all((shares > 0) & (shares < 1 + _ROUNDING)):
+            yield "a share of a draw is not between 0 and 1"
+        elif not np.all(np.abs(shares.sum(axis=-1) - 1) <= _ROUNDING):
+            yield "the shares of a draw do not add up to 1"
+        yield from super().problems(mechanism, sampler, n_records, totals)
+
+    @override
+    def shares(self, mechanism: "TableMechanism") -> Array:
+        return mechanism.shares_of(self.values)
+
+    @override
+    def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
+        if DRAWS in self.published:
+            return self._array[None], (("release_chain", None), ("release_draw", None), *shares)
+        return self._array, (("release_draw", None), *cells)
+
+    @override
+    def as_counts(self, records: Array) -> Array:
+        middle = self.values.mean(axis=0)
+        return np.asarray(records * middle / np.maximum(middle.sum(axis=-1, keepdims=True), 1e-300))
+
+    @property
+    @override
+    def of_beta(self) -> Output:
+        return Draws({DRAWS: self._array[..., 0]}, of_success=True) if DRAWS in self.published else self
+
+
+class _Noisy(Output):
+    """Noisy counts, from which draws have to be made."""
+
+    @override
+    def problems(
+        self, mechanism: "TableMechanism", sampler: str, n_records: int | None, totals: Sequence[int] = ()
+    ) -> Iterator[str]:
+        yield from super().problems(mechanism, sampler, n_records, totals)
+        if not mechanism.needs_public_totals:
+            return
+        for part, own in mechanism.separately(self.values[0]):
+            found, size = [total for _, total in part.published_totals(own)], float(np.abs(own).sum())
+            if abs(math.fsum(found) - (n_records or 0)) > _OF_SIZE * size:
+                yield "the noisy counts do not add up to the number of records"
+            if len(totals) == len(found) and np.any(np.abs(np.subtract(totals, found)) > _OF_SIZE * size):
+                yield "the noisy counts do not add up to the public numbers of records of the rows"
+            if min(found) < -_OF_SIZE * size:
+                yield "the noisy counts give a block of rows a negative number of records"
+
+    @override
+    def measured(self, mechanism: "TableMechanism") -> list[Measured]:
+        parts = mechanism.separately(self.values[0])
+        variances = [part.free_variance for part, _ in parts]
+        return [
+            (axes, self.published[name], variance, part.laplace_scale)
+            for (name, axes), (part, _), variance in zip(
+                mechanism.published_axes.items(), parts, variances, strict=True
+            )
+            if variance is not None
+        ]
+
+    @override
+    def as_counts(self, records: Array) -> Array:
+        return np.maximum(self.values[0], 0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NoisyTable(_Noisy):
+    """One noisy table, given which draws are made.
+
+    Attributes
+    ----------
+    published : mapping of str to array
+        One array, in the shape of the table.
+    """
+
+    published: Mapping[str, Array]
+
+    @property
+    @override
+    def values(self) -> Array:
+        (table,) = self.published.values()
+        return np.asarray(table[None])
+
+    @override
+    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
+        return {name: (list(dims), values) for name, values in self.published.items()}
+
+    @override
+    def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
+        return self.values[0], cells
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Marginals(_Noisy):
+    """Noisy marginals of a table, to which shares are fitted.
+
+    Attributes
+    ----------
+    published : mapping of str to array
+        The marginals, each in the shape of the axes that it keeps.
+    axes : mapping of str to tuple of int
+        The axes that each marginal keeps, by the same names.
+    """
+
+    published: Mapping[str, Array]
+    axes: Mapping[str, tuple[int, ...]]
+
+    @property
+    @override
+    def values(self) -> Array:
+        return np.concatenate([self.published[name].ravel() for name in self.axes])[None]
+
+    @override
+    def variables(self, dims: Sequence[str]) -> dict[str, tuple[list[str], Array]]:
+        return {name: ([dims[axis] for axis in axes], self.published[name]) for name, axes in self.axes.items()}
+
+    @override
+    def observed(self, cells: Axes, shares: Axes) -> tuple[Array, Axes]:
+        return self.values[0], (("cell", None),)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of a sparse table whose noisy counts reached the threshold; all others are not listed.
+
+    Attributes
+    ----------
+    cells, noisy : array of int64, shape (k,)
+        The numbers of the cells in order, and their noisy counts.
+    """
+
+    cells: Integers
+    noisy: Integers
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> Self:
+        """The output of which a text says these facts."""
+        cells, noisy = (np.array(facts[name], dtype=np.int64) for name in ("cell", "noisy_count"))
+        if cells.ndim != 1 or cells.shape != noisy.shape:
+            raise ArgumentError("there is not one noisy count for each cell.")
+        return cls(cells, noisy)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The two lists as a text holds them."""
+        return {"cell": self.cells.tolist(), "noisy_count": self.noisy.tolist()}
+
+    def problems(self, mechanism: "SparseGeometricMechanism") -> Iterator[str]:
+        """What of the list the mechanism cannot have published, in sentences."""
+        cells, noisy = self.cells, self.noisy
+        if cells.size and (cells[0] < 0 or cells[-1] >= mechanism.n_cells or not np.all(np.diff(cells) > 0)):
+            yield "the cells are not those of the table, in order and each once"
+        if noisy.size and (noisy.min() < mechanism.threshold or noisy.max() > MOST_RECORDS):
+            yield "a noisy count is below the threshold, or above 2**53"
+
+
+def _listed(values: Array) -> Any:
+    """Numbers as JSON: integers without a point, all others as Python writes doubles."""
+    integers = np.all((values == np.floor(values)) & (np.abs(values) <= MOST_RECORDS))
+    return (values.astype(np.int64) if integers else values).tolist()

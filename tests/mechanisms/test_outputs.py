@@ -1,0 +1,129 @@
+"""The four kinds of output: values, facts and back, what their mechanisms cannot have published, and their mutants."""
+
+import numpy as np
+import pytest
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
+from pymc_dirdp.mechanisms.geometric import GeometricMechanism
+from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
+from pymc_dirdp.mechanisms.outputs import DRAWS, Cells, Draws, Marginals, NoisyTable
+from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
+from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
+
+TABLE = np.array([[30, 20, 10], [5, 0, 15]])
+MECHANISMS = [
+    DirichletMechanism(np.ones((2, 3)), 0.2),
+    FlooredDirichletMechanism(np.ones((2, 3)), 0.2, 0.1),
+    GeometricMechanism(np.ones((2, 3)), 2.0),
+    ZeroSumGeometricMechanism(np.ones((2, 3)), 2.0),
+    MarginalsMechanism(np.ones((2, 3)), [[1], [0, 1]], [5.0, 10.0]),
+    ZeroSumMarginalsMechanism(np.ones((2, 3)), [[1], [0, 1]], [8.0, 8.0]),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("draws", [1, 3])
+def test_an_output_is_read_back_from_its_facts_and_can_come_from_its_mechanism(mechanism, draws):
+    output = mechanism.draw(TABLE, draws, sampler="fast", random_seed=7, n_records=80)
+    assert type(output) is mechanism.output_kind
+    back = mechanism.read_output(output.facts, "p", draws=draws, of_success=False)
+    assert type(back) is type(output)
+    assert back.facts == output.facts
+    np.testing.assert_array_equal(back.values, output.values)
+    assert list(output.problems(mechanism, "fast", 80)) == []
+    # Draws are one output each; everything else is one output for all of them.
+    assert len(output.values) == output.releases_for(draws) == (draws if type(output) is Draws else 1)
+    shares = output.shares(mechanism)
+    assert (shares is None) == (type(output) is not Draws)
+    if shares is not None:
+        assert shares.shape == (draws, 2, 3)
+        np.testing.assert_allclose(shares.sum(axis=-1), 1)
+    # What is measured: nothing by draws; the whole table, or each marginal, with the variance of its noise.
+    measured = [(axes, noisy.shape) for axes, noisy, _, _ in output.measured(mechanism)]
+    expected = {Draws: [], NoisyTable: [((0, 1), (2, 3))], Marginals: [((1,), (3,)), ((0, 1), (2, 3))]}
+    assert measured == expected[type(output)]
+    # Every array is shown with dims that fit; draws of shares stand in the posterior alone.
+    for dims, values in output.variables(["g", "h"]).values():
+        assert len(dims) == values.ndim
+    with pytest.raises(ArgumentError, match="one number for each cell"):
+        mechanism.read_output({name: [1.0] for name in output.facts}, "p", draws=draws, of_success=False)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS[2:], ids=lambda one: type(one).__name__)
+def test_noisy_counts_that_are_no_integers_are_off_the_exact_grid(mechanism):
+    output = mechanism.draw(TABLE, 1, sampler="exact", random_seed=7, n_records=80)
+    assert list(output.problems(mechanism, "exact", 80)) == []
+    for name, values in output.published.items():
+        moved = values.copy()
+        moved.flat[0] += 0.5
+        facts = output.facts | {name: moved.tolist()}
+        problems = list(mechanism.read_output(facts, "p", draws=1, of_success=False).problems(mechanism, "exact", 80))
+        assert "a number is not on the grid of the exact sampler" in problems
+
+
+def test_totals_that_are_public_have_to_add_up():
+    for mechanism in (MECHANISMS[3], MECHANISMS[5], TruncatedNoiseMechanism([1, 1, 1], n_records=80, scale=2.0)):
+        counts = TABLE if len(mechanism.shape) == 2 else TABLE.sum(axis=0)
+        output = mechanism.draw(counts, 1, sampler="exact", random_seed=3, n_records=80)
+        assert list(output.problems(mechanism, "exact", 80)) == []
+        assert any("add up to the number of records" in one for one in output.problems(mechanism, "fast", 81))
+    # Noise that is independent in each cell adds up to anything.
+    output = MECHANISMS[2].draw(TABLE, 1, sampler="exact", random_seed=3, n_records=80)
+    assert list(output.problems(MECHANISMS[2], "exact", 81)) == []
+
+
+@pytest.mark.parametrize(
+    ("shares", "problem"),
+    [
+        ([0.2, 0.3, 0.5], None),
+        ([0.2, 0.3, 0.51], "add up"),
+        ([0.0, 0.5, 0.5], "between 0 and 1"),
+        ([-0.5, 0.75, 0.75], "between 0 and 1"),
+        ([1.5, 0.25, -0.75], "between 0 and 1"),
+    ],
+)
+def test_shares_lie_between_0_and_1_and_add_up(shares, problem):
+    found = list(Draws({DRAWS: np.array([shares])}).problems(DirichletMechanism([1, 1, 1], 0.2), "fast", 10))
+    assert (found == []) if problem is None else (len(found) == 1 and problem in found[0])
+
+
+@pytest.mark.parametrize(("share", "fine"), [(0.3, True), (0.0, False), (1.0, False), (1.5, False), (-0.5, False)])
+def test_a_share_of_success_lies_between_0_and_1(share, fine):
+    """A share of 1.5 of a Beta variable verified if one number of a check was changed."""
+    mechanism = DirichletMechanism([[1, 1]], 0.2)
+    output = Draws({DRAWS: np.array([[share]])}, of_success=True)
+    np.testing.assert_array_equal(output.values, [[[share, 1 - share]]])
+    assert (list(output.problems(mechanism, "fast", 10)) == []) is fine
+    of_both = mechanism.draw([[3, 4]], 2, sampler="fast", random_seed=1)
+    np.testing.assert_array_equal(of_both.of_beta.values[..., 0], of_both.values[..., 0])
+
+
+def test_intensities_have_to_be_positive():
+    mechanism = FlooredDirichletMechanism([1, 1, 1], 0.2, 0.1)
+    output = Draws({"intensities": np.array([[0.2, -0.5, 1.0]])})
+    assert list(output.problems(mechanism, "fast", 10)) == ["some number of 'intensities' is not positive"]
+
+
+def test_cells_are_those_of_the_table_in_order_and_at_the_threshold():
+    mechanism = SparseGeometricMechanism(10**9, 50, 2.0)
+    fine = Cells(np.array([3, 7]), np.array([60, 50]))
+    assert list(fine.problems(mechanism)) == []
+    assert Cells.read(fine.facts).facts == fine.facts
+    for cells, noisy in [([7, 3], [60, 50]), ([3, 3], [60, 50]), ([3, 10**9], [60, 50]), ([-1, 3], [60, 50])]:
+        assert list(Cells(np.array(cells), np.array(noisy)).problems(mechanism))
+    assert list(Cells(np.array([3]), np.array([49])).problems(mechanism))
+    for facts in ({"cell": [3], "noisy_count": [60, 50]}, {"cell": [[3]], "noisy_count": [[60]]}):
+        with pytest.raises(ArgumentError, match="noisy count for each cell"):
+            Cells.read(facts)
+
+
+def test_what_takes_noisy_counts_for_data_sees_no_negative_ones():
+    noisy = NoisyTable({"noisy_counts": np.array([3.0, -2.0])})
+    np.testing.assert_array_equal(noisy.as_counts(np.array([5.0])), [3, 0])
+    drawn = Draws({DRAWS: np.array([[0.25, 0.75], [0.75, 0.25]])})
+    np.testing.assert_array_equal(drawn.as_counts(np.array([10.0])), [5, 5])
+    assert noisy.may_repeat
+    assert not drawn.may_repeat
