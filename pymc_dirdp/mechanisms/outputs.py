@@ -246,7 +246,7 @@ class _Noisy(Output):
 
     @override
     def as_counts(self, records: Array) -> Array:
-        return np.maximum(self.values[0], 0)
+        return np.asarray(np.maximum(self.values[0], 0))
 
 
 @final
