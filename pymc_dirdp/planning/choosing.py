@@ -277,16 +277,15 @@ class _Plans:
 
     def mechanisms(self, kinds: Mapping[str, str]) -> Mechanisms:
         """The mechanisms of these kinds that keep the guarantee together."""
+        draws = self._terms.draws
         return allocate(
             self._guarantee,
             lambda name, share: self._of(kinds[name], name, share),
             weights={name: facts.weight for name, facts in self._tables.items()},
             groups=self._groups,
-            draws=self._terms.draws,
+            draws=draws,
             before=self._terms.before,
-            once=[
-                name for name, kind in kinds.items() if by_kind(kind).output_kind.releases_for(self._terms.draws) == 1
-            ],
+            once=[name for name, kind in kinds.items() if by_kind(kind).output_kind.releases_for(draws) == 1],
         )
 
     def _of(self, kind: str, name: str, share: Guarantee) -> TableMechanism:
