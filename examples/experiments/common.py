@@ -77,6 +77,9 @@ class Experiment:
         table = pd.read_csv(path)
         with matplotlib.rc_context(FONT):
             figure = self.draw(table)
+            # A quick run has no numbers for some panels.
+            for ax in figure.axes:
+                ax.set_visible(ax.has_data())
             figure.savefig(path.with_suffix(".png"), dpi=110)
         plt.close(figure)
         record = self.record(table)
@@ -143,7 +146,9 @@ def spread(values):
 
 
 def plot(ax, x, y, line, *, label=None, band=None, **options):
-    """A line in its own style, with a band if there is one."""
+    """A line in its own style, with a band if there is one. Without points there is no line, and none in the legend."""
+    if not len(x):
+        return
     style = STYLES[line] | options
     ax.plot(x, y, label=label or line, **style)
     if band is not None:

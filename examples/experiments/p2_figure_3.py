@@ -68,8 +68,9 @@ def judge(table):
         f"records and rho 0.1 the divergence is {one['printed']:.2f} for P2's prior and "
         f"{one['Gaussian noise']:.2f} for the noise at eta 0.1, and {even['printed']:.3f} and "
         f"{even['Gaussian noise']:.3f} at eta 10. The least prior that the exact curve allows has "
-        f"{one['corrected']:.2f} and {even['corrected']:.3f}, the best pair of r and prior {one['exact']:.2f} and "
-        f"{even['exact']:.3f}, and estimated noise {one['geometric noise, estimated']:.2f} and "
+        f"{one['corrected']:.2f} and {even['corrected']:.3f}, the pair of r and prior that is best on average over the "
+        f"model's prior {one['exact']:.2f} and {even['exact']:.3f}, which P2's own prior beats "
+        f"where data are even, and estimated noise {one['geometric noise, estimated']:.2f} and "
         f"{even['geometric noise, estimated']:.3f}.",
         {f"eta {eta:g}, {line}": at.loc[eta, line] for eta in (0.1, 10.0) for line in at.columns},
     )
