@@ -21,7 +21,8 @@ type _Values = tuple[Array, Array, Array]
 _NEGLIGIBLE = 1e-12
 # Numbers, or nodes, that are looked at one by one at a time.
 _AT_A_TIME = 2**16
-# Nodes a step apart of this share of the deviation of a Beta law add up smooth functions of the count exactly.
+# Nodes a step apart of this share of the width of a function add up smooth functions of the count exactly: for a normal
+# density the error is exp(-2 (pi / 0.9)^2), about 3e-11.
 _STRIDE = 0.9
 # With more steps the blocks' nodes are fewer.
 _MOST_STRIDES = 256
@@ -132,15 +133,17 @@ def _inside(marginals: NumberLaws, block: Integers, mass: Array) -> Integers:
 def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
     """Nodes of the counts that add up functions of the count which vary no faster than a Beta law's distribution.
 
-    Away from the ends of the counts, equal steps of a part of the deviations of the Beta law and of the count do: the
-    error of the trapezoid rule falls faster than any power of the step. Where the laws of the counts have kinks, or
+    Away from the ends of the counts, equal steps do: the error of the trapezoid rule falls faster than any power of the
+    step. What is summed is the probability of the count times the distribution function of the Beta law. Its width is
+    that of the product of two normal functions, which is less than the deviation of either. Where the laws of the counts have kinks, or
     counts near the ends matter, the blocks' nodes are taken.
     """
     low, high = marginals.lows.astype(np.float64), marginals.highs.astype(np.float64)
     concentration, sds = alpha.sum() + total, np.sqrt(marginals.variances)
     edge = np.minimum(low, total - high) + alpha
     beta_sds = np.sqrt(edge * (1 - np.minimum(edge / concentration, 0.5)))
-    stride = np.maximum(1, np.floor(_STRIDE * np.minimum(beta_sds, sds)))
+    width = beta_sds * sds / np.maximum(np.hypot(beta_sds, sds), 1e-300)
+    stride = np.maximum(1, np.floor(_STRIDE * width))
     steps = np.floor((high - low) / stride).astype(np.int64) + 1
     fits = steps <= _MOST_STRIDES
     cell = np.repeat(np.flatnonzero(fits), steps[fits])

@@ -80,6 +80,18 @@ def test_small_parameters(alpha, counts):
         assert max(off(law, share, level) for share, level in zip(shares[:, i], levels, strict=True)) < 1e-9
 
 
+@pytest.mark.parametrize("ratio", [0.4, 1.0, 2.5])
+def test_counts_that_are_as_uncertain_as_the_share_given_them(ratio):
+    """Found by releases at random: steps that were right for either function were too long for their product."""
+    mechanism = dirdp.mechanisms.GaussianMechanism(np.ones(2), ratio * np.sqrt(2 * 800 / 4))
+    output = dirdp.MechanismOutput(mechanism, [420.0, 371.0], prior=np.ones(2), n_records=800)
+    prob = [0.001, 0.5, 0.95, 0.9999]
+    found = dirdp.estimate(output, prob).tables["p"]
+    law = share_laws(output, None, found.count_means)[0, 0]
+    for p, ends in zip(prob, found.share_intervals[:, 0], strict=True):
+        assert max(off(law, end, level) for end, level in zip(ends, ((1 - p) / 2, (1 + p) / 2), strict=True)) < 1e-9
+
+
 def test_a_quantile_that_is_not_found_is_an_error_of_the_library(released, monkeypatch):
     monkeypatch.setattr(quantiles, "_FEW_STEPS", 0)
     monkeypatch.setattr(quantiles, "_MOST_STEPS", 1)
