@@ -135,8 +135,8 @@ def share_mixture(marginals: NumberLaws, alpha: Array, total: int) -> Mixture:
 
     Away from the ends of the counts, equal steps do: the error of the trapezoid rule falls faster than any power of the
     step. What is summed is the probability of the count times the distribution function of the Beta law. Its width is
-    that of the product of two normal functions, which is less than the deviation of either. Where the laws of the counts have kinks, or
-    counts near the ends matter, the blocks' nodes are taken.
+    that of the product of two normal functions, which is less than the deviation of either. Where the laws of the
+    counts have kinks, or counts near the ends matter, the blocks' nodes are taken.
     """
     low, high = marginals.lows.astype(np.float64), marginals.highs.astype(np.float64)
     concentration, sds = alpha.sum() + total, np.sqrt(marginals.variances)
