@@ -75,6 +75,8 @@ from pymc_dirdp.releases.likelihood import release_logp as release_logp
 from pymc_dirdp.releases.plan import plan as plan
 from pymc_dirdp.releases.planned import Plan as Plan
 from pymc_dirdp.releases.predictive import sample_posterior_predictive as sample_posterior_predictive
+from pymc_dirdp.releases.private_model import private_model as private_model
+from pymc_dirdp.releases.private_model import release_of as release_of
 from pymc_dirdp.releases.release import sample as sample
 from pymc_dirdp.releases.report import Report as Report
 from pymc_dirdp.releases.sparse import release_sparse as release_sparse

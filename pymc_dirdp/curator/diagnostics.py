@@ -15,7 +15,7 @@ from pymc_dirdp.curator.leave_one_out import elpd_by_cell, elpd_by_table
 from pymc_dirdp.curator.marking import marked
 from pymc_dirdp.curator.pointwise import observations
 from pymc_dirdp.curator.posterior_tree import posterior_groups
-from pymc_dirdp.curator.private_model import nuts as nuts_draws
+from pymc_dirdp.curator.tempered_model import nuts as nuts_draws
 from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.observations import total_records

@@ -14,7 +14,7 @@ from pymc_dirdp.models.stated import Stated
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.privacy.adjacency import Adjacency
 
-__all__ = ["with_counted"]
+__all__ = ["known_bound", "with_counted"]
 
 _Known = tuple[Counts, Bound]
 
@@ -30,7 +30,7 @@ def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model, relatio
     """
     said = replace(said, counted=None)
     names = {likelihood.name for table in tables for likelihood in table.likelihoods}
-    bounded = {name: known for name in sorted(names) if (known := _known(name, model)) is not None}
+    bounded = {name: known for name in sorted(names) if (known := known_bound(name, model)) is not None}
     if not bounded:
         return said
     name = next(iter(bounded))
@@ -56,7 +56,7 @@ def with_counted(said: Stated, tables: Sequence[Table], model: pm.Model, relatio
     return replace(said, contribution=max(most, said.contribution or 1), counted=unit)
 
 
-def _known(name: str, model: pm.Model) -> _Known | None:
+def known_bound(name: str, model: pm.Model) -> _Known | None:
     """The counts that are observed, with their bound; None if they are another kind of array, or have none."""
     data = getattr(root_of(stored_observations(model[name], model)), "data", None)
     return (data, data.bound) if isinstance(data, Counts) and data.bound is not None else None

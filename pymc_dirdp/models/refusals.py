@@ -35,6 +35,7 @@ _CONJUGATES = (
     "Supported are Multinomial, Categorical and DirichletMultinomial for a Dirichlet prior, Binomial, Bernoulli and "
     "BetaBinomial for a Beta prior."
 )
+_ANY_MODEL = " The model as it is can be released by dirdp.private_model(guarantee, model)."
 _PUBLIC_RECORDS = 'Use adjacency="replace-one", where the number of records is public.'
 
 REFUSALS = MappingProxyType(
@@ -74,7 +75,7 @@ REFUSALS = MappingProxyType(
         ),
         "other variable": Refusal(
             "is an unobserved {operation} variable",
-            "Only Dirichlet and Beta variables can be released; take it out of the model.",
+            "Only Dirichlet and Beta variables can be released; take it out of the model." + _ANY_MODEL,
         ),
         "uniform bounds": Refusal(
             "is a Uniform variable with other bounds than 0 and 1, which cuts the posterior off",
@@ -111,16 +112,16 @@ REFUSALS = MappingProxyType(
         "hidden component": Refusal(
             "is observed through {operation}, which is not supported: no record says which component it comes from, so "
             "the posterior is no Dirichlet or Beta",
-            "Observe the component and choose the row by it, as in p[component]. " + _CONJUGATES,
+            "Observe the component and choose the row by it, as in p[component]. " + _CONJUGATES + _ANY_MODEL,
         ),
         "hidden values": Refusal(
             "is observed through {operation}, which is not supported: some values are hidden or left out, so the "
             "posterior is no Dirichlet or Beta",
-            "Observe whole counts through the distribution inside. " + _CONJUGATES,
+            "Observe whole counts through the distribution inside. " + _CONJUGATES + _ANY_MODEL,
         ),
         "not conjugate": Refusal(
             "is observed through {operation}, which is not supported",
-            _CONJUGATES + " Take what is observed through another distribution out of this model.",
+            _CONJUGATES + " Take what is observed through another distribution out of this model." + _ANY_MODEL,
         ),
         "chain": Refusal(
             "is a DiscreteMarkovChain with {what}",
@@ -141,7 +142,7 @@ REFUSALS = MappingProxyType(
         "formula": Refusal(
             "uses {names} through {operation}, not as it is: its probability {why}",
             "The posterior is then no Dirichlet or Beta. Give the probability a Dirichlet or Beta variable of its own: "
-            "shares may be selected, reordered, stacked, taken from 1, or chosen by codes.",
+            "shares may be selected, reordered, stacked, taken from 1, or chosen by codes." + _ANY_MODEL,
         ),
         "some categories": Refusal(
             "takes {taken} of the {categories} categories of {names} as its own: what is observed among them says "

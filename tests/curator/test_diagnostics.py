@@ -20,8 +20,8 @@ from pymc_dirdp.curator import posterior_tree
 from pymc_dirdp.curator.diagnostics import diagnose
 from pymc_dirdp.curator.laws import Law, simplex
 from pymc_dirdp.curator.leave_one_out import elpd
-from pymc_dirdp.curator.private_model import private_model
 from pymc_dirdp.curator.realised import realised_kl
+from pymc_dirdp.curator.tempered_model import tempered_model
 from pymc_dirdp.models.graph import PLAIN, evaluate
 from pymc_dirdp.models.observations import read_counts
 
@@ -171,7 +171,7 @@ def test_the_private_model_is_the_users_model_with_a_power(whole):
     for table in dirdp.tables(model):
         group = release["mechanism"][table.name]
         several.append(Law(table, read_counts(table, model), group["alpha"].values, float(group["r"])))
-    private = private_model(several)
+    private = tempered_model(several)
     start = model.initial_point()
     points = [{name: value + RNG.normal(size=value.shape) for name, value in start.items()} for _ in range(3)]
 

@@ -10,10 +10,10 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.laws import Law, simplex
 from pymc_dirdp.progress import Bar
 
-__all__ = ["nuts", "private_model"]
+__all__ = ["nuts", "tempered_model"]
 
 
-def private_model(laws: Iterable[Law]) -> pm.Model:
+def tempered_model(laws: Iterable[Law]) -> pm.Model:
     """Priors as they are, and the likelihood of the counts to the power of each law, as a `pm.Potential`.
 
     A power of a likelihood is no distribution of data, so nothing is observed in this model.
@@ -36,7 +36,7 @@ def nuts(
     laws: tuple[Law, ...], *, draws: int, tune: int, chains: int, rng: np.random.Generator, bar: Bar
 ) -> tuple[dict[str, Array], xr.Dataset]:
     """Draws of each table by NUTS, shape `(chains, draws, *table.shape)`, and the sampler's own statistics."""
-    with private_model(laws):
+    with tempered_model(laws):
         trace = pm.sample(
             draws,
             tune=tune,

@@ -1,0 +1,174 @@
+"""A copy of a model with its free variables alone: nothing of its records, and a check that nothing of them is left."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pymc.model.fgraph import deepcopy_shared_variable
+from pymc.pytensorf import find_rng_nodes
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, clone_get_equiv
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_dirdp.errors import InternalError
+from pymc_dirdp.models.graph import Node, evaluate, is_random, stored_shape
+from pymc_dirdp.models.outcomes import refused
+
+__all__ = ["check_nothing_left", "public_deterministics", "refuse_free_variables", "without_data"]
+
+
+def _stored(node: Node) -> bool:
+    return isinstance(node, Constant | SharedVariable) and isinstance(node.type, TensorType)
+
+
+def refuse_free_variables(
+    model: pm.Model, free: Sequence[Node], secret: Collection[Node], records: Collection[int], dims: Collection[str]
+) -> None:
+    """Refuse a model whose free variables read records, or have an entry for each of them.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    free : sequence of Variable
+    secret : collection of Variable
+        The stored arrays of observations and covariates.
+    records : collection of int
+        The private numbers of records.
+    dims : collection of str
+        The dims along which variables have their records.
+    """
+    if model.potentials:
+        raise refused(
+            model.potentials[0].name,
+            "is a Potential, of which nobody can tell whether it reads records",
+            "Say it as a prior or as an observed variable. Weights of a survey are a covariate.",
+        )
+    for rv in free:
+        name = str(rv.name)
+        if np.dtype(rv.type.dtype).kind in "iub":
+            if name.endswith("_unobserved"):
+                raise refused(name, "stands for missing values", "Leave these records out, or give them a category.")
+            raise refused(
+                name,
+                "is a discrete free variable, which NUTS does not sample",
+                "Sum it out by pm.Mixture, or by pymc_extras.marginalize before this call.",
+            )
+        if any(dim in dims for dim in model.named_vars_to_dims.get(name, ()) if dim is not None) or any(
+            length in records for length in model.rvs_to_values[rv].type.shape
+        ):
+            raise refused(
+                name,
+                "has an entry for each record, and effects of single persons are their data",
+                "Give groups of records an effect, chosen by a covariate of codes, as in effect[group].",
+            )
+        for node in ancestors([rv]):
+            if any(node is one for one in secret) or (
+                _stored(node) and node.type.ndim and stored_shape(node)[0] in records
+            ):
+                raise refused(
+                    name, "has a prior that reads the records or their covariates", "Write the prior as numbers."
+                )
+            if is_random(node) and node in model.observed_RVs:
+                raise refused(name, f"depends on the observed variable {node.name!r}", "Write the prior as numbers.")
+
+
+def without_data(model: pm.Model, free: Sequence[Node], kept: Sequence[Node]) -> pm.Model:
+    """A model with copies of the free variables and of some Deterministics: same names, dims, labels and transforms."""
+    outputs = [*free, *kept]
+    memo: dict[Any, Any] = {}
+    for node in [*find_rng_nodes(outputs), *ancestors(outputs)]:
+        if isinstance(node, SharedVariable) and node not in memo:
+            memo[node] = deepcopy_shared_variable(node)
+    clone_get_equiv([], outputs, copy_inputs=True, copy_orphans=False, memo=memo)
+    copy = pm.Model(model=None)
+    names = [str(variable.name) for variable in outputs]
+    dims = {dim for name in names for dim in model.named_vars_to_dims.get(name, ()) if dim is not None}
+    for dim in model.coords | model.dim_lengths:
+        if dim in dims:
+            length = model.dim_lengths[dim]
+            copy._coords[dim] = model.coords.get(dim)
+            copy._dim_lengths[dim] = memo[length] if length in memo else pt.constant(int(length.eval()))
+    for variable in free:
+        rv = memo[variable]
+        rv.name = variable.name
+        copy.free_RVs.append(rv)
+        copy.create_value_var(rv, transform=model.rvs_to_transforms[variable], default_transform=None)
+        start = model.rvs_to_initial_values.get(variable)
+        copy.set_initval(rv, None if isinstance(start, TensorVariable) else start)
+        copy.add_named_variable(rv, dims=model.named_vars_to_dims.get(str(variable.name)))
+    for variable in kept:
+        one = memo[variable]
+        one.name = variable.name
+        copy.deterministics.append(one)
+        copy.add_named_variable(one, dims=model.named_vars_to_dims.get(str(variable.name)))
+    return copy
+
+
+def public_deterministics(
+    model: pm.Model, free: Sequence[Node], records: Collection[int], dims: Collection[str]
+) -> list[Node]:
+    """The Deterministics that are functions of free variables and of single numbers, none of which tells of records."""
+    kept, lengths = [], list(model.dim_lengths.values())
+    for one in model.deterministics:
+        if any(dim in dims for dim in model.named_vars_to_dims.get(str(one.name), ()) if dim is not None):
+            continue
+        graph = list(ancestors([one], blockers=list(free)))
+        if all(_is_harmless(node, records, lengths) for node in graph if node not in free):
+            kept.append(one)
+    return kept
+
+
+def _is_harmless(node: Node, records: Collection[int], lengths: Collection[Node]) -> bool:
+    if is_random(node) or isinstance(node.type, RandomType):
+        return False
+    # Of shared numbers only the lengths of dims are known to be none of the data.
+    if isinstance(node, SharedVariable) and node not in lengths:
+        return False
+    if _stored(node) and node.type.ndim and np.prod(stored_shape(node)) > 1:
+        return False
+    if isinstance(node, Constant) and isinstance(node.type, TensorType) and np.size(node.data) == 1:
+        return int(np.asarray(node.data).item()) not in records if np.isfinite(node.data).all() else True
+    return True
+
+
+def check_nothing_left(
+    model: pm.Model, secret: Sequence[NDArray[Any]], records: Collection[int], public: Collection[int]
+) -> None:
+    """Look at all that a model holds for data, and for arrays as long as the records.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    secret : sequence of array
+        Observations and covariates of records.
+    records : collection of int
+        The numbers of records.
+    public : collection of int
+        Lengths that the release has anyway.
+
+    Raises
+    ------
+    InternalError
+        If anything is left. The model is not handed out then.
+    """
+    hidden = {length for length in records if length not in public and length > 1}
+    lengths = {len(labels) for labels in model.coords.values() if labels is not None}
+    held = [*model.basic_RVs, *model.deterministics, *model.potentials, *model.value_vars]
+    for node in ancestors(held):
+        if node in model.observed_RVs or not _stored(node):
+            continue
+        shape = stored_shape(node)
+        lengths |= set(shape)
+        if np.prod(shape) < 2:
+            continue
+        values = evaluate(node)
+        if any(one.size == values.size and np.array_equal(one.ravel(), values.ravel()) for one in secret):
+            raise InternalError("A private model still held an array of its data.")
+    if lengths & hidden:
+        raise InternalError("A private model still held an array with an entry for each record.")

@@ -1,0 +1,354 @@
+"""Private models: against sums over all data sets, 39 models, the recipient's half, and what is left behind."""
+
+import itertools
+import pickle
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytest
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
+from scipy.special import expit, gammaln, logsumexp
+from scipy.stats import poisson
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError, UnsupportedModelError
+from pymc_dirdp.models.graph import is_random
+from tests.releases import any_models
+from tests.releases.any_models import ACCEPTED, REFUSED
+
+PURE, APPROX = dirdp.PureDP(epsilon=1.0), dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+QUICK = ["hierarchical_logit", "latent_class", "capped_counts", "two_private_predictors", "zero_inflated_cases"]
+
+
+def made(name, known=ACCEPTED, guarantee=PURE, **more):
+    make, *_, said = known[name]
+    with warnings.catch_warnings(), pm.Model() as model:
+        # PyMC warns of a default of OrderedLogistic.
+        warnings.simplefilter("ignore")
+        make()
+        return model, dirdp.private_model(guarantee, model, **said, **more)
+
+
+def term_at(private, name="y_release", **values):
+    """The value of a term of a private model where its free variables have these values."""
+    term = private[name]
+    function = pytensor.function(private.free_RVs, term, on_unused_input="ignore")
+    return float(function(*[np.asarray(values[rv.name], dtype=float) for rv in private.free_RVs]))
+
+
+def part_of(private):
+    from pymc_dirdp.releases.opened import opened
+
+    stored = opened(dirdp.release_of(private))
+    (part,) = stored.plan.parts
+    return part, stored.release.full_output(part)[0]
+
+
+def tables(n, cells):
+    return np.array([x for x in itertools.product(range(n + 1), repeat=cells) if sum(x) == n], dtype=float)
+
+
+@pytest.mark.parametrize(("guarantee", "mechanism"), [(PURE, "geometric"), (APPROX, "gaussian")])
+def test_public_rows_against_all_data_sets(guarantee, mechanism):
+    group, y = np.array([0, 1, 1, 0, 1, 2]), np.array([1, 0, 1, 1, 0, 0])
+    with pm.Model() as model:
+        effect = pm.Normal("effect", shape=3)
+        pm.Bernoulli("y", logit_p=effect[pm.Data("group", group)], observed=y)
+    private = dirdp.private_model(guarantee, model, public=["group"], mechanism=mechanism)
+    part, noisy = part_of(private)
+    effect = np.array([0.3, -1.2, 2.0])
+    p = expit(effect)[group]
+    logs = []
+    for data in itertools.product([0, 1], repeat=6):
+        counts = np.zeros((3, 2))
+        np.add.at(counts, (group, data), 1)
+        chance = np.sum(np.log(np.where(data, p, 1 - p)))
+        logs.append(chance + part.mechanism.log_likelihood(noisy, counts))
+    assert term_at(private, effect=effect) == pytest.approx(logsumexp(logs), rel=1e-12)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_private_rows_against_all_tables(adjacency):
+    group, y = np.array([0, 1, 1, 0]), np.array([1, 0, 1, 1])
+    with pm.Model() as model:
+        effect = pm.Normal("effect", shape=2)
+        pm.Bernoulli("y", logit_p=effect[pm.Data("group", group)], observed=y)
+    private = dirdp.private_model(PURE, model, levels={"group": 2}, adjacency=adjacency)
+    part, noisy = part_of(private)
+    effect = np.array([0.3, -1.2])
+    p = np.stack([1 - expit(effect), expit(effect)], axis=1).ravel()
+    if adjacency == "replace-one":
+        shares = np.array([0.3, 0.7])
+        weights, x = np.repeat(shares, 2) * p, tables(4, 4)
+        chance = gammaln(5) + (x * np.log(weights) - gammaln(x + 1)).sum(axis=1)
+        expected = logsumexp(chance + part.mechanism.log_likelihood(noisy, x))
+        assert term_at(private, effect=effect, y_shares=shares) == pytest.approx(expected, rel=1e-12)
+    else:
+        rates = np.array([3.0, 1.5])
+        x = np.arange(60)[:, None]
+        cells = poisson.logpmf(x, np.repeat(rates, 2) * p) + part.mechanism.log_noise(noisy.ravel() - x)
+        expected = logsumexp(cells, axis=0).sum()
+        assert term_at(private, effect=effect, y_expected=rates) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_flat_expected_number_is_a_flat_number_of_records():
+    """The integral over `lam` of the Poisson cells is the sum over all numbers of the Multinomial cells."""
+    with pm.Model() as model:
+        p = pm.Beta("p", 1, 1)
+        pm.Bernoulli("y", p=p, observed=[1, 0, 1])
+    private = dirdp.private_model(PURE, model, adjacency="add-remove")
+    part, noisy = part_of(private)
+    lam, weights = np.polynomial.laguerre.laggauss(90)
+    function = pytensor.function(private.free_RVs, private["y_release"])
+    logs = [function(0.3, [one]) + one + np.log(weight) for one, weight in zip(lam, weights, strict=True)]
+    x = np.array([(n - k, k) for n in range(80) for k in range(n + 1)], dtype=float)
+    chance = gammaln(x.sum(axis=1) + 1) + (x * np.log([0.7, 0.3]) - gammaln(x + 1)).sum(axis=1)
+    assert logsumexp(logs) == pytest.approx(logsumexp(chance + part.mechanism.log_likelihood(noisy, x)), abs=1e-8)
+
+
+def test_counts_against_all_counts():
+    model, private = made("cases")
+    part, noisy = part_of(private)
+    a, b, x = 0.4, 0.3, np.arange(400)[:, None]
+    logs = poisson.logpmf(x, np.exp(a + b * np.arange(5))) + part.mechanism.log_noise(noisy - x)
+    assert term_at(private, a=a, b=b) == pytest.approx(logsumexp(logs, axis=0).sum(), rel=1e-12)
+    assert model["y"].name == "y"
+
+
+def test_a_single_count_has_noise():
+    with pm.Model() as model:
+        pm.Poisson("y", pm.Gamma("rate", 2, 1), observed=5)
+    private = dirdp.private_model(PURE, model, counts=["y"])
+    part, noisy = part_of(private)
+    assert part.mechanism.pure_epsilon == pytest.approx(1.0, rel=1e-9)
+    x = np.arange(400)
+    expected = logsumexp(poisson.logpmf(x, 3.0) + part.mechanism.log_noise(noisy[0] - x))
+    assert term_at(private, rate=3.0) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[] if one in QUICK else pytest.mark.thorough) for one in ACCEPTED]
+)
+def test_a_model_that_is_accepted(name):
+    """Its variables, its gradient, no random variable in a term, and nothing that is as long as its records."""
+    model, private = made(name)
+    own = {rv.name for rv in model.free_RVs}
+    new = {rv.name for rv in private.free_RVs} - own
+    assert own <= {rv.name for rv in private.free_RVs}
+    assert new <= {f"{rv.name}_{what}" for rv in model.observed_RVs for what in ("expected", "shares")}
+    assert not private.observed_RVs
+    for rv in model.free_RVs:
+        assert private.named_vars_to_dims.get(rv.name) == model.named_vars_to_dims.get(rv.name)
+        assert type(private.rvs_to_transforms[private[rv.name]]) is type(model.rvs_to_transforms[rv])
+    for term in private.potentials:
+        inside = set(ancestors([term], blockers=private.free_RVs)) - set(private.free_RVs)
+        assert not any(map(is_random, inside))
+    logp, slope = private.compile_logp(), private.compile_dlogp()
+    point = private.initial_point()
+    start, rng = {key: np.asarray(value, dtype=float) for key, value in point.items()}, np.random.default_rng(1)
+    here = {key: value + rng.normal(scale=0.2, size=value.shape) for key, value in start.items()}
+    step = {key: 1e-5 * rng.normal(size=value.shape) for key, value in start.items()}
+    ahead, behind = ({key: here[key] + sign * step[key] for key in here} for sign in (1, -1))
+    difference = (logp(ahead) - logp(behind)) / 2
+    flat = np.concatenate([np.ravel(step[value.name]) for value in private.continuous_value_vars])
+    assert difference == pytest.approx(slope(here) @ flat, rel=1e-5, abs=1e-10)
+    assert logp(here) == logp(here)
+    assert np.array_equal(slope(here), slope(here))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_model_that_is_refused(name):
+    _, match, _ = REFUSED[name]
+    with pytest.raises(UnsupportedModelError, match=match):
+        made(name, {name: (REFUSED[name][0], REFUSED[name][2])})
+
+
+def test_the_zoo_is_complete():
+    assert len(ACCEPTED) + len(REFUSED) == 39
+    assert len(ACCEPTED) >= 28
+
+
+def test_the_recipient_has_the_same_model(tmp_path):
+    group, y = any_models.codes(3), any_models.answers(2)
+
+    def model(group, observed):
+        with pm.Model(coords={"region": ["a", "b", "c"]}) as made:
+            effect = pm.Normal("effect", dims="region")
+            pm.Bernoulli("y", logit_p=effect[pm.Data("group", group)], observed=observed)
+        return made
+
+    private = dirdp.private_model(APPROX, model(group, y), public=["group"])
+    path = tmp_path / "survey.json"
+    dirdp.save(dirdp.release_of(private), path)
+    # A row for each group, in another order, and made-up answers.
+    again = dirdp.private_model(path, model(np.array([2, 0, 1]), [0, 0, 0]), public=["group"])
+    point = private.initial_point()
+    assert again.compile_logp()(point) == private.compile_logp()(point)
+    assert dirdp.verify(dirdp.release_of(again)) is not None
+    assert "1" in str(dirdp.statement(dirdp.release_of(private)))
+    with pytest.raises(ReleaseError, match="other rows or outcomes"):
+        dirdp.private_model(path, model(np.array([2, 0, 2]), [0, 0, 0]), public=["group"])
+    with pytest.raises(ArgumentError, match="costs nothing"):
+        dirdp.private_model(path, model(group, y), public=["group"], random_seed=1)
+    other, _ = made("cases")
+    with pm.Model() as named:
+        pm.Bernoulli("z", pm.Beta("p", 1, 1), observed=[0])
+    with pytest.raises(ReleaseError, match="has the tables y"):
+        dirdp.private_model(path, named)
+    with pytest.raises(ArgumentError, match="adjacency"):
+        dirdp.private_model(path, other, counts=["y"])
+
+
+def test_records_are_read_after_the_charge():
+    with pm.Model() as model:
+        group = pm.Data("group", np.array([0, 1, 7]))
+        pm.Bernoulli("y", logit_p=pm.Normal("effect", shape=8)[group], observed=[0, 1, 1])
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=5.0))
+    opened = len(ledger.entries)
+    with pytest.raises(UnsupportedModelError, match="entry for each record"):
+        dirdp.private_model(PURE, model, ledger=ledger)
+    assert len(ledger.entries) == opened
+    with pytest.raises(DataError, match="charged") as caught:
+        dirdp.private_model(PURE, model, levels={"group": 2}, ledger=ledger)
+    assert "7" not in str(caught.value)
+    assert len(ledger.entries) == opened + 1
+    dirdp.private_model(PURE, model, levels={"group": 8}, ledger=ledger)
+    assert len(ledger.entries) == opened + 2
+
+
+def stored_in(private):
+    """All arrays of all nodes of a model."""
+    held = [*private.basic_RVs, *private.deterministics, *private.potentials, *private.value_vars]
+    for node in ancestors(held):
+        if isinstance(node, Constant) and not isinstance(node.data, slice | type(None)):
+            yield np.asarray(node.data)
+        elif hasattr(node, "get_value") and not hasattr(node.get_value(), "bit_generator"):
+            yield np.asarray(node.get_value())
+
+
+@pytest.mark.parametrize("said", [{"levels": {"group": 3}}, {"levels": {"group": 3}, "adjacency": "add-remove"}])
+def test_nothing_is_left_behind(said):
+    """Nodes, coordinates, draws and their pickle, against the answers, the codes and the number of records."""
+    n, rng = 1237, np.random.default_rng(1)
+    group, y = rng.integers(3, size=n), rng.integers(2, size=n)
+    with pm.Model(coords={"region": ["a", "b", "c"], "record": np.arange(n)}) as model:
+        codes = pm.Data("group", group, dims="record")
+        effect = pm.Normal("effect", dims="region", initval=np.zeros(3))
+        pm.Deterministic("odds", pm.math.exp(effect), dims="region")
+        pm.Deterministic("each", effect[codes], dims="record")
+        pm.Deterministic("expected_yes", pm.math.invlogit(effect[0]) * n)
+        pm.Bernoulli("y", logit_p=effect[codes], observed=y, dims="record")
+    private = dirdp.private_model(PURE, model, **said)
+    assert set(private.named_vars) >= {"effect", "odds", "y_release"}
+    assert "each" not in private.named_vars
+    assert "record" not in private.coords
+    hidden = said.get("adjacency") == "add-remove"
+    assert ("expected_yes" in private.named_vars) is not hidden
+    for array in stored_in(private):
+        assert n not in array.shape
+        assert not (hidden and array.ndim == 0 and array == n)
+        assert array.size < 3 or not np.array_equal(array.ravel(), np.bincount(2 * group + y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        idata = pm.sample(20, tune=20, chains=1, model=private, progressbar=False, random_seed=1, quiet=True)
+    names = {name for node in idata.subtree for name in node.dataset.variables}
+    assert names.isdisjoint({"group", "record", "each", "y"})
+    for group_name in ("constant_data", "observed_data"):
+        assert group_name not in idata.children or not idata[group_name].data_vars
+    for node in idata.subtree:
+        assert n not in node.dataset.sizes.values()
+    for text in (pickle.dumps(idata), pickle.dumps(private.potentials)):
+        assert group.tobytes() not in text
+        assert y.tobytes() not in text
+    if hidden:
+        assert str(n) not in str(dirdp.release_of(private)["release"]["text"].item())
+
+
+def test_a_covariate_that_is_observed_is_refused():
+    with pm.Model() as model:
+        y = any_models.answers(2)
+        x = pm.Data("x", y.copy())
+        pm.Bernoulli("y", logit_p=pm.Normal("a") * x, observed=y)
+    with pytest.raises(UnsupportedModelError, match="explained by what another variable observes"):
+        dirdp.private_model(PURE, model, public=["x"])
+
+
+def test_priors_that_read_records_and_names_that_are_taken():
+    x = any_models.codes(3)
+    with pm.Model() as model:
+        data = pm.Data("x", x)
+        pm.Bernoulli(
+            "y", logit_p=pm.Normal("a", data.mean(), 1) + pm.Normal("b") * data, observed=any_models.answers(2)
+        )
+    with pytest.raises(UnsupportedModelError, match="prior that reads the records"):
+        dirdp.private_model(PURE, model, public=["x"])
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=pm.Normal("y_release"), observed=any_models.answers(2))
+    with pytest.raises(ArgumentError, match="Rename it"):
+        dirdp.private_model(PURE, model)
+
+
+def test_person_effects_are_refused_where_their_number_is_private():
+    n = any_models.N
+    with pm.Model() as model:
+        person = pm.Data("person", np.arange(n))
+        pm.Bernoulli("y", logit_p=pm.Normal("u", shape=n)[person], observed=any_models.answers(2))
+    with pytest.raises(UnsupportedModelError, match="single persons are their data"):
+        dirdp.private_model(PURE, model, public=["person"], adjacency="add-remove")
+    with pm.Model(coords={"record": range(n)}) as model:
+        pm.Bernoulli("y", logit_p=pm.Normal("u", dims="record"), observed=any_models.answers(2), dims="record")
+    with pytest.raises(UnsupportedModelError, match="single persons are their data"):
+        dirdp.private_model(PURE, model)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "match"),
+    [
+        ("hierarchical_logit", {"public": []}, "Say public="),
+        ("hierarchical_logit", {"public": ["groups"]}, "public or levels"),
+        ("hierarchical_logit", {"public": "group"}, "list of names"),
+        ("hierarchical_logit", {"adjacency": "add-remove"}, "Say levels="),
+        ("hierarchical_logit", {"max_cells": 5}, "max_cells=5"),
+        ("hierarchical_logit", {"levels": {"group": 3}}, "public and in levels"),
+        ("hierarchical_logit", {"support": {"y": [0, 2]}}, "do not add up to 1"),
+        ("successes_of_groups", {"public": []}, "number of trials for each"),
+        ("log_linear_table", {"unit": None}, "unit='trial'"),
+        ("cases", {"adjacency": "replace-one"}, "add-remove"),
+        ("cases", {"counts": ["z"]}, "observed variable in counts"),
+        ("latent_class", {"support": None}, "list of all of them"),
+        ("latent_class", {"unit": "person"}, "unit"),
+        ("latent_class", {"mechanism": "laplace"}, "mechanism"),
+    ],
+)
+def test_what_is_said_wrongly_is_refused_before_the_charge(name, said, match):
+    make, given = ACCEPTED[name]
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=5.0))
+    opened = len(ledger.entries)
+    with pm.Model() as model:
+        make()
+    with pytest.raises((ArgumentError, UnsupportedModelError), match=match):
+        dirdp.private_model(PURE, model, **given | said, ledger=ledger)
+    assert len(ledger.entries) == opened
+
+
+def test_no_private_model():
+    with pytest.raises(ArgumentError, match="without a release"):
+        dirdp.release_of(pm.Model())
+    with pm.Model() as model:
+        pm.Normal("a")
+    with pytest.raises(UnsupportedModelError, match="observes nothing"):
+        dirdp.private_model(PURE, model)
+
+
+def test_a_mean_over_records_is_refused():
+    """Each row of a table would have the mean of the rows, and not that of the records."""
+    x = np.tile([0, 1, 2], 20)
+    with pm.Model() as model:
+        data = pm.Data("x", x)
+        pm.Bernoulli("y", logit_p=pm.Normal("a") * (data - data.mean()), observed=any_models.answers(2))
+    for said in ({"public": ["x"]}, {"levels": {"x": 3}}):
+        with pytest.raises(UnsupportedModelError, match="mean of a covariate"):
+            dirdp.private_model(PURE, model, **said)
