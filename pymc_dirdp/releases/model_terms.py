@@ -23,7 +23,6 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ReleaseError
 from pymc_dirdp.inference.noisy_rows import NoisyRows
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
-from pymc_dirdp.models.graph import Node
 from pymc_dirdp.models.outcomes import Inputs, Outcomes
 from pymc_dirdp.releases.likelihood import CountsLogp, tell_jax
 
@@ -77,11 +76,13 @@ def counts_term(found: Outcomes, inputs: Inputs, noise: CellNoise, noisy: Array)
     low[low < _FEW] = 0
     counts = low + np.arange(int((high - low).max()) + 1, dtype=np.float64)[:, None]
     logs = np.where(counts <= high, noise.log_noise(noisy - counts), -np.inf)
-    value, shape = found.value, found.value.type.shape
+    log_p, value, shape = found.log_p, found.value, found.value.type.shape
+    math_of_graphs: Any = pt
 
-    def at(numbers: Array) -> Node:
+    def at(numbers: Array) -> Any:
         grid = pt.constant(numbers.reshape(-1, *shape).astype(value.type.dtype))
-        return vectorize_graph(found.log_p, {value: grid}).reshape((len(numbers), -1))
+        each: Any = vectorize_graph(log_p, {value: grid})
+        return each.reshape((len(numbers), -1))
 
     possible = np.any([np.isfinite(one) for one in inputs.at_points(at(counts))], axis=0) & np.isfinite(logs)
     if not possible.any(axis=0).all():
@@ -90,7 +91,7 @@ def counts_term(found: Outcomes, inputs: Inputs, noise: CellNoise, noisy: Array)
     # where a log-probability has none.
     first = np.take_along_axis(counts, possible.argmax(axis=0)[None], axis=0)
     logs = np.where(possible, logs, -np.inf)
-    return pt.logsumexp(at(np.where(possible, counts, first)) + logs, axis=0).sum()
+    return math_of_graphs.logsumexp(at(np.where(possible, counts, first)) + logs, axis=0).sum()
 
 
 def in_model(graph: Any, inputs: Inputs, model: pm.Model) -> Any:

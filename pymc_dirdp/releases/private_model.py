@@ -189,7 +189,7 @@ def private_model(
     if isinstance(source, Plan):
         raise ArgumentError("Expected a guarantee or a release, got a Plan. Pass the guarantee: it is planned here.")
     guarantee = source if isinstance(source, Guarantee) else None
-    release = None
+    release: Any = None
     if guarantee is None:
         release = load(source) if isinstance(source, str | os.PathLike) else source
         if ledger is not None or random_seed is not None or reservation is not None or weights is not None:
@@ -412,7 +412,7 @@ def _variance(part: PlannedTable) -> float:
     noise = part.mechanism.cell_noise
     if noise is None:
         raise UnattainableError("No noise was planned of which the likelihood is known.")
-    return float(part.mechanism.noise_sd**2)  # type: ignore[attr-defined]
+    return float(part.mechanism.noise_sd or 0.0) ** 2
 
 
 def _with_terms(found: _Read, release: xr.DataTree, n_prior: float | Mapping[str, float] | None) -> pm.Model:
@@ -478,7 +478,7 @@ def _term(
     table = noisy.reshape(rows, cells)
     seen = np.maximum(table.sum(axis=1), 1.0)
     given = n_prior.get(one.name) if isinstance(n_prior, Mapping) else n_prior
-    spread = 20 * part.mechanism.noise_sd * cells  # type: ignore[attr-defined]
+    spread = 20 * (part.mechanism.noise_sd or 0.0) * cells
     most = float(10 * seen.max() + spread) if given is None else positive(n_prior=given)
     expected = pm.Uniform(
         expected_name(one.name),
