@@ -35,7 +35,7 @@ _CONJUGATES = (
     "Supported are Multinomial, Categorical and DirichletMultinomial for a Dirichlet prior, Binomial, Bernoulli and "
     "BetaBinomial for a Beta prior."
 )
-_ANY_MODEL = " The model as it is can be released by dirdp.private_model(guarantee, model)."
+_ANY_MODEL = " A model of any discrete data is released by dirdp.private_model(guarantee, model)."
 _PUBLIC_RECORDS = 'Use adjacency="replace-one", where the number of records is public.'
 
 REFUSALS = MappingProxyType(
