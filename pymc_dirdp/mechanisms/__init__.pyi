@@ -7,6 +7,7 @@ from pymc_dirdp.mechanisms.geometric import GeometricMechanism as GeometricMecha
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism as HellingerMechanism
 from pymc_dirdp.mechanisms.joint import JointMechanism as JointMechanism
 from pymc_dirdp.mechanisms.joint import ZeroSumJointMechanism as ZeroSumJointMechanism
+from pymc_dirdp.mechanisms.joint_table import JointTableMechanism as JointTableMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism as MarginalsMechanism
 from pymc_dirdp.mechanisms.margins import ZeroSumMarginalsMechanism as ZeroSumMarginalsMechanism

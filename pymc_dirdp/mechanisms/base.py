@@ -54,6 +54,8 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     """The samplers that can draw it, out of `("exact", "fast")`; the first is the default."""
     min_count: float | None = None
     """What every cell is promised to hold; None if the guarantee does not rest on that."""
+    is_joint: ClassVar[bool] = False
+    """Whether one noise is for all rows, so that an output is read as a whole."""
     calibrated_by: ClassVar[str] = ""
     """The function that calibrates it, where `for_guarantee` does not."""
 
@@ -174,6 +176,11 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     def stronger(self, factor: float) -> "tuple[str, Self] | None":
         """A mechanism of the same kind that loses more, the larger the factor, and what it is called; None if none."""
         return None
+
+    @property
+    def has_equal_rows(self) -> bool:
+        """Whether a person has as many records in every row of its table, so that all rows hold equal numbers."""
+        return False
 
     @property
     def noise_sd(self) -> float | None:

@@ -278,14 +278,17 @@ class JointMechanism(CurvesOf, Mechanism):
         if self.checked_sampler(sampler) == "fast":
             return np.asarray(counts + fast_joint_noise(self._balls, n, generator(random_seed)))
         bits = Bits(None if random_seed is None else generator(random_seed))
-        blocks = tuple(zip(self._balls.balls, self._records, strict=True))
         whole = [int(count) for count in counts.tolist()]
 
         def noisy() -> list[float]:
-            noise = joint_noise(Fraction(self.scale), blocks, bits).tolist()
+            noise = self.exact_noise(bits).tolist()
             return [float(max(-_LARGEST, min(c + z, _LARGEST))) for c, z in zip(whole, noise, strict=True)]
 
         return np.array([noisy() for _ in range(n)])
+
+    def exact_noise(self, bits: Bits) -> NDArray[np.object_]:
+        """Noise of all tables side by side, as Python's integers, with exactly the distribution of the curves."""
+        return joint_noise(Fraction(self.scale), tuple(zip(self._balls.balls, self._records, strict=True)), bits)
 
     def joint_likelihoods(self, output: ArrayLike) -> JointLikelihoods:
         """What one output says of the counts: a mixture over the latent radius, given which tables are independent.

@@ -9,6 +9,7 @@ from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.mechanisms.gaussian import GaussianMechanism
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism
+from pymc_dirdp.mechanisms.joint_table import JointTableMechanism
 from pymc_dirdp.mechanisms.laplace import LaplaceMechanism
 from pymc_dirdp.mechanisms.margins import MarginalsMechanism, ZeroSumMarginalsMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
@@ -34,6 +35,7 @@ _KNOWN: dict[tuple[str, bool], type[TableMechanism]] = {
         FlooredDirichletMechanism,
         MarginalsMechanism,
         ZeroSumMarginalsMechanism,
+        JointTableMechanism,
     )
 }
 
@@ -53,12 +55,14 @@ def by_kind(kind: str, *, public_totals: bool = False) -> type[TableMechanism]:
 
 
 def noises(*, exact: bool = False, public_totals: bool = False) -> dict[str, type[NoisyCounts]]:
-    """Mechanisms that add noise to counts, by kind; with `exact` only those that are drawn in whole numbers."""
+    """Mechanisms that add noise to any table, by kind; with `exact` only those that are drawn in integers."""
     found = {kind: by_kind(kind, public_totals=public_totals) for kind in kinds()}
     return {
         kind: mechanism
         for kind, mechanism in found.items()
-        if issubclass(mechanism, NoisyCounts) and (not exact or "exact" in mechanism.samplers)
+        if issubclass(mechanism, NoisyCounts)
+        and not mechanism.is_joint
+        and (not exact or "exact" in mechanism.samplers)
     }
 
 

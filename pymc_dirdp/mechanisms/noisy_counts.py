@@ -73,7 +73,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
     """
 
     publishes = "noisy_counts"
-    readings = POSTPROCESSES
+    readings: ClassVar[tuple[str, ...]] = POSTPROCESSES
     formula = "exact draws from the posterior given the noisy counts: Dirichlet(x + prior), averaged over all counts x"
     facts = (
         Fact("prior", "prior", "table"),
@@ -211,7 +211,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
         return self.noise_for((rows, self.prior.shape[-1]), rng)
 
     @override
-    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen:
+    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
         z = counts + self.noise_of_rows(len(counts), rng)
         reach, totals = _FAR * self.noise_sd + 1, z.sum(axis=-1)
         # Noise that adds up to 0 in each row tells its total.
@@ -225,7 +225,7 @@ class NoisyCounts(ReleasedCounts, TableMechanism):
 
     @property
     @override
-    def cell_noise(self) -> CellNoise:
+    def cell_noise(self) -> CellNoise | None:
         normal = self.noise_family == "normal"
         constant, far = (float(self.log_noise(np.array(at))) for at in (0.0, _FAR_OUT))
         return CellNoise(normal, (constant - far) / (_FAR_OUT**2 if normal else _FAR_OUT), constant)

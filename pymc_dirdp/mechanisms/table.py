@@ -1,7 +1,7 @@
 """What a mechanism for a table of counts says of itself: what it publishes, how it is drawn, what a file holds."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, override
 
 import numpy as np
@@ -196,6 +196,11 @@ class TableMechanism(Mechanism):
         """What one person adds to the table, with one entry for each of its row axes."""
         return Contribution.of(self.contribution)
 
+    @property
+    @override
+    def has_equal_rows(self) -> bool:
+        return set(self.contributed.fitted(self.shape).axes) == {"each"}
+
     @abc.abstractmethod
     def cell_log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
         """The factor of each cell in the likelihood of an output, as a logarithm. Shapes broadcast.
@@ -303,6 +308,11 @@ class TableMechanism(Mechanism):
     @abc.abstractmethod
     def is_on_grid(self, output: Array, steps: int | None) -> bool:
         """Whether an exact sampler can have made this output."""
+
+    @classmethod
+    def suits(cls, shape: Sequence[int], contribution: Contribution | int) -> bool:
+        """Whether it is for tables of this shape to which a person adds so much."""
+        return True
 
     @classmethod
     def for_guarantee(

@@ -22,7 +22,7 @@ from pymc_dirdp.planning.floored import calibrate_floored
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.utility.estimate_error import estimate_error
+from pymc_dirdp.utility.estimate_error import EstimateError, estimate_error
 
 __all__ = ["Choice", "TableFacts", "Terms", "choose", "noise_instead", "of_kind"]
 
@@ -99,6 +99,8 @@ class Terms:
         How many draws are released of mechanisms whose draws are the release.
     before : sequence of (PrivacyCurves, int)
         What the same people have lost before, and how often.
+    error : callable
+        The expected error of estimates; called as :func:`pymc_dirdp.utility.estimate_error.estimate_error`.
     calibration : mapping
         The options `strategy`, `objective` and `min_count` of kinds that have strategies.
     """
@@ -108,6 +110,7 @@ class Terms:
     public_totals: bool = False
     draws: int = 1
     before: Sequence[tuple[PrivacyCurves, int]] = ()
+    error: Callable[..., EstimateError | None] = estimate_error
     calibration: Mapping[str, Any] = field(default_factory=dict)
 
     def apart(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
@@ -191,6 +194,7 @@ def choose(
     terms : Terms
     mechanism : str, default "auto"
         The kind for all tables, or `"auto"`: those from which :func:`pymc_dirdp.estimate` is expected to err least.
+        Joint noise is tried where a person has records in every row of a table.
 
     Returns
     -------
@@ -309,7 +313,7 @@ class _Plans:
         """Mechanisms with their expected errors; None if one is not known."""
         errors = {}
         for name, facts in self._tables.items():
-            error = estimate_error(
+            error = self._terms.error(
                 mechanisms[name],
                 facts.prior,
                 facts.n_records or 0,
@@ -321,8 +325,26 @@ class _Plans:
             errors[name] = error.kl
         return _Candidate(kinds, mechanisms, errors)
 
-    def _try(self, kinds: dict[str, str]) -> _Candidate | None:
-        """The plan with these kinds; None if it cannot keep the guarantee, or its error is not known."""
+    @cached_property
+    def _joint(self) -> dict[str, set[str]]:
+        """The kind of joint noise, with the tables that it is for, if there are any."""
+        joint, people = by_kind("joint"), self._terms.public_totals
+        suited = {
+            name
+            for name, facts in self._tables.items()
+            if people and len(facts.prior) > 1 and joint.suits(facts.prior.shape, facts.contribution)
+        }
+        return {"joint": suited} if suited else {}
+
+    def _try(self, wanted: Mapping[str, str]) -> _Candidate | None:
+        """The plan with these kinds; None if it cannot keep the guarantee, or its error is not known.
+
+        A table that a kind is not for takes geometric noise in its place.
+        """
+        kinds = {
+            name: "geometric" if kind in self._joint and name not in self._joint[kind] else kind
+            for name, kind in wanted.items()
+        }
         key = tuple(kinds.values())
         if key not in self._tried:
             self._tried[key] = None
@@ -334,7 +356,7 @@ class _Plans:
 
     def uniform(self, kinds: Sequence[str]) -> dict[str, _Candidate]:
         """The plans in which all tables have one of these kinds; an error if there are none."""
-        plans = {kind: self._try(dict.fromkeys(self._tables, kind)) for kind in kinds}
+        plans = {kind: self._try(dict.fromkeys(self._tables, kind)) for kind in (*kinds, *self._joint)}
         found = {kind: plan for kind, plan in plans.items() if plan is not None}
         if not found and self._refused is not None:
             raise self._refused

@@ -37,6 +37,10 @@ class MechanismOptions:
         predicts best, see `objective`. Plans for the whole model are compared for that, and no data decide. The default
         is `"dirichlet"`.
 
+        `"joint"` is for a table in each of whose rows a person has records, such as items by answers with
+        `unit="person"`, and for public numbers of records: one noise whose largest norm over the rows decides, so that
+        rows share a guarantee and do not divide it. `"auto"` takes it where it errs least.
+
         `"marginals"` is for whole models in which a person adds a record to each of several tables, such as a Bayesian
         network: it measures margins of all tables once, with whole noise under one guarantee, and fits the shares of
         all tables to them. The release holds the noisy margins, and one estimate in the place of draws. See `measure`,

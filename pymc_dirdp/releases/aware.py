@@ -18,6 +18,7 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.inference.drawing import draw_row, refuse_undrawable
 from pymc_dirdp.inference.free_total import FreeTotal
 from pymc_dirdp.inference.inversion import TooManyNodesError
+from pymc_dirdp.inference.joint_tables import JointTables
 from pymc_dirdp.inference.posterior import draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.releases.planned import PlannedTable
@@ -51,6 +52,9 @@ def draws_given(
     n_prior : range or None
         From :func:`number_prior`.
     """
+    if (together := part.mechanism.joint_rows(published)) is not None:
+        counts_of_rows = JointTables(together, list(part.table.prior)).counts(draws, rng)
+        return draw_shares(np.stack(counts_of_rows, axis=1), part.table.prior, rng)
     prior = part.table.prior
     if n_prior is not None:
         counts, _ = _free_total(part, published, n_prior).draw(draws, rng)
@@ -107,6 +111,9 @@ def try_law(part: PlannedTable, *, public: bool) -> None:
     prior, n_records = part.table.prior, part.n_records or 0
     each, more = divmod(n_records, prior.size)
     planned = (each + (np.arange(prior.size) < more)).astype(np.float64).reshape(prior.shape)
+    if (together := part.mechanism.joint_rows(planned)) is not None:
+        JointTables(together, list(prior))
+        return
     possible = number_prior(part, planned, public=public)
     # The noisy total lies so far from the true one, and the true one from that again. No draws of cells are refused for
     # their total as long as both together stay below the largest.

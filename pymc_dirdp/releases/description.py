@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from pymc_dirdp.inference.joint_tables import expected_error
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import held_labels
@@ -22,7 +23,7 @@ from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word
 from pymc_dirdp.sampling.exact import grid_share
 from pymc_dirdp.stored.choices import followed_by
-from pymc_dirdp.utility.estimate_error import EstimateError, estimate_error
+from pymc_dirdp.utility.estimate_error import EstimateError
 from pymc_dirdp.utility.expected_kl import effective_records
 from pymc_dirdp.utility.simulated import a_priori_kl
 
@@ -172,7 +173,7 @@ def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float
         return values
     values["n_records"] = float(n_records)
     public = chosen.reading.sizes_are_public
-    error = estimate_error(mechanism, part.table.prior, n_records, public=public, draws=chosen.draws)
+    error = expected_error(mechanism, part.table.prior, n_records, public=public, draws=chosen.draws)
     if error is not None:
         values["estimate_kl"], values["share_error"] = error.kl, error.share
     # Draws given noisy counts have no closed form, leave every record its weight and have no grid.

@@ -17,6 +17,7 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
+from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -259,10 +260,10 @@ class ReleasedTable:
         """The noise on each cell of the noisy table; None where draws are the output."""
         return self.mechanism.cell_noise
 
-    @property
-    def joint_rows(self) -> None:
-        """No mechanism of a release of a model has a latent radius."""
-        return None
+    @cached_property
+    def joint_rows(self) -> JointLikelihoods | None:
+        """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
+        return self.mechanism.joint_rows(self.published[0])
 
     @property
     def name(self) -> str:

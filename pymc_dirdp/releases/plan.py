@@ -11,6 +11,7 @@ import pymc as pm
 
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, type_name
+from pymc_dirdp.inference.joint_tables import expected_error
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.labels import held_labels
@@ -180,6 +181,7 @@ def _by_table(
         public_totals=reading.sizes_are_public,
         draws=wanted.draws,
         before=losses_of(wanted.choices),
+        error=expected_error,
         calibration={"strategy": wanted.strategy, "objective": wanted.objective, "min_count": wanted.min_count},
     )
     return choose(guarantee, facts, terms, mechanism=wanted.mechanism)

@@ -21,7 +21,7 @@ from pymc_dirdp.mechanisms.row_likelihood import RowsSeen
 from pymc_dirdp.mechanisms.tempered import Tempered
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
 
-__all__ = ["EstimateError", "estimate_error", "estimated_shares", "estimates_of"]
+__all__ = ["EstimateError", "error_of", "estimate_error", "estimated_shares", "estimates_of"]
 
 # Simulated cells, and tables at least and at most.
 _CELLS, _FEWEST, _MOST = 2_000, 3, 1_000
@@ -74,7 +74,8 @@ def estimate_error(
     public : bool, default True
         Whether whoever estimates knows the number of records. If not, every number up to twice as many is as likely as
         another. The records of a table divide among its rows in any way, each as likely as another, and nobody knows
-        how; that the rows add up to all records is not used, so the error is a little too large.
+        how; that the rows add up to all records is not used, so the error is a little too large. Where a person has as
+        many records in every row, and their number is public, rows hold equal numbers.
     draws : int, default 1
         How many draws are released, where each is a release.
 
@@ -134,10 +135,11 @@ def estimated_shares(
 def _estimate_error(
     mechanism: Mechanism, shape: tuple[int, ...], prior: bytes, n_records: int, public: bool, draws: int
 ) -> EstimateError | None:
-    rows = _Rows.simulated(np.frombuffer(prior).reshape(-1, shape[-1]), n_records, public=public)
+    equal = public and mechanism.has_equal_rows
+    rows = _Rows.simulated(np.frombuffer(prior).reshape(-1, shape[-1]), n_records, public=public, equal=equal)
     rng = np.random.default_rng(20261122)
     estimated = estimates_of(mechanism, rows, draws, rng)
-    return None if estimated is None else _error(rows, estimated)
+    return None if estimated is None else error_of(rows.prior, rows.counts, estimated)
 
 
 @final
@@ -153,14 +155,16 @@ class _Rows:
     public: bool
 
     @classmethod
-    def simulated(cls, prior: Array, n_records: int, *, public: bool) -> "_Rows":
-        """Rows of tables with this prior of shape (rows, d)."""
+    def simulated(cls, prior: Array, n_records: int, *, public: bool, equal: bool = False) -> "_Rows":
+        """Rows of tables with this prior of shape (rows, d); `equal` ones have as many records each, publicly."""
         # A fixed seed is harmless: there is no data here, and what is planned twice comes out the same.
         rng = np.random.default_rng(20261121)
         n_rows, d = prior.shape
         looked_at = np.unique(np.linspace(0, n_rows - 1, min(n_rows, _MOST_ROWS)).round().astype(np.intp))
         tables = max(1, round(min(max(_CELLS / d, _FEWEST), _MOST) / len(looked_at)))
         which = np.tile(looked_at, tables)
+        if equal:
+            n_rows, n_records = 1, n_records // n_rows
         # The share of one row if all divisions of the records among rows are as likely as one another.
         totals = rng.binomial(n_records, rng.beta(1.0, n_rows - 1.0, len(which))) if n_rows > 1 else n_records
         logs = _log_gammas(prior[which], rng)
@@ -400,9 +404,12 @@ def _estimated(said: _Noise | _Draws, rows: _Rows) -> Array:
     return np.asarray((mass[..., None] * np.array(shares)).sum(axis=0))
 
 
-def _error(rows: _Rows, estimate: Array) -> EstimateError:
-    """What is known given the counts is summed exactly; what the release adds to it is averaged over the rows."""
-    parameters = rows.prior + rows.counts
+def error_of(prior: Array, counts: Array, estimate: Array) -> EstimateError:
+    """The error of estimates of rows, shape (m, d), whose shares and counts come from their priors.
+
+    What is known given the counts is summed exactly; what the release adds to it is averaged over the rows.
+    """
+    parameters = prior + counts
     size = parameters.sum(axis=-1, keepdims=True)
     best = parameters / size
     of_counts = (best * (digamma(parameters + 1) - digamma(size + 1) - np.log(best))).sum(axis=-1)
