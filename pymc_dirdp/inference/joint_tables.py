@@ -33,8 +33,9 @@ __all__ = ["JointLaw", "JointTables", "expected_error"]
 _IMPOSSIBLE = "No counts can have led to this output. Check the output and its mechanism."
 # Draws that the summaries are made from, as for tables with private totals.
 _SUMMARISED = 20_000
-# Rows of two cells that are simulated for an expected error, and the largest noise with which rows of more cells are.
-_SIMULATED, _MOST_SIMULATED = 400, 300
+# Rows of two cells, and of more, that are simulated for an expected error: a second or so. The largest noise with which
+# rows of more cells are.
+_SIMULATED, _SIMULATED_WIDE, _MOST_SIMULATED = 400, 24, 150
 _SEED = 20261124
 # So many numbers at a time are looked at for draws.
 _AT_ONCE = 10**7
@@ -204,7 +205,7 @@ def expected_error(
     """The expected error of estimates from a mechanism, also from one whose rows take joint noise.
 
     Arguments are those of :func:`pymc_dirdp.utility.estimate_error.estimate_error`. Joint noise is simulated, and what
-    is estimated from it are exact sums. It is None where these take long: where noise goes beyond 300, for more than
+    is estimated from it are exact sums. It is None where these take long: where noise goes beyond 150, for more than
     two cells.
     """
     if mechanism.is_joint and n_records:
@@ -218,7 +219,7 @@ def _simulated_error(
 ) -> EstimateError | None:
     alpha, rng = np.frombuffer(prior).reshape(shape), np.random.default_rng(_SEED)
     rows, cells = shape
-    tables = max(2, (_SIMULATED if cells == 2 else _SIMULATED // 4) // rows)
+    tables = max(2, (_SIMULATED if cells == 2 else _SIMULATED_WIDE) // rows)
     # A person has as many records in each row.
     counts = [[rng.multinomial(n_records // rows, rng.dirichlet(one)) for one in alpha] for _ in range(tables)]
     found = []
