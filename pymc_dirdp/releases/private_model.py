@@ -438,7 +438,7 @@ def _with_terms(found: _Read, release: xr.DataTree, n_prior: float | Mapping[str
                 "counts, support and unit as they were said for the release."
             )
         lengths |= {*laid.shape, len(one.rows), len(one.labels)}
-        noisy = stored.release.full_output(part)[0]
+        noisy = stored.release.output[one.name].values[0]
         with private:
             pm.Potential(term_name(one.name), _term(one, found, part, laid, noisy, private, n_prior))
     secret = [evaluate(node) for node in found.secret]

@@ -45,7 +45,7 @@ def part_of(private):
 
     stored = opened(dirdp.release_of(private))
     (part,) = stored.plan.parts
-    return part, stored.release.full_output(part)[0]
+    return part, stored.release.output[part.table.name].values[0]
 
 
 def tables(n, cells):
