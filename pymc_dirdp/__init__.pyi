@@ -33,6 +33,7 @@ from pymc_dirdp.errors import RepeatedReleaseWarning as RepeatedReleaseWarning
 from pymc_dirdp.errors import SeededReleaseWarning as SeededReleaseWarning
 from pymc_dirdp.errors import UnattainableError as UnattainableError
 from pymc_dirdp.errors import UnsupportedModelError as UnsupportedModelError
+from pymc_dirdp.errors import WeakGuaranteeWarning as WeakGuaranteeWarning
 from pymc_dirdp.inference.combining import Combined as Combined
 from pymc_dirdp.inference.combining import combine as combine
 from pymc_dirdp.inference.mechanism_output import MechanismOutput as MechanismOutput

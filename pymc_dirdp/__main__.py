@@ -1,4 +1,4 @@
-"""The command line: `python -m pymc_dirdp`."""
+"""The command line: `dirdp`, or `python -m pymc_dirdp`."""
 
 from pymc_dirdp.commands.main import main
 

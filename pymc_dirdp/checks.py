@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 MOST_RECORDS = 2**53
-"""Above it a double no longer holds every whole number, and the sums that follow would be rounded."""
+"""Above it a double no longer holds every integer, and the sums that follow would be rounded."""
 
 
 def _real(wanted: str, named: dict[str, object]) -> tuple[str, float]:
@@ -87,7 +87,7 @@ def within(least: float, most: float, **named: ArrayLike) -> None:
 
 
 def integer(bound: int, **named: object) -> int:
-    """A whole number that is not below `bound`."""
+    """An integer that is not below `bound`."""
     name, value = _real(f"to be a whole number >= {bound}", named)
     if not (value >= bound and math.isfinite(value) and value == math.floor(value)):
         raise ArgumentError(f"Expected {name} to be a whole number >= {bound}, got {name}={value:g}.")
@@ -152,7 +152,7 @@ def checked_counts(
     shape : tuple of int
         The public shape of the table.
     min_count : float
-        The public promise that no cell holds fewer records than this.
+        The public guarantee that no cell holds fewer records than this.
     n_records : int or None
         The public number of records that a guarantee rests on.
 
@@ -193,7 +193,7 @@ def checked_counts(
 
 
 def _exact_sum(whole: Array) -> int:
-    """The sum of whole numbers up to 2**53, fewer than 2**36 of them, without rounding."""
+    """The sum of integers up to 2**53, fewer than 2**36 of them, without rounding."""
     numbers = whole.astype(np.int64)
     high: int = (numbers >> 26).sum(dtype=np.int64).item()
     low: int = (numbers & (2**26 - 1)).sum(dtype=np.int64).item()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar, override
 
-__all__ = ["Labelled", "Sections", "Tabular", "aligned", "visible"]
+__all__ = ["Labelled", "Sections", "Tabular", "aligned", "clipped", "visible"]
 
 type Sections = Sequence[tuple[str, Sequence[tuple[str, str]]]]
 
@@ -108,7 +108,10 @@ class Labelled(abc.ABC):
         if any(heading for heading, _ in sections):
             parts.append("=" * max(map(_columns, parts)))
         for heading, lines in sections:
-            parts += ["", *_wrapped(visible(heading), _WIDTH)] if heading else []
+            if heading:
+                parts += ["", *_wrapped(visible(heading), _WIDTH)]
+            elif lines is not sections[0][1]:
+                parts.append("")
             for label, text in lines:
                 labels, texts = _wrapped(visible(label), width), _wrapped(visible(text), _WIDTH - width - 4)
                 for left, right in zip_longest(labels, texts, fillvalue=""):
@@ -159,6 +162,25 @@ def _pieces(word: str, width: int) -> Iterator[str]:
             yield word[begin:i]
             begin, taken = i, _columns(sign)
     yield word[begin:]
+
+
+def clipped(text: str, width: int, *, lines: int = 1) -> str:
+    """The text, cut where it takes more than some lines of `width` columns.
+
+    Examples
+    --------
+    >>> clipped("a long name of a table", 12)
+    'a long...'
+    >>> clipped("short", 12)
+    'short'
+    """
+    text = visible(text)
+    if len(_wrapped(text, width)) <= lines and (lines > 1 or _columns(text) <= width):
+        return text
+    *whole, last = _wrapped(text, width)[:lines]
+    while _columns(last) > width - 3:
+        last = last.rpartition(" ")[0] if " " in last else last[:-1]
+    return " ".join([*whole, f"{last}..."])
 
 
 def _scrolled(rows: str) -> str:

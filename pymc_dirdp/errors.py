@@ -14,6 +14,7 @@ __all__ = [
     "SeededReleaseWarning",
     "UnattainableError",
     "UnsupportedModelError",
+    "WeakGuaranteeWarning",
     "shown",
     "type_name",
 ]
@@ -23,7 +24,7 @@ _SHOWN = 80
 
 
 class DirdpError(Exception):
-    """Base of every error that this library raises on purpose."""
+    """Base class of all errors that this library raises."""
 
 
 class ArgumentError(DirdpError, ValueError):
@@ -31,35 +32,34 @@ class ArgumentError(DirdpError, ValueError):
 
 
 class ReleaseError(ArgumentError):
-    """The argument is no release, or a damaged one: a part is missing, or another thing is in its place."""
+    """The argument is not a release, or the release is damaged: a part is missing or has the wrong type."""
 
 
 class DataError(DirdpError, ValueError):
-    """The observed data are not what the model says they are. The message says how and holds no value."""
+    """The observed data do not fit the model. The message says how, without any value of the data."""
 
 
 class UnattainableError(DirdpError, ValueError):
-    """No setting of the mechanism reaches the guarantee that was asked for."""
+    """No parameters of the mechanism satisfy the requested guarantee."""
 
 
 class UnsupportedModelError(DirdpError, ValueError):
-    """The PyMC model holds something for which the guarantee cannot be proved."""
+    """The guarantee cannot be proved for a part of the PyMC model."""
 
 
 class InternalError(DirdpError, RuntimeError):
-    """A computation of this library did not keep what it says. Neither the data nor the release is to blame.
+    """A computation of this library failed its own check. Neither the data nor the release is to blame.
 
     Parameters
     ----------
     problem : str
-        What was not kept, in a sentence.
+        The check that failed, in a sentence.
     """
 
     def __init__(self, problem: str) -> None:
         super().__init__(
-            f"{problem} This is an error of pymc_dirdp, and neither your data nor a release is to blame. Please report "
-            "it with the version, the mechanism and the shape of the table. Confidential data do not belong in a "
-            "report."
+            f"{problem} This is a bug of pymc_dirdp, and not a problem of your data or release. Please report it with "
+            "the version, the mechanism and the shape of the table, and without confidential data."
         )
 
 
@@ -72,19 +72,26 @@ class RepeatedReleaseWarning(UserWarning):
 
 
 class ManyDrawsWarning(UserWarning):
-    """So many draws share the guarantee that each of them counts fewer than a tenth of the records."""
+    """So many draws share the guarantee that the weight of a record in each of them is below one tenth."""
+
+
+class WeakGuaranteeWarning(UserWarning):
+    """The guarantee hardly protects anyone: its delta is not below one over the number of records, or epsilon is large.
+
+    The usual rules are a delta well below 1/N, and an epsilon of at most 10.
+    """
 
 
 class CategoriesFromDataWarning(UserWarning):
-    """Categories are an object of a data frame, or in the order of their counts: they may have been read off data."""
+    """The categories may have been inferred from the data: they come from a data frame, or are sorted by count."""
 
 
 class BudgetError(DirdpError, ValueError):
-    """A release does not fit into what is left of a ledger's limit."""
+    """A release exceeds the remaining privacy budget of a ledger."""
 
 
 class LedgerError(DirdpError, OSError):
-    """A ledger's file cannot be read or written, or is not the ledger that was asked for."""
+    """The file of a ledger cannot be read or written, or belongs to another ledger."""
 
 
 def shown(value: object) -> str:

@@ -51,6 +51,7 @@ WITHOUT_SOURCE = {
     "test_proofs.py": "the pages of proofs and the files they name",
     "test_real_data.py": "the scripts that release real data sets, on made-up ones",
     "test_trust_boundary.py": "what reaches an error, a log, an attribute or a file",
+    "test_words.py": "the words of pages, docstrings and errors",
     "utility/test_utility_table.py": "the table in the documentation",
 }
 # Source files of more than 80 lines without a test file of their name: the test file that is about them, and how.

@@ -16,11 +16,12 @@ _CODE = re.compile(r"`[^`]*`")
 
 
 def test_the_readme_makes_a_file_and_reads_it(tmp_path, monkeypatch, capsys):
-    """Whoever has the file and the second piece of code alone gets estimates and draws."""
+    """With the file and the second piece of code alone one gets estimates and draws; the third shows r, alpha, KL."""
     monkeypatch.chdir(tmp_path)
-    makes, reads = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    makes, reads, card = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
     (writes,) = re.findall(r"`(dirdp\.save\([^`]*)`", README)
-    exec(makes + writes, {})
+    made: dict[str, object] = {}
+    exec(makes + writes, made)
     assert "Private posterior draw of p" in capsys.readouterr().out
     found = {}
     exec(reads, found)
@@ -28,6 +29,14 @@ def test_the_readme_makes_a_file_and_reads_it(tmp_path, monkeypatch, capsys):
     assert "follows from the numbers" in said
     assert "p[brown]" in said
     assert dict(found["posterior"]["posterior"].sizes)["hair"] == 4
+    exec(card, made)
+    said = capsys.readouterr().out
+    assert all(said.count(word) == 2 for word in ("r 0.", "alpha [", "expected KL", "p[brown]"))
+
+
+def test_the_readme_is_a_screen_and_a_half():
+    assert len(README.split()) <= 800
+    assert len(README.splitlines()) <= 100
 
 
 def test_links_to_files_lead_somewhere():

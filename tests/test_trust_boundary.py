@@ -280,7 +280,7 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
         # Every trial is another person, also behind the parents of the conditional table.
         plan = dirdp.plan(guarantee, model, contribution=1, **options)
         release = dirdp.sample(plan, model, sampler=sampler, random_seed=seed, ledger=ledger)
-        reports = dirdp.report(plan), dirdp.report(release)
+        reports = dirdp.report(plan, full=True), dirdp.report(release, full=True)
         synthetic = dirdp.sample_posterior_predictive(release, model, n_records=1000, random_seed=1)
     assert ("SeededReleaseWarning" in artefacts["warnings"]) == (seed is not None)
     secrets = secrets_of(counts, plan)

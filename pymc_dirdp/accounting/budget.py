@@ -1,9 +1,9 @@
 """What releases cost against a limit, and when they are within it. These are the rules; the ledger keeps the record.
 
-Whoever keeps a ledger decides on the next release after seeing earlier ones, so a rule of adding up has to be valid for
-guarantees that are chosen adaptively. Divergences at one order and plain sums are valid. The best order, or the better
-of two rules, chosen afterwards, is not known to be. So the limit fixes one order, and the first release, which nobody
-chose after seeing anything, fixes one rule.
+Anyone who keeps a ledger decides on the next release after seeing earlier ones, so a rule of adding up has to be valid
+for guarantees that are chosen adaptively. Divergences at one order and plain sums are valid. The best order, or the
+better of two rules, chosen afterwards, is not known to be. So the limit fixes one order, and the first release, which
+nobody chose after seeing anything, fixes one rule.
 """
 
 import math
@@ -55,11 +55,11 @@ def cost_of(
     Parameters
     ----------
     limit : Guarantee
-        What all releases of the ledger together promise.
+        What all releases of the ledger together guarantee.
     guarantee : Guarantee
-        What the release promises.
+        What the release guarantees.
     mechanism : PrivacyCurves or None
-        The curves of the release, where they are known: they cost less than what the promise implies.
+        The curves of the release, where they are known: they cost less than what the guarantee implies.
     adaptive : bool
         Whether the next release may be chosen after seeing this one.
     """
@@ -143,7 +143,7 @@ def _optimal(epsilon: float, delta: float, totals: Totals) -> tuple[Amount, ...]
 
 
 def _worst(promises: Mapping[tuple[float, float], int]) -> tuple[tuple[PrivacyCurves, int], ...]:
-    """What some promises allow at worst, in few different parts: each epsilon by itself, and all deltas in one."""
+    """What some guarantees allow at worst, in few different parts: each epsilon by itself, and all deltas in one."""
     rounded = len({epsilon for epsilon, _ in promises}) > _DIFFERENT
     times: Counter[float] = Counter()
     for (epsilon, _), count in promises.items():
@@ -169,12 +169,12 @@ _RULES = {"basic": _basic, "divergences": _divergences, "best order": _best_orde
 @final
 @dataclass(frozen=True)
 class Bounded(PrivacyCurves):
-    """The worst that a promise of (epsilon, delta) allows.
+    """The worst that a guarantee of (epsilon, delta) allows.
 
     Parameters
     ----------
     at_epsilon, at_delta : float
-        The promise.
+        The guarantee.
 
     References
     ----------
@@ -186,12 +186,12 @@ class Bounded(PrivacyCurves):
 
     @property
     def pure_epsilon(self) -> float:
-        """The promised epsilon; infinite unless delta is 0."""
+        """The guaranteed epsilon; infinite unless delta is 0."""
         return self.at_epsilon if self.at_delta == 0 else math.inf
 
     @property
     def _loss_spread(self) -> float:
-        """That of the pure promise: the loss is infinite with the probability delta, and else as it is there."""
+        """That of the pure guarantee: the loss is infinite with the probability delta, and else as it is there."""
         return math.sqrt(2 * self.at_epsilon * math.tanh(self.at_epsilon / 2))
 
     def _renyi(self, order: float) -> float:
@@ -214,7 +214,7 @@ class Bounded(PrivacyCurves):
         return self.at_epsilon if delta >= self.at_delta else math.inf
 
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
-        """See :meth:`PrivacyCurves.hockey_sticks`. The promise allows the same for both orders of the neighbours."""
+        """See :meth:`PrivacyCurves.hockey_sticks`. The guarantee allows the same for both orders of the neighbours."""
         deltas = self._deltas(step * np.arange(points))
         return deltas, deltas
 
@@ -267,7 +267,7 @@ def _loss(kind: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | None
 
 
 def _stated(limit: Guarantee, guarantee: Guarantee, mechanism: PrivacyCurves | None) -> tuple[float, float]:
-    """The release as an epsilon and a delta: pure where that costs no more, else as promised or as the curve says."""
+    """The release as an epsilon and a delta: pure where that costs no more, else as guaranteed or as the curve says."""
     pure = math.inf if mechanism is None else mechanism.pure_epsilon
     epsilon, delta = guarantee.budget, guarantee.stated_delta
     if delta is None:

@@ -36,7 +36,7 @@ class Terms:
     Attributes
     ----------
     unit : str or None
-        Whom the promise is about, such as "record" or "person".
+        Whom the guarantee is about, such as "record" or "person".
     contribution : int or str or None
         How many records of a unit are in one table at most, or a text that says it table by table.
     min_count : float or None
@@ -78,7 +78,7 @@ class Terms:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What has to be true for the promise to hold, in words."""
+        """What has to be true for the guarantee to hold, in words."""
         said = []
         if self.min_count:
             said.append(f"every cell holds at least {at_least_in_short(self.min_count):g} records")
@@ -107,11 +107,11 @@ class Entry:
     what : str
         What was released: a public text, such as the names of the variables.
     guarantee : Guarantee
-        What was promised.
+        What was guaranteed.
     cost : mapping of str to float
         The numbers that are added up, in nats or as probabilities.
     terms : Terms
-        Whom the promise is about, and what it assumes.
+        Whom the guarantee is about, and what it assumes.
     composition_rule : str or None
         How its cost was added to the others; None where the tightest rule is chosen again each time.
     reserved : bool

@@ -50,7 +50,7 @@ class Ledger(Tabular):
     Parameters
     ----------
     limit : ApproxDP, RenyiDP, TruncatedCDP, ZeroCDP or PureDP
-        What all releases together promise the same people.
+        What all releases together guarantee the same people.
     path : path-like, optional
         The path of the file, which is made if there is none. A relative path is resolved now, not when it is used.
         Without it the ledger lives in memory.
@@ -60,7 +60,7 @@ class Ledger(Tabular):
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one unit can change. Guarantees for different relations do not add up.
     unit : str, optional
-        Whom the promises are about, such as "person". Promises about different units do not add up. Without it the
+        Whom the guarantees are about, such as "person". Guarantees about different units do not add up. Without it the
         first release decides.
 
     Raises
@@ -80,8 +80,8 @@ class Ledger(Tabular):
     a second or two for 1,000 different epsilons. Above that number each is rounded up by at most 0.1 %, so 10,000 take
     about ten seconds. A balance is computed once for the same entries.
 
-    Entries are chained by hashes (see :meth:`verify`). Whoever can write to the file can write all of it again, or put
-    an older copy in its place; only a :attr:`head` that was noted elsewhere, or a ledger that was open meanwhile,
+    Entries are chained by hashes (see :meth:`verify`). Anyone who can write to the file can write all of it again, or
+    put an older copy in its place; only a :attr:`head` that was noted elsewhere, or a ledger that was open meanwhile,
     notices that.
 
     References
@@ -117,7 +117,7 @@ class Ledger(Tabular):
 
     @property
     def limit(self) -> Guarantee:
-        """What all releases together promise."""
+        """What all releases together guarantee."""
         return self._store.header.limit
 
     @property
@@ -137,7 +137,7 @@ class Ledger(Tabular):
 
     @property
     def unit(self) -> str | None:
-        """Whom the promises are about; None while nobody has said it."""
+        """Whom the guarantees are about; None while nobody has said it."""
         with self._store.transaction() as now:
             return unit_at(self._store.header, now.position)
 
@@ -236,15 +236,15 @@ class Ledger(Tabular):
         Parameters
         ----------
         guarantee : Guarantee
-            What the release promises.
+            What the release guarantees.
         what : str
             A short public text that says what is released, in one line.
         mechanism : PrivacyCurves, optional
-            The curves of the release, which cost less than what the promise implies. They have to keep the promise.
+            The curves of the release, which cost less than what the guarantee implies. They have to keep the guarantee.
         adjacency : str, optional
             The adjacency of the release, which has to be the ledger's.
         unit : str, optional
-            Whom the promise is about. Without it, the ledger's unit.
+            Whom the guarantee is about. Without it, the ledger's unit.
         contribution : int or str, optional
             How many records of a unit are in one table at most, or a text that says it table by table.
         min_count : float, optional
@@ -269,7 +269,7 @@ class Ledger(Tabular):
         LedgerError
             If the file cannot be written, or is not what was written to it. Release nothing then.
         ArgumentError
-            If the promise says nothing about what the limit adds up, the mechanism does not keep it, it is about
+            If the guarantee says nothing about what the limit adds up, the mechanism does not keep it, it is about
             another unit, there is no such reservation, or a text has characters that cannot be seen.
 
         Notes
@@ -298,13 +298,13 @@ class Ledger(Tabular):
         Parameters
         ----------
         guarantee : Guarantee
-            What each of them will promise.
+            What each of them will guarantee.
         what : str
             A short public text that says what will be released, in one line.
         times : int, default 1
             How many releases; each has a reservation of its own.
         mechanism : PrivacyCurves, optional
-            The curves that each of them will have, such as `plan.composition`: they cost less than the promise.
+            The curves that each of them will have, such as `plan.composition`: they cost less than the guarantee.
         adjacency, unit : str, optional
             As in :meth:`spend`; the unit is needed where the reservation is the first entry of a ledger without one.
 

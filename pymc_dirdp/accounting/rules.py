@@ -23,7 +23,7 @@ def refuse_other(ledger: object, *, reservation: object = None) -> None:
 
 
 def unit_at(header: Header, position: Position) -> str | None:
-    """Whom the promises are about: what the ledger was made for, or what its first release said."""
+    """Whom the guarantees are about: what the ledger was made for, or what its first release said."""
     return header.unit if position.first is None else position.first.terms.unit
 
 

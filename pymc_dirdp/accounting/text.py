@@ -13,7 +13,7 @@ COLUMNS = ("number", "recorded", "what", "guarantee")
 
 
 def heading(header: Header, entries: Sequence[Entry]) -> list[str]:
-    """What the ledger is for, and what has to be true for the sum of its promises to hold."""
+    """What the ledger is for, and what has to be true for the sum of its guarantees to hold."""
     fixed = "" if header.adaptive else "; releases fixed in advance"
     unit = "" if header.unit is None else f"; unit {header.unit}"
     numbers: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Attacks on mechanisms. `attack` draws outputs and counts; `curve_check` integrates the laws of the outputs."""
+"""Attacks on mechanisms. `attack` draws outputs and counts; `curve_check` integrates their densities."""
 
 from pymc_dirdp.lazy import attach
 

@@ -49,9 +49,9 @@ def audit(
     mechanism : Mechanism or callable
         A callable takes the counts, brings its own randomness, and returns an array of any shape.
     pair : tuple of two arrays, optional
-        Made-up neighbours: no bound is a promise about them. You have to make sure that they are neighbours. None takes
-        the worst ones that are known for the mechanism, or for a claim that is one. A black box needs a pair, because
-        outputs do not tell which neighbours lose most.
+        Made-up neighbours: no bound is a guarantee about them. You have to make sure that they are neighbours. None
+        takes the worst ones that are known for the mechanism, or for a claim that is one. A black box needs a pair,
+        because outputs do not tell which neighbours lose most.
     claim : Guarantee or PrivacyCurves, optional
         What is stated about the mechanism. A guarantee is attacked in its own measure. Curves, such as those of
         another mechanism, are attacked at each `delta` and at epsilon 0, where small mistakes show first.
@@ -68,8 +68,8 @@ def audit(
     confidence : float, default 1 - 1e-6
         The confidence in all bounds together. They are valid for every mechanism and every n.
     last_bits : bool, default False
-        Attack the floating-point numbers too, and not only the law that they stand for: the last bits that are zero
-        tell how a sum was rounded, and so what was added. This attack breaks all noise in floating point.
+        Attack the floating-point numbers too, and not only the distribution that they stand for: the last bits that are
+        zero tell how a sum was rounded, and so what was added. This attack breaks all noise in floating point.
     random_seed : int, SeedSequence, Generator or None
         For mechanisms of this library. There are no real data here, so it is harmless.
 

@@ -1,4 +1,4 @@
-"""Compare a privacy curve with the laws of the output, which are integrated."""
+"""Compare a privacy curve with the distributions of the output, which are integrated."""
 
 import math
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class CurvePoint:
 @final
 @dataclass(frozen=True)
 class CurveCheck(Tabular):
-    """A curve and a claim, compared with the laws of the output at two neighbours. No random numbers are used.
+    """A curve and a claim, compared with the distributions of the output at two neighbours. No random numbers are used.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class CurveCheck(Tabular):
 
     @property
     def verdict(self) -> str:
-        """`"refuted"` if the two laws lose more than is stated anywhere, else `"consistent"`."""
+        """`"refuted"` if the two distributions lose more than is stated anywhere, else `"consistent"`."""
         return "refuted" if any(point.exceeded for point in self.points) else "consistent"
 
     @property
@@ -86,10 +86,10 @@ def check_curve(
     epsilons: Sequence[float] | None = None,
     orders: Sequence[float] = (1.0, 1.25, 2.0, 4.0, 8.0, 16.0),
 ) -> CurveCheck:
-    """Compare a mechanism's curve, and a claim, with the laws of its output at two neighbours.
+    """Compare a mechanism's curve, and a claim, with the distributions of its output at two neighbours.
 
-    The laws are cut into cells and summed. The result is a lower bound of the loss, so a curve that is below it is
-    wrong. `audit` draws from the mechanism instead.
+    The distributions are cut into cells and summed. The result is a lower bound of the loss, so a curve that is below
+    it is wrong. `audit` draws from the mechanism instead.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def check_curve(
 
 @dataclass(frozen=True)
 class _Lost:
-    """A lower bound, in every measure, of what two laws lose."""
+    """A lower bound, in every measure, of what two distributions lose."""
 
     laws: FiniteLaws
 

@@ -57,10 +57,10 @@ def epsilon_of(p: ArrayLike, q: ArrayLike, delta: float) -> Array:
 def epsilon_from_shares(hits_p: ArrayLike, hits_q: ArrayLike, trials: int, delta: float, level: float) -> Array:
     """The least epsilon, from the numbers of outputs with an event that came from either data set.
 
-    Each of `trials` outputs has to come from either data set by the toss of a fair coin. If (epsilon, delta) holds,
-    the first law is a part of at most `exp(epsilon)` times the second, and a rest of probability delta at most. Of the
-    outputs with the event that are not of the rest, a share of at most `1 / (1 + exp(-epsilon))` then comes from the
-    first data set, each independently. This is sharper than two limits where the event is rare, because the two
+    Each of `trials` outputs has to come from either data set by the toss of a fair coin. If (epsilon, delta) holds, the
+    first distribution is a part of at most `exp(epsilon)` times the second, and a rest of probability delta at most. Of
+    the outputs with the event that are not of the rest, a share of at most `1 / (1 + exp(-epsilon))` then comes from
+    the first data set, each independently. This is sharper than two limits where the event is rare, because the two
     counts share one error.
 
     Parameters
@@ -109,15 +109,16 @@ def _quantile_above(n: int, p: float, level: float) -> int:
 class EventLoss:
     """The loss, in every measure, that an event with probabilities `p` and `q` proves at least.
 
-    By data processing, two laws are no closer than the two laws of "the event happened". Each measure grows with p and
-    falls with q where `p > q`; it is 0 or less elsewhere. `guarantee.loss` picks the one that a guarantee is about.
+    By data processing, two distributions are no closer than the two distributions of "the event happened". Each measure
+    grows with p and falls with q where `p > q`; it is 0 or less elsewhere. `guarantee.loss` picks the one that a
+    guarantee is about.
     """
 
     p: Array
     q: Array
 
     def renyi(self, order: float) -> Array:
-        """Rényi divergence of two laws on "it happened" and "it did not"; 0 where `p <= q`."""
+        """Rényi divergence of two distributions on "it happened" and "it did not"; 0 where `p <= q`."""
         p, q = self.p, self.q
         with np.errstate(divide="ignore", invalid="ignore"):
             log_p, log_q, not_p, not_q = np.log(p), np.log(q), np.log1p(-p), np.log1p(-q)
@@ -134,7 +135,7 @@ class EventLoss:
         return np.asarray(np.max([self.renyi(order) / order for order in promised_orders(omega).tolist()], axis=0))
 
     def delta(self, epsilon: float) -> Array:
-        """Hockey-stick divergence of the two laws; below 0 where the event proves nothing."""
+        """Hockey-stick divergence of the two distributions; below 0 where the event proves nothing."""
         return np.asarray(self.p - np.exp(epsilon) * self.q)
 
     @property
@@ -144,5 +145,5 @@ class EventLoss:
 
 
 def promised_orders(omega: float) -> Array:
-    """Orders in `(1, omega]`, denser near 1. A divergence at any of them may refute the promise."""
+    """Orders in `(1, omega]`, denser near 1. A divergence at any of them may refute the guarantee."""
     return 1 + np.geomspace(1e-3 * min(1.0, omega - 1), min(omega, _LARGEST_ORDER) - 1, _ORDERS)

@@ -41,7 +41,7 @@ _DOUBLINGS, _HALVINGS = 100, 7
 @final
 @dataclass(frozen=True)
 class Family:
-    """Laws that lose more and more, which are tried as the truth behind a statement."""
+    """Distributions that lose more and more, which are tried as the truth behind a statement."""
 
     name: str
     # The curves and the two laws of the output for a factor; the larger the factor, the more is lost.
@@ -49,7 +49,7 @@ class Family:
 
 
 def family_of(mechanism: Mechanism | None, x: Array, y: Array, measure: Measure) -> Family:
-    """Alternatives to a statement: the same mechanism with a larger loss, or simple noise if its law is not known."""
+    """Alternatives to a statement: the same mechanism with a larger loss, or simple noise if that is not known."""
     if mechanism is not None:
         try:
             if (named := mechanism.stronger(1.0)) is not None and math.isfinite(measure.of_curves(mechanism)):
@@ -160,7 +160,7 @@ def chance_to_refute(
     Parameters
     ----------
     mechanism : Mechanism
-        Of this library, with its true law.
+        Of this library, with its true distribution.
     claim : Guarantee
         What is said of it, right or wrong.
     pair, n, confidence
@@ -169,7 +169,7 @@ def chance_to_refute(
     Returns
     -------
     chance : float
-        It follows from the two binomial laws of the counts, for the better of the two directions.
+        It follows from the two binomial distributions of the counts, for the better of the two directions.
 
     Examples
     --------

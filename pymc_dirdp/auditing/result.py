@@ -26,11 +26,11 @@ class Bound:
     stated : float
         What the claim allows or the curve says; `nan` if neither does.
     refutable : float
-        If the true value were this or more, what is stated would have been refuted with probability 0.9, for the laws
-        that `alternative` names and for the data sets of the audit. It is computed from the laws that a sampler stands
-        for, without the grid of an exact one. It is `nan` if nothing is stated.
+        If the true value were this or more, what is stated would have been refuted with probability 0.9, for the
+        distributions that `alternative` names and for the data sets of the audit. It is computed from the distributions
+        that a sampler stands for, without the grid of an exact one. It is `nan` if nothing is stated.
     alternative : str
-        The laws that were tried as the true one, for `refutable`.
+        The distributions that were tried as the true one, for `refutable`.
     rarest : float
         The least probability with which an event of one data set that the other never gives refutes what is stated in
         nine of ten audits. It is `nan` if nothing is stated.

@@ -79,7 +79,7 @@ def _marks(points: Array) -> Keys:
 
 
 def hashed(rows: Keys) -> Keys:
-    """One key for each row of whole numbers. Two rows that share one by chance make an attack weaker, not wrong."""
+    """One key for each row of integers. Two rows that share one by chance make an attack weaker, not wrong."""
     # The multipliers are fixed, so that an audit can be repeated.
     multipliers = np.random.default_rng(0).integers(2**64, size=rows.shape[1], dtype=np.uint64) | np.uint64(1)
     # A product modulo 2**64 keeps few low bits apart from their neighbours, so the high ones are folded in.

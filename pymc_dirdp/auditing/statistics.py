@@ -141,7 +141,7 @@ def _quadratic(x: Array, y: Array) -> Callable[[Array], Array]:
 
 
 def _normal(sample: Array) -> Callable[[Array], Array]:
-    """Logarithmic density of the normal law with the moments of a sample, up to a constant."""
+    """Logarithmic density of the normal distribution with the moments of a sample, up to a constant."""
     mean = sample.mean(axis=0)
     values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(sample.T)))
     values = np.maximum(values, _LEAST_VARIANCE)

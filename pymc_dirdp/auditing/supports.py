@@ -23,7 +23,7 @@ _PRIORS = (0.0, 0.5, 1.0)
 def repeated(x: Seen, y: Seen) -> list[Statistic]:
     """Statistics of exact values: how much commoner an output, or one of its entries, is for one of the data sets.
 
-    Where outputs repeat, such as whole numbers or those of a saturated generator, this finds the ones that only one
+    Where outputs repeat, such as integers or those of a saturated generator, this finds the ones that only one
     data set gives. Continuous outputs hardly repeat, and it finds nothing.
 
     Parameters

@@ -104,7 +104,7 @@ class BatchDraw(CurvesOf):
         return np.asarray((expected - size * means) / (means * (1 - means)))
 
     def _log_terms(self, released: int, size: int, means: Array) -> Array:
-        """Logarithm of the joint law of the output and each possible sum, shape (size + 1, means)."""
+        """Logarithm of the joint distribution of the output and each possible sum, shape (size + 1, means)."""
         (a, b), steps = self.alpha, self._steps(size)
         x = np.arange(size + 1.0)
         of_output = (
@@ -126,7 +126,7 @@ class BatchDraw(CurvesOf):
         ]
 
     def fits(self, released: int, size: int) -> bool:
-        """Whether a batch can have put out this number."""
+        """Whether a batch can have output this number."""
         return 0 <= released <= self._steps(size)
 
     @classmethod

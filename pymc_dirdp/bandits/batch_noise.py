@@ -58,7 +58,7 @@ class BatchNoise(CurvesOf):
 
     @cached_property
     def _curves(self) -> RandomisedResponse:
-        """No pair of laws with pure privacy loses more; for one reward it is the pair of noisy sums itself."""
+        """No pair of distributions with pure privacy loses more; for one reward it is the pair of noisy sums itself."""
         loss = not_below(self.rewards / Fraction(self.scale))
         return RandomisedResponse(loss, 1, loss)
 
@@ -85,7 +85,7 @@ class BatchNoise(CurvesOf):
         return max(1, math.ceil(2 * self.scale * (1 - 1e-9)))
 
     def release(self, total: int, size: int, bits: Bits) -> int:
-        """The noisy sum of a batch. The noise is drawn with whole numbers alone."""
+        """The noisy sum of a batch. The noise is drawn with integers alone."""
         return total + int(discrete_laplace(Fraction(self.scale), (1,), bits)[0])
 
     def simulated(self, total: int, size: int, rng: np.random.Generator) -> int:
@@ -105,7 +105,7 @@ class BatchNoise(CurvesOf):
         return [("noise", f"two-sided geometric noise of scale {self.scale:.6g}, drawn in whole numbers, on each sum")]
 
     def fits(self, released: int, size: int) -> bool:
-        """Whether a batch can have put out this number: noise of 2000 scales has a probability below `exp(-1999)`."""
+        """Whether a batch can have output this number: noise of 2000 scales has a probability below `exp(-1999)`."""
         return abs(released) <= size + 2000 * Fraction(self.scale)
 
     @classmethod

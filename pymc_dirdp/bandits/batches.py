@@ -22,11 +22,11 @@ _KEPT = 512
 
 @final
 class BatchSimulation:
-    """Runs of :class:`pymc_dirdp.ThompsonSampler` on Bernoulli arms, with the law of the sampler itself.
+    """Runs of :class:`pymc_dirdp.ThompsonSampler` on Bernoulli arms, with the distribution of the sampler itself.
 
     Rounds are put at the points of a Poisson process. Then the pulls of the arms are independent Poisson processes,
     whose rates are the probabilities of the arms, as long as no batch ends; the open batch of an arm is full after a
-    time with a Gamma law, and until the first of these times the other arms have binomial numbers of pulls.
+    time with a Gamma distribution, and until the first of these times the other arms have binomial numbers of pulls.
 
     The posteriors live on a grid that all runs share. One that is narrower than a cell is widened to it, which is .0004
     in a mean reward near a half and less elsewhere.

@@ -52,7 +52,7 @@ class Grid:
         return np.asarray(np.minimum(np.sin((self.angles[1:] + self.angles[:-1]) / 2) ** 2, 1 - 2.0**-53))
 
     def log_prior(self, prior: tuple[float, float]) -> Array:
-        """Logarithms of the prior masses of the cells of a Beta law, up to a constant."""
+        """Logarithms of the prior masses of the cells of a Beta distribution, up to a constant."""
         a, b = prior
         ends = np.sin(self.angles) ** 2
         # The smaller tail keeps its digits; this sine is exactly 0 where the cosine of the last angle is not.

@@ -48,7 +48,7 @@ def bandit_lower_bound(means: ArrayLike, epsilon: float) -> float:
 def divergence(x: Array, y: Array | float, epsilon: float) -> Array:
     """The information of a private observation: the least `epsilon abs(z - x) + kl(z, y)` over z, for `x <= y`.
 
-    Without limit of privacy it is the Kullback-Leibler divergence of two Bernoulli laws.
+    Without limit of privacy it is the Kullback-Leibler divergence of two Bernoulli distributions.
     """
     least = y * np.exp(-epsilon) / (1 - y + y * np.exp(-epsilon))
     own = _kl(x, y)

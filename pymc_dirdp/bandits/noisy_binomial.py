@@ -1,4 +1,4 @@
-"""The law of a binomial count with two-sided geometric noise, in closed form."""
+"""The distribution of a binomial count with two-sided geometric noise, in closed form."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ def log_probability(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
     Parameters
     ----------
     z : int
-        The noisy count; any whole number.
+        The noisy count; any integer.
     n : int
         Number of trials, at least 0.
     mu : array_like
@@ -35,7 +35,7 @@ def log_probability(z: int, n: int, mu: ArrayLike, scale: float) -> Array:
 
     Notes
     -----
-    With `q = exp(-1 / scale)` the two halves of the noise tilt the binomial law: `E[q**(z - X); X <= z]` is
+    With `q = exp(-1 / scale)` the two halves of the noise tilt the binomial distribution: `E[q**(z - X); X <= z]` is
     `q**z A**n P[Binomial(n, mu / (q A)) <= z]` with `A = 1 - mu + mu / q`, and the other half likewise with `1 / q`.
     No number of terms grows with n.
 

@@ -1,4 +1,4 @@
-"""What a bandit is made with and never changes: its arms, its promise, its rules, and whom it protects."""
+"""What a bandit is made with and never changes: its arms, its guarantee, its rules, and whom it protects."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 __all__ = ["REWARD", "Settings", "unit_of"]
 
 REWARD = "reward"
-"""The unit of a promise about single rewards, in a ledger. Any other unit is a name for people."""
+"""The unit of a guarantee about single rewards, in a ledger. Any other unit is a name for people."""
 
 _FACTS = {"arms", "guarantee", "design", "unit", "utilities", "seeded", "key"}
 _KEY_BYTES = 32

@@ -99,8 +99,8 @@ def simulate_bandit(
     """Play a policy many times on made-up Bernoulli arms.
 
     A private Thompson sampler is played batch by batch, not round by round: between two releases the probability of
-    each arm is fixed, so the number of pulls until the next batch is full has a known law. The result has the law of
-    the sampler itself, and a run of a million rounds takes some milliseconds.
+    each arm is fixed, so the number of pulls until the next batch is full has a known distribution. The result has the
+    distribution of the sampler itself, and a run of a million rounds takes some milliseconds.
 
     Parameters
     ----------

@@ -267,7 +267,7 @@ class StateFile:
 
 
 def _whole(value: object, least: int, most: int) -> int:
-    """A whole number of a file between two bounds; SQLite keeps any kind of value in any column."""
+    """An integer of a file between two bounds; SQLite keeps any kind of value in any column."""
     if type(value) is not int or not least <= value <= most:
         raise ValueError("A number is none, or out of its bounds.")
     return value

@@ -68,7 +68,7 @@ class ThompsonSampler(BanditView):
     path : path-like, optional
         A new file for the state. Each release is written to it before anybody acts on it.
     random_seed : int, optional
-        For tests and lessons: the run can be computed again by whoever knows the seed, so it is **not private**.
+        For tests and lessons: the run can be computed again by anyone who knows the seed, so it is **not private**.
 
     Raises
     ------
@@ -272,7 +272,7 @@ class ThompsonSampler(BanditView):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "ThompsonSampler":
-        """Go on with the run of a file. Whoever held it before can release nothing more.
+        """Go on with the run of a file. Anyone who held it before can release nothing more.
 
         Raises
         ------

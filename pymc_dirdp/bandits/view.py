@@ -148,6 +148,6 @@ class BanditView:
         return model
 
     def report(self) -> BanditReport:
-        """What a run promises to whom, what breaks the promise, and how far it has come."""
+        """What a run guarantees to whom, what breaks the guarantee, and how far it has come."""
         with self._lock:
             return told(self._settings, self._run.so_far(self.arms))

@@ -1,4 +1,4 @@
-"""What a bandit promises, in words."""
+"""What a bandit guarantees, in words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pymc_dirdp.commands.declaration import Declaration, declared
+from pymc_dirdp.commands.declaration import Declaration, declared, written
 from pymc_dirdp.commands.output import new_file
 from pymc_dirdp.commands.records import read_columns, refuse_unreadable
 from pymc_dirdp.errors import ArgumentError, DataError, LedgerError
@@ -16,14 +16,24 @@ if TYPE_CHECKING:
     from pymc_dirdp.display import Tabular
     from pymc_dirdp.releases.planned import Plan
     from pymc_dirdp.releases.report import Report
+    from pymc_dirdp.releases.statement import Statement
     from pymc_dirdp.releases.verification import Verification
 
-__all__ = ["analyse", "ledger", "plan", "release", "report", "verify"]
+__all__ = ["analyse", "init", "ledger", "plan", "release", "report", "statement", "verify"]
 
 # The format of a text is the first that it names, in its first lines.
 _START, _FORMAT, _PLAN = 300, b'"format": ', b'"pymc_dirdp plan"'
 
 _ENGINE: Final = "h5netcdf"
+
+
+def init(declaration: Path, *, force: bool, **typed: Any) -> str:
+    """A declaration of the categories that were typed, in a file."""
+    text = written(**typed)
+    with new_file(declaration, force=force) as aside:
+        aside.write_text(text, encoding="utf-8")
+        declared(aside)  # What cannot be read again is not left there.
+    return f"{declaration} is written. Read it, and go on with: dirdp plan {declaration}"
 
 
 def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool) -> "Report":
@@ -59,27 +69,36 @@ def release(
         from pymc_dirdp.releases.release import sample_sealed
 
         sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
-        drawn = sample_sealed(given or _plan(facts, model), model, sealed, reservation=reservation)
+        chosen = given or _plan(facts, model)
+        drawn = sample_sealed(chosen, model, sealed, reservation=reservation, progressbar=False)
         save(drawn, aside)
     return report_of(drawn)
 
 
-def report(path: Path) -> "Report":
+def report(path: Path, *, full: bool = False) -> "Report":
     """The report of a release or of a plan, whichever the file holds."""
     with path.open("rb") as opened:
         start = opened.read(_START)
     if start.partition(_FORMAT)[2].startswith(_PLAN):
         from pymc_dirdp.releases.planned import Plan
 
-        return report_of(Plan.from_json(path))
-    return report_of(_opened(path))
+        return report_of(Plan.from_json(path), full=full)
+    return report_of(_opened(path), full=full)
 
 
-def report_of(thing: "xr.DataTree | Plan") -> "Report":
+def report_of(thing: "xr.DataTree | Plan", *, full: bool = False) -> "Report":
     """The report of a release or a plan."""
     from pymc_dirdp.releases.report import report as reported
 
-    return reported(thing)
+    return reported(thing, full=full)
+
+
+def statement(path: Path, *, as_json: bool) -> "Statement | str":
+    """What can be printed under a published table, in Markdown or as an entry for a register."""
+    from pymc_dirdp.releases.statement import statement as stated
+
+    found = stated(_opened(path))
+    return found.to_json() if as_json else found
 
 
 def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, force: bool) -> "Tabular":
@@ -96,7 +115,7 @@ def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, fo
 
 
 def verify(path: Path) -> "Verification":
-    """Whether the promise of a release follows from its file."""
+    """Whether the guarantee of a release follows from its file."""
     from pymc_dirdp.releases.verification import verify as verified
 
     return verified(_opened(path))
@@ -152,14 +171,14 @@ def _plan(facts: Declaration, model: "pm.Model") -> "Plan":
 
 
 def _read_plan(path: Path, facts: Declaration) -> "Plan":
-    """A plan from a file, which has to make the promise that was declared."""
+    """A plan from a file, which has to state the guarantee that was declared."""
     from pymc_dirdp.releases.planned import Plan
 
     given = Plan.from_json(path)
     theirs = given.guarantee, given.adjacency, given.reading.stated.contribution
     if theirs != (facts.guarantee, facts.adjacency, facts.contribution):
         raise ArgumentError(
-            "The plan makes another promise than the declaration: another guarantee, adjacency or contribution. Plan "
+            "The plan differs from the declaration in its guarantee, adjacency or contribution. Plan "
             "again from this declaration."
         )
     return given

@@ -1,8 +1,9 @@
-"""What is declared in a TOML file before anybody looks at the data: variables, people, promise and budget."""
+"""What is declared in a TOML file before anybody looks at the data: variables, people, guarantee and budget."""
 
+import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -12,7 +13,7 @@ from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
 
-__all__ = ["Declaration", "declared"]
+__all__ = ["Declaration", "declared", "written"]
 
 _SECTIONS = ("guarantee", "people", "variables", "options", "data", "ledger")
 _OF_A_VARIABLE = ("categories", "given", "prior")
@@ -30,7 +31,7 @@ class Declaration:
     ----------
     guarantee : Guarantee
     categories : dict of str to list
-        The labels of each variable: all texts, or all whole numbers.
+        The labels of each variable: all texts, or all integers.
     structure : dict of str to list of str
         The variables that each is conditional on.
     prior : dict of str to number or list
@@ -129,6 +130,79 @@ def declared(path: Path) -> Declaration:
     )
 
 
+def written(
+    *,
+    variables: Sequence[str],
+    given: Sequence[str],
+    separator: str,
+    epsilon: float,
+    delta: float,
+    contribution: int,
+    counts: str | None,
+    records: int | None,
+) -> str:
+    """A declaration as TOML, from what somebody typed.
+
+    Parameters
+    ----------
+    variables : sequence of str
+        A name, `=` and labels, with a separator between them.
+    given : sequence of str
+        A name, `=` and the name of a variable that it is conditional on.
+    separator : str
+    epsilon, delta : float
+        Pure differential privacy if delta is 0.
+    contribution : int
+    counts, records
+        As in :class:`Declaration`.
+    """
+    labels: dict[str, list[str | int]] = {}
+    parents: dict[str, list[str]] = {}
+    for typed in variables:
+        name, values = _split("--variable", typed, f"sex=female{separator}male")
+        if name in labels:
+            raise ArgumentError(f"--variable declares {name!r} twice. Give all its labels at once.")
+        labels[name] = _as_typed([label.strip() for label in values.split(separator)] if separator else [values])
+    for typed in given:
+        name, parent = _split("--given", typed, "hair=sex")
+        for one in (name, parent):
+            one_of(labels, **{"variable in --given": one})
+        parents.setdefault(name, []).append(parent)
+    kind = ['kind = "PureDP"'] if delta == 0 else ['kind = "ApproxDP"', f"delta = {delta!r}"]
+    lines = ["[guarantee]", *kind, f"epsilon = {epsilon!r}", "", "[people]", f"contribution = {contribution}"]
+    for name, of_name in labels.items():
+        lines += ["", f"[variables.{_quoted(name)}]", f"categories = [{', '.join(map(_quoted, of_name))}]"]
+        if name in parents:
+            lines.append(f"given = [{', '.join(map(_quoted, parents[name]))}]")
+    facts = [] if counts is None else [f"counts = {_quoted(counts)}"]
+    facts += [] if records is None else [f"records = {records}"]
+    lines += ["", "[options]", 'mechanism = "auto"', *(["", "[data]", *facts] if facts else [])]
+    return "\n".join([*lines, ""])
+
+
+def _split(option: str, typed: str, example: str) -> tuple[str, str]:
+    name, equals, values = typed.partition("=")
+    if not (equals and name.strip() and values.strip()):
+        raise ArgumentError(f"Expected {option} to be a name, = and what belongs to it, such as {example}.")
+    return name.strip(), values.strip()
+
+
+def _as_typed(labels: list[str]) -> list[str | int]:
+    """Integers if all labels are integers as Python writes them, else texts."""
+    if all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", label) for label in labels):
+        return [int(label) for label in labels]
+    return list(labels)
+
+
+def _quoted(value: str | int) -> str:
+    """A value as TOML writes it, which takes the escapes of JSON."""
+    if isinstance(value, int):
+        return str(value)
+    if not value.isprintable():
+        raise ArgumentError("A name or a label holds a character that cannot be printed. Edit the declaration by hand.")
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _parsed(path: Path) -> dict[str, Any]:
     try:
         sections = tomllib.loads(path.read_bytes().decode("utf-8"))
@@ -168,7 +242,7 @@ def _categories(name: str, labels: object) -> list[str | int]:
     if not isinstance(labels, list) or kinds not in ({str}, {int}):
         raise ArgumentError(
             f"Expected categories in [variables.{name}] to list all values that {name!r} could take: all texts, or all "
-            "whole numbers."
+            "integers."
         )
     return labels
 

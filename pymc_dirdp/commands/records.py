@@ -102,7 +102,7 @@ def _fits(row: list[str], header: list[str]) -> bool:
 
 
 def _count(text: str) -> int | str:
-    """A whole number, or the text itself, which is then refused as any other value is."""
+    """An integer, or the text itself, which is then refused as any other value is."""
     short = text.strip(" ")
     return int(short) if short.isascii() and short.isdigit() and len(short) <= _MOST_DIGITS else text
 

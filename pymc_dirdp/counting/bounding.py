@@ -151,7 +151,7 @@ def _numbered(units: Any, bound: Bound, key: int) -> tuple[Integers, _Words]:
 
 
 def _sorted_out(units: Any) -> tuple[Integers, list[Any]] | None:
-    """Plain whole numbers or texts as codes into their different values; None for other columns."""
+    """Plain integers or texts as codes into their different values; None for other columns."""
     array = plain_array(units)
     if array is None or array.dtype.kind not in "iuU":
         return None

@@ -172,7 +172,7 @@ def is_missing(value: Any) -> bool:
 
 
 def exact_below(column: Any) -> int:
-    """The bound below which whole numbers are exact in a column of floating-point numbers; others may be rounded."""
+    """The bound below which integers are exact in a column of floating-point numbers; others may be rounded."""
     dtype = getattr(column, "dtype", None)
     # A categorical of pandas has the type of its values inside its own type.
     dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)

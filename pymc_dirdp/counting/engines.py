@@ -201,7 +201,7 @@ def _asked[T](call: Callable[[], T]) -> T:
 
 
 def _declared(column: Any, dtype: Any, labels: Sequence[Any]) -> Any:
-    """The column with null for other texts and whole numbers than the labels, so that those do not all come back."""
+    """The column with null for other texts and integers than the labels, so that those do not all come back."""
     nw = _narwhals()
     known: list[Any]
     if dtype == nw.String:

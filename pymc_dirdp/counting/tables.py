@@ -43,7 +43,7 @@ def count(
         they must not be read off the data. As in Python, 1, 1.0 and True are one label; "1" is another. A missing value
         is no label: see `otherwise`.
     unit : str, optional
-        The column that says whose record it is, in texts or whole numbers. Then at most `contribution` records of each
+        The column that says whose record it is, in texts or integers. Then at most `contribution` records of each
         unit are counted. Without it every record is counted.
     contribution : int, optional
         How many records of a unit are counted at most. With `unit` only.
@@ -78,7 +78,7 @@ def count(
     -----
     Values are compared, whatever the engine: dictionaries and categoricals of pandas, polars and Arrow are decoded.
     Dates, durations and intervals are no labels, because engines differ in what they make of them; nor is a
-    floating-point number that may have been rounded, where labels are whole numbers of that size.
+    floating-point number that may have been rounded, where labels are integers of that size.
 
     Which records of a unit are counted is decided by a hash of the record and the unit with a key of the operating
     system's random bits, which is not kept: a call chooses anew. After it the number of records depends on who the

@@ -27,7 +27,7 @@ def row_counts(frame: Frame, name: str) -> Integers:
     Raises
     ------
     DataError
-        If an entry is no whole number from 0 on, or they add up to more than 2**53. The message holds no number.
+        If an entry is no integer from 0 on, or they add up to more than 2**53. The message holds no number.
     """
     values = values_of(column_of(frame, name), name)
     whole = all(

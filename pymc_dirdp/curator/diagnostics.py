@@ -44,7 +44,7 @@ def diagnose(
     random_seed: Seed = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """What a release has cost in accuracy, for the eyes of whoever holds the data. **Confidential**.
+    """What a release has cost in accuracy, for the eyes of anyone who holds the data. **Confidential**.
 
     Everything in the result is computed from the observed data, which are in it too. The guarantee of the release does
     not cover it: do not publish it and do not let it decide what to publish. Nothing is written to disk.
@@ -76,7 +76,7 @@ def diagnose(
         `observed_data`:
 
         * `non_private`: independent draws of the model's own posterior, `Dirichlet(x + prior)`.
-        * `private`: independent draws of the law behind the release, `Dirichlet(r x + alpha)`.
+        * `private`: independent draws of the distribution behind the release, `Dirichlet(r x + alpha)`.
         * `nuts`: the private posterior again, by NUTS on the prior `alpha` with the likelihood to the power `r`, with
           `sample_stats`.
 
@@ -93,7 +93,7 @@ def diagnose(
         * `estimated`: the same for the estimates of :func:`pymc_dirdp.estimate`, by table. Their mean and rank are
           those of fresh releases of the same data; NaN for tables of more than 1000 cells.
         * `cells`: the errors of every cell, by table. `bias_of_draw` is P1 equation 3, with its sign.
-        * `promise`: what was promised, which is public.
+        * `promise`: what was guaranteed, which is public.
 
         Of a release in which a table was released by noise, `private` has the draws of :func:`pymc_dirdp.analyse`
         alone, and `nuts`, `realised`, and the sensitivity and `elpd` of a private posterior are left out, because
@@ -110,7 +110,7 @@ def diagnose(
 
     Notes
     -----
-    `log_likelihood` has a value for each observation of the model. Under the private law the likelihood is raised to
+    `log_likelihood` has a value for each observation of the model. In the private posterior the likelihood is raised to
     the power `r`, as sensitivities and importance weights need it. So `arviz.loo(diagnosis["private"])` is about
     tempered observations, and about whole groups where an observation is a row of counts. The group `elpd` is about
     single untempered records, and so is :func:`pymc_dirdp.curator.leave_one_out.elpd`, made for `arviz.compare`. Where

@@ -1,4 +1,4 @@
-"""The two secret conjugate laws of each table: the user's own posterior, and the law that a release is drawn from."""
+"""The two secret conjugate posteriors of each table: the user's own, and the one that a release is drawn from."""
 
 from dataclasses import dataclass, field
 
@@ -43,7 +43,7 @@ class Law:
 
     @property
     def concentration(self) -> Array:
-        """The parameters of the law."""
+        """The parameters of the distribution."""
         return self.power * self.counts + self.prior
 
     def sample(self, chains: int, draws: int, rng: np.random.Generator) -> Array:

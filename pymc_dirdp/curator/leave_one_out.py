@@ -66,7 +66,8 @@ def elpd(diagnosis: xr.DataTree) -> dict[str, az.ELPDData]:
 def elpd_by_cell(laws: dict[str, Law], drawn: dict[str, Array]) -> xr.Dataset:
     """Leave-one-out results of a record of each cell of one table; NaN for a cell without records.
 
-    Both arguments are by posterior: the law of the table, and its draws, shape `(chains, draws, *table.shape)`.
+    Both arguments are by posterior: the distribution of the table, and its draws, shape `(chains, draws,
+    *table.shape)`.
     """
     first = next(iter(laws.values()))
     results = {name: _left_out(law, drawn[name]) for name, law in laws.items()}

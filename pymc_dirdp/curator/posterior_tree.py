@@ -38,8 +38,8 @@ def posterior_groups(
     it. `deterministics` names those of the model that are evaluated.
 
     The density of the posterior is the exponential of the sum of `log_prior` and `log_likelihood`, as sensitivities and
-    importance weights need it: under the private law the likelihood is raised to the power `r`. It is a density in the
-    coordinates of samplers, see :meth:`Law.log_prior`.
+    importance weights need it: under the private distribution the likelihood is raised to the power `r`. It is a
+    density in the coordinates of samplers, see :meth:`Law.log_prior`.
     """
     tables = {law.table.name: law for law in laws}
     chains, draws = next(iter(drawn.values())).shape[:2]

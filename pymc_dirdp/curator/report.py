@@ -17,21 +17,24 @@ _MARK = "CONFIDENTIAL, do not publish"
 _CELLS, _ROWS = 8, 3
 
 
-def report(release: xr.DataTree | Plan) -> Report:
-    r"""Describe what a plan or a release promises and how accurate it is, or what privacy has cost by a diagnosis.
+def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
+    r"""Describe the guarantee and the accuracy of a plan or a release, or what privacy has cost by a diagnosis.
 
     Parameters
     ----------
     release : xarray.DataTree or Plan
         A release from :func:`pymc_dirdp.sample`, or from a file, see :func:`pymc_dirdp.load`; a plan from
         :func:`pymc_dirdp.plan`, before any count is read; or a diagnosis from :func:`pymc_dirdp.diagnose`.
+    full : bool
+        Whether to say everything: five deltas, assumptions, arithmetic, every table. The default is 15 lines at most.
+        It is ignored for a diagnosis.
 
     Returns
     -------
     report : Report
         `print(report(release))` shows it as text of at most 80 columns; a notebook shows it as a table. Of a plan or a
         release it holds public numbers only. Where the stated guarantee does not follow from the release's own numbers,
-        or the release was drawn with a seed, the title says so and no promise is made; see :func:`pymc_dirdp.verify`.
+        or the release was drawn with a seed, the title says so and states no guarantee; see :func:`pymc_dirdp.verify`.
         The report on a diagnosis is **confidential**, and says so in its title and above each section.
 
     Raises
@@ -53,16 +56,15 @@ def report(release: xr.DataTree | Plan) -> Report:
     ...     p = pm.Beta("p", 1, 1)
     ...     heads = pm.Binomial("heads", n=1000, p=p, observed=300)
     ...     plan = dirdp.plan(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
-    >>> print("\n".join(str(dirdp.report(plan)).splitlines()[:5]))
-    Plan of a private posterior draw of p
-    =====================================
+    >>> print("\n".join(str(dirdp.report(plan)).splitlines()[:4]))
+    Plan of a private posterior draw of p, 1-DP
+      error      a share is typically off by 0.013 (dirdp.estimate)
     <BLANKLINE>
-    Expected error, without the data
-      of dirdp.estimate   a share is typically off by 0.013
+      protects   each record as another person; the number of records, 1000, is
     """
     if not isinstance(release, Plan) and {"promise", "cells", "estimated"} <= set(getattr(release, "children", ())):
         return _of_diagnosis(release)
-    return report_of_release(release)
+    return report_of_release(release, full=full)
 
 
 def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
@@ -85,7 +87,7 @@ def _of_diagnosis(diagnosis: xr.DataTree) -> Report:
     return Report(
         f"{_MARK}: the cost of privacy in {', '.join(tables)}",
         (
-            ("Promise of the release", promised),
+            ("Guarantee of the release", promised),
             *((f"{_MARK}: {heading}", lines) for heading, lines in sections.items() if lines),
         ),
     )

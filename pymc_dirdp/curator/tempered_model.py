@@ -14,7 +14,7 @@ __all__ = ["nuts", "tempered_model"]
 
 
 def tempered_model(laws: Iterable[Law]) -> pm.Model:
-    """Priors as they are, and the likelihood of the counts to the power of each law, as a `pm.Potential`.
+    """Priors as they are, and the likelihood of the counts to the power of each weight, as a `pm.Potential`.
 
     A power of a likelihood is no distribution of data, so nothing is observed in this model.
     """

@@ -1,1 +1,1 @@
-"""What may anybody conclude from a release? Exact laws of the counts and the shares behind it."""
+"""What may anybody infer from a release? Exact distributions of the counts and the shares behind it."""

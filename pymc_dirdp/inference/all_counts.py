@@ -1,4 +1,4 @@
-"""What was put out of a few rows of few records, as a function of their shares: all counts summed."""
+"""The output of a few rows of few records, as a function of their shares: all counts summed."""
 
 from collections.abc import Callable, Sequence
 from typing import final

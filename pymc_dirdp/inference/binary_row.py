@@ -1,4 +1,4 @@
-"""What was put out of one row of two cells and a public total, as a function of its shares: one sum."""
+"""The output of one row of two cells and a public total, as a function of its shares: one sum."""
 
 from typing import final
 
@@ -17,8 +17,8 @@ Array = NDArray[np.float64]
 class BinaryRow:
     """The likelihood of known shares of two cells.
 
-    It is a sum over the counts of one cell whose terms are those of a binomial law, each times a number that does not
-    depend on the shares.
+    It is a sum over the counts of one cell whose terms are those of a binomial distribution, each times a number that
+    does not depend on the shares.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The law of a table whose output tells how many records each of several blocks of rows holds."""
+"""The distribution of a table whose output tells how many records each of several blocks of rows holds."""
 
 import copy
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 
 def law_of(seen: Seen, beliefs: Beliefs) -> "TableLaw | BlockLaws | JointLaw":
-    """The law of a table given its output: in one piece, or by blocks whose numbers of records are known."""
+    """The distribution of a table given its output: in one piece, or by blocks whose numbers of records are known."""
     if seen.joint_rows is not None:
         return JointLaw(seen, seen.joint_rows, beliefs)
     return BlockLaws(seen, beliefs) if len(seen.blocks) > 1 else TableLaw(seen, beliefs)
@@ -132,11 +132,11 @@ class BlockLaws:
 
     @cached_property
     def log_evidence(self) -> float:
-        """Logarithm of the probability of what was put out, counts and shares summed out."""
+        """Logarithm of the probability of the output, counts and shares summed out."""
         return float(sum(law.log_evidence for law in self._laws))
 
     def given(self, log_shares: Array) -> "BlockLaws":
-        """The law of the counts if the shares are known, as of :meth:`TableLaw.given`."""
+        """The distribution of the counts if the shares are known, as of :meth:`TableLaw.given`."""
         law = copy.copy(self)
         law.__dict__.pop("log_evidence", None)
         rows = log_shares.reshape(-1, self.prior.shape[-1])

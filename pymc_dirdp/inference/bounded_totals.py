@@ -31,7 +31,7 @@ _PROBABLE = -12.0
 def bounded(
     totals: ProductLaw, evidences: Sequence[Evidence], log_factors: Sequence[Callable[[Array], Array]] | None
 ) -> ProductLaw:
-    """The law of the totals of rows, without numbers that are improbable by more than what is always left out.
+    """The distribution of the totals of rows, without numbers that are improbable by more than what is always left out.
 
     Most rows of a table of many hold few records. With a tilt s, all tables of a row with total n together weigh at
     most `exp(K(s) - s n)`, where `exp(K)` is the sum of the tilted weights of all tables (Chernoff). That is compared

@@ -19,7 +19,7 @@ _ALIKE = 8
 
 
 class Convolution:
-    """Sums of some of the laws of `cells`, and of all but one, from the probabilities of every number.
+    """Sums of some of the distributions of `cells`, and of all but one, from the probabilities of every number.
 
     Products of probabilities are added up and nothing is subtracted, so every result has a small relative error. A
     Fourier transform has a small absolute error only.
@@ -71,7 +71,7 @@ class Convolution:
             return np.where(inside, np.log(self._rest[place]), -np.inf)
 
     def _all_but_one(self) -> Array:
-        """The laws of the sums of all cells but one, one behind the other in the order of the cells."""
+        """The distributions of the sums of all cells but one, one behind the other in the order of the cells."""
         suffix = _running(self._pmfs[::-1], self._longest)
         parts: list[Array] = [np.empty(0)] * len(self._pmfs)
         for place, i in enumerate(self._order):
@@ -100,7 +100,7 @@ def _pmf(cells: NumberLaws, i: int) -> Array:
 
 
 def _running(pmfs: list[Array], longest: int | None = None) -> list[Array]:
-    """The law of the sum of the first 0, 1, ... of some laws, at its first `longest` numbers."""
+    """The distribution of the sum of the first 0, 1, ... of some distributions, at its first `longest` numbers."""
     sums = [np.ones(1)]
     for pmf in pmfs:
         sums.append(np.convolve(sums[-1][:longest], pmf[:longest])[:longest])

@@ -51,8 +51,8 @@ class _Sampler:
     def fill(self, counts: Integers, first: int, totals: Integers, tally: _Tally | None = None) -> None:
         """Draw the cells `order[first:]` of every row of `counts` given that they add up to `totals`.
 
-        Some cells are drawn from their own laws. The others have to take the rest; the draw is kept with a probability
-        proportional to that of their doing so, and then they are drawn given the rest.
+        Some cells are drawn from their own distributions. The others have to take the rest; the draw is kept with a
+        probability proportional to that of their doing so, and then they are drawn given the rest.
         """
         group = self.order[first:]
         if len(group) == 1:
@@ -124,7 +124,7 @@ def draw_counts(tilted: TiltedCells, totals: Integers, rng: np.random.Generator)
     Returns
     -------
     counts : array of int, shape (draws, d)
-        Independent draws from the law of the cells given their total.
+        Independent draws from the distribution of the cells given their total.
     acceptance : float
         In (0, 1]; 1 where no draw is ever refused.
     """

@@ -22,8 +22,9 @@ class Effects:
     A coordinate is a multiple of a product of one function along each axis: a constant one, or one of the `n - 1`
     cosines of the discrete cosine transform, which are orthonormal contrasts of the `n` values. A coordinate that takes
     contrasts along the axes in S, and the constant 1 along the others, describes an effect of the axes in S together.
-    Independent coordinates of variance 1 make up an effect whose values have a variance of nearly 1. The law of the
-    effect is the same for all orthonormal contrasts, so neither the order of the values nor that of the axes matters.
+    Independent coordinates of variance 1 make up an effect whose values have a variance of nearly 1. The distribution
+    of the effect is the same for all orthonormal contrasts, so neither the order of the values nor that of the axes
+    matters.
 
     Parameters
     ----------

@@ -238,7 +238,7 @@ def _lagrange(x: Array) -> Array:
 
 
 def _points(low: int, high: int) -> Integers:
-    """Whole numbers from `low` to `high`, closer to one another at both ends."""
+    """Integers from `low` to `high`, closer to one another at both ends."""
     level = (1 - np.cos(np.pi * np.arange(_POINTS) / (_POINTS - 1))) / 2
     return np.unique(np.round(low + (high - low) * level).astype(np.int64))
 

@@ -1,4 +1,4 @@
-"""Tables of a network from noisy margins, one by one: log-linear, with shrinkage that the margins decide."""
+"""Tables of a network from noisy marginals, one by one: log-linear, with shrinkage that the marginals decide."""
 
 import math
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ _LEAST = 1e-200
 def fit_tables(
     families: Sequence[Family], measurements: Sequence[Measurement], n_records: float | None, bar: Bar = QUIET
 ) -> dict[str, Array]:
-    """The shares of each variable given its parents, fitted to noisy margins of the records.
+    """The shares of each variable given its parents, fitted to noisy marginals of the records.
 
-    Each family has a log-linear model of its own, of all its variables together, and is fitted to the margins of its
+    Each family has a log-linear model of its own, of all its variables together, and is fitted to the marginals of its
     variables that the measurements hold. All effects are in it. Those of one subset of the variables have one scale,
     which is learned from the measurements (empirical Bayes), and is itself shrunk to a scale that all subsets of that
     size, in all families, have in common. So an effect that the noise hides is left out, and one that it does not hide
@@ -60,9 +60,9 @@ def fit_tables(
     Notes
     -----
     The estimate is the mode of the posterior given the scales. Where the noise of a cell is more than a fifth of all
-    records, it is the mean of the shares over the normal law around the mode: there the mode of the logits is far too
-    sure. The scales are those at which the Laplace approximation
-    of the marginal likelihood, times a prior that counts for ten coordinates, is stationary (MacKay's fixed point).
+    records, it is the mean of the shares over the normal distribution around the mode: there the mode of the logits is
+    far too sure. The scales are those at which the Laplace approximation of the marginal likelihood, times a prior that
+    counts for ten coordinates, is stationary (MacKay's fixed point).
 
     References
     ----------
@@ -175,7 +175,7 @@ class _Table:
         return self.posterior.effects.sums(self._coordinates**2)
 
     def known(self, scales: Array) -> Array:
-        """How many coordinates of each group the margins tell."""
+        """How many coordinates of each group the marginals tell."""
         return self.posterior.known(self._coordinates, scales)
 
     def conditional(self) -> Array:

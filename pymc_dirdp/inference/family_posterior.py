@@ -1,4 +1,4 @@
-"""The posterior of one family's table given noisy margins: its mode, and how many effects the margins tell."""
+"""The posterior of one family's table given noisy marginals: its mode, and how many effects the marginals tell."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ class _Margin:
 
 @final
 class FamilyPosterior:
-    """The log-linear model of the shares of all combinations of values of a family, given noisy margins.
+    """The log-linear model of the shares of all combinations of values of a family, given noisy marginals.
 
     The shares are `p = softmax(sum of effects)`, with an effect for each subset of the axes, whose coordinates are
-    `Normal(0, scale**2)` with a scale for each group of effects. A measured margin is
+    `Normal(0, scale**2)` with a scale for each group of effects. A measured marginal is
     `Normal(N * margin of p, variance + N * margin of p)`, where the second variance is that of the sample of N records.
     It is held at the shares of :meth:`reweighted`, and left out before.
 
@@ -36,7 +36,7 @@ class FamilyPosterior:
     ----------
     family : Family
     measurements : sequence of Measurement
-        Each is used through its margin of the variables that it shares with the family.
+        Each is used through its marginal of the variables that it shares with the family.
     n_records : float
 
     References
@@ -116,7 +116,7 @@ class FamilyPosterior:
         return product
 
     def start(self) -> Array:
-        """The coordinates of independent variables with the measured margins of each."""
+        """The coordinates of independent variables with the measured marginals of each."""
         logits = np.zeros(self.effects.shape)
         for axis in self._axes:
             others = tuple(i for i in self._axes if i != axis)
@@ -149,7 +149,7 @@ class FamilyPosterior:
         return found.reshape(start.shape) * of_each
 
     def known(self, mode: Array, scales: Array) -> Array:
-        """How many coordinates of each group the margins tell: the trace of `I - 1/H`, by groups.
+        """How many coordinates of each group the marginals tell: the trace of `I - 1/H`, by groups.
 
         H is the Gauss-Newton curvature at the mode.
         """

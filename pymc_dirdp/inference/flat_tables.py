@@ -109,7 +109,7 @@ class FlatTables:
         return np.asarray(block_diag(*blocks))
 
     def margins(self, wanted: Sequence[tuple[int, tuple[str, ...]]]) -> tuple[Integers, Integers]:
-        """Sums of cells: which cell, and where it is added, for the margins of some tables end to end.
+        """Sums of cells: which cell, and where it is added, for the marginals of some tables end to end.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class JointCells:
         return math.prod(sizes.values()) * (2 * tables + margins) <= _MOST_PRODUCTS
 
     def margins(self, wanted: Sequence[tuple[str, ...]]) -> Integers:
-        """Where each combination is added for the margins end to end: shape (margins, combinations)."""
+        """Where each combination is added for the marginals end to end: shape (marginals, combinations)."""
         starts = np.cumsum([0, *(math.prod(self.sizes[axis] for axis in axes) for axes in wanted)])
         return np.stack(
             [start + _cell(axes, self._index, self.sizes) for start, axes in zip(starts, wanted, strict=False)]
@@ -168,7 +168,7 @@ class JointCells:
 
 
 def _cell(axes: Sequence[str], index: dict[str, Integers], sizes: dict[str, int]) -> Integers:
-    """The number of the cell of a margin, in the order of its axes."""
+    """The number of the cell of a marginal, in the order of its axes."""
     return np.asarray(
         np.ravel_multi_index(tuple(index[axis] for axis in axes), tuple(sizes[axis] for axis in axes)), dtype=np.int64
     )

@@ -1,4 +1,4 @@
-"""The law of a sum of few, wide whole numbers by fast Fourier transforms of all their probabilities."""
+"""The distribution of a sum of few, wide integers by fast Fourier transforms of all their probabilities."""
 
 import numpy as np
 import scipy  # which loads scipy.fft where it is used, and not before
@@ -18,7 +18,7 @@ _ROUNDING = 1e-15
 
 
 class Fourier:
-    """Sums of the laws of `cells`, and of all but one, where characteristic functions do not get small.
+    """Sums of the distributions of `cells`, and of all but one, where characteristic functions do not get small.
 
     The transform is as long as the sum can be large, so nothing wraps around. As in :class:`Inversion`, the error is
     about 1e-16 of the largest probability, and the sum must not be looked at far from its mean.

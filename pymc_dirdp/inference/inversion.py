@@ -1,4 +1,4 @@
-"""The law of a sum of independent whole numbers from characteristic functions at a few points."""
+"""The distribution of a sum of independent integers from characteristic functions at a few points."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +45,9 @@ def _too_many() -> TooManyNodesError:
 
 
 def refuse_too_many(of_some: NumberLaws, cells: int) -> None:
-    """Raise the error of :class:`Inversion` for a table of so many cells, from settled laws of some of them.
+    """Raise the error of :class:`Inversion` for a table of so many cells, from settled distributions of some of them.
 
-    What is put out later may need more nodes for each cell, so a quarter of the work has to suffice.
+    The output later may need more nodes for each cell, so a quarter of the work has to suffice.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def refuse_too_many(of_some: NumberLaws, cells: int) -> None:
 
 
 class Inversion:
-    """Sums of some of the laws of `cells`, and of all but one, by the trapezoid rule for Fourier's integral.
+    """Sums of some of the distributions of `cells`, and of all but one, by the trapezoid rule for Fourier's integral.
 
     With nodes `2 pi j / L` the rule is exact for the sum modulo L; L is so large that what lies a multiple of L away
     from the total has no probability. The error is about 1e-16 of the largest probability of the sum, so it must not

@@ -139,7 +139,7 @@ class JointLaw:
     likelihoods : JointLikelihoods
         Of its rows.
     beliefs : Beliefs
-        Of whoever concludes.
+        Of anyone who infers.
     """
 
     is_exact = False
@@ -160,7 +160,7 @@ class JointLaw:
 
     @property
     def log_evidence(self) -> float:
-        """Logarithm of the probability of what was put out, counts and shares summed out."""
+        """Logarithm of the probability of the output, counts and shares summed out."""
         return self._tables.log_evidence
 
     @property
@@ -169,7 +169,7 @@ class JointLaw:
         return np.stack(self._tables.count_means)
 
     def given(self, log_shares: Array) -> "JointLaw":
-        """The law of the counts if the shares are known, as of :meth:`TableLaw.given`."""
+        """The distribution of the counts if the shares are known, as of :meth:`TableLaw.given`."""
         law = copy.copy(self)
         law._tables = JointTables(self._likelihoods, list(self.prior), list(log_shares))
         return law

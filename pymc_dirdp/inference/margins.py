@@ -1,4 +1,4 @@
-"""Families of a network, and noisy measurements of margins of its records."""
+"""Families of a network, and noisy measurements of marginals of its records."""
 
 import math
 from collections.abc import Sequence
@@ -71,9 +71,9 @@ class Measurement:
         The noisy counts, with an axis for each variable.
     variance : float
         Of the noise of one cell; the noise of different cells is independent. Where the total is known and the noise
-        adds up to 0, it is the variance of the independent noise of which that is the law given its sum.
+        adds up to 0, it is the variance of the independent noise of which that is the distribution given its sum.
     laplace_scale : float or None, default None
-        The scale of the noise if its law is Laplace's; None if it is normal, or nearly.
+        The scale of the noise if its distribution is Laplace's; None if it is normal, or nearly.
 
     Examples
     --------

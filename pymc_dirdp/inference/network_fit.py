@@ -1,4 +1,4 @@
-"""Tables of a network from noisy margins, all together: log-linear, with shrinkage that the margins decide."""
+"""Tables of a network from noisy marginals, all together: log-linear, with shrinkage that the marginals decide."""
 
 from collections.abc import Sequence
 
@@ -19,10 +19,10 @@ _CLOSE = (0.1, 1e-3)
 def fit_jointly(
     families: Sequence[Family], measurements: Sequence[Measurement], n_records: float | None, bar: Bar = QUIET
 ) -> dict[str, Array]:
-    """The shares of each variable given its parents, fitted together so that they agree with every noisy margin.
+    """The shares of each variable given its parents, fitted together so that they agree with every noisy marginal.
 
     As :func:`pymc_dirdp.inference.family_fit.fit_tables`, from whose tables it starts, but each measurement is compared
-    with the margin of the whole network. So what is measured of a variable's children says something of the variable.
+    with the marginal of the whole network. So what is measured of a variable's children says something of the variable.
     Effects have the scales that `fit_tables` finds for them, and the same mean takes the place of the mode where noise
     hides most.
 
@@ -36,7 +36,7 @@ def fit_jointly(
     Raises
     ------
     EliminationError
-        If the margins of the network need a table of more than 10**7 cells.
+        If the marginals of the network need a table of more than 10**7 cells.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Exact margins of a Bayesian network by variable elimination, with their derivatives."""
+"""Exact marginals of a Bayesian network by variable elimination, with their derivatives."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ Axes = tuple[str, ...]
 
 
 class EliminationError(ArgumentError):
-    """The margins of a network cannot be computed, because a table on the way would be too large."""
+    """The marginals of a network cannot be computed, because a table on the way would be too large."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class _Step:
 
 @final
 class NetworkMargins:
-    """How margins of a network follow from its tables, as products of two tables and sums, planned once.
+    """How marginals of a network follow from its tables, as products of two tables and sums, planned once.
 
     Parameters
     ----------
     families : sequence of Family
         Of a network: each variable has one family, and parents have theirs.
     wanted : sequence of tuple of str
-        The variables of each margin.
+        The variables of each marginal.
 
     Raises
     ------
@@ -50,7 +50,7 @@ class NetworkMargins:
 
     Notes
     -----
-    For each margin that is part of no table made so far, the tables of its variables and of their ancestors are
+    For each marginal that is part of no table made so far, the tables of its variables and of their ancestors are
     multiplied. The variables that are not wanted are summed out, one after the other; next comes the one whose factors
     together have the fewest cells. Derivatives go through the same steps: forwards for a change of the tables,
     backwards for the slope in each cell.
@@ -102,7 +102,7 @@ class NetworkMargins:
         return made
 
     def values(self, made: Sequence[Array]) -> list[Array]:
-        """The wanted margins among the tables of :meth:`run` or :meth:`changes`."""
+        """The wanted marginals among the tables of :meth:`run` or :meth:`changes`."""
         return [made[i] for i in self._wanted]
 
     def changes(self, made: Sequence[Array], tables: Sequence[Array]) -> list[Array]:
@@ -116,7 +116,7 @@ class NetworkMargins:
         return moved
 
     def slopes(self, made: Sequence[Array], of_wanted: Sequence[Array]) -> list[Array]:
-        """The slope in each cell of each table of :meth:`run`, from the slopes in the cells of the wanted margins."""
+        """The slope in each cell of each table of :meth:`run`, from the slopes in the cells of the wanted marginals."""
         slopes = self._seeded(of_wanted, len(made))
         for place, step in self._backwards():
             for i, input_ in enumerate(step.inputs):
@@ -184,7 +184,7 @@ class NetworkMargins:
     # What follows makes the plan.
 
     def _margin(self, axes: Axes) -> int:
-        """The number of the margin of these variables."""
+        """The number of the marginal of these variables."""
         around = [number for number, variables in self._joint.items() if variables >= set(axes)]
         if around:
             number = min(around, key=lambda number: math.prod(self._shape(self._axes[number])))

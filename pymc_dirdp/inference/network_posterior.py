@@ -1,4 +1,4 @@
-"""The posterior of all tables of a network together, given noisy margins of its records."""
+"""The posterior of all tables of a network together, given noisy marginals of its records."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
@@ -16,11 +16,11 @@ __all__ = ["NetworkPosterior"]
 
 @final
 class NetworkPosterior:
-    """The log-linear model of all tables of a network, given noisy margins of the whole.
+    """The log-linear model of all tables of a network, given noisy marginals of the whole.
 
     The shares of a variable given its parents are the softmax, over its values, of a sum of effects, one for each
     subset of the parents, whose coordinates are `Normal(0, scale**2)` with a scale for each group of effects. A
-    measured margin is `Normal(N * margin of the network, variance + N * margin)`, where the second variance, that of
+    measured marginal is `Normal(N * margin of the network, variance + N * margin)`, where the second variance, that of
     the sample of N records, is held at the tables given to :meth:`reweighted`, and left out before.
 
     All coordinates are in one vector here, divided by their scales.
@@ -36,7 +36,7 @@ class NetworkPosterior:
     Raises
     ------
     EliminationError
-        If a table on the way to the margins would be too large.
+        If a table on the way to the marginals would be too large.
     """
 
     def __init__(self, families: Sequence[Family], measurements: Sequence[Measurement], n_records: float) -> None:
@@ -60,7 +60,7 @@ class NetworkPosterior:
         return dict(zip((family.name for family in self._families), self._shares(coordinates), strict=True))
 
     def reweighted(self, coordinates: Sequence[Array]) -> None:
-        """Take the variance of the sample from the margins with these coordinates."""
+        """Take the variance of the sample from the marginals with these coordinates."""
         expected = self._margins.values(self._margins.run(self._shares(coordinates)))
         self._weights = [
             1 / (one.variance + self._n_records * margin)

@@ -1,4 +1,4 @@
-"""Exact draws of whole numbers from laws that are known up to a factor."""
+"""Exact draws of integers from distributions that are known up to a factor."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ class NumberDraws:
         self._starts = np.searchsorted(laws.block_law, np.arange(laws.size + 1))
 
     def log_bound(self, law: int) -> float:
-        """Logarithm of the largest probability of a number, or a little more where the law is wide."""
+        """Logarithm of the largest probability of a number, or a little more where the distribution is wide."""
         if self._is_wide(law):
             return float(self._laws.peaks[law]) + _SLACK
         return float(np.max(self._log_table(law)))
@@ -62,7 +62,7 @@ class NumberDraws:
         return self._logs[law]
 
     def draw(self, law: int, size: int, rng: np.random.Generator) -> Integers:
-        """Independent draws from one law, shape `(size,)`."""
+        """Independent draws from one distribution, shape `(size,)`."""
         if self._is_wide(law):
             return self._from_blocks(law, size, rng)
         if law not in self._tables:

@@ -1,4 +1,4 @@
-"""Laws of whole numbers that are known up to a factor, summed by rules that are refined where the mass is."""
+"""Distributions of integers that are known up to a factor, summed by rules that are refined where the mass is."""
 
 import copy
 from collections.abc import Callable
@@ -36,21 +36,21 @@ class ImpossibleError(ArgumentError):
 
 
 class NumberLaws:
-    """Independent laws of whole numbers on `least..most`, with weights `exp(log_weight(x, law) + tilt * x)`.
+    """Independent distributions of integers on `least..most`, with weights `exp(log_weight(x, law) + tilt * x)`.
 
     The numbers are cut into blocks, and a block is replaced by a Gauss rule. A block is halved until its two halves
-    give the same sum, wherever the weights matter. So a law on ten million numbers takes some hundred nodes, wherever
-    its mass is.
+    give the same sum, wherever the weights matter. So a distribution on ten million numbers takes some hundred nodes,
+    wherever its mass is.
 
     Parameters
     ----------
     log_weight : callable
         `log_weight(x, law)` with arrays that broadcast against each other; of the shape of `x`. It is evaluated
-        between whole numbers, too, unless `smooth` is false. It may be `-inf`.
+        between integers, too, unless `smooth` is false. It may be `-inf`.
     size : int
-        The number of laws.
+        The number of distributions.
     least, most : int or array of int, shape (size,)
-        The ends of the numbers of each law.
+        The ends of the numbers of each distribution.
     smooth : bool
         If false, every number is a node: for weights that follow no smooth curve.
     noise : float
@@ -88,12 +88,12 @@ class NumberLaws:
         """Laws whose log-weights differ from those of these settled laws by `slopes * x`, on the same blocks.
 
         Where slopes differ little, a rule that was right is not looked at again. The tilt stays where it is until the
-        laws are settled. These laws do not change.
+        distributions are settled. These distributions do not change.
 
         Parameters
         ----------
         log_weight : callable
-            That of the laws wanted.
+            That of the distributions wanted.
         slopes : array, shape (size,)
             They may be `-inf`: then 0 is the only number.
         """
@@ -134,8 +134,8 @@ class NumberLaws:
     def reach(self) -> tuple[float, float]:
         """The least and the largest sum of all numbers that blocks with a positive weight reach.
 
-        The ends of blocks are nodes, so no block beside a seen one has a positive weight unseen. A law of which nothing
-        is seen yet may reach every number.
+        The ends of blocks are nodes, so no block beside a seen one has a positive weight unseen. A distribution of
+        which nothing is seen yet may reach every number.
         """
         seen = np.isfinite(self._values).any(axis=0)
         law, start = self._law[seen], self._start[seen]
@@ -159,7 +159,7 @@ class NumberLaws:
             self._halve(split, tolerance)
 
     def _tilted(self) -> tuple[Array, Array, Array]:
-        """Tilted logarithms at the points, their largest in a block, and their largest in a law."""
+        """Tilted logarithms at the points, their largest in a block, and their largest in a distribution."""
         values = self._values + self.tilt * self._points
         top = values.max(axis=0)
         peak = np.full(self.size, -np.inf)

@@ -1,4 +1,4 @@
-"""The law of the sum of two whole numbers: one single sum, however many numbers there are."""
+"""The distribution of the sum of two integers: one single sum, however many numbers there are."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,12 @@ Integers = NDArray[np.int64]
 
 
 class Pair:
-    """Sums of the two laws of `cells`: what one of them is, the other is the rest.
+    """Sums of the two distributions of `cells`: what one of them is, the other is the rest.
 
     Parameters
     ----------
     cells : NumberLaws
-        Two laws, settled.
+        Two distributions, settled.
     total : int
         The total that the rest is compared with.
     """
@@ -30,7 +30,7 @@ class Pair:
         return self.first_given(totals).log_totals if len(totals) else np.empty(0)
 
     def first_given(self, totals: Integers) -> NumberLaws:
-        """For each of some totals, the law of the first number given that both add up to it."""
+        """For each of some totals, the distribution of the first number given that both add up to it."""
 
         def log_weight(x: Array, which: Integers) -> Array:
             first, second = np.zeros(x.shape, dtype=np.int64), np.ones(x.shape, dtype=np.int64)

@@ -42,7 +42,7 @@ class Pooled:
 
     @property
     def n_records(self) -> int | None:
-        """How many records the table holds; all conclusions are conditional on it once."""
+        """How many records the table holds; all inferences are conditional on it once."""
         return self.parts[0].n_records
 
     @property
@@ -62,7 +62,7 @@ class Pooled:
 
     @property
     def least(self) -> int:
-        """All promises hold, so the largest does."""
+        """All guarantees hold, so the largest does."""
         return max(part.least for part in self.parts)
 
     @property
@@ -105,7 +105,7 @@ class Pooled:
         return [list(chain.from_iterable(row)) for row in zip(*(p.row_likelihoods() for p in self.parts), strict=True)]
 
     def damaged(self, problem: str) -> Exception:
-        """The error about numbers that no mechanism can have put out."""
+        """The error about numbers that no mechanism can have output."""
         return self.parts[0].damaged(problem)
 
 
@@ -117,7 +117,7 @@ def pooled(tables: Sequence[Seen], *, own_prior: bool) -> Seen:
     tables : sequence of Seen
         The table of each release.
     own_prior : bool
-        Whether whoever concludes has a prior of their own; otherwise all models must have the same.
+        Whether anyone who infers has a prior of their own; otherwise all models must have the same.
 
     Raises
     ------

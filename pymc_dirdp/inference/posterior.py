@@ -18,7 +18,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Independent draws from the law of a row given an output.
+    """Independent draws from the distribution of a row given an output.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What anybody who concludes has to know of one table, wherever it comes from."""
+"""What anybody who infers has to know of one table, wherever it comes from."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ _MOST_PRIOR = 1e100
 
 
 class Seen(Protocol):
-    """One table, and all that was put out of it: from a release, from a mechanism alone, or from several of those."""
+    """One table, and all that was output of it: from a release, from a mechanism alone, or from several of those."""
 
     @property
     def name(self) -> str:
@@ -30,7 +30,7 @@ class Seen(Protocol):
 
     @property
     def prior(self) -> Array:
-        """The prior of the shares, in the shape of the table: the default of whoever concludes."""
+        """The prior of the shares, in the shape of the table: the default of anyone who infers."""
 
     @property
     def n_records(self) -> int | None:
@@ -46,7 +46,7 @@ class Seen(Protocol):
 
     @property
     def least(self) -> int:
-        """What every cell is promised to hold."""
+        """What every cell is guaranteed to hold."""
 
     @property
     def family(self) -> str:
@@ -80,12 +80,12 @@ class Seen(Protocol):
         """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
 
     def damaged(self, problem: str) -> Exception:
-        """The error about numbers that no mechanism can have put out."""
+        """The error about numbers that no mechanism can have output."""
 
 
 @contextmanager
 def concluding(seen: Seen) -> Iterator[None]:
-    """Turn a failed computation into an error: about what was put out if that fits no table of counts, or about us.
+    """Turn a failed computation into an error: about the output if that fits no table of counts, or about us.
 
     Raises
     ------

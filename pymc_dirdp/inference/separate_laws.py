@@ -1,4 +1,4 @@
-"""The laws of several tables, each by itself."""
+"""The distributions of several tables, each by itself."""
 
 from collections.abc import Mapping
 from typing import final
@@ -17,7 +17,7 @@ __all__ = ["SeparateLaws"]
 
 @final
 class SeparateLaws:
-    """Counts and shares of each table given what was put out of it, and of no other.
+    """Counts and shares of each table given the output of it, and of no other.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class SeparateLaws:
 
     @property
     def log_evidence(self) -> list[float]:
-        """For each table, the logarithm of the probability or density of what was put out of it."""
+        """For each table, the logarithm of the probability or density of the output of it."""
         found = []
         for name, law in self._laws.items():
             with concluding(self._tables[name]):

@@ -99,7 +99,7 @@ class SparsePrior:
 @final
 @dataclass(frozen=True, eq=False)
 class CountLaw:
-    """The law of the count of one cell.
+    """The distribution of the count of one cell.
 
     Attributes
     ----------
@@ -170,11 +170,11 @@ class SparseLaw:
 
     @cached_property
     def other(self) -> CountLaw:
-        """The law of the count of each cell that is not listed."""
+        """The distribution of the count of each cell that is not listed."""
         return self._listed(self._log_below, self.mechanism.threshold)
 
     def given(self, z: int) -> CountLaw:
-        """The law of the count of a listed cell with this noisy count."""
+        """The distribution of the count of a listed cell with this noisy count."""
         u = 1 / self.mechanism.scale
         return self._listed(lambda x: -u * np.abs(z - x), z)
 
@@ -187,7 +187,7 @@ class SparseLaw:
         return np.where(room >= 0, inside, u * room - total)
 
     def _listed(self, log_likelihood: Callable[[Integers], Array], middle: int) -> CountLaw:
-        """The law over the counts near 0 and near `middle`, as far as it is not negligible."""
+        """The distribution over the counts near 0 and near `middle`, as far as it is not negligible."""
         reach = self._reach
         while True:
             if reach > _MOST_COUNTS // 3:

@@ -41,16 +41,16 @@ def count_itself(counts: Array, cells: Integers) -> Array:
 
 @dataclass(frozen=True)
 class TiltedCells:
-    """Cells with weights `exp(log_weight + tilt * x)`, and the law of their sum.
+    """Cells with weights `exp(log_weight + tilt * x)`, and the distribution of their sum.
 
     Attributes
     ----------
     cells : NumberLaws
-        Their laws.
+        Their distributions.
     total : int
-        What they add up to in the law that is wanted.
+        What they add up to in the distribution that is wanted.
     sums : Convolution, Fourier, Inversion or Pair
-        The law of their sum.
+        The distribution of their sum.
     reach : float
         So far from `total` may other totals be that the sums are asked for.
     """
@@ -72,8 +72,8 @@ class TiltedCells:
     def expectations(self, of: OfCount, totals: Integers) -> Array:
         """Expected functions of each count given each of some totals, shape `(len(totals), d, m)`.
 
-        Exact near the total of the tilt, as the sums are. The functions are evaluated between whole numbers, too, but
-        for sums that know whole numbers only, and where counts have any probability.
+        Exact near the total of the tilt, as the sums are. The functions are evaluated between integers, too, but
+        for sums that know integers only, and where counts have any probability.
         """
         if isinstance(self.sums, Pair):
             return self._expectations_of_a_pair(self.sums.first_given(totals), of, totals)
@@ -104,7 +104,7 @@ class TiltedCells:
 
     @cached_property
     def marginals(self) -> NumberLaws:
-        """The laws of the single counts given their total."""
+        """The distributions of the single counts given their total."""
 
         def log_weight(x: Array, cell: Integers) -> Array:
             return self.cells.log_pmf(x, cell) + self.sums.log_rest(x, cell)
@@ -117,7 +117,7 @@ class TiltedCells:
 
 
 def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -> TiltedCells:
-    """Tilt cells so that they add up to a total on average, and find the law of their sum.
+    """Tilt cells so that they add up to a total on average, and find the distribution of their sum.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def solved(cells: NumberLaws, total: int, *, little_work: float = LITTLE_WORK) -
 
 
 def _transformed(cells: NumberLaws, total: int) -> Fourier | Inversion:
-    """The law of the sum by characteristic functions: at few points, or at all if few do not suffice."""
+    """The distribution of the sum by characteristic functions: at few points, or at all if few do not suffice."""
     try:
         return Inversion(cells, total, most_nodes=_FEW if Fourier.fits(cells) else _MANY)
     except TooManyNodesError:

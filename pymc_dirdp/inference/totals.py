@@ -31,14 +31,14 @@ _NEGLIGIBLE = 1e-18
 
 
 class PrivateTotal:
-    """The law of one row whose number of records is not known.
+    """The distribution of one row whose number of records is not known.
 
     Parameters
     ----------
     law : ProductLaw
         Of the row, with the largest total that is possible.
     log_prior : callable
-        `log_prior(totals)`, up to a constant if the evidence is not asked for. It belongs to whoever concludes.
+        `log_prior(totals)`, up to a constant if the evidence is not asked for. It belongs to anyone who infers.
     log_factor : callable, optional
         Logarithm of the factor of the likelihood that depends on the total alone; 0 by default.
 
@@ -60,7 +60,7 @@ class PrivateTotal:
 
     @cached_property
     def totals(self) -> NumberLaws:
-        """The law of the total given the output."""
+        """The distribution of the total given the output."""
 
         def log_weight(totals: Array, _: Integers) -> Array:
             found = self._log_prior(totals) + (self._log_factor(totals) if self._log_factor else 0.0)
@@ -97,15 +97,15 @@ class PrivateTotal:
 
 
 class RowTotals:
-    """The law of several rows whose totals are not known, and add up to a public number.
+    """The distribution of several rows whose totals are not known, and add up to a public number.
 
     A priori the rows have the shares `Dirichlet(row_prior)` of the records. What a row's output says of its total is
-    a likelihood of that total; so the totals follow a product law, too.
+    a likelihood of that total; so the totals follow a product distribution, too.
 
     Parameters
     ----------
     rows : sequence of ProductLaw
-        One for each row, with the largest total that it may have: its promised least counts, and all records that
+        One for each row, with the largest total that it may have: its guaranteed least counts, and all records that
         other rows need not have.
     total : int
         Number of records in all rows.
@@ -142,7 +142,7 @@ class RowTotals:
 
     @cached_property
     def _known(self) -> ProductLaw:
-        """The law of the totals for their public sum."""
+        """The distribution of the totals for their public sum."""
         return bounded(self.totals, self._evidences, self._log_factors)
 
     def _log_likelihood(self, totals: Array, rows: Integers) -> Array:
@@ -175,7 +175,7 @@ class RowTotals:
 
     @property
     def marginals(self) -> NumberLaws:
-        """The laws of the totals given all outputs."""
+        """The distributions of the totals given all outputs."""
         return self._known.tilted.marginals
 
     def count_means(self, totals: Array, rows: Integers) -> Array:

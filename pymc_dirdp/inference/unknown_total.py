@@ -25,7 +25,7 @@ _AT_A_TIME = 2**18
 
 
 class UnknownTotal:
-    """The counts of one row given an output, mixed over the law of the row's total.
+    """The counts of one row given an output, mixed over the distribution of the row's total.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class UnknownTotal:
 
     @property
     def mixture(self) -> Mixture:
-        """The Beta laws of the shares given each count and total."""
+        """The Beta distributions of the shares given each count and total."""
         laws = self.counts
         shorten(laws, int(self.totals[0]))
         parts = []

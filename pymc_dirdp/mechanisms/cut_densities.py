@@ -1,4 +1,4 @@
-"""Densities on the line as probabilities of cells: what audits need of continuous laws."""
+"""Densities on the line as probabilities of cells: what audits need of continuous distributions."""
 
 import math
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def cut(log_density: Callable[[Array], Array], edges: Array) -> Array:
 
 
 def normal_laws(ratio: float, cells: int = CELLS) -> FiniteLaws:
-    """The laws Normal(ratio, 1) and Normal(0, 1), cut into cells."""
+    """The distributions Normal(ratio, 1) and Normal(0, 1), cut into cells."""
     reach = 13 + 35 * ratio
     edges = np.linspace(-reach, ratio + reach, min(round(cells * reach / _PER_REACH), _MOST_CELLS))
 
@@ -42,7 +42,7 @@ def normal_laws(ratio: float, cells: int = CELLS) -> FiniteLaws:
 
 
 def dirichlet_laws(u: Array, v: Array, cells: int = CELLS) -> FiniteLaws:
-    """Two tables of Dirichlet laws, with parameters u and v of shape (..., d).
+    """Two tables of Dirichlet distributions, with parameters u and v of shape (..., d).
 
     Rows are independent, and in a row the likelihood ratio depends on one Beta variable: the share of the cell that
     changes in its row, or that of one of two cells in the two.
@@ -69,7 +69,7 @@ def dirichlet_laws(u: Array, v: Array, cells: int = CELLS) -> FiniteLaws:
 
 
 def _beta_laws(u: tuple[float, float], v: tuple[float, float], cells: int) -> FiniteLaws:
-    """The logit of a Beta variable under two laws. Cells are narrow around both centres and widen outwards."""
+    """The logit of a Beta variable under two distributions. Cells are narrow around both centres and widen outwards."""
     edges = np.union1d(_logit_edges(*u, u, v, cells // 2), _logit_edges(*v, u, v, cells // 2))
 
     def law(a: float, b: float) -> Array:

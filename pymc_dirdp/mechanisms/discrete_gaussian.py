@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise on counts: whole numbers, drawn and accounted without rounding on the secret's path."""
+"""Discrete Gaussian noise on counts: integers, drawn and accounted without rounding on the secret's path."""
 
 import math
 from collections.abc import Callable
@@ -153,7 +153,7 @@ class DiscreteGaussianMechanism(NoisyCounts):
 
     @override
     def output_laws(self, x: Array, y: Array, cells: int | None = None) -> FiniteLaws:
-        """The likelihood ratio depends on `(x - y) @ noise` alone, so the law of that is convolved."""
+        """The likelihood ratio depends on `(x - y) @ noise` alone, so the distribution of that is convolved."""
         shifts = [round(float(shift)) for shift in (x - y)[x != y]]
         if not shifts:
             raise ArgumentError("Expected two data sets that differ.")
@@ -176,7 +176,7 @@ class DiscreteGaussianMechanism(NoisyCounts):
 
 
 def _log_normaliser(variance: float) -> float:
-    """Logarithm of the sum of `exp(-k**2 / (2 variance))` over all whole numbers k."""
+    """Logarithm of the sum of `exp(-k**2 / (2 variance))` over all integers k."""
     if variance > _WIDE:
         # This is Poisson's summation formula; the next term is below 1e-60.
         return math.log(2 * math.pi * variance) / 2 + math.log1p(2 * math.exp(-2 * math.pi**2 * variance))

@@ -1,6 +1,6 @@
 """Privacy curves of discrete Gaussian noise, from above: certified sums of positive terms.
 
-The noise of a cell takes the whole number k with probability `exp(-k**2 / (2 s)) / theta(s)`. If `cells` counts move by
+The noise of a cell takes the integer k with probability `exp(-k**2 / (2 s)) / theta(s)`. If `cells` counts move by
 `records` each, the loss is a function of the sum K of their noises, and by symmetry the hockey-stick divergence is
 
     sum over j > t of P[K = j] (1 - exp(-(records / s) (j - t))),   t = s epsilon / records - cells records / 2.

@@ -1,4 +1,4 @@
-"""One of finitely many outcomes, drawn in whole numbers from probabilities that are doubles."""
+"""One of finitely many outcomes, drawn in integers from probabilities that are doubles."""
 
 from bisect import bisect_right
 from itertools import accumulate
@@ -17,10 +17,10 @@ _ONE, _FLOOR = 100, 50
 def whole_weights(probabilities: Array) -> list[int]:
     """Probabilities as whole weights, each at least `2**50`.
 
-    The floor is the same whatever the secret is, so the law that is drawn from is a mixture: it is that of the weights
-    with probability about `1 - size * 2**-50`, and uniform otherwise. Mixing two laws with the same third one never
-    increases a divergence between them, and an outcome that is possible for one data set is so for all. What is rounded
-    down is below 1, that is `2**-50` of any weight, so it moves a loss by less than 1e-15.
+    The floor is the same whatever the secret is, so the distribution that is drawn from is a mixture: it is that of the
+    weights with probability about `1 - size * 2**-50`, and uniform otherwise. Mixing two distributions with the same
+    third one never increases a divergence between them, and an outcome that is possible for one data set is so for all.
+    What is rounded down is below 1, that is `2**-50` of any weight, so it moves a loss by less than 1e-15.
 
     Parameters
     ----------

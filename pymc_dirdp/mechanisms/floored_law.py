@@ -21,7 +21,7 @@ _RARE = 1e-200
 @final
 @dataclass(frozen=True)
 class FlooredLaw:
-    """Gamma laws with parameters `r * counts + alpha`, given that they lie between a floor and a ceiling.
+    """Gamma distributions with parameters `r * counts + alpha`, given that they lie between a floor and a ceiling.
 
     Attributes
     ----------

@@ -41,10 +41,10 @@ class GaussianMechanism(NoisyCounts):
 
     Notes
     -----
-    All curves are exact for the ideal law. The loss is normal with standard deviation `Delta_2 / sigma`. With m records
-    in each of R blocks `Delta_2**2` is `2 R m**2` under replace-one and `R m**2` under add-remove, because the squares
-    of whole numbers that add up to m are largest in sum where all m are in one cell. The noise is rounded to a grid
-    that holds all whole numbers, so the last bits of a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`).
+    All curves are exact for the ideal distribution. The loss is normal with standard deviation `Delta_2 / sigma`. With
+    m records in each of R blocks `Delta_2**2` is `2 R m**2` under replace-one and `R m**2` under add-remove, because
+    the squares of integers that add up to m are largest in sum where all m are in one cell. The noise is rounded to a
+    grid that holds all integers, so the last bits of a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`).
 
     References
     ----------
@@ -84,7 +84,7 @@ class GaussianMechanism(NoisyCounts):
 
     @property
     def _ratio(self) -> float:
-        """The standard deviation of the privacy loss, whose law is `Normal(ratio**2 / 2, ratio**2)`."""
+        """The standard deviation of the privacy loss, whose distribution is `Normal(ratio**2 / 2, ratio**2)`."""
         return self._records * math.sqrt(self._groups) / self.sigma
 
     @override

@@ -17,8 +17,8 @@ _REACH = 100.0
 def gaussian_excess(ratio: float, start: float) -> tuple[float, float]:
     """Two numbers about `f(x) = phi(x) (1 - exp(-ratio (x - start)))`, 0 below `start`; phi is the normal density.
 
-    With `start = epsilon / ratio - ratio / 2` its integral is the hockey-stick divergence at epsilon of two normal laws
-    whose centres are `ratio` standard deviations apart. The integrand is positive, so nothing cancels.
+    With `start = epsilon / ratio - ratio / 2` its integral is the hockey-stick divergence at epsilon of two normal
+    distributions whose centres are `ratio` standard deviations apart. The integrand is positive, so nothing cancels.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Two-sided geometric noise on counts: whole numbers, and nothing is wasted."""
+"""Two-sided geometric noise on counts: integers, and nothing is wasted."""
 
 import math
 from dataclasses import dataclass
@@ -28,25 +28,25 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
     """Release `counts + G`, with `P[G = g]` proportional to `exp(-|g| / scale)`, independent in every cell.
 
     It is for a private number of records. Where that is public, a release takes
-    :class:`pymc_dirdp.mechanisms.ZeroSumGeometricMechanism`, which is less noisy at the same promise.
+    :class:`pymc_dirdp.mechanisms.ZeroSumGeometricMechanism`, which is less noisy at the same guarantee.
 
     Parameters
     ----------
     prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
     scale : float
-        Scale of the noise, positive: that of the Laplace law of which this is the discrete form. It is rounded up to
-        41 binary digits, and the attribute is the number that is used.
+        Scale of the noise, positive: that of the Laplace distribution of which this is the discrete form. It is rounded
+        up to 41 binary digits, and the attribute is the number that is used.
     adjacency, postprocess, contribution
         As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`.
 
     Notes
     -----
-    The noise consists of whole numbers and is drawn as such (`sampler="exact"`), for scales of any size. The loss of
+    The noise consists of integers and is drawn as such (`sampler="exact"`), for scales of any size. The loss of
     one cell is `1 / scale` or `-1 / scale`, as that of randomised response. With one record in each of R blocks the
     curves are exact. With m records in a block the counts that grow, wherever they lie, keep `m / scale`-differential
     privacy, and so do those that fall: the curves are those of randomised response at `m / scale`, of which no pair
-    with that promise is worse. The pure epsilon is exact in all cases.
+    with that guarantee is worse. The pure epsilon is exact in all cases.
 
     References
     ----------
@@ -101,7 +101,7 @@ class GeometricMechanism(CurvesOf, NoisyCounts):
 
     @override
     def _cell_laws(self, shift: float, cells: int | None) -> FiniteLaws:
-        """Whole numbers between the two counts, and all beyond in one cell each: there the loss is constant."""
+        """Integers between the two counts, and all beyond in one cell each: there the loss is constant."""
         u, between = 1 / self.scale, round(shift)
         # P[G <= 0] = 1 / (1 + q), P[G = g] = (1 - q) / (1 + q) q^|g| and P[G >= g] = q^g / (1 + q), with q = exp(-u).
         total = math.log1p(math.exp(-u))

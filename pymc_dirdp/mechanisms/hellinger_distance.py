@@ -1,4 +1,4 @@
-"""Hellinger distance of Dirichlet laws, to full precision also between neighbours of large data sets."""
+"""Hellinger distance of Dirichlet distributions, to full precision also between neighbours of large data sets."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ def hellinger_distance(first: ArrayLike, second: ArrayLike) -> Array | float:
     Parameters
     ----------
     first, second : array_like, shape (..., d)
-        Concentrations, positive, broadcast against each other; `d = 2` is the Beta law.
+        Concentrations, positive, broadcast against each other; `d = 2` is the Beta distribution.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def _remainder(z: Array) -> Array:
 
 
 class AffinityRows:
-    """The loss between `prior + i` and `prior + j`, for whole numbers from 0 to n: a row i at a time.
+    """The loss between `prior + i` and `prior + j`, for integers from 0 to n: a row i at a time.
 
     What does not depend on the pair is kept, and what is beyond any floating-point difference is not computed, so that
     all rows of n = 15,000 take seconds.

@@ -27,7 +27,7 @@ _STEEP = 30.0
 
 @final
 class HellingerLaws:
-    """For each data set x the law `P[r] ~ exp(-exponent * H(x, r) / S(x))` on all posteriors r.
+    """For each data set x the distribution `P[r] ~ exp(-exponent * H(x, r) / S(x))` on all posteriors r.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class HellingerLaws:
         return _normalised(exponent / self.sensitivities(counts[None])[0] * distances), distances
 
     def neighbours(self, exponent: float) -> Iterator[tuple[Integers, Integers, Array, Array]]:
-        """Each pair of neighbours once, a layer at a time: their indices and their logarithmic laws.
+        """Each pair of neighbours once, a layer at a time: their indices and their logarithmic distributions.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class HellingerLaws:
 
 
 def _divergences(u: Array, v: Array, order: float) -> Array:
-    """Rényi divergences, row by row, of laws given by their logarithms."""
+    """Rényi divergences, row by row, of distributions given by their logarithms."""
     gaps = u - v
     if order == 1:
         return np.asarray(np.sum(np.exp(u) * gaps, axis=1))

@@ -31,7 +31,7 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
     """Release `counts + Laplace(scale)`, independent in every cell, on a fine grid: the papers' baseline.
 
     Continuous noise cannot be drawn exactly, so a release takes `sampler="fast"`. For data use
-    :class:`pymc_dirdp.mechanisms.GeometricMechanism`, its discrete form, which is less noisy at the same promise.
+    :class:`pymc_dirdp.mechanisms.GeometricMechanism`, its discrete form, which is less noisy at the same guarantee.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ class LaplaceMechanism(CurvesOf, NoisyCounts):
 
     Notes
     -----
-    All curves are exact for the ideal law; with one record in each of several blocks the hockey stick is that of a
-    composition, on a grid that errs towards more loss, and with m records in a block all curves are those of
+    All curves are exact for the ideal distribution; with one record in each of several blocks the hockey stick is that
+    of a composition, on a grid that errs towards more loss, and with m records in a block all curves are those of
     randomised response at `m / scale`, as for :class:`pymc_dirdp.mechanisms.GeometricMechanism`. The noise is rounded
-    to a grid that holds all whole numbers, so the last bits of a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`).
-    Under replace-one the loss is the sum of the losses of two cells, so its Rényi divergence is twice the scalar
-    one at sensitivity 1, not the scalar one at sensitivity 2 (ERRATA P1.11).
+    to a grid that holds all integers, so the last bits of a sum tell nothing (:mod:`pymc_dirdp.sampling.grid`). Under
+    replace-one the loss is the sum of the losses of two cells, so its Rényi divergence is twice the scalar one at
+    sensitivity 1, not the scalar one at sensitivity 2 (ERRATA P1.11).
 
     References
     ----------

@@ -51,11 +51,11 @@ class SimplexMechanism(DirichletDraws):
     k : float
         Concentration, positive.
     domain : SimplexDomain
-        Floors of the input, what a neighbour is, and how much one person counts. They are public promises about all
+        Floors of the input, what a neighbour is, and how much one person counts. They are public guarantees about all
         inputs that could occur.
     urn_steps : int, optional
         The public number of steps of the exact sampler, which is then the only sampler. The curves are those of the
-        counts that it puts out, which keep pure differential privacy, as the continuous draw does not. By default the
+        counts that it outputs, which keep pure differential privacy, as the continuous draw does not. By default the
         curves are those of the continuous draw, which hold for every sampler and number of steps.
 
     References
@@ -151,9 +151,9 @@ class SimplexMechanism(DirichletDraws):
         draws : int, default 1
             Number of draws, at least 1.
         sampler : {"exact", "fast"}, default "exact"
-            `"exact"` draws whole numbers from a Pólya urn, whose weights are `k p` as exact rational numbers, with bits
+            `"exact"` draws integers from a Pólya urn, whose weights are `k p` as exact rational numbers, with bits
             of the operating system; the output is positive and lies on a public grid. `"fast"` draws in floating point:
-            nearly the law that the curves are about, and how nearly is not proved.
+            nearly the distribution that the curves are about, and how nearly is not proved.
         steps : int, optional
             Public number of steps of the urn, for `"exact"`. By default the grid adds 1 % to the variance of a draw,
             with at most 10,000,000 steps.

@@ -36,7 +36,8 @@ class SparseGeometricMechanism(CurvesOf):
 
     The table may have 10**10 cells, of which few hold a record. Every cell gets two-sided geometric noise, also the
     empty ones, and a cell is listed if its noisy count passes the threshold. Only the cells that hold records and those
-    that are listed are ever drawn. The list has exactly the law that it would have if the whole table had been drawn.
+    that are listed are ever drawn. The list has exactly the distribution that it would have if the whole table had been
+    drawn.
 
     Parameters
     ----------
@@ -64,8 +65,8 @@ class SparseGeometricMechanism(CurvesOf):
     noisy table.
 
     The running time is proportional to the number of cells that hold records, plus the number of empty ones that are
-    listed. So whoever can time a release learns about how many cells hold records. Let nobody time it who may not know
-    that.
+    listed. So anyone who can time a release learns about how many cells hold records. Let nobody time it who may not
+    know that.
 
     References
     ----------
@@ -180,7 +181,7 @@ class SparseGeometricMechanism(CurvesOf):
         Raises
         ------
         DataError
-            If a cell is no whole number, is outside of the table or is named twice, or a count is no whole number from
+            If a cell is no integer, is outside of the table or is named twice, or a count is no integer from
             0 to 2**53. The message shows no cell and no count.
         """
         own, held = self._checked(cells, counts)

@@ -29,7 +29,7 @@ class Tempered:
     steps: int | None = None
 
     def matched(self, n_records: float) -> "Tempered":
-        """A Dirichlet law with the means and variances of the shares of the urn, for so many records in all.
+        """A Dirichlet distribution with the means and variances of the shares of the urn, for so many records in all.
 
         With `u0` the sum of a row's parameters, `m` steps multiply the variance by `1 + u0 / m`, as does a factor of
         `(m - 1) / (u0 + m)` on all parameters. Rows have an equal share of the records here.

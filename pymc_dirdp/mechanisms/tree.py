@@ -41,11 +41,12 @@ _MEAN_SIZE = math.sqrt(2 / math.pi)
 class TreeMechanism(ChoiceMechanism):
     """Choose which variables depend on each other: a tree, or a forest of fewer edges.
 
-    First the margin of each variable is measured, with whole noise. Then pairs of variables are joined one after the
+    First the marginal of each variable is measured, with whole noise. Then pairs of variables are joined one after the
     other. A pair is a candidate if no path joins its variables yet. Its score is the l1 distance between its counts and
-    those that the noisy margins predict for independent variables, less what this distance would be on average if they
-    were independent. Each choice is one of the exponential mechanism, among all candidates and "no more edges", whose
-    score is what the noise of the choice would reach among so many candidates. No other number of the data is used.
+    those that the noisy marginals predict for independent variables, less what this distance would be on average if
+    they were independent. Each choice is one of the exponential mechanism, among all candidates and "no more edges",
+    whose score is what the noise of the choice would reach among so many candidates. No other number of the data is
+    used.
 
     Parameters
     ----------
@@ -55,9 +56,9 @@ class TreeMechanism(ChoiceMechanism):
         A candidate is chosen with a probability in proportion to `exp(score / scale)`. It is rounded up to 41 binary
         digits, and the attribute is the number that is used.
     parameter : float
-        The parameter of the noise on the margins: sigma, or the scale.
+        The parameter of the noise on the marginals: sigma, or the scale.
     noise : {"gaussian", "geometric"}, default "gaussian"
-        The discrete Gaussian law, or the discrete Laplace law.
+        The discrete Gaussian distribution, or the discrete Laplace distribution.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one unit can change.
     contribution : int, default 1
@@ -142,7 +143,7 @@ class TreeMechanism(ChoiceMechanism):
 
     @cached_property
     def margins(self) -> tuple[NoisyCounts, ...]:
-        """The mechanism of the margin of each variable that has more than one category."""
+        """The mechanism of the marginal of each variable that has more than one category."""
         noise, adjacency, records = self.noise, self.adjacency, self.contribution
         return tuple(
             MarginalsMechanism.part(self.lengths[i], self.parameter, noise=noise, adjacency=adjacency, records=records)
@@ -183,7 +184,7 @@ class TreeMechanism(ChoiceMechanism):
         return self.joined(noisy, pairs, Bits(rng))
 
     def joined(self, noisy: Sequence[Array], pairs: Mapping[Pair, Integers], bits: Bits) -> tuple[Pair, ...]:
-        """The choices that follow the noisy margins."""
+        """The choices that follow the noisy marginals."""
         shares, total = self._predicted(noisy)
         scores = {pair: self._score(pairs[pair], shares, total, pair) for pair in pairs}
         part_of = {i: i for i in self.variables}
@@ -204,7 +205,7 @@ class TreeMechanism(ChoiceMechanism):
         return math.ceil(self.scale * math.log(candidates))
 
     def _predicted(self, noisy: Sequence[Array]) -> tuple[dict[int, Array], float]:
-        """Shares of all variables, and a number of records, from the noisy margins."""
+        """Shares of all variables, and a number of records, from the noisy marginals."""
         counts = {i: np.clip(z, 0.0, MOST_RECORDS) for i, z in zip(self.variables, noisy, strict=True)}
         total = float(np.clip(np.mean([np.sum(z) for z in noisy]), 0.0, MOST_RECORDS))
         return {i: (z + 1e-9) / np.sum(z + 1e-9) for i, z in counts.items()}, total

@@ -1,4 +1,4 @@
-"""The law of a count with whole noise, truncated to 0 and the number of records."""
+"""The distribution of a count with whole noise, truncated to 0 and the number of records."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Noise on all cells but the last, whole numbers between 0 and n, and the last cell by subtraction."""
+"""Noise on all cells but the last, integers between 0 and n, and the last cell by subtraction."""
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
@@ -62,7 +62,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     Notes
     -----
-    Both kinds of noise are whole numbers, drawn as such. Laplace noise rounded down is a geometric number with a fair
+    Both kinds of noise are integers, drawn as such. Laplace noise rounded down is a geometric number with a fair
     sign: `floor(x)` is g or `-1 - g` with the same probability.
 
     With several records of one person the curves are those of randomised response at `contribution / scale`, as for
@@ -201,7 +201,7 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     @property
     def _cell(self) -> TruncatedCell:
-        """The law of every cell but the last before the total is kept."""
+        """The distribution of every cell but the last before the total is kept."""
         return TruncatedCell(self.scale, self.noise_kind == "laplace", self.n_records)
 
     @override

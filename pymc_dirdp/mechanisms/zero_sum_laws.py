@@ -1,4 +1,4 @@
-"""The laws of the privacy loss of zero-sum noise between two given tables, for audits."""
+"""The distributions of the privacy loss of zero-sum noise between two given tables, for audits."""
 
 import math
 
@@ -15,7 +15,7 @@ _REACH, _MOST_POINTS = 80.0, 2_000_000
 
 
 def block_laws(scale: float, cells: int, shifts: Array) -> FiniteLaws:
-    """The laws of the loss of noise that adds up to 0 over one block, cut into cells of equal loss.
+    """The distributions of the loss of noise that adds up to 0 over one block, cut into cells of equal loss.
 
     Parameters
     ----------
@@ -23,12 +23,12 @@ def block_laws(scale: float, cells: int, shifts: Array) -> FiniteLaws:
     cells : int
         How many cells the block has.
     shifts : array, shape (c,)
-        By how much the counts of those cells differ that do; whole numbers that add up to 0.
+        By how much the counts of those cells differ that do; integers that add up to 0.
 
     Raises
     ------
     ArgumentError
-        If the law has too many cells to be summed over.
+        If the distribution has too many cells to be summed over.
 
     Notes
     -----

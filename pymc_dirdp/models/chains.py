@@ -70,7 +70,7 @@ def unrolled(model: pm.Model) -> pm.Model:
 
 
 def _whole(part: Any) -> Any:
-    """Some of the states, as whole numbers."""
+    """Some of the states, as integers."""
     return part if part.type.dtype.startswith(("int", "uint")) else part.astype("int64")
 
 
@@ -80,7 +80,7 @@ def _first(states: Any, lags: int) -> Any:
 
 
 def _start(chain: Node, first: Node) -> Any:
-    """The law of the first states, which are independent draws from one row of probabilities."""
+    """The distribution of the first states, which are independent draws from one row of probabilities."""
     categorical = is_random(first) and type(first.owner.op) is pm.Categorical.rv_type
     # The distribution adds axes of length 1 to one row.
     probability = origin(parameters(first)[1][0])[0] if categorical else first

@@ -60,7 +60,7 @@ def total_records(table: Table, model: pm.Model | None = None) -> int:
     Raises
     ------
     DataError
-        If the number of trials is not made of whole numbers >= 0 that fit the shape of the observations, or the
+        If the number of trials is not made of integers >= 0 that fit the shape of the observations, or the
         total is above 2**53.
     """
     return records_of(table, root_model(model))
@@ -140,7 +140,7 @@ def read_counts(table: Table, model: pm.Model | None = None) -> Counts:
     Raises
     ------
     DataError
-        If the observations are not what their likelihood says: not whole numbers >= 0, not adding up to `n` or above
+        If the observations are not what their likelihood says: not integers >= 0, not adding up to `n` or above
         it, codes outside the categories, shapes that do not fit the rows, a total above 2**53. It says which variable
         and what is wrong, never a value, a position or how many.
     """

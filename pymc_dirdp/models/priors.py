@@ -132,7 +132,7 @@ def _records(model: pm.Model) -> set[Node]:
 def broadcast_prior(
     name: str, family: Family, values: Iterable[NDArray[Any]], batch: tuple[int, ...] | None
 ) -> NDArray[Any]:
-    """The prior of every row from the parameters of its law."""
+    """The prior of every row from the parameters of its distribution."""
     values = list(values)
     try:
         pairs = np.stack(np.broadcast_arrays(*values), axis=-1) if family == "beta" else values[0]

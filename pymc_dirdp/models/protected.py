@@ -58,7 +58,7 @@ class Reading:
     def public_axes(self, name: str) -> tuple[int, ...]:
         """The row axes of a table along which the number of records of each entry is public.
 
-        It is in all data sets that are neighbours of one another, so every conclusion rests on it.
+        It is in all data sets that are neighbours of one another, so every inference rests on it.
         """
         if not self.sizes_are_public:
             return ()

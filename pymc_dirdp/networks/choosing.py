@@ -94,8 +94,8 @@ def choose_structure(
     Notes
     -----
     Pairs of variables that depend on each other strongly are joined first. The choice ends when no pair is left that
-    stands out of the noise, so with few records or a tight guarantee there may be few edges or none. Margins of single
-    variables are measured for the choice, and are not published. The number of records is not used, so it may be
+    stands out of the noise, so with few records or a tight guarantee there may be few edges or none. Marginals of
+    single variables are measured for the choice, and are not published. The number of records is not used, so it may be
     private. See :class:`~pymc_dirdp.mechanisms.tree.TreeMechanism`.
 
     A structure that was chosen from the records in any other way, such as by a search that looks at them, is not

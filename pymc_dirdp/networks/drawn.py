@@ -66,7 +66,7 @@ def is_analysis(tree: Any) -> bool:
 
 
 def is_estimate(tree: Any) -> bool:
-    """Whether a tree holds one estimate of the shares, and no draws: of `dirdp.fit`, or a release of margins."""
+    """Whether a tree holds one estimate of the shares, and no draws: of `dirdp.fit`, or a release of marginals."""
     return "estimate" in getattr(tree, "attrs", ())
 
 

@@ -29,8 +29,8 @@ def fit(
     """The tables of a network, estimated from all noisy counts of a release together.
 
     A draw given a release, or a table that is read off its noisy counts, takes every table by itself and every cell as
-    if the others said nothing. This estimate uses that a table is mostly made of small effects, and that the margins of
-    different tables are those of the same records. It loses far less than either where there are many cells for the
+    if the others said nothing. This estimate uses that a table is mostly made of small effects, and that the marginals
+    of different tables are those of the same records. It loses far less than either where there are many cells for the
     records. It is one estimate, and no posterior: it says nothing of its own error.
 
     Parameters
@@ -39,11 +39,11 @@ def fit(
         From :func:`pymc_dirdp.sample`, with `mechanism="marginals"`, or any other that publishes noisy counts, such as
         `"geometric"` or `"gaussian"`. Its tables are read as those of the same records.
     consistency : {"joint", "tables"}, optional
-        By default `"joint"` for a release of margins, and `"tables"` for one of noisy tables: without small margins
+        By default `"joint"` for a release of marginals, and `"tables"` for one of noisy tables: without small marginals
         among what was measured, wide noise in the tables of children misleads those of their parents. `"joint"`
-        compares each measured margin with that of the whole network. `"tables"` fits each table by itself to
-        the margins of its own variables; it is faster, and its tables agree only roughly. It is also what is done where
-        the margins of the whole network would need a table of more than 10**7 cells; the attribute `consistency` of
+        compares each measured marginal with that of the whole network. `"tables"` fits each table by itself to the
+        marginals of its own variables; it is faster, and its tables agree only roughly. It is also what is done where
+        the marginals of the whole network would need a table of more than 10**7 cells; the attribute `consistency` of
         the estimate says so.
     progressbar : bool, default True
         Whether to count the tables that are fitted in a bar, if they take over a second.
@@ -65,16 +65,16 @@ def fit(
 
     Notes
     -----
-    The logits of a variable are sums of effects, one for each subset of its parents. An effect is drawn to 0 with a
+    The logits of a variable are sums of effects, one for each subset of its parents. An effect is shrunk to 0 with a
     strength that is learned from the noisy counts (empirical Bayes): what the noise hides is left out, and what it does
     not hide is kept. The likelihood of a noisy count is normal, with the variance of the noise and that of the sample.
     The estimate is the mode, found by Newton's method to a length of the gradient of 0.001. Where the noise of a cell
-    is more than a fifth of all records, it is the mean of the shares over the normal law around the mode.
+    is more than a fifth of all records, it is the mean of the shares over the normal distribution around the mode.
 
     References
     ----------
     Theory, section 16, for draws given a release. McKenna, Sheldon and Miklau (2019), Graphical-model based estimation
-    and inference for differential privacy, for estimates from noisy margins without effects that are drawn to 0.
+    and inference for differential privacy, for estimates from noisy marginals without effects that are shrunk to 0.
 
     Examples
     --------

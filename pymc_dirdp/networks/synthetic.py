@@ -36,7 +36,7 @@ def synthetic(
     variable given its parents. So the differences between sets show what the release leaves open, and one set alone
     does not. An estimate has one set of shares, so its sets do not show that either. Its records are drawn by
     systematic sampling: counts are nearly what is expected of them, which those of independent records are not. For
-    conclusions, :func:`pymc_dirdp.analyse` and :func:`pymc_dirdp.estimate` say directly, and without the error of a
+    inferences, :func:`pymc_dirdp.analyse` and :func:`pymc_dirdp.estimate` say directly, and without the error of a
     further sample, what the release says; :func:`pymc_dirdp.combine` is for tools that only take data.
 
     Parameters
@@ -81,7 +81,7 @@ def synthetic(
     ----------
     Rubin (1993), Discussion: statistical disclosure limitation, Journal of Official Statistics 9, 461-468. Räisä,
     Jälkö, Kaski and Honkela (2023), Noise-aware statistical inference with differentially private synthetic data, for
-    draws that know about the noise.
+    draws that account for the privacy noise.
 
     Examples
     --------

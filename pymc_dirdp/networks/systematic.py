@@ -1,4 +1,4 @@
-"""Records drawn so that their counts are as near to what is expected as whole numbers can be."""
+"""Records drawn so that their counts are as near to what is expected as integers can be."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ def systematic(row: Codes, shares: Array, rng: np.random.Generator) -> Codes:
 
     Each record has its category with exactly the probability of its row. Records are put in the order of their rows,
     and at random within a row. Then the first category is given to one record whenever the sum of the probabilities so
-    far passes a whole number plus one uniform number, and so on with each further category and the records that are
+    far passes an integer plus one uniform number, and so on with each further category and the records that are
     left. So the records of a row, and of rows that follow each other, that have a category are as many as expected, up
     to one for each category before it.
 

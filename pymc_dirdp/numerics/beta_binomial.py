@@ -1,7 +1,7 @@
 """Expectations over a count that has not been observed yet: Beta-binomial sums, exact or by quadrature.
 
 Under the model's own prior a count of a row of `n` records is Beta-binomial. Everything that is planned or published
-before the draw is an expectation under this law, because it may not depend on the data (Theory, section 8).
+before the draw is an expectation under this distribution, because it may not depend on the data (Theory, section 8).
 """
 
 from dataclasses import dataclass
@@ -45,10 +45,10 @@ class CountLaw:
 
 
 def count_law(prior: Array, n_records: int) -> CountLaw:
-    """The prior predictive law of the cells of a table with `n_records` records in all.
+    """The prior predictive distribution of the cells of a table with `n_records` records in all.
 
     The sizes of the rows are data, so every row is assumed to hold an equal share (rounded). With more than 64
-    distinct priors each cell gets the law of a prior within a few per cent of its own.
+    distinct priors each cell gets the distribution of a prior within a few per cent of its own.
 
     Parameters
     ----------

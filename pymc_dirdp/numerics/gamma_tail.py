@@ -1,4 +1,4 @@
-"""The lower tail of a Gamma law with a large shape, of which SciPy misses 30 per cent at 5 sigma and shape 1e8."""
+"""The lower tail of a Gamma distribution with a large shape, of which SciPy misses 30 % at 5 sigma and shape 1e8."""
 
 import numpy as np
 from scipy.special import gammainc

@@ -1,6 +1,6 @@
-"""Legendre polynomials beyond 1: how often whole numbers with two-sided geometric laws add up to 0.
+"""Legendre polynomials beyond 1: how often integers with two-sided geometric distributions add up to 0.
 
-Let z be a list of n whole numbers that add up to 0. The sum of `exp(-(u / 2) sum |z|)` over all of them is
+Let z be a list of n integers that add up to 0. The sum of `exp(-(u / 2) sum |z|)` over all of them is
 `P_{n-1}(coth(u / 2))`, by Laplace's second integral (https://dlmf.nist.gov/14.12.E8).
 """
 

@@ -37,14 +37,14 @@ def log_excess(loss: float, allowed: float) -> float:
 
 
 def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, rtol: float = 2e-12) -> float:
-    """The last point at which a promise still holds, going from `safe` to `unsafe`.
+    """The last point at which a guarantee still holds, going from `safe` to `unsafe`.
 
     Parameters
     ----------
     excess : callable
-        At most 0 exactly where the promise holds. May be infinite.
+        At most 0 exactly where the guarantee holds. May be infinite.
     safe, unsafe : float
-        Positive, in either order. The promise holds at `safe` and not at `unsafe`.
+        Positive, in either order. The guarantee holds at `safe` and not at `unsafe`.
     rtol : float
         How close to the root to end, relative.
 
@@ -75,7 +75,7 @@ def safe_root(excess: Callable[[float], float], *, safe: float, unsafe: float, r
 
 
 def with_margin(x: float, excess: Callable[[float], float]) -> float:
-    """A little less than `x`, if the promise holds there too, so that rounding on another machine does not break it."""
+    """A little less than `x`, if the guarantee holds there too, so that rounding elsewhere does not break it."""
     lower = x * (1 - _MARGIN)
     return lower if excess(lower) <= 0 else x
 
@@ -88,16 +88,16 @@ def bracket(
     least: float = 1e-300,
     most: float = 1e300,
 ) -> tuple[float, float]:
-    """Two points around the one at which a promise stops holding, by steps of a factor.
+    """Two points around the one at which a guarantee stops holding, by steps of a factor.
 
     Parameters
     ----------
     excess : callable
-        At most 0 exactly where the promise holds.
+        At most 0 exactly where the guarantee holds.
     start : float
         The first point, positive.
     factor : float
-        In this direction the promise breaks: above 1 if it holds for small numbers, below 1 if for large ones.
+        In this direction the guarantee breaks: above 1 if it holds for small numbers, below 1 if for large ones.
     least, most : float
         The ends of the search.
 
@@ -124,12 +124,12 @@ def last_safe(
     loose: str = "The guarantee is so loose that every setting keeps it; ask for a tighter one.",
     **search: float,
 ) -> float:
-    """The last point at which a promise holds, by :func:`bracket` with its arguments and then :func:`safe_root`.
+    """The last point at which a guarantee holds, by :func:`bracket` with its arguments and then :func:`safe_root`.
 
     Raises
     ------
     UnattainableError
-        If the promise holds nowhere, with the text `tight`, or everywhere, with the text `loose`.
+        If the guarantee holds nowhere, with the text `tight`, or everywhere, with the text `loose`.
     """
     safe, unsafe = bracket(excess, **search)
     if not 0 < safe < math.inf:
@@ -140,7 +140,7 @@ def last_safe(
 
 
 def largest_safe(excess: Callable[[float], float], **search: Any) -> float:
-    """The result of :func:`last_safe`, less the margin of :func:`with_margin`."""
+    """The result of :func:`last_safe`, less the marginal of :func:`with_margin`."""
     return with_margin(last_safe(excess, **search), excess)
 
 
@@ -154,12 +154,12 @@ def near_root(
     least: float = -math.inf,
     most: float = math.inf,
 ) -> float | None:
-    """A point close to the last one at which a promise holds, in few steps, for a curve that is nearly straight.
+    """A point close to the last one at which a guarantee holds, in few steps, for a curve that is nearly straight.
 
     Parameters
     ----------
     excess : callable
-        At most 0 exactly where the promise holds, which is up to some point. May be infinite.
+        At most 0 exactly where the guarantee holds, which is up to some point. May be infinite.
     start : float
         The first point.
     slope : float
@@ -175,7 +175,7 @@ def near_root(
     -------
     x : float or None
         `excess(x) <= 0` was evaluated and holds. It is above `-close`, or x is `most`, or there is a jump. None if the
-        promise does not hold at `least`.
+        guarantee does not hold at `least`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Logarithms of Gamma ratios and tail probabilities, taken from the side on which they are small.
 
-Each tail takes a number or an array. Beyond `_FAR` nats from where its law lies a tail is computed as its leading
-power, whose relative error is `exp(-60) = 9e-27`: the argument underflows long before the power does.
+Each tail takes a number or an array. Beyond `_FAR` nats from where its distribution lies a tail is computed as its
+leading power, whose relative error is `exp(-60) = 9e-27`: the argument underflows long before the power does.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""The Gamma law above a floor, and below a ceiling if there is one: masses, moments of its logarithm, and tails.
+"""The Gamma distribution above a floor, and below a ceiling if there is one: masses, log moments, tails.
 
 `TG(a; floor, ceiling)` has the density `g**(a - 1) exp(-g) / Z(a)` on `[floor, ceiling)`. Write `c` for `a`, moved into
-that interval, and `u = log(g / c)`. The law of u has the log-concave density `exp(-h(u)) / I(a)`, where
+that interval, and `u = log(g / c)`. The distribution of u has the log-concave density `exp(-h(u)) / I(a)`, where
 
     h(u) = (c - a) u + c (exp(u) - 1 - u) >= 0,        log Z(a) = a log c - c + log I(a).
 

@@ -103,7 +103,7 @@ class Boundary:
 
 
 def _outermost(excess: Callable[[float], float], **search: Any) -> float:
-    """The largest x at which the promise holds, less a little for rounding elsewhere."""
+    """The largest x at which the guarantee holds, less a little for rounding elsewhere."""
     limits = {"least": LEAST_PARAMETER, "most": MOST_PARAMETER}
     return largest_safe(excess, factor=4, **limits | search)
 

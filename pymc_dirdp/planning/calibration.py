@@ -74,9 +74,9 @@ def calibrate(
         `r <= 1`, so that a loose guarantee gives back the posterior unchanged; `"estimate"` the divergence of the draw
         from the data's frequencies (P1's measure).
     min_count : float, default 0.0
-        The public promise that every cell of every data set that could occur holds at least so many records.
+        The public guarantee that every cell of every data set that could occur holds at least so many records.
     contribution : Contribution or int, default 1
-        What one person can add to the table. A whole number means so many records at most, anywhere in the table.
+        What one person can add to the table. An integer means so many records at most, anywhere in the table.
     public_totals : bool, default False
         Whether `n_records` is the public number of records of every data set that could occur. A table with one row of
         two categories loses less then, under replace-one (Theory, Theorem 14); nothing else changes.

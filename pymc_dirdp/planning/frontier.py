@@ -56,7 +56,7 @@ def expected_error(
     of : {"draw", "estimate"}, default "draw"
         `"draw"` is the error of one draw that is read as the answer, as in the papers: with the objective `"posterior"`
         the divergence of the private posterior from the posterior, summed over rows, and with `"estimate"` that of the
-        draw from the frequencies, averaged over rows. Noisy counts are clipped, smoothed and read as data.
+        draw from the frequencies, averaged over rows. Noisy counts are clipped, smoothed and treated as the data.
         `"estimate"` is the error of what :func:`pymc_dirdp.estimate` says of the shares given the release: its
         divergence from the true shares, averaged over rows. This is what `plan(mechanism="auto")` looks at, and what
         noise should be judged by; it is simulated, to a few per cent, and takes up to half a second.

@@ -1,4 +1,4 @@
-"""Which margins of the tables of a model are measured."""
+"""Which marginals of the tables of a model are measured."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ type Axes = tuple[tuple[str, int], ...]
 @final
 @dataclass(frozen=True)
 class Margin:
-    """A margin of one table.
+    """A marginal of one table.
 
     Attributes
     ----------
@@ -40,20 +40,20 @@ class Margin:
 
 
 def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Margin, ...]:
-    """The margins that are measured, each once.
+    """The marginals that are measured, each once.
 
     Parameters
     ----------
     tables : mapping of str to tuple of (str, int)
         The name and the length of each axis of each table, the parents first and the variable itself last.
     measure : {"levels", "families"} or iterable of str or tuple of str
-        `"levels"` are for each table the margin of its variable, that of the variable and each parent, and the table
-        itself; `"families"` are the tables themselves; otherwise the margins are listed by the names of their axes.
+        `"levels"` are for each table the marginal of its variable, that of the variable and each parent, and the table
+        itself; `"families"` are the tables themselves; otherwise the marginals are listed by the names of their axes.
 
     Raises
     ------
     ArgumentError
-        If a margin is within no table, or no margin says anything of a variable.
+        If a marginal is within no table, or no marginal says anything of a variable.
     """
     if isinstance(measure, str):
         one_of(MEASURES, measure=measure)
@@ -74,7 +74,7 @@ def margins_of(tables: Mapping[str, Axes], measure: Measure) -> tuple[Margin, ..
 
 
 def _margin(table: str, axes: Axes, kept: Iterable[int]) -> Margin:
-    """The margin with these axes. An axis of length 1 is left out, because it changes no count."""
+    """The marginal with these axes. An axis of length 1 is left out, because it changes no count."""
     long = tuple(sorted(axis for axis in set(kept) if axes[axis][1] > 1))
     return Margin(table, long, tuple(axes[axis][0] for axis in long), math.prod(axes[axis][1] for axis in long))
 
@@ -90,7 +90,7 @@ def _family(table: str, axes: Axes) -> list[Margin]:
 
 
 def _listed(measure: object, tables: Mapping[str, Axes]) -> list[tuple[str, ...]]:
-    """The margins that the user lists, as tuples of known names."""
+    """The marginals that the user lists, as tuples of known names."""
     if not isinstance(measure, Iterable):
         raise ArgumentError(
             f"Expected measure to be one of {', '.join(MEASURES)}, or a list, got {type_name(measure)}."

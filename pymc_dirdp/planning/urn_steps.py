@@ -1,6 +1,6 @@
-"""Calibration of Dirichlet draws whose promise is for the counts of an urn of so many steps.
+"""Calibration of Dirichlet draws whose guarantee is for the counts of an urn of so many steps.
 
-Nothing else keeps `PureDP` and `ZeroCDP`. Other promises may be kept by the continuous draw, but in sparse tables a
+Nothing else keeps `PureDP` and `ZeroCDP`. Other guarantees may be kept by the continuous draw, but in sparse tables a
 coarse urn keeps them with much less error: what a continuous draw shows of a record are shares near 0, of which a
 coarse grid has none.
 """
@@ -54,9 +54,9 @@ def calibrate_urn(
 
     More steps add less to the variance of a draw, and lose more. Powers of 2 are tried, from the size of the table
     upwards or downwards as long as the expected error falls, or from a few upwards where the continuous draw keeps the
-    guarantee, too; for each, `r` and `alpha` are found as for the continuous
-    draw. The error is that of a Dirichlet law with the means and variances of the urn's shares. It is flat around its
-    minimum: a power of 2 costs about a per cent of it.
+    guarantee, too; for each, `r` and `alpha` are found as for the continuous draw. The error is that of a Dirichlet
+    distribution with the means and variances of the urn's shares. It is flat around its minimum: a power of 2 costs
+    about a per cent of it.
 
     Parameters
     ----------
@@ -186,9 +186,10 @@ def _error(expected: PriorExpectedKL, objective: str) -> Callable[[float, float,
 
 
 def urn_score(prior: Array, n_records: int, objective: str) -> Callable[[DirichletMechanism], float]:
-    """The expected error of what the exact sampler of a mechanism puts out, as a function of the mechanism.
+    """The expected error of what the exact sampler of a mechanism outputs, as a function of the mechanism.
 
-    For the estimate it is simulated, because the shares of an urn of few steps are far from those of a Dirichlet law.
+    For the estimate it is simulated, because the shares of an urn of few steps are far from those of a Dirichlet
+    distribution.
     """
     data = predicted_data(prior, n_records, n_cells=_CELLS)
 

@@ -32,7 +32,7 @@ def plot_analysis(
 ) -> Axes:
     """For each share the prior, what the release says, what a naive reading of it says, and the release. Public.
 
-    A naive reading takes what was put out for the data: noisy counts as they are, negative ones as 0, and a draw times
+    A naive reading takes the output for the data: noisy counts as they are, negative ones as 0, and a draw times
     the number of records. Its intervals are too short, because it knows of no noise.
 
     Parameters
@@ -100,14 +100,14 @@ def plot_analysis(
 
 
 def _read_as_data(release: xr.DataTree, name: str, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
-    """The released shares, and the parameters of the posterior of somebody who takes what was put out for the data."""
+    """The released shares, and the parameters of the posterior of somebody who takes the output for the data."""
     records = aware.count_means.reshape(alpha.shape).sum(axis=-1, keepdims=True)
     counts = opened(release).published(name).as_counts(records)
     return counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-300), alpha + counts
 
 
 def _beta(parameters: Array, level: float) -> Array:
-    """Central intervals of the shares of a Dirichlet law, shape `(..., 2)`."""
+    """Central intervals of the shares of a Dirichlet distribution, shape `(..., 2)`."""
     rest = parameters.sum(axis=-1, keepdims=True) - parameters
     ends = [beta.ppf(end, parameters, rest) for end in ((1 - level) / 2, (1 + level) / 2)]
     return np.stack(ends, axis=-1)

@@ -47,7 +47,7 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
         If it is no release, or is damaged.
     ArgumentError
         If there is no such table, it has too many cells for a picture, no number of records was planned for, or the
-        release holds an estimate that is fitted to margins, and no draw.
+        release holds an estimate that is fitted to marginals, and no draw.
 
     Examples
     --------

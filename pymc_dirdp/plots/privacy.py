@@ -136,7 +136,7 @@ def _published(mechanism: TableMechanism, order: float) -> float:
 
 
 def _of_pair(order: float, u: Array, v: Array) -> float:
-    """Rényi divergence of two tables of Dirichlet laws, from beta functions."""
+    """Rényi divergence of two tables of Dirichlet distributions, from beta functions."""
     mixed = order * u - (order - 1) * v
     if np.any(mixed <= 0):
         return math.inf

@@ -1,4 +1,4 @@
-"""What is promised and what is lost: privacy curves, and what one person can change."""
+"""What is guaranteed and what is lost: privacy curves, and what one person can change."""
 
 from pymc_dirdp.lazy import attach
 

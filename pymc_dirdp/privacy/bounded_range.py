@@ -25,8 +25,8 @@ class BoundedRange(PrivacyCurves):
 
     So it is for a choice with probabilities in proportion to `exp(score / scale)`, where neighbours change the
     differences of two scores by at most `u * scale`. Every curve is the largest among all such mechanisms. The pairs of
-    laws that attain it are different ones at different epsilons or orders. The curves together are still those of one
-    pair, so products of them are bounds for choices that depend on earlier ones, too.
+    distributions that attain it are different ones at different epsilons or orders. The curves together are still those
+    of one pair, so products of them are bounds for choices that depend on earlier ones, too.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class BoundedRange(PrivacyCurves):
 
 
 def _largest_divergence(u: float, order: float) -> float:
-    """The largest Rényi divergence of two laws whose loss is t or t - u, over t; from above."""
+    """The largest Rényi divergence of two distributions whose loss is t or t - u, over t; from above."""
     if order == 1:
         over = u / math.expm1(u)
         return over - 1 - math.log(over) + _ROUNDING

@@ -68,7 +68,7 @@ class Contribution:
 
     @classmethod
     def of(cls, value: "int | Contribution") -> "Contribution":
-        """A whole number means so many records anywhere in the table."""
+        """An integer means so many records anywhere in the table."""
         return value if isinstance(value, Contribution) else cls(integer(1, contribution=value))
 
     def fitted(self, shape: Sequence[int]) -> Self:
@@ -106,16 +106,16 @@ class Contribution:
         return self.records * self.blocks(shape)
 
     def in_margin(self, shape: Sequence[int], kept: Sequence[int]) -> tuple[int, int]:
-        """How many records a person holds in each block of a margin, and in how many blocks of it.
+        """How many records a person holds in each block of a marginal, and in how many blocks of it.
 
-        The records of the entries of an axis `"each"` come together where a margin sums over it.
+        The records of the entries of an axis `"each"` come together where a marginal sums over it.
 
         Parameters
         ----------
         shape : sequence of int
             That of the table.
         kept : sequence of int
-            The axes that the margin keeps.
+            The axes that the marginal keeps.
 
         Examples
         --------
@@ -128,7 +128,7 @@ class Contribution:
         return self.records * math.prod(each.values()) // blocks, blocks
 
     def fixes_margin(self, kept: Sequence[int], adjacency: str) -> bool:
-        """Whether a margin of these axes of a table is the same for all neighbours, so that it loses nothing.
+        """Whether a marginal of these axes of a table is the same for all neighbours, so that it loses nothing.
 
         Under replace-one each entry of the `fixed_axes` keeps its number of records.
         """

@@ -1,4 +1,4 @@
-"""What one promise implies about another, and the lemma that leads from Rényi divergences to (epsilon, delta)."""
+"""What one guarantee implies about another, and the lemma that leads from Rényi divergences to (epsilon, delta)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -94,7 +94,7 @@ def best_orders(
 
 
 def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float) -> Kind:
-    """What `guarantee` implies, stated as another kind of promise.
+    """What `guarantee` implies, stated as another kind of guarantee.
 
     Only implications are converted: every mechanism that keeps `guarantee` keeps the result. A kind that does not
     follow, such as pure from approximate differential privacy, is refused. The result is usually weaker than what
@@ -105,7 +105,7 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
     guarantee : RenyiDP, TruncatedCDP, ApproxDP, ZeroCDP or PureDP
         What is known to hold.
     kind : type
-        The class of the promise that is wanted.
+        The class of the guarantee that is wanted.
     **at : float
         `delta` for `ApproxDP`, `order` for `RenyiDP`, `omega` for `TruncatedCDP`; nothing for the other kinds.
 
@@ -116,7 +116,7 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
     Raises
     ------
     ArgumentError
-        If the promise does not follow, or if `at` does not fit `kind`.
+        If the guarantee does not follow, or if `at` does not fit `kind`.
 
     References
     ----------
@@ -138,7 +138,7 @@ def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float
 
 
 def _implied(guarantee: Guarantee, kind: type[Guarantee], at: float = math.inf) -> float:
-    """The budget of the promise of this kind that follows from the guarantee."""
+    """The budget of the guarantee of this kind that follows from the guarantee."""
     if kind is ApproxDP:
         return _approx_epsilon(guarantee, at)
     if kind is RenyiDP:
@@ -202,7 +202,7 @@ def _approx_epsilon(guarantee: Guarantee, delta: float) -> float:
 def _best_epsilon(rho: float, omega: float, delta: float) -> float:
     """An epsilon that is at most that of P2 Lemma 1, which uses a looser lemma at one order.
 
-    The promise covers the order omega itself, because the divergence is continuous from the left.
+    The guarantee covers the order omega itself, because the divergence is continuous from the left.
     """
 
     def bound(order: float) -> float:

@@ -23,7 +23,7 @@ _CLOSE = 1e-7
 
 
 class PrivacyCurves(abc.ABC):
-    """Exact or upper-bound privacy curves of anything: a pair of laws, a mechanism, a composition of mechanisms.
+    """Exact or upper-bound privacy curves of anything: a pair, a mechanism, a composition of mechanisms.
 
     The curves take a number or an array of numbers and return the same shape. Each value is an upper bound on the
     loss between all neighbouring data sets.
@@ -99,7 +99,7 @@ class PrivacyCurves(abc.ABC):
         """The curves where it is known which of two neighbours comes first, if both orders of them stand for all.
 
         They are for several draws from one table, which all see the same two neighbours. None if they would be the same
-        curves, or if no such pair of laws is known.
+        curves, or if no such pair of distributions is known.
         """
         return None
 

@@ -1,9 +1,9 @@
 """The dominating pairs of the Dirichlet mechanism and their exact privacy curves.
 
-For every pair of neighbouring data sets and every f-divergence, the output laws are no further apart than one fixed
-pair of laws, which depends only on the two smallest prior parameters and on `r` (Theory, section 2). A pair knows its
-curves. :mod:`pymc_dirdp.privacy.unit` composes such pairs into what one person with many records can change. The proofs
-are in the documentation under "Theory".
+For every pair of neighbouring data sets and every f-divergence, the output distributions are no further apart than one
+fixed pair of distributions, which depends only on the two smallest prior parameters and on `r` (Theory, section 2). A
+pair knows its curves. :mod:`pymc_dirdp.privacy.unit` composes such pairs into what one person with many records can
+change. The proofs are in the documentation under "Theory".
 """
 
 import math
@@ -25,7 +25,7 @@ __all__ = ["AddRemovePair", "AppearingRecords", "DominatingPair", "OneWayPair", 
 
 
 class DominatingPair(PrivacyCurves):
-    """Two laws that are at least as far apart as the output laws of any two neighbouring data sets.
+    """Two distributions that are at least as far apart as the output distributions of any two neighbouring data sets.
 
     All curves are exact for the pair, so they are upper bounds for every pair of neighbouring data sets and the
     suprema over them. They rise with `r` and fall as the prior parameters rise. Where neighbours come in both orders,
@@ -89,7 +89,7 @@ class ReplaceOnePair(DominatingPair):
 
 
 def _loss_of_move(a: float, b: float, r: float) -> Loss | NarrowLoss:
-    """V is the logit of `w`, which is `Beta(a + r, b)` under the first law and `Beta(a, b + r)` under the second."""
+    """V is the logit of `w`, which is `Beta(a + r, b)` under P and `Beta(a, b + r)` under Q."""
     if min(a, b) >= LARGE:
         return NarrowLoss.of_beta(a, b, r)
     return Loss(
@@ -243,7 +243,7 @@ class AddRemovePair(DominatingPair):
 
     @cached_property
     def _adding(self) -> Loss | NarrowLoss:
-        """V is `log G`, with `G ~ Gamma(a + r)` under the first law."""
+        """V is `log G`, with `G ~ Gamma(a + r)` under the first distribution."""
         a, r = self.a, self.r
         if a >= LARGE:
             return NarrowLoss.of_gamma(a, r, removing=False)
@@ -260,7 +260,7 @@ class AddRemovePair(DominatingPair):
 
     @cached_property
     def _removing(self) -> Loss | NarrowLoss:
-        """V is `-log G`, with `G ~ Gamma(a)` under the first law."""
+        """V is `-log G`, with `G ~ Gamma(a)` under the first distribution."""
         a, r = self.a, self.r
         if a >= LARGE:
             return NarrowLoss.of_gamma(a, r, removing=True)

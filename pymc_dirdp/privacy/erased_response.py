@@ -41,7 +41,7 @@ class ErasedResponse(PrivacyCurves):
 
     In one step the answer is true with probability `kept` and loss `u`, false with probability `kept * exp(-u)` and
     loss `-u`, and else erased. After `steps` steps, two data sets are at either end of a chain of data sets of which
-    any two that follow each other have such laws, or less different ones.
+    any two that follow each other have such distributions, or less different ones.
 
     Parameters
     ----------
@@ -58,12 +58,12 @@ class ErasedResponse(PrivacyCurves):
 
     Notes
     -----
-    Let `F` be the largest power of a test at each level. For one step it is the least of `exp(u) a`,
-    `a + kept (1 - exp(-u))` and `1 - exp(-u) (1 - a)` at the level a. A test of level a at one data set has a power of
-    at most `F(a)` at the next, which is its level for the step after that. So several steps have at most `F` applied as
-    often (Dong, Roth and Su 2022, Theorem 2.14). The curves are those of the pair of laws that has just these powers;
-    by Blackwell's theorem no pair with smaller powers has a larger curve. Where there are more than 64 steps, several
-    are taken at a time: each of the three bounds is applied as often, and the least of the results is taken.
+    Let `F` be the largest power of a test at each level. For one step it is the least of `exp(u) a`, `a + kept (1 -
+    exp(-u))` and `1 - exp(-u) (1 - a)` at the level a. A test of level a at one data set has a power of at most `F(a)`
+    at the next, which is its level for the step after that. So several steps have at most `F` applied as often (Dong,
+    Roth and Su 2022, Theorem 2.14). The curves are those of the pair of distributions that has just these powers; by
+    Blackwell's theorem no pair with smaller powers has a larger curve. Where there are more than 64 steps, several are
+    taken at a time: each of the three bounds is applied as often, and the least of the results is taken.
 
     References
     ----------

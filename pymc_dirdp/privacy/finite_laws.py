@@ -1,4 +1,4 @@
-"""Two laws over finitely many outcomes: those of a finite mechanism, or densities that are cut into cells.
+"""Two distributions over finitely many outcomes: those of a finite mechanism, or densities that are cut into cells.
 
 Cutting the outputs into cells is post-processing. So the divergences of the cells' probabilities are lower bounds of
 those of the outputs, however wide the cells are.
@@ -48,11 +48,11 @@ class FiniteLaws(PrivacyCurves):
     log_q: Array
 
     def times(self, other: Self) -> Self:
-        """The laws of two independent parts."""
+        """The distributions of two independent parts."""
         return type(self)(np.add.outer(self.log_p, other.log_p).ravel(), np.add.outer(self.log_q, other.log_q).ravel())
 
     def merged(self, cells: int) -> Self:
-        """These laws with outcomes of nearly equal loss joined. That is post-processing, so no divergence grows."""
+        """The same with outcomes of nearly equal loss joined. That is post-processing, so no divergence grows."""
         if len(self.log_p) <= cells:
             return self
         possible = (self.log_p > -np.inf) | (self.log_q > -np.inf)
@@ -70,7 +70,7 @@ class FiniteLaws(PrivacyCurves):
     @property
     @override
     def pure_epsilon(self) -> float:
-        """The largest loss of an outcome, `inf` where an outcome is possible under one law only."""
+        """The largest loss of an outcome, `inf` where an outcome is possible under one distribution only."""
         return max(float(np.max(p[p > -np.inf] - q[p > -np.inf], initial=0.0)) for p, q in self._directions)
 
     @override
@@ -93,7 +93,7 @@ class FiniteLaws(PrivacyCurves):
 
 
 def product_of(parts: list[FiniteLaws]) -> FiniteLaws:
-    """The joint laws of independent parts; outcomes of nearly equal loss are joined where there are too many."""
+    """The joint distributions of independent parts; outcomes of nearly equal loss are joined if there are many."""
     if not parts:
         raise ArgumentError("Expected two data sets that differ.")
     return reduce(lambda law, part: law.merged(_KEPT).times(part), parts)

@@ -296,7 +296,7 @@ class FlooredCells(PrivacyCurves):
         return list(itertools.starmap(Found.larger, zip(*both, strict=True)))
 
     def _converted(self, epsilon: float) -> float:
-        """The delta that the divergence at the best order implies, or the pure promise."""
+        """The delta that the divergence at the best order implies, or the pure guarantee."""
 
         def log_delta(order: float) -> float:
             return log_delta_at(order, self._renyi(order), epsilon)

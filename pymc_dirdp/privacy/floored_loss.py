@@ -1,8 +1,8 @@
-"""Hockey-stick divergences between neighbouring laws of intensities above a floor, for many pairs of laws at once.
+"""Hockey-stick divergences between neighbouring intensities above a floor, for many pairs at once.
 
-A cell with the shape `a` holds G from `TG(a; floor)`. A record that joins it changes the law to `TG(a + r; floor)`,
-which is `TG(a)` tilted by `exp(r log G - k)`, with `k = log Z(a + r) - log Z(a)`. Everything here is an integral of
-positive terms over the logarithms of intensities, so no divergence is lost to cancellation.
+A cell with the shape `a` holds G from `TG(a; floor)`. A record that joins it changes the distribution to `TG(a + r;
+floor)`, which is `TG(a)` tilted by `exp(r log G - k)`, with `k = log Z(a + r) - log Z(a)`. Everything here is an
+integral of positive terms over the logarithms of intensities, so no divergence is lost to cancellation.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ _TO_THE_END = _integrals_from_nodes()
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Laws of the intensity of a cell without a record that may join it, or with one that leaves: arrays of one shape.
+    """The intensity of a cell without a record that may join it, or with one that leaves: arrays of one shape.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Rényi divergences between neighbouring laws of intensities above a floor, and their suprema over all counts.
+"""Rényi divergences between neighbouring distributions of intensities above a floor, and their suprema over all counts.
 
 Write `Z(a)` for the mass of `TG(a)` and V for the second derivative of `log Z`, the variance of `log G`. Then
 

@@ -1,9 +1,9 @@
 """The largest hockey-stick divergence over all counts, for intensities above a floor: branch and bound.
 
-The shapes of a cell lie on a lattice `start + r n`. A box of counts is bounded by one pair of laws (statement 4 on the
-page of proofs "floored"): all shapes in `[low, high]` lose at most what the shape `low` loses above a lower floor, at
-which its hazard is that of `high` at the true floor. Boxes are split until none can hold much more than the largest
-divergence that was found, and what is returned is the largest bound of a box, never the divergence found.
+The shapes of a cell lie on a lattice `start + r n`. A box of counts is bounded by one pair of distributions (statement
+4 on the page of proofs "floored"): all shapes in `[low, high]` lose at most what the shape `low` loses above a lower
+floor, at which its hazard is that of `high` at the true floor. Boxes are split until none can hold much more than the
+largest divergence that was found, and what is returned is the largest bound of a box, never the divergence found.
 """
 
 import math

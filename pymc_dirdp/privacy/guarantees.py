@@ -1,6 +1,6 @@
 """The five kinds of guarantees. Each class holds whatever depends on its kind.
 
-The text of a promise is rounded so that it follows from the promise: losses up, orders down.
+The text of a guarantee is rounded so that it follows from the guarantee: losses up, orders down.
 """
 
 import math
@@ -25,7 +25,7 @@ __all__ = ["KINDS", "ApproxDP", "Guarantee", "PureDP", "RenyiDP", "TruncatedCDP"
 class RenyiDP(Guarantee):
     """Rényi differential privacy at one order.
 
-    For all neighbouring data sets the Rényi divergence of order `order` between the two output laws is at most
+    For all neighbouring data sets the Rényi divergence of order `order` between the two output distributions is at most
     `epsilon`.
 
     Parameters
@@ -81,7 +81,7 @@ class TruncatedCDP(Guarantee):
     rho : float
         The slope of the bound in nats, positive.
     omega : float
-        The order at which the promise ends, above 1. `inf` is accepted and means `ZeroCDP(rho=rho)`; no
+        The order at which the guarantee ends, above 1. `inf` is accepted and means `ZeroCDP(rho=rho)`; no
         continuous Dirichlet draw reaches it.
 
     References
@@ -121,7 +121,7 @@ class TruncatedCDP(Guarantee):
 
 
 def _delta(*, delta: object) -> float:
-    """A probability above 0, because the promise without a delta is another one."""
+    """A probability above 0, because the guarantee without a delta is another one."""
     if isinstance(delta, int | float) and delta == 0:
         raise ArgumentError(
             "Expected delta in (0, 1), got delta=0. For a promise without delta, write PureDP(epsilon=1)."

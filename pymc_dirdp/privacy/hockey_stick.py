@@ -1,4 +1,4 @@
-"""The hockey-stick divergence of two laws, from the tails of their privacy loss."""
+"""The hockey-stick divergence of two distributions, from the tails of their privacy loss."""
 
 import math
 import sys
@@ -40,16 +40,16 @@ class Tail(Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """A privacy loss `r * (V - shift)` under the first of two laws.
+    """A privacy loss `r * (V - shift)` under the first of two distributions.
 
     Attributes
     ----------
     r, shift : float
         Scale and origin of the loss.
     upper, other : callable
-        `P[V > v]` under the first law, where it is log-concave, and under the second.
+        `P[V > v]` under the first distribution, where it is log-concave, and under the second.
     centre, spread : float
-        Rough centre and standard deviation of V under the first law.
+        Rough centre and standard deviation of V under the first distribution.
     rate : float
         The upper tail falls at least like `exp(-rate * v)` beyond the bulk.
     """

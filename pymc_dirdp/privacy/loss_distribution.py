@@ -1,7 +1,7 @@
 """Privacy loss distributions on a grid, which lead from hockey-stick curves to the curve of their composition.
 
-A pair of laws with hockey-stick curve `delta(epsilon)` over all real epsilon is as far apart as, or less than, the
-discrete pair that agrees with the curve on a grid of epsilons and is linear in `exp(epsilon)` between ("connect the
+A pair of distributions with hockey-stick curve `delta(epsilon)` over all real epsilon is as far apart as, or less than,
+the discrete pair that agrees with the curve on a grid of epsilons and is linear in `exp(epsilon)` between ("connect the
 dots"). Losses of independent pairs add, so discrete pairs are composed by convolution (Theory, section 7). Every step
 errs towards more loss, and a bound of the rounding error is added.
 """
@@ -42,7 +42,7 @@ class LossDistribution:
     step : float
         Distance of the grid, in nats.
     masses : array, shape (2 n - 1,)
-        Probabilities, under the first law, of the losses `step * (-n + 1), ..., step * (n - 1)`.
+        Probabilities, under the first distribution, of the losses `step * (-n + 1), ..., step * (n - 1)`.
     infinite : float
         Probability of an infinite loss.
     """
@@ -64,7 +64,7 @@ def discretised(step: float, forward: Array, backward: Array) -> LossDistributio
     Parameters
     ----------
     forward, backward : array, shape (n,)
-        Hockey-stick divergences of the first law from the second and of the second from the first, at epsilon
+        Hockey-stick divergences of the first distribution from the second and of the second from the first, at epsilon
         `0, step, ..., step * (n - 1)`. Convex and falling in `exp(epsilon)`.
 
     References
@@ -80,7 +80,7 @@ def discretised(step: float, forward: Array, backward: Array) -> LossDistributio
 
 
 def _positive_masses(step: float, deltas: Array) -> tuple[Array, float]:
-    """Masses at `step, 2 step, ...` and at infinity: the law whose curve joins the dots and is flat beyond them."""
+    """Masses at `step, 2 step, ...` and at infinity: the one whose curve joins the dots and is flat beyond them."""
     falls = np.append(deltas[:-1] - deltas[1:], 0.0)
     # The slope in exp(epsilon) jumps at each dot by the mass there over exp(epsilon). Both sides are divided by
     # exp(step), which may be beyond the largest double.
@@ -94,8 +94,8 @@ class ComposedLoss:
     """The sum of independent losses on one grid, or several such sums, the worst of which counts.
 
     The hockey-stick divergence at epsilon is an expectation of the far tail of the sum. It is taken under an
-    exponentially tilted law, for which that tail is the bulk, so that the rounding of the fast Fourier transform stays
-    small against the result however small that is.
+    exponentially tilted distribution, for which that tail is the bulk, so that the rounding of the fast Fourier
+    transform stays small against the result however small that is.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ class _Points:
     losses, log_masses : array
         The losses in nats, and the logarithms of their masses.
     starts : array of int
-        Where each of the laws begins.
+        Where each of the distributions begins.
     """
 
     places: Integers

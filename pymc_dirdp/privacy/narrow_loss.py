@@ -1,8 +1,8 @@
-"""The hockey-stick divergence of Gamma and Beta laws with large parameters.
+"""The hockey-stick divergence of Gamma and Beta distributions with large parameters.
 
-Such a law is narrow: the logarithm of a Gamma variable with parameter 1e12 has a standard deviation of 1e-6. Its tails
-need arguments with far more digits than a difference of logarithms of 1e12 keeps. So everything is measured from the
-mode, and the divergence is one integral of the density, in which every term is positive.
+Such a distribution is narrow: the logarithm of a Gamma variable with parameter 1e12 has a standard deviation of 1e-6.
+Its tails need arguments with far more digits than a difference of logarithms of 1e12 keeps. So everything is measured
+from the mode, and the divergence is one integral of the density, in which every term is positive.
 """
 
 import math
@@ -34,7 +34,7 @@ _NEGLIGIBLE = 60.0
 @final
 @dataclass(frozen=True, eq=False)
 class NarrowLoss:
-    """A privacy loss `r * (X - start)`, where X is measured from the mode of its density under the first of two laws.
+    """A privacy loss `r * (X - start)`, where X is measured from the mode of its density under the first of the two.
 
     Attributes
     ----------

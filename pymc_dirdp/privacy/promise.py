@@ -19,7 +19,7 @@ type Domain = Callable[..., float]
 
 
 class Losses[Loss](Protocol):
-    """Anything that has a privacy loss in every measure: curves, two laws, or the probabilities of an event."""
+    """Anything that has a privacy loss in every measure: curves, a pair, or the probabilities of an event."""
 
     def renyi(self, order: float, /) -> Loss:
         """Rényi divergence of an order of at least 1."""
@@ -37,7 +37,7 @@ class Losses[Loss](Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee(abc.ABC):
-    """A promise of one kind. Its *budget* is the number that is bought and spent: epsilon, or rho.
+    """A guarantee of one kind. Its *budget* is the number that is bought and spent: epsilon, or rho.
 
     Attributes
     ----------
@@ -81,11 +81,11 @@ class Guarantee(abc.ABC):
 
     @property
     def fixed(self) -> dict[str, float]:
-        """The other numbers of the promise, by name."""
+        """The other numbers of the guarantee, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != self.budget_name}
 
     def with_budget(self, budget: float) -> Self:
-        """The same promise with another epsilon or rho."""
+        """The same guarantee with another epsilon or rho."""
         changes: dict[str, Any] = {self.budget_name: budget}
         return replace(self, **changes)
 
@@ -100,15 +100,15 @@ class Guarantee(abc.ABC):
 
     @property
     def allowed(self) -> float:
-        """The largest loss, in the measure of this kind, with which the promise holds."""
+        """The largest loss, in the measure of this kind, with which the guarantee holds."""
         return self.budget
 
     def kept_by(self, curves: "PrivacyCurves") -> bool:
-        """Whether the promise holds on the curves, without tolerance."""
+        """Whether the guarantee holds on the curves, without tolerance."""
         return self.loss(curves) <= self.allowed
 
     def least_budget(self, curves: "PrivacyCurves") -> float:
-        """The least budget with which this promise holds on the curves; it may be 0 or infinite."""
+        """The least budget with which this guarantee holds on the curves; it may be 0 or infinite."""
         return self.loss(curves)
 
     @property
@@ -118,12 +118,12 @@ class Guarantee(abc.ABC):
 
     @property
     def stated_delta(self) -> float | None:
-        """The delta, if the promise is an (epsilon, delta); 0 for pure, None for a bound on Rényi divergences."""
+        """The delta, if the guarantee is an (epsilon, delta); 0 for pure, None for a bound on Rényi divergences."""
         return self.fixed.get("delta")
 
     @property
     def adds_up(self) -> bool:
-        """Whether releases whose budgets add up to this one keep the promise together.
+        """Whether releases whose budgets add up to this one keep the guarantee together.
 
         For (epsilon, delta) this is False, because delta adds up too.
         """
@@ -131,18 +131,18 @@ class Guarantee(abc.ABC):
 
     @property
     def is_pure(self) -> bool:
-        """Whether the promise bounds the loss of every single output."""
+        """Whether the guarantee bounds the loss of every single output."""
         return self.stated_delta == 0
 
     def as_divergence(self, curves: "PrivacyCurves | None" = None) -> "RenyiDP | None":
-        """A bound on a Rényi divergence to plan with, for a promise whose budget cannot be divided into parts.
+        """A bound on a Rényi divergence to plan with, for a guarantee whose budget cannot be divided into parts.
 
-        It proves nothing about this promise. None where parts of the budget add up, and no substitute is needed.
+        It proves nothing about this guarantee. None where parts of the budget add up, and no substitute is needed.
 
         Parameters
         ----------
         curves : PrivacyCurves, optional
-            The divergence is that of these curves, at the order that suits this promise best. Without curves it is
-            that of a Gaussian loss which just keeps this promise.
+            The divergence is that of these curves, at the order that suits this guarantee best. Without curves it is
+            that of a Gaussian loss which just keeps this guarantee.
         """
         return None

@@ -1,4 +1,4 @@
-"""Randomised response: no mechanism with pure differential privacy loses more than this pair of laws."""
+"""Randomised response: no mechanism with pure differential privacy loses more than this pair of distributions."""
 
 import math
 from dataclasses import dataclass

@@ -82,7 +82,7 @@ def _join(a: float, r: float, larger: int, smaller: int) -> bool:
 
 @lru_cache(maxsize=128)
 def partitions(records: int, parts: int) -> tuple[tuple[int, ...], ...]:
-    """All ways to write a number as a sum of at most so many whole numbers, each in falling order.
+    """All ways to write a number as a sum of at most so many integers, each in falling order.
 
     >>> partitions(4, 2)
     ((4,), (3, 1), (2, 2))

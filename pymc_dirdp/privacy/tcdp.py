@@ -16,7 +16,7 @@ _NEAREST = 1e-4
 def rho_from_above(renyi: Callable[[float], float], omega: float) -> float:
     """Upper bound of `D_order / order` over `1 < order <= omega`, within about a per cent; omega may be infinite.
 
-    `renyi` is the divergence, or the largest one of several pairs of laws, and finite at an infinite order.
+    `renyi` is the divergence, or the largest one of several pairs of distributions, and finite at an infinite order.
 
     `(order - 1) D_order` is convex in the order, so between two orders it lies below its chord; the bound is the
     largest value of the chord over `order (order - 1)`. Below the first point D is at most its value there, and beyond

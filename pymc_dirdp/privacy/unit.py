@@ -82,8 +82,8 @@ class PersonalCells:
         Returns
         -------
         curves : PrivacyCurves
-            A dominating pair of laws where a person has one block, and a composition of such pairs otherwise. Curves
-            with equal `r` and equal smallest prior parameters are equal.
+            A dominating pair of distributions where a person has one block, and a composition of such pairs otherwise.
+            Curves with equal `r` and equal smallest prior parameters are equal.
         """
         # Counts are whole numbers.
         least = math.ceil(min_count)
@@ -183,7 +183,7 @@ def dominating_pair(
     adjacency : {"replace-one", "add-remove"}
         The neighbouring relation.
     min_count : float
-        The public promise that every cell of every possible data set holds at least this many records.
+        The public guarantee that every cell of every possible data set holds at least this many records.
     contribution : Contribution or int
         What one person can add to the table.
     n_records : int, optional
@@ -192,7 +192,7 @@ def dominating_pair(
     Returns
     -------
     curves : PrivacyCurves
-        A dominating pair of laws, or a composition of them.
+        A dominating pair of distributions, or a composition of them.
 
     References
     ----------

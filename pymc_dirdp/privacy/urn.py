@@ -1,4 +1,4 @@
-"""What the counts of an urn lose, which the exact sampler of a Dirichlet draw puts out.
+"""What the counts of an urn lose, which the exact sampler of a Dirichlet draw outputs.
 
 They are `steps` synthetic records in each row. They are a function of the continuous draw and of chance, so they keep
 its curves. For finitely many steps their loss is bounded besides, so they also keep pure differential privacy. The
@@ -60,7 +60,7 @@ def urn_curves(
     adjacency : {"replace-one", "add-remove"}
         The neighbouring relation.
     min_count : float
-        The public promise that every cell of every possible data set holds at least this many records.
+        The public guarantee that every cell of every possible data set holds at least this many records.
     contribution : Contribution or int
         What one person can add to the table.
 

@@ -104,7 +104,7 @@ class UrnPair(PrivacyCurves):
 
     @cached_property
     def _outcomes(self) -> tuple[Array, Array, float]:
-        """Logarithms of the probabilities under the first law, the losses, and the largest error of the former."""
+        """Log probabilities under the first distribution, the losses, and the largest error of the former."""
         a, b, m = self.high, self.low, self.steps
         gained, lost = (_rising(x, self.r, m) for x in (a, b))
         mixed = self.rest > 0 and m <= _MOST_MIXED
@@ -175,7 +175,7 @@ def _rising(a: float, r: float, steps: int) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class _Direction:
-    """One of the two laws from the other, with what does not depend on the order or on epsilon.
+    """One of the two distributions from the other, with what does not depend on the order or on epsilon.
 
     Attributes
     ----------
@@ -200,7 +200,7 @@ class _Direction:
 
     @cached_property
     def _divergence(self) -> float:
-        """The sum of `p (exp(-loss) - 1 + loss)`, of which large negative losses leave the other law's probability."""
+        """The sum of `p (exp(-loss) - 1 + loss)`, of which large negative losses leave the other probability."""
         rare = self._further < -_LARGE
         near = np.where(rare, 0.0, self._further)
         far = np.minimum((self.logs - self._further)[rare], 0.0)

@@ -152,7 +152,8 @@ def p2_theorem_3(*, p: ArrayLike, n_records: int, alpha: ArrayLike, inflated: Ar
 def p2_theorem_4(*, probability: float, effective_records: float, alpha: ArrayLike) -> float:
     """The error that the largest error of a frequency exceeds with at most this probability (P2 Theorem 4).
 
-    `sqrt(log(2 d / probability) / (2 (n + a + 1))) + a / (n + a)` with n the effective records and a the sum of alpha.
+    `sqrt(log(2 d / probability) / (2 (n + a + 1))) + a / (n + a)` with n the effective sample size and a the sum of
+    alpha.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """P1's baselines of section 5: noise on counts, and the maximum likelihood of what comes out.
 
-The noise is right for its promise, or larger than needed. What makes P1's baselines look poor is the clipping at 1e-6,
-after which an empty cell has next to no probability: see :func:`pymc_dirdp.compare`.
+The noise is right for its guarantee, or larger than needed. What makes P1's baselines look poor is the clipping at
+1e-6, after which an empty cell has next to no probability: see :func:`pymc_dirdp.compare`.
 """
 
 import math
@@ -97,7 +97,7 @@ def p1_laplace_renyi(*, order: float, scale: float, sensitivity: float = 2.0) ->
 
 
 def p1_laplace_scale(*, order: float, epsilon: float, tables: int = 1, sensitivity: float = 2.0) -> float:
-    """The scale of P1's Laplace baseline: the least with which each table has its part of the Rényi promise.
+    """The scale of P1's Laplace baseline: the least with which each table has its part of the Rényi guarantee.
 
     Parameters
     ----------

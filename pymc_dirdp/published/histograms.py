@@ -1,6 +1,6 @@
 """P2 section 4.2: the largest error of a published histogram, for a Dirichlet draw and for Gaussian noise.
 
-The bounds hold. What P2 concludes from them, that the draw wins where there are no more records than categories, is
+The bounds hold. What P2 infers from them, that the draw wins where there are no more records than categories, is
 true of Gaussian noise as it comes only: :func:`p2_figure_2` has the comparison with noise that is clipped and
 normalised, and with no data at all.
 """
@@ -24,7 +24,7 @@ _EVENNESS = 5.0
 def p2_sample_size(
     *, accuracy: float, probability: float, rho: float, gamma: float, d: int, delta_2_squared: float = 2.0
 ) -> int:
-    """The number of records from which on P2 Theorem 4 promises this accuracy, with its constants.
+    """The number of records from which on P2 Theorem 4 guarantees this accuracy, with its constants.
 
     The prior is flat, and P2's own for `rho` (:func:`pymc_dirdp.published.p2_theorem_1_prior`, with `r = 1`). Equations
     14 and 15 give the order of this number (:func:`p2_equation_14`).

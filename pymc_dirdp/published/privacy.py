@@ -44,7 +44,7 @@ def p1_theorem_1(
     r : float
         Concentration, positive.
     alpha_min : float
-        Smallest prior parameter, above `(order - 1) * r * delta_inf`. With the public promise that every entry of the
+        Smallest prior parameter, above `(order - 1) * r * delta_inf`. With the public guarantee that every entry of the
         statistic is at least `c`, pass `alpha_min + r * c` (P1 Remark 2).
     delta_2_squared : float
         Largest squared l2 distance of the statistic between neighbours; 2 for counts under replace-one.
@@ -54,12 +54,12 @@ def p1_theorem_1(
     Returns
     -------
     guarantee : RenyiDP
-        What the theorem promises.
+        What the theorem guarantees.
 
     Raises
     ------
     ArgumentError
-        If `(order - 1) * r * delta_inf >= alpha_min`: the theorem promises nothing there.
+        If `(order - 1) * r * delta_inf >= alpha_min`: the theorem guarantees nothing there.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def p1_theorem_1_concentration(
     epsilon : float
         Target in nats, positive.
     min_count : float
-        Public promise that every entry of the statistic is at least this.
+        Public guarantee that every entry of the statistic is at least this.
 
     Returns
     -------
@@ -218,14 +218,14 @@ def p2_lemma_1(*, rho: float, omega: float, delta: float) -> ApproxDP:
 def p2_theorem_1_prior(
     *, rho: float, gamma: float, r: float = 1.0, delta_2_squared: float = 2.0, delta_inf: float = 1.0
 ) -> float:
-    """P2's own calibration: the smallest prior parameter for which :func:`p2_theorem_1` promises this `rho`.
+    """P2's own calibration: the smallest prior parameter for which :func:`p2_theorem_1` guarantees this `rho`.
 
     P2 uses it in section 4.1, where its `rho` lacks the factor 1/2 (ERRATA P2.2), and in Appendix C, with `gamma = 2`.
 
     Parameters
     ----------
     rho : float
-        The target, positive. The promise ends at `omega = gamma / (r * delta_inf) + 1`.
+        The target, positive. The guarantee ends at `omega = gamma / (r * delta_inf) + 1`.
     gamma : float
         Positive.
     r, delta_2_squared, delta_inf

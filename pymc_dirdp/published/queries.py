@@ -101,7 +101,7 @@ def _checked(vectors: ArrayLike, domain: SimplexDomain, positions: list[int]) ->
 
 
 def _shares(weights: ArrayLike | None, n: int) -> list[int]:
-    """The weights as whole numbers, up to a common factor."""
+    """The weights as integers, up to a common factor."""
     if weights is None:
         return [1] * n
     given = numbers_or_none(weights)

@@ -30,7 +30,7 @@ class RealValuedLoss(PrivacyCurves):
     """Upper bounds on the loss of a draw from `Dirichlet(r * f + alpha)`, for any statistic `f >= 0` of the data.
 
     At Rényi orders of at least 2 the worst neighbours differ by `delta_inf` in `delta_2_squared / delta_inf**2` cells,
-    each of which falls to 0. If that is a whole number below `d`, no smaller bound holds. The bounds on delta are
+    each of which falls to 0. If that is an integer below `d`, no smaller bound holds. The bounds on delta are
     converted from the Rényi divergences.
 
     If one person only moves a weight of at most w from one cell to another, the *exact* curves are those of
@@ -42,7 +42,7 @@ class RealValuedLoss(PrivacyCurves):
     r : float
         Concentration. This and the other parameters lie between 1e-60 and 1e60.
     alpha_min : float
-        Smallest prior parameter. With the public promise that every entry of f is at least c, pass
+        Smallest prior parameter. With the public guarantee that every entry of f is at least c, pass
         `alpha_min + r * c`.
     delta_2_squared : float
         Largest squared l2 distance of f between neighbours.

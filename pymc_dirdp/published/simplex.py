@@ -37,7 +37,7 @@ def p3_lemma_1(domain: SimplexDomain, k: float, gamma: float, p: ArrayLike | Non
     """The exact probability that a protected entry of the output is below `gamma`, at the worst or at a given input.
 
     The worst input has all protected entries at `eta` (ERRATA P3.5). The probability is a contour integral of the
-    Gamma form of the Dirichlet law, by the midpoint rule on the path of steepest descent.
+    Gamma form of the Dirichlet distribution, by the midpoint rule on the path of steepest descent.
 
     Parameters
     ----------

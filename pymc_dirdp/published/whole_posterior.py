@@ -1,7 +1,7 @@
 """P4's mechanisms for a whole posterior, as printed, for comparison.
 
 :class:`pymc_dirdp.mechanisms.TruncatedNoiseMechanism` and :class:`pymc_dirdp.mechanisms.HellingerMechanism`, made by
-`for_guarantee`, lose what is promised and no less; the page "What the papers printed" says where each is the more
+`for_guarantee`, lose what is guaranteed and no less; the page "What the papers printed" says where each is the more
 accurate. P4's own private exponential mechanism is a `HellingerMechanism` with the exponent `epsilon / 4`.
 """
 
@@ -54,8 +54,8 @@ def p4_ilap_mech(*, epsilon: float, prior: ArrayLike, n_records: int) -> Truncat
 def p4_local_distance(counts: ArrayLike, *, prior: ArrayLike, exponent: float) -> float:
     """Expected Hellinger distance under P4's exponential mechanism with the *local* sensitivity (section 4.2.2).
 
-    That mechanism is not private: the exponent depends on the data set, and with it the law of every output. So no
-    function here releases an output of it.
+    That mechanism is not private: the exponent depends on the data set, and with it the distribution of every output.
+    So no function here releases an output of it.
 
     Parameters
     ----------

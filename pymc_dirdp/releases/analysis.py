@@ -34,16 +34,16 @@ def analyse(
     random_seed: Seed = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """Independent draws from the posterior given a release: what may be concluded from it, noise and all.
+    """Independent draws from the posterior given a release: what may be inferred from it, noise and all.
 
     The draw or the noisy counts of a release are not the data, and who reads them as data is far too sure. This takes
-    the law of the mechanism into account, exactly, for as many draws as you like. It uses what was published alone, so
-    it costs no privacy.
+    the distribution of the mechanism into account, exactly, for as many draws as you like. It uses what was published
+    alone, so it costs no privacy.
 
     Parameters
     ----------
     release : xarray.DataTree, MechanismOutput, or a list of them
-        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`; or what a mechanism put out alone. A list holds
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`; or what a mechanism output alone. A list holds
         several releases of the same tables **of the same records**, and is read as all that is known of these. Releases
         of other data, such as another year's, are not for one list: analyse each by itself. In either case what the
         people lose adds up over all releases that they are in.
@@ -53,7 +53,7 @@ def analyse(
         Your own prior of the shares, in the shape of the table, which for a Beta ends in (success, failure). By
         default that of the model.
     n_prior : int or array_like, or mapping from table to those, optional
-        Your prior of the number of records where it is private: a whole number n makes 0 to n as likely as one
+        Your prior of the number of records where it is private: an integer n makes 0 to n as likely as one
         another, a `range` each number in it, and an array holds the weights of 0, 1, 2, .... A draw needs one. For
         noisy counts it is by default that of the release's own draws, `least_records` to `most_records` in the table's
         group, which is so wide that it does not matter.

@@ -48,7 +48,7 @@ def draws_given(
         The noisy counts.
     draws : int
     rng : numpy.random.Generator
-        Public in effect: whoever sees the draws may come to know its state. No noise may have come from it.
+        Public in effect: anyone who sees the draws may come to know its state. No noise may have come from it.
     n_prior : range or None
         From :func:`number_prior`.
     """

@@ -44,7 +44,7 @@ def charged_choice(
     Raises
     ------
     UnattainableError
-        If no promise of this kind can be stated for the mechanism.
+        If no guarantee of this kind can be stated for the mechanism.
     BudgetError, LedgerError
         If the ledger refuses it.
     """

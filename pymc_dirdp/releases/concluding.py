@@ -1,4 +1,4 @@
-"""From releases to the laws of their tables, and on what these rest, in words."""
+"""From releases to the distributions of their tables, and on what these rest, in words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Conclusions:
     Attributes
     ----------
     tables : dict of str to Seen
-        What was put out of each.
+        The output of each.
     beliefs : dict of str to Beliefs
         What is taken for granted of each.
     laws : SeparateLaws or ClassLaw
@@ -60,7 +60,7 @@ class Conclusions:
         return "table by table: what other tables say of the same records is not used"
 
     def conditions(self, name: str) -> str:
-        """What the conclusion about a table rests on, in a sentence."""
+        """What the inference about a table rests on, in a sentence."""
         seen, beliefs = self.tables[name], self.beliefs[name]
         prior = "the model's prior" if beliefs.prior is None else "a prior of your own"
         parts = [f"{prior} of the shares"]
@@ -93,7 +93,7 @@ def conclusions(
     row_prior: PerTable[ArrayLike],
     jointly: bool,
 ) -> Conclusions:
-    """The laws of all tables of a release, or of several releases of the same records.
+    """The distributions of all tables of a release, or of several releases of the same records.
 
     Raises
     ------

@@ -23,7 +23,7 @@ __all__ = ["MOST_CELLS", "MOST_WORK", "hierarchical_model"]
 MOST_CELLS = 10_000
 """The tables of a model hold no more cells than that together: each is two or three parameters for the sampler."""
 MOST_WORK = 200_000
-"""Margins of a whole network need products of no more cells than that together, at each step of the sampler."""
+"""Marginals of a whole network need products of no more cells than that together, at each step of the sampler."""
 
 Consistency = Literal["joint", "tables"]
 # So many standard deviations around what the noisy totals say lies a private number of records.
@@ -48,7 +48,7 @@ def hierarchical_model(network: Network, consistency: Consistency | None, n_prio
     Raises
     ------
     ArgumentError
-        If the tables have too many cells, or the margins of the whole network need too many.
+        If the tables have too many cells, or the marginals of the whole network need too many.
     """
     families = [family.sorted for family in network.families]
     cells = sum(int(np.prod(family.shape)) for family in families)
@@ -94,7 +94,7 @@ def _is_constant(drawn: Drawn) -> bool:
 
 
 def _margins(network: Network, consistency: Consistency | None) -> NetworkMargins | None:
-    """How the margins of the network are computed; None if each table is taken by itself."""
+    """How the marginals of the network are computed; None if each table is taken by itself."""
     if consistency == "tables":
         return None
     families = [family.sorted for family in network.families]
@@ -165,7 +165,7 @@ def _together(
     n_records: Any,
     own: _Names,
 ) -> None:
-    """All tables together: shares given the parents, and those among the records, whose margins are measured."""
+    """All tables together: shares given the parents, and those among the records, whose marginals are measured."""
     tables = FlatTables(varying, whole=False)
     logs = _log_shares(tables, own)
     p = pt.exp(logs)
@@ -182,7 +182,7 @@ def _together(
 def _sums_of_network(
     families: Sequence[Family], tables: FlatTables, margins: NetworkMargins, wanted: Sequence[tuple[str, ...]]
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """The shares of the records in each row of the tables, and in each cell of the margins, given all shares."""
+    """The shares of the records in each row of the tables, and in each cell of the marginals, given all shares."""
     sizes = {family.variable: family.shape[-1] for family in families}
     if JointCells.fits(sizes, len(tables.families), len(wanted)):
         joint = JointCells(tables, sizes)
@@ -268,7 +268,7 @@ def _dim(name: str, labels: Sequence[str], own: _Names) -> str:
 
 
 def _observe(expected: Any, measured: Sequence[tuple[Measurement, str, str]], network: Network, own: _Names) -> None:
-    """Noisy counts end to end, each with the law of its noise, and with a label between two texts."""
+    """Noisy counts end to end, each with the distribution of its noise, and with a label between two texts."""
     ends = np.cumsum([0, *(one.noisy.size for one, *_ in measured)])
     labels = _labels(network)
     for kind, law in (("noisy", pm.Normal), ("noisy_laplace", pm.Laplace)):

@@ -151,12 +151,12 @@ def owned(release: Source | Sequence[Source]) -> Any:
 
 
 def logp_of(output: Seen, beliefs: Beliefs, p: Any) -> Any:
-    """Log-probability of what was put out of a table, given its shares.
+    """Log-probability of the output of a table, given its shares.
 
     Parameters
     ----------
     output : Seen
-        What was put out of the table, which does not change.
+        The output of the table, which does not change.
     beliefs : Beliefs
         About totals that are private.
     p : TensorVariable

@@ -1,4 +1,4 @@
-"""The margins of a whole model that are measured: which models they are for, and the mechanism of each table."""
+"""The marginals of a whole model that are measured: which models they are for, and the mechanism of each table."""
 
 import math
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def measured(
     reading: Reading,
     wanted: Options,
 ) -> dict[str, TableMechanism]:
-    """The mechanism of each table, with the margins that are measured of it.
+    """The mechanism of each table, with the marginals that are measured of it.
 
     Parameters
     ----------

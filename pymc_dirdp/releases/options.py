@@ -48,7 +48,7 @@ class Options(MechanismOptions):
         The planning size where the number of records is private: under add-remove, and with `max_records_per_person`.
         It is one number for all tables, or a number for each. It is refused elsewhere, because the model states it.
     min_count : float, default 0.0
-        The public promise that every cell of every data set that could occur holds at least so many records.
+        The public guarantee that every cell of every data set that could occur holds at least so many records.
     unit : str, int or tuple of these, optional
         The axis whose entries are the people: a dim of the observed variables, or the number of one of their axes; a
         tuple for people in groups, as `("hospital", "person")`. What a person can change in each table follows from the
@@ -69,15 +69,15 @@ class Options(MechanismOptions):
     weights : mapping of str to float, optional
         Relative budgets of the tables, by name; 1 for those that are not named. Budgets are shares of the Rényi
         divergence, at the order of the guarantee or, for ApproxDP, at one that suits it. Under
-        `mechanism="marginals"` these are the precisions of margins, by a name or a tuple of names of their axes;
+        `mechanism="marginals"` these are the precisions of marginals, by a name or a tuple of names of their axes;
         without them, precisions follow from the number of cells that the noise leaves visible.
     measure : {"levels", "families"} or list of str or tuple of str, default "levels"
-        For `mechanism="marginals"`: which margins are measured. `"levels"` are for each table the margin of its
+        For `mechanism="marginals"`: which marginals are measured. `"levels"` are for each table the marginal of its
         variable, those of the variable with each parent, and the table itself; `"families"` are the tables alone. A
-        list names the axes of each margin.
+        list names the axes of each marginal.
     noise : {"auto", "gaussian", "geometric"}, default "auto"
-        For `mechanism="marginals"`: the noise on the margins. `"auto"` takes the kind with the smaller variance at the
-        same promise: Gaussian noise unless there are few margins, or the promise is pure.
+        For `mechanism="marginals"`: the noise on the marginals. `"auto"` takes the kind with the smaller variance at
+        the same guarantee: Gaussian noise unless there are few marginals, or the guarantee is pure.
     after : Structure, Bins or sequence of these, optional
         What :func:`pymc_dirdp.choose_structure` and :func:`pymc_dirdp.choose_bins` have chosen from the same records.
         The guarantee is then that of these choices and of the tables together, and the tables get what is left of it.

@@ -33,6 +33,7 @@ from pymc_dirdp.releases.measured import measured
 from pymc_dirdp.releases.options import Options, Planning, predicts, refuse_unknown, with_options
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import best_for_prediction
+from pymc_dirdp.releases.warned import warn_if_weak
 from pymc_dirdp.releases.wording import assumed
 from pymc_dirdp.stored.choices import losses_of
 
@@ -76,6 +77,8 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     -----
     ManyDrawsWarning
         If `draws` is above 1 and a draw counts less than a tenth of each record of some table.
+    WeakGuaranteeWarning
+        If delta is not below one over the number of records, or epsilon is above 10.
 
     References
     ----------
@@ -116,6 +119,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
     sizes = _sizes(reading, model, by_name, wanted.n_records)
     chosen, choices = _chosen(guarantee, by_name, sizes, reading, wanted, whole=whole)
     _warn_of_many_draws(chosen, wanted.draws)
+    warn_if_weak(guarantee, max((size for size in sizes.values() if size is not None), default=None))
     return Plan(
         guarantee=guarantee,
         parts=tuple(

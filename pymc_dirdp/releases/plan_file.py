@@ -1,4 +1,4 @@
-"""A plan as a text that people can read, and back. Whoever reads it believes nothing that it says."""
+"""A plan as a text that people can read, and back. Anyone who reads it believes nothing that it says."""
 
 import math
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ def understood(text: bytes) -> Plan:
     ArgumentError
         If it is no plan, is of another version, was changed, or contradicts itself.
     UnattainableError
-        If it does not keep its promise.
+        If it does not keep its guarantee.
     """
     facts, computed_digest = parsed(text, _FORMAT, _VERSION, what="plan", again=_AGAIN, made_by="plan()")
     try:

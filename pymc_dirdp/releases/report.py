@@ -1,4 +1,4 @@
-"""What a release promises and how accurate it is, in words: text in a terminal, HTML in a notebook."""
+"""The guarantee of a release and its accuracy, in words: text in a terminal, HTML in a notebook."""
 
 import json
 import math
@@ -10,15 +10,18 @@ from typing import Any, override
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.display import Labelled, Sections
+from pymc_dirdp.display import Labelled, Sections, clipped
 from pymc_dirdp.inference.joint_tables import expected_error
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.accuracy import expected_errors
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.opened import Opened, StoredTable, opened
 from pymc_dirdp.releases.planned import Plan
+from pymc_dirdp.releases.statement import odds_of_the_truth
+from pymc_dirdp.releases.summary import summary
 from pymc_dirdp.releases.verification import Verification, verified
 from pymc_dirdp.releases.wording import told_totals
 from pymc_dirdp.stored.choices import losses_of
@@ -29,10 +32,10 @@ type Lines = tuple[tuple[str, str], ...]
 
 # Smaller ratios are not reported: they are within the error of the simulation or a matter of taste.
 _CLEARLY = 1.25
-# A double holds the exponential of this number.
-_LARGEST_EXPONENT = 700.0
 # A title names so many tables.
 _NAMED = 4
+# The columns of a terminal.
+_TITLE = 80
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Report(Labelled):
     title : str
         The tables that were released.
     sections : tuple of (str, tuple of (str, str))
-        Each section has a heading and its lines: a label and a text.
+        Each section has a heading, which is empty in a short report, and its lines: a label and a text.
 
     Examples
     --------
@@ -53,9 +56,9 @@ class Report(Labelled):
     >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
     ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
     ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
-    >>> found = dirdp.report(dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model))
+    >>> found = dirdp.report(dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model), full=True)
     >>> [heading for heading, _ in found.sections][:2]
-    ['Expected error, without the data', 'Promise']
+    ['Expected error, without the data', 'Guarantee']
     """
 
     title: str
@@ -66,7 +69,7 @@ class Report(Labelled):
         return self.title, self.sections
 
 
-def report(release: xr.DataTree | Plan) -> Report:
+def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
     """The report on a release or a plan, by public numbers only; see :func:`pymc_dirdp.report`."""
     planned = isinstance(release, Plan)
     if isinstance(release, Plan):
@@ -78,23 +81,39 @@ def report(release: xr.DataTree | Plan) -> Report:
         verification = verified(stored, release)
     tree = stored.tree
     privacy, utility = tree.children["privacy"].to_dataset(), tree.children["utility"].to_dataset()
+    what = "estimate" if stored.is_estimate else "posterior draw"
+    title = f"{'Plan of a private' if planned else 'Private'} {what} of {_names(tuple(stored.tables))}"
+    if not verification.follows:
+        title = verification.headline
+    better = tuple((text, names) for text, names in _alike(_advice(stored, utility)).items() if verification.follows)
+    if not full:
+        guarantee = f", {_short(stored.guarantee)}" if verification.follows else ""
+        advice = tuple((_label(names), text) for text, names in better)
+        return Report(
+            clipped(f"{title}{guarantee}", _TITLE, lines=1 + (not guarantee)),
+            summary(stored, verification, utility, advice),
+        )
     errors = ("Expected error, without the data", expected_errors(stored, utility))
     promised = _promised(privacy, stored, verification)
     sections = (
         *((errors, *promised) if verification.follows else (*promised, errors)),
         ("Mechanism", _mechanism(stored)),
         ("Tables", _tables(stored)),
-        *((("Margins", margins),) if (margins := _margins(stored, utility)) else ()),
+        *((("Marginals", margins),) if (margins := _margins(stored, utility)) else ()),
     )
-    what = "estimate" if stored.is_estimate else "posterior draw"
-    title = f"{'Plan of a private' if planned else 'Private'} {what} of {_names(tuple(stored.tables))}"
-    notes = (*_reading(stored), *_notes(tree))
-    if verification.follows:
-        about = _alike(_advice(stored, utility)).items()
-        notes = (*notes, *((_label(names), f"{text}{_listed(names)}") for text, names in about))
-    else:
-        title = verification.headline
+    notes = (*_reading(stored), *_notes(tree), *((_label(names), f"{text}{_listed(names)}") for text, names in better))
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
+
+
+def _short(guarantee: Guarantee) -> str:
+    """A guarantee with the usual abbreviations."""
+    return (
+        str(guarantee)
+        .replace("-truncated concentrated differential privacy", "-tCDP")
+        .replace("-zero-concentrated differential privacy", "-zCDP")
+        .replace("Rényi differential privacy", "RDP")
+        .replace("differential privacy", "DP")
+    )
 
 
 def _names(names: tuple[str, ...]) -> str:
@@ -115,11 +134,11 @@ def _label(names: list[str]) -> str:
 
 
 def _promised(privacy: xr.Dataset, stored: Opened, verification: Verification) -> tuple[tuple[str, Lines], ...]:
-    """The promise and its equivalents, or why there is none."""
+    """The guarantee and its equivalents, or why there is none."""
     if verification.follows:
-        return ("Promise", _promise(privacy, stored)), ("Equivalent", _equivalents(privacy, stored))
+        return ("Guarantee", _promise(privacy, stored)), ("Equivalent", _equivalents(privacy, stored))
     failed = tuple((check.name, check.sentence) for check in verification.checks if not check.passed)
-    return (("No promise", (*failed, ("instead", verification.alternative))),)
+    return (("No guarantee", (*failed, ("instead", verification.alternative))),)
 
 
 def _promise(privacy: xr.Dataset, stored: Opened) -> Lines:
@@ -131,7 +150,7 @@ def _promise(privacy: xr.Dataset, stored: Opened) -> Lines:
         ("assumptions", _assumptions(attrs, stored.min_count)),
         *((choice.called, choice.told) for choice in stored.choices),
         ("draws", f"{attrs['draws']}, all of them covered"),
-        ("to whom", _to_whom(privacy, stored)),
+        ("odds of the truth", odds_of_the_truth(stored)),
     )
 
 
@@ -146,32 +165,6 @@ def _assumptions(attrs: dict[str, Any], least: float) -> str:
             f"every cell of every data set that could occur holds at least {up(least):g} records (not checkable)"
         )
     return "; ".join(parts)
-
-
-def _to_whom(privacy: xr.Dataset, stored: Opened) -> str:
-    pure = stored.pure_epsilon
-    epsilon, delta = stored.guarantee.budget, stored.guarantee.stated_delta
-    if delta is None:
-        at = privacy["epsilon_at"].sel(delta_at=1e-6, method="nearest")
-        epsilon, delta = float(at), float(at["delta_at"])
-    otherwise = "a different answer" if stored.adjacency == "replace-one" else "no record in the data at all"
-    if stored.guarantee.is_pure or pure <= epsilon or _factor(pure) == _factor(epsilon):
-        # A bounded loss has no exception.
-        epsilon, exception = pure, ""
-    else:
-        exception = f", up to a probability of {up(delta):g}"
-        if math.isfinite(pure):
-            exception += f", and never more than {_factor(pure)} times as likely"
-    return (
-        f"each of them: no conclusion from this release is more than {_factor(epsilon)} times as "
-        f"likely as it would be with {otherwise} from that person{exception}"
-    )
-
-
-def _factor(epsilon: float) -> str:
-    # The factor is rounded up, because it is a part of the promise.
-    short = epsilon < _LARGEST_EXPONENT
-    return f"{up(math.exp(epsilon), 3):.3g}" if short else f"exp({up(epsilon, 4):.4g})"
 
 
 def _equivalents(privacy: xr.Dataset, stored: Opened) -> Lines:
@@ -265,7 +258,7 @@ def _chosen(attrs: dict[Any, Any]) -> str:
         return ""
     (best, least), *others = json.loads(attrs["chosen_from"])
     if not others:
-        return f"; {best} by auto, nothing else can keep the promise"
+        return f"; {best} by auto, nothing else can keep the guarantee"
     second, kl = others[0]
     times = f"{kl / least:.3g} times" if least > 0 else "more than"
     return f"; {best} by auto: next is {second} with {times} its expected KL"
@@ -333,6 +326,5 @@ def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         if times > _CLEARLY:
             yield (
                 name,
-                f"estimates from {kind} noise on the counts would have a {times:.2g} times smaller expected KL: "
-                "mechanism='auto'",
+                f"mechanism='auto': a {times:.2g} times smaller expected KL ({kind} noise)",
             )

@@ -19,7 +19,7 @@ from pymc_dirdp.releases.accuracy import typical_errors
 from pymc_dirdp.releases.opened import Opened, opened
 from pymc_dirdp.releases.verification import Verification, verified
 
-__all__ = ["Statement", "odds_factor", "statement"]
+__all__ = ["Statement", "odds_factor", "odds_of_the_truth", "statement"]
 
 _DELTA = 1e-6
 # Factors of delta at which the curve is asked for the best bound on odds.
@@ -131,7 +131,7 @@ def statement(release: xr.DataTree) -> Statement:
     ...     heads = pm.Binomial("heads", n=1000, p=p, observed=300)
     ...     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
     >>> print(dirdp.statement(release).paragraph[:63])
-    p was published with differential privacy. Whatever somebody be
+    p was published with differential privacy. Whatever anyone beli
     """
     stored = opened(release)
     verification = verified(stored, release)
@@ -164,7 +164,7 @@ def _paragraph(stored: Opened) -> str:
     log_factor = odds_factor(stored.curves, _delta(stored.guarantee))
     were = "was" if len(stored.tables) == 1 else "were"
     return (
-        f"{', '.join(stored.tables)} {were} published with differential privacy. Whatever somebody believes about "
+        f"{', '.join(stored.tables)} {were} published with differential privacy. Whatever anyone believes about "
         f"{_secret(stored)}, and whatever else they know, this publication multiplies their odds for the truth by "
         f"{_factor(log_factor)} at most{_exception(stored, log_factor)}. {_example(log_factor)} The numbers are noisy "
         "on purpose; they are not the counts."
@@ -192,19 +192,22 @@ def _factor(log_factor: float) -> str:
 
 def _example(log_factor: float) -> str:
     after = 1 / (1 + math.exp(-log_factor))
-    return f"Who gave the truth an even chance before gives it {up(100 * after, 3):.3g} % after at most."
+    return f"An even chance before becomes {up(100 * after, 3):.3g} % at most."
+
+
+def odds_of_the_truth(stored: Opened, *, short: bool = False) -> str:
+    """By how much the odds of the truth about one person rise at most, in words."""
+    log_factor = odds_factor(stored.curves, _delta(stored.guarantee))
+    about = "" if short else f", about {_secret(stored)}"
+    return f"times {_factor(log_factor)} at most{_exception(stored, log_factor)}{about}"
 
 
 def _promise(stored: Opened) -> Lines:
     reading = stored.reading
-    log_factor = odds_factor(stored.curves, _delta(stored.guarantee))
     return (
         ("guarantee", str(stored.guarantee)),
         ("protected", reading.protected),
-        (
-            "odds of the truth",
-            f"times {_factor(log_factor)} at most{_exception(stored, log_factor)}, about {_secret(stored)}",
-        ),
+        ("odds of the truth", odds_of_the_truth(stored)),
         ("not protected", _unprotected(stored)),
         *((choice.called, choice.told) for choice in stored.choices),
         ("assumed", "; ".join(_assumed(stored))),

@@ -130,8 +130,8 @@ class Verification(Labelled):
 def verify(release: xr.DataTree) -> Verification:
     """Whether the guarantee that a release states follows from its own numbers. It needs no data and no model.
 
-    The plan is made again from the facts of the release's text, and the stated guarantee is decided on its exact curves
-    without tolerance. What was put out is compared with the mechanisms, and the groups of the tree with what follows
+    The plan is rebuilt from the facts of the release's text, and the stated guarantee is decided on its exact curves
+    without tolerance. The output is compared with the mechanisms, and the groups of the tree with what follows
     from the text. There is nothing else to check, because the text holds nothing else.
 
     Parameters
@@ -154,8 +154,8 @@ def verify(release: xr.DataTree) -> Verification:
 
     Notes
     -----
-    A file cannot show how it was made. That the draw has the law that is stated, and that nobody looked at the data
-    to choose the prior, has to be believed: `believed` lists these things.
+    A file cannot show how it was made. That the draw has the distribution that is stated, and that nobody looked at the
+    data to choose the prior, has to be believed: `believed` lists these things.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Random bits for the exact samplers: whole 64-bit words, and uniform whole numbers of any size."""
+"""Random bits for the exact samplers: whole 64-bit words, and uniform integers of any size."""
 
 import os
 
@@ -29,7 +29,7 @@ class Bits:
     Parameters
     ----------
     random_seed : int, SeedSequence, Generator or None
-        None takes every bit from the operating system (`os.urandom`). Anything else is for tests: whoever knows the
+        None takes every bit from the operating system (`os.urandom`). Anything else is for tests: anyone who knows the
         seed can undo the privacy of the draw.
 
     Notes
@@ -58,7 +58,7 @@ class Bits:
         return self._rng is None
 
     def uniform(self, n: int) -> int:
-        """A whole number, uniform on `0, ..., n - 1`: the leading bits of whole words, until they are below `n`.
+        """An integer, uniform on `0, ..., n - 1`: the leading bits of whole words, until they are below `n`.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Bits:
                 return value
 
     def uniforms(self, limits: Integers) -> Integers:
-        """Whole numbers below each limit, drawn as :meth:`uniform` draws one: many at once, from words or half words.
+        """Integers below each limit, drawn as :meth:`uniform` draws one: many at once, from words or half words.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""One of finitely many candidates by the exponential mechanism, drawn with whole numbers and random bits alone."""
+"""One of finitely many candidates by the exponential mechanism, drawn with integers and random bits alone."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -15,7 +15,7 @@ def chosen(scores: Sequence[int], scale: Fraction, bits: Bits) -> int:
     Parameters
     ----------
     scores : sequence of int
-        Whole numbers of any size and sign, at least one. Secret.
+        Integers of any size and sign, at least one. Secret.
     scale : Fraction
         Positive. For a real scale take :func:`pymc_dirdp.sampling.rationals.dyadic_above` of it.
     bits : Bits

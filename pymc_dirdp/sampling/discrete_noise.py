@@ -1,4 +1,4 @@
-"""Discrete Laplace and discrete Gaussian noise, drawn exactly with whole numbers and random bits alone."""
+"""Discrete Laplace and discrete Gaussian noise, drawn exactly with integers and random bits alone."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _CELLS_IN_PYTHON = 300_000
 
 
 def discrete_laplace(scale: Fraction, shape: tuple[int, ...], bits: Bits) -> NDArray[np.object_]:
-    """Whole numbers with `P[x]` proportional to `exp(-|x| / scale)`: two-sided geometric noise.
+    """Integers with `P[x]` proportional to `exp(-|x| / scale)`: two-sided geometric noise.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def discrete_laplace(scale: Fraction, shape: tuple[int, ...], bits: Bits) -> NDA
 
 
 def discrete_gaussian(variance: Fraction, shape: tuple[int, ...], bits: Bits) -> NDArray[np.object_]:
-    """Whole numbers with `P[x]` proportional to `exp(-x**2 / (2 * variance))`.
+    """Integers with `P[x]` proportional to `exp(-x**2 / (2 * variance))`.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def exponential_coin(uniform: Uniform, a: int, b: int, c: int = 1, d: int = 1) -
 
 
 def geometric(uniform: Uniform, t: int, s: int) -> int:
-    """A whole number of at least 0, with `P[x]` proportional to `exp(-x s / t)`."""
+    """An integer of at least 0, with `P[x]` proportional to `exp(-x s / t)`."""
     while True:
         u = uniform(t)
         if not exponential_coin(uniform, u, t):

@@ -24,7 +24,7 @@ def generator(random_seed: Seed = None) -> np.random.Generator:
     Parameters
     ----------
     random_seed : int, SeedSequence, Generator or None
-        A seed makes the draw reproducible, and whoever knows the seed can undo its privacy. A `Generator` is used as
+        A seed makes the draw reproducible, and anyone who knows the seed can undo its privacy. A `Generator` is used as
         it is and advances, so one generator serves several tables without repeating itself. None makes a new one:
         AES-128 in counter mode where the optional package `randomgen` is installed
         (``pip install randomgen``), NumPy's PCG64 otherwise.

@@ -1,4 +1,4 @@
-"""Dirichlet draws on a grid, whose law is exact."""
+"""Dirichlet draws on a grid, whose distribution is exact."""
 
 import math
 from dataclasses import dataclass
@@ -38,9 +38,11 @@ class GridShare:
     Attributes
     ----------
     weight : float
-        `w = d / (2 m + d)`: the mean of a component is `(1 - w) p + w / d`, where p is that of the Dirichlet law.
+        `w = d / (2 m + d)`: the mean of a component is `(1 - w) p + w / d`, where p is that of the Dirichlet
+        distribution.
     variance : float
-        At most `u0 / m`: the variance of a component is `(1 - w)**2 (1 + u0 / m)` times that of the Dirichlet law.
+        At most `u0 / m`: the variance of a component is `(1 - w)**2 (1 + u0 / m)` times that of the Dirichlet
+        distribution.
     """
 
     weight: float
@@ -108,7 +110,7 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     """Tables of synthetic records, each row a Multinomial of its own draw from `Dirichlet(r * counts + alpha)`.
 
     The doubles `alpha` and `r` are used as the rational numbers that they are: nothing is rounded on the way, so the
-    law is that of the pair given, to the last bit.
+    distribution is that of the pair given, to the last bit.
 
     Parameters
     ----------
@@ -133,7 +135,7 @@ def synthetic_counts(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: in
     Raises
     ------
     DataError
-        If the counts are not whole numbers of that shape, or above 2**53. No smaller count is refused for its size,
+        If the counts are not integers of that shape, or above 2**53. No smaller count is refused for its size,
         because that would tell about the data.
 
     References
@@ -157,7 +159,7 @@ def exact_dirichlet(alpha: ArrayLike, r: float, counts: ArrayLike, *, steps: int
     Returns
     -------
     y : array, shape (draws, ..., d)
-        :func:`grid_share` compares its mean and variance with those of the Dirichlet law.
+        :func:`grid_share` compares its mean and variance with those of the Dirichlet distribution.
     """
     return positive_frequencies(synthetic_counts(alpha, r, counts, steps=steps, draws=draws, bits=bits), steps)
 
@@ -187,7 +189,7 @@ def positive_frequencies(synthetic: Integers, steps: int) -> Array:
 def urn_counts(y: ArrayLike, steps: int) -> Integers:
     """The counts of the urn behind an exact release: the inverse of :func:`positive_frequencies`.
 
-    Inference from a release uses these counts, whose law given the data is exactly Dirichlet-multinomial.
+    Inference from a release uses these counts, whose distribution given the data is exactly Dirichlet-multinomial.
 
     Parameters
     ----------

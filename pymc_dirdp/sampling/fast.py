@@ -110,7 +110,7 @@ def fast_dirichlet(concentration: Array, draws: int, rng: np.random.Generator, *
     """Draws from `Dirichlet(concentration)`, rounded to a public grid: a release in floating point.
 
     With `k = round(y * 2**32)` of a draw `y` of :func:`dirichlet`, `(2 k + 1) / sum(2 k + 1)` is released, a positive
-    function of whole numbers. Tests saw no trace of the arithmetic on this grid, but did on one of 2**-50. It is not
+    function of integers. Tests saw no trace of the arithmetic on this grid, but did on one of 2**-50. It is not
     proved that there is none. The number of random words that a draw takes, and its time, depend on the secret.
 
     Parameters

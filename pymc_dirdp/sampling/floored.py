@@ -1,4 +1,4 @@
-"""Intensities above a public floor: exact draws of truncated Gamma laws on a public grid."""
+"""Intensities above a public floor: exact draws of truncated Gamma distributions on a public grid."""
 
 import importlib
 import math
@@ -30,10 +30,10 @@ _SLACK = 2.0**-46
 def exact_floored(
     alpha: ArrayLike, r: float, floor: float, counts: ArrayLike, *, ceiling: float = math.inf, draws: int, bits: Bits
 ) -> Integers:
-    """Cells of the public grid that hold intensities drawn from truncated Gamma laws, exactly.
+    """Cells of the public grid that hold intensities drawn from truncated Gamma distributions, exactly.
 
     The intensity of a cell of the table has density proportional to `g**(a - 1) * exp(-g)` between the floor and the
-    ceiling, with `a = alpha + r * counts`. Drawn is the whole number j with `g_j <= G < g_{j + 1}`, where
+    ceiling, with `a = alpha + r * counts`. Drawn is the integer j with `g_j <= G < g_{j + 1}`, where
     `g_j = floor * 2**(j / 2**36)`. The doubles are used as the rational numbers that they are: nothing is rounded.
 
     Parameters
@@ -64,7 +64,7 @@ def exact_floored(
     ImportError
         If python-flint is not installed; the message holds the line that does it.
     DataError
-        If the counts are not whole numbers of that shape, or above 2**53.
+        If the counts are not integers of that shape, or above 2**53.
 
     Notes
     -----
@@ -111,7 +111,7 @@ def exact_floored(
 
 
 def intensities(cells: Integers, floor: float) -> Array:
-    """The intensities to report, `floor * 2**((cells + 1 / 2) / 2**36)`: a public and increasing map of whole numbers.
+    """The intensities to report, `floor * 2**((cells + 1 / 2) / 2**36)`: a public and increasing map of integers.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class _Uniform:
 
 
 class _Law:
-    """The law of one intensity, with the shape `numerator / 2**digits`, and what of it is computed once."""
+    """The distribution of one intensity, with the shape `numerator / 2**digits`, and what of it is computed once."""
 
     def __init__(self, package: Any, numerator: int, digits: int, floor: float, ceiling: float) -> None:
         self._arb, self._context = package.arb, package.ctx

@@ -22,7 +22,7 @@ def fast_floored(
     draws: int,
     rng: np.random.Generator,
 ) -> Integers:
-    """Cells of the public grid by the law of :func:`pymc_dirdp.sampling.floored.exact_floored`, in floating point.
+    """Cells of the public grid as :func:`pymc_dirdp.sampling.floored.exact_floored` draws them, in floating point.
 
     Nothing is proved about its last bits. The number of random words that a draw takes, and its time, depend on the
     secret.

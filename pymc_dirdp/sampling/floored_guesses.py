@@ -14,14 +14,14 @@ _TINY = 1e-280
 
 
 def guesses(u: Array, a: Array, floor: float, ceiling: float) -> Array:
-    """`log(g / floor)` about where `P[G >= g]` is u. Nothing is promised about its error.
+    """`log(g / floor)` about where `P[G >= g]` is u. Nothing is guaranteed about its error.
 
     Parameters
     ----------
     u : array, shape (draws, cells)
         Between 0 and 1.
     a : array, shape (cells,)
-        Shapes of the truncated Gamma laws.
+        Shapes of the truncated Gamma distributions.
     floor, ceiling : float
 
     Returns

@@ -49,7 +49,7 @@ def dyadic_above(value: float | Fraction) -> Fraction:
 
 
 def over_one_power(values: Sequence[float]) -> tuple[list[int], int]:
-    """Doubles as whole numbers over one power of two, exactly.
+    """Doubles as integers over one power of two, exactly.
 
     Parameters
     ----------

@@ -42,10 +42,10 @@ def noise_above(n_cells: int, threshold: int, scale: Fraction, bits: Bits) -> tu
 
     Notes
     -----
-    Candidates are the cells at which a coin of probability `1 - exp(-1 / t)` shows heads, for a whole number t. The
+    Candidates are the cells at which a coin of probability `1 - exp(-1 / t)` shows heads, for an integer t. The
     number of cells before the next candidate is geometric with ratio `exp(-1 / t)`, so it is drawn at once. A candidate
     is kept with probability `p / (1 - exp(-1 / t))`, where `p = exp(-threshold / scale) / (1 + exp(-1 / scale))` is the
-    probability to pass the threshold; t is the largest whole number, nearly, for which that is at most 1. So each cell
+    probability to pass the threshold; t is the largest integer, nearly, for which that is at most 1. So each cell
     is kept with probability p, independently of all others. The noise above the threshold is geometric again, because
     it has no memory.
 
@@ -78,7 +78,7 @@ def coin(ends: Callable[[int], tuple[int, int]], bits: Bits) -> bool:
     Parameters
     ----------
     ends : callable
-        For a length, two whole numbers with `low <= p * 2**length <= high`, which come together as the length grows.
+        For a length, two integers with `low <= p * 2**length <= high`, which come together as the length grows.
     bits : Bits
     """
     number, length = bits.uniform(2**64), 64
@@ -93,7 +93,7 @@ def coin(ends: Callable[[int], tuple[int, int]], bits: Bits) -> bool:
 
 
 def _mean_distance(threshold: int, scale: Fraction) -> int:
-    """A whole number t with `1 - exp(-1 / t) >= p`, where p is the probability to pass the threshold."""
+    """An integer t with `1 - exp(-1 / t) >= p`, where p is the probability to pass the threshold."""
     with localcontext(_context(3 * _SPARE + len(str(_RAREST)) + len(str(threshold)))) as context:
         p = _passing(threshold, scale)
         # It is below 1 / 2, so 1 is such a number; and so is any t <= (1 - p) / p, because 1 - exp(-1 / t) is at least

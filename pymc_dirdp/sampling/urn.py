@@ -1,4 +1,4 @@
-"""The Pólya urn: Dirichlet-multinomial counts from whole numbers and random bits alone."""
+"""The Pólya urn: Dirichlet-multinomial counts from integers and random bits alone."""
 
 import os
 from bisect import bisect_right
@@ -25,10 +25,10 @@ _WORTH, _MOST_HELD = 2**20, 2**26
 def urn(
     rows: Sequence[Sequence[int]] | NDArray[np.object_], digits: int, *, steps: int, draws: int, bits: Bits
 ) -> Integers:
-    """Counts from the Dirichlet-multinomial law with parameters `rows / 2**digits`, exactly.
+    """Counts from the Dirichlet-multinomial distribution with parameters `rows / 2**digits`, exactly.
 
     Step `j` of the urn copies one of the `j - 1` earlier records, or draws a new one from the weights. The counts of
-    all steps have the law of a table of `steps` synthetic records, `Multinomial(steps, y)` with
+    all steps have the distribution of a table of `steps` synthetic records, `Multinomial(steps, y)` with
     `y ~ Dirichlet(rows / 2**digits)`. No floating-point number takes part, and no size is refused.
 
     Parameters
@@ -52,8 +52,8 @@ def urn(
 
     Notes
     -----
-    The law is exact, but the memory that is touched, the number of random words that are rejected and the running time
-    depend on the secret. The counts are not safe from somebody who can measure these.
+    The distribution is exact, but the memory that is touched, the number of random words that are rejected and the
+    running time depend on the secret. The counts are not safe from somebody who can measure these.
 
     Which earlier record a step copies does not depend on what that record is. So these numbers are drawn for many steps
     at once, and then the copies are followed back to the records that came from the weights.

@@ -1,7 +1,7 @@
 """Two-sided geometric noise that adds up to 0, drawn exactly with random bits; and in floating point.
 
 A two-sided geometric number is the difference of two one-sided ones, `a - b`. Given their sum A, one-sided geometric
-numbers are uniform over all lists of whole numbers with that sum. So noise that adds up to 0 is the difference of two
+numbers are uniform over all lists of integers with that sum. So noise that adds up to 0 is the difference of two
 independent uniform lists with the same sum, and that sum has the weight `C(A + d - 1, d - 1)**2 exp(-2 A / scale)`.
 """
 
@@ -28,7 +28,7 @@ _CONTINUOUS = 2.0**30
 
 
 def zero_sum_laplace(scale: Fraction, cells: int, bits: Bits) -> NDArray[np.object_]:
-    """Whole numbers that add up to 0, with `P[z]` proportional to `exp(-sum |z| / scale)`.
+    """Integers that add up to 0, with `P[z]` proportional to `exp(-sum |z| / scale)`.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def _fast_sums(scale: float, tables: int, cells: int, rng: np.random.Generator) 
 
 
 def uniform_list(total: int, cells: int, uniform: Callable[[int], int]) -> list[int]:
-    """Whole numbers of at least 0 that add up to `total`, every list as likely as any other."""
+    """Integers of at least 0 that add up to `total`, every list as likely as any other."""
     places = total + cells - 1
     # The separators are a uniform set of places; so are the places that are no separators, which may be fewer.
     few = min(cells - 1, total)

@@ -94,7 +94,7 @@ class Group:
         return number
 
     def whole(self, name: str, least: int, most: int) -> int:
-        """The attribute of that name, a whole number between two others."""
+        """The attribute of that name, an integer between two others."""
         value = self.number(name)
         if not (least <= value <= most and value == math.floor(value)):
             raise self.damaged(f"the attribute {name!r} is {value:g} and no whole number from {least} to {most}")

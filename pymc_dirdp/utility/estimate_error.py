@@ -2,7 +2,7 @@
 
 Tables are simulated from the model's prior, and released; the means of the shares given the release are compared with
 the shares. The sums over all tables of counts are taken in the normal approximation of sums of independent, tilted
-cells (a saddle point), for all simulated tables at once: this is planning, and no conclusion from a release.
+cells (a saddle point), for all simulated tables at once: this is planning, and no inference from a release.
 """
 
 import math
@@ -64,7 +64,7 @@ def estimate_error(
     Parameters
     ----------
     mechanism : Mechanism
-        That adds noise to counts, draws from a tempered posterior, or releases a whole posterior. Where the law of the
+        That adds noise to counts, draws from a tempered posterior, or releases a whole posterior. If the density of the
         output is no product over cells, as for the Hellinger mechanism with three categories, nothing is estimated; the
         error is that of the mean of the posterior that is released.
     prior : array, shape (..., d)
@@ -72,7 +72,7 @@ def estimate_error(
     n_records : int
         The public number of records, or the size to plan for.
     public : bool, default True
-        Whether whoever estimates knows the number of records. If not, every number up to twice as many is as likely as
+        Whether the analyst knows the number of records. If not, every number up to twice as many is as likely as
         another. The records of a table divide among its rows in any way, each as likely as another, and nobody knows
         how; that the rows add up to all records is not used, so the error is a little too large. Where a person has as
         many records in every row, and their number is public, rows hold equal numbers.
@@ -113,7 +113,7 @@ def estimated_shares(
     counts : array, shape of `prior`
         Made-up counts.
     public : bool
-        Whether whoever estimates knows how many records there are.
+        Whether anyone who estimates knows how many records there are.
     rng : numpy.random.Generator
     times : int, optional
         Simulate so many releases, and estimate from each alone.
@@ -180,7 +180,7 @@ class _Rows:
 
     @property
     def most(self) -> int:
-        """The largest total that whoever estimates takes for possible."""
+        """The largest total that anyone who estimates takes for possible."""
         return self.n_records if self.public else 2 * self.n_records
 
     def totals(self, seen: tuple[Array, float] | None) -> tuple[Array, Array]:

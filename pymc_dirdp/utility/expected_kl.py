@@ -42,8 +42,8 @@ def dirichlet_kl_rows(u: Array, v: Array) -> Array:
 class PriorExpectedKL:
     """A priori expected errors of the Dirichlet mechanism, as functions of what is calibrated.
 
-    Both are averages over data sets of `n_records` records from the model's prior predictive law. The sizes of the
-    rows of a table are data, so every row is assumed to hold an equal share.
+    Both are averages over data sets of `n_records` records from the model's prior predictive distribution. The sizes of
+    the rows of a table are data, so every row is assumed to hold an equal share.
 
     Parameters
     ----------

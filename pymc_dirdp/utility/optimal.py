@@ -27,7 +27,7 @@ _TOLERANCE = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance"
 def optimal_error(guarantee: Guarantee, *, prior: ArrayLike, n_records: int) -> float:
     """The least expected divergence that any mechanism reaches, for one table of two cells and a public size.
 
-    The divergence is `KL(x/N || y)`, of what is put out from the frequencies in the data, averaged over data sets that
+    The divergence is `KL(x/N || y)`, of the output from the frequencies in the data, averaged over data sets that
     the prior predicts: the measure of :func:`pymc_dirdp.expected_error` with `objective="estimate"`. Two data sets of
     `n_records` records are neighbours if one record differs.
 
@@ -54,7 +54,7 @@ def optimal_error(guarantee: Guarantee, *, prior: ArrayLike, n_records: int) -> 
 
     Notes
     -----
-    The best output is the expected frequency given all that is put out. If it is `m`, its expected divergence is the
+    The best output is the expected frequency given all that is output. If it is `m`, its expected divergence is the
     entropy of `m` less the expected entropy of the frequencies. The entropy is concave, so it is at least the least of
     its chords between any points, and with chords in its place the least error is that of a linear programme. What
     solves it is a mechanism, whose own error is an upper bound. Its outputs become further points, until both agree.
@@ -121,7 +121,7 @@ def _with(points: Array, found: Array) -> Array:
 
 
 def _programme(weights: Array, points: Array, ratio: float, delta: float, size: float) -> tuple[float, Array]:
-    """The least error with chords between the points, and the joint law of count and chord, shape (n + 1, chords).
+    """The least error with chords between the points, and the joint table of count and chord, shape (n + 1, chords).
 
     Parameters
     ----------

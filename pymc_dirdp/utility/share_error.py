@@ -17,9 +17,9 @@ def draw_share_error(mechanism: Mechanism, prior: Array, n_records: int) -> floa
     """The root mean square error of one share of a released draw; None if the draw is no release, or without records.
 
     The shares come from the prior, the counts from the shares, and the draw from the counts. All of this is summed in
-    closed form: means and variances of the Dirichlet-multinomial law. The records of a table divide among its rows in
-    any way, each as likely as another, as in :func:`pymc_dirdp.utility.estimate_error.estimate_error`; their totals are
-    taken for continuous there, and the mean over them is that of 400 quantiles.
+    closed form: means and variances of the Dirichlet-multinomial distribution. The records of a table divide among its
+    rows in any way, each as likely as another, as in :func:`pymc_dirdp.utility.estimate_error.estimate_error`; their
+    totals are taken for continuous there, and the mean over them is that of 400 quantiles.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class ExpectedKL:
 
 
 def predicted_data(prior: Array, n_records: int, simulations: int | None = None, *, n_cells: int = 200_000) -> Integers:
-    """Data sets of `n_records` records from the prior predictive law; rows hold an equal share.
+    """Data sets of `n_records` records from the prior predictive distribution; rows hold an equal share.
 
     Parameters
     ----------

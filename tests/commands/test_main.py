@@ -23,11 +23,11 @@ def process(*arguments, **options):
 def test_the_page_as_it_stands(survey, block):
     """Every command of the page, typed literally, each in a process of its own."""
     lines = block("shell").splitlines()
-    assert {line.split()[3] for line in lines} == {"plan", "ledger", "release", "report", "verify", "analyse"}
+    assert {line.split()[1] for line in lines} == {*actions.__all__} - {"init"}
     for line in lines:
         words = line.split()
-        assert words[:3] == ["python", "-m", "pymc_dirdp"]
-        done = process(*words[3:])
+        assert words[0] == "dirdp"
+        done = process(*words[1:])
         assert (done.returncode, done.stderr) == (0, ""), line
     assert "epsilon: 0.5" not in done.stdout
     assert "p_sex, p_hair" in done.stdout
@@ -59,7 +59,7 @@ def test_a_module_that_is_run(monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
         runpy.run_module("pymc_dirdp", run_name="__main__")
     assert left.value.code == 2
-    assert capsys.readouterr().err == "pymc_dirdp: nothing.nc: No such file or directory\n"
+    assert capsys.readouterr().err == "dirdp: nothing.nc: No such file or directory\n"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_module_that_is_run(monkeypatch, capsys):
 def test_wrong_arguments_are_one_line(arguments, run):
     code, _, error = run(*arguments)
     assert code == 2
-    assert error.startswith("pymc_dirdp: ")
+    assert error.startswith("dirdp: ")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_errors_are_a_code_and_one_line(error, code, line, run, monkeypatch):
     monkeypatch.setattr(actions, "verify", fail)
     ended, _, printed = run("verify", "x.nc")
     assert ended == code
-    assert printed.startswith(f"pymc_dirdp: {line}")
+    assert printed.startswith(f"dirdp: {line}")
     assert "592" not in printed
 
 
@@ -119,7 +119,7 @@ def test_a_terminal_without_the_signs(survey, run, block):
 
 
 def test_only_what_needs_pymc_imports_it(alone, run):
-    """Whoever reads a release waits for no compiler."""
+    """A reader of a release waits for no compiler."""
     assert run("release", "survey.toml", "survey.csv", "--out", "r.json")[0] == 0
     code = (
         "import sys\nfrom pymc_dirdp.commands.main import main\n"

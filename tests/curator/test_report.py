@@ -35,7 +35,7 @@ def test_the_page_is_marked_wherever_it_can_be_seen(diagnoses, mechanism):
     found = dirdp.report(diagnoses[mechanism])
     assert found.title.startswith("CONFIDENTIAL, do not publish")
     promise, *others = found.sections
-    assert promise[0] == "Promise of the release"
+    assert promise[0] == "Guarantee of the release"
     assert dict(promise[1])["guarantee"] == str(TARGET)
     # The promise is public; no count stands there.
     assert "601" not in str(promise)

@@ -71,12 +71,12 @@ def test_its_sampler_has_the_law_of_its_likelihood():
 def test_a_model_is_planned_released_reported_and_read_back(tmp_path):
     release = dirdp.sample(TARGET, model(), mechanism="binomial", draws=3)
     assert release.posterior["p"].shape == (1, 3, 4)
-    assert "Binomial noise of standard deviation" in str(dirdp.report(release))
+    assert "Binomial noise of standard deviation" in str(dirdp.report(release, full=True))
     assert dirdp.verify(release).follows
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     again = xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf")
     assert dirdp.verify(again).follows
-    assert dirdp.report(again) == dirdp.report(release)
+    assert dirdp.report(again, full=True) == dirdp.report(release, full=True)
     plan = dirdp.plan(TARGET, model(), mechanism="binomial")
     assert plan.parts[0].mechanism == BinomialMechanism.for_guarantee(TARGET, prior=np.ones(4))
 

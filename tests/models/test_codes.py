@@ -167,7 +167,7 @@ def test_a_release_of_a_network():
     assert release["posterior"]["p_c"].dims == ("chain", "draw", "A", "B", "C")
     np.testing.assert_allclose(release["posterior"]["p_c"].sum("C"), 1)
     assert set(release["mechanism"].children) == {"p_a", "p_b", "p_c"}
-    assert "p_c" in str(dirdp.report(release))
+    assert "p_c" in str(dirdp.report(release, full=True))
     synthetic = dirdp.sample_posterior_predictive(release, n_records=10)["posterior_predictive"]
     assert synthetic["c"].dims == ("chain", "draw", "A", "B", "C")
 

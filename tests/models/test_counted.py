@@ -139,7 +139,7 @@ def test_report_file_and_verification_say_it(tmp_path, edited):
     release.to_netcdf(tmp_path / "release.nc")
     with xr.open_datatree(tmp_path / "release.nc") as held:
         assert dirdp.verify(held)
-        assert "every patient" in str(dirdp.report(held))
+        assert "every patient" in str(dirdp.report(held, full=True))
         assert "the records of one unit (patient) are in the data" in str(dirdp.statement(held))
         assert opened(held).adjacency == "add-remove"
     for wrong in (7, ["patient"]):

@@ -71,7 +71,7 @@ def test_a_dim_may_be_called_sample():
 @pytest.mark.parametrize("mechanism", ["dirichlet", "geometric"])
 def test_other_names_work_to_the_end(name, mechanism, tmp_path):
     release = dirdp.sample(TARGET, model_of(name=name, dim=f"{name} dim"), mechanism=mechanism)
-    assert name in str(dirdp.report(release))
+    assert name in str(dirdp.report(release, full=True))
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     back = xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf")
     np.testing.assert_array_equal(back["posterior"][name].values, release["posterior"][name].values)

@@ -358,7 +358,7 @@ def test_a_built_model_is_planned_for_the_estimate_unless_another_objective_is_g
         assert dirdp.plan(target, model, objective="posterior").objective == "posterior"
         release = dirdp.sample(target, model)
         assert {node.attrs["objective"] for node in release["mechanism"].children.values()} == {"estimate"}
-        assert "optimal, for the estimate" in str(dirdp.report(release))
+        assert "optimal, for the estimate" in str(dirdp.report(release, full=True))
     own = dirdp.plan(target, by_hand, contribution=1)
     assert own.objective == "posterior"
     # What is kept small is smaller.

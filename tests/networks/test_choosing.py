@@ -92,7 +92,11 @@ def test_one_guarantee_covers_the_structure_and_the_tables(structure, release):
     # What is paid for the structure is noise on the tables.
     assert plan.parts[0].mechanism.noise_sds > free.parts[0].mechanism.noise_sds
     assert dirdp.verify(release)
-    for text in (str(dirdp.report(plan)), str(dirdp.report(release)), str(dirdp.statement(release))):
+    for text in (
+        str(dirdp.report(plan, full=True)),
+        str(dirdp.report(release, full=True)),
+        str(dirdp.statement(release)),
+    ):
         said = " ".join(text.split())
         assert "chosen from the same records, privately" in said
         assert str(structure.guarantee) in said

@@ -189,7 +189,7 @@ def test_a_release_of_the_best_number_of_steps():
     plan = dirdp.plan(target, _sparse(), strategy="urn", objective="estimate")
     assert plan.parts[0].mechanism.urn_steps is not None
     release = dirdp.sample(plan, _sparse())
-    text = str(dirdp.report(release))
+    text = str(dirdp.report(release, full=True))
     assert "urn, for the estimate" in text
     assert dirdp.verify(release)
     with pytest.raises(ArgumentError, match="leave urn_steps and strategy='urn' out"):

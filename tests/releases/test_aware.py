@@ -131,7 +131,7 @@ def test_how_a_baseline_treats_noisy_counts_does_not_matter():
     """What is released does not say `postprocess` any more, and a plan with another one is drawn from the same law."""
     release = geometric(row([12, 10, 8]), 5)
     assert "postprocess" not in release["mechanism/p"].attrs
-    assert "posterior given the noisy counts" in str(dirdp.report(release))
+    assert "posterior given the noisy counts" in str(dirdp.report(release, full=True))
 
 
 def test_private_numbers_of_records_are_stated_and_follow_from_the_noisy_counts():
@@ -139,7 +139,7 @@ def test_private_numbers_of_records_are_stated_and_follow_from_the_noisy_counts(
     group = release["mechanism/p"]
     possible = opened(release).tables["p"].mechanism.possible_records(group["noisy_counts"].values)
     assert (group.attrs["least_records"], group.attrs["most_records"]) == (possible[0], possible[-1])
-    assert f"{possible[0]} to {possible[-1]} records" in " ".join(str(dirdp.report(release)).split())
+    assert f"{possible[0]} to {possible[-1]} records" in " ".join(str(dirdp.report(release, full=True)).split())
     assert f"{possible[0]} to {possible[-1]} records" in dirdp.analyse(release, 5).attrs["conditional_on"]
     group.attrs["most_records"] += 1
     assert not dirdp.verify(release)

@@ -146,7 +146,11 @@ def test_bins_and_a_structure_are_both_chosen_before(bins, both):
         assert 0.999 * 1.5 < parts <= 1.5
         release = dirdp.sample(plan, network)
         assert dirdp.verify(release)
-        for text in (str(dirdp.report(plan)), str(dirdp.report(release)), str(dirdp.statement(release))):
+        for text in (
+            str(dirdp.report(plan, full=True)),
+            str(dirdp.report(release, full=True)),
+            str(dirdp.statement(release)),
+        ):
             said = " ".join(text.split())
             assert "where the bins of age end was chosen from the same records" in said
             assert "which tables there are was chosen from the same records" in said

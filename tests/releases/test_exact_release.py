@@ -29,17 +29,19 @@ def test_a_release_lies_on_its_public_grid_and_says_so(tmp_path):
     attrs = release["mechanism/p"].attrs
     assert attrs["sampler"] == "exact"
     assert np.all(urn_counts(release["posterior"]["p"].values, attrs["steps"]) >= 0)
-    text = " ".join(str(dirdp.report(release)).split())
+    text = " ".join(str(dirdp.report(release, full=True)).split())
     assert "whole numbers: the release has the proved law" in text
     assert f"on a grid of {attrs['steps']} steps" in text
     release.to_netcdf(tmp_path / "exact.nc", engine="h5netcdf")
-    assert str(dirdp.report(xr.open_datatree(tmp_path / "exact.nc", engine="h5netcdf"))) == str(dirdp.report(release))
+    assert str(dirdp.report(xr.open_datatree(tmp_path / "exact.nc", engine="h5netcdf"), full=True)) == str(
+        dirdp.report(release, full=True)
+    )
 
 
 def test_the_fast_sampler_states_its_position_too():
     release = dirdp.sample(TARGET, hair(), sampler="fast")
     assert "nothing is proved of the last bits" in release["mechanism/p"].attrs["arithmetic"]
-    assert "nothing is proved of the last bits" in " ".join(str(dirdp.report(release)).split())
+    assert "nothing is proved of the last bits" in " ".join(str(dirdp.report(release, full=True)).split())
     assert "PCG64" in release["mechanism/p"].attrs["randomness"] or "AES" in release["mechanism/p"].attrs["randomness"]
     assert "floating point" in dirdp.mechanisms.DirichletMechanism.sample.__doc__
 

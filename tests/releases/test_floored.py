@@ -57,7 +57,7 @@ def test_a_release_survives_a_file(engine, tmp_path):
         release.to_zarr(path, zarr_format=2)
         found = xr.open_datatree(path, engine="zarr")
     assert dirdp.verify(found).follows
-    assert str(dirdp.report(found)) == str(dirdp.report(release))
+    assert str(dirdp.report(found, full=True)) == str(dirdp.report(release, full=True))
     assert found["mechanism/p"]["intensities"].dims == ("draw", "hair")
     group = found["mechanism/p"]
     g = group["intensities"].values - group.attrs["shift"] * group["floor"].item()
@@ -86,7 +86,7 @@ def test_everybody_concludes_from_a_release(build, draws):
     mean = analysed["posterior"]["p"].mean(("chain", "draw")).values
     truth = {hair: COUNTS / 592, share: 286 / 592, rows: np.array([[0.5, 0.25, 0.25]] * 2)}[build]
     assert np.abs(mean - truth).max() < 0.15
-    assert "FlooredDirichletMechanism" in str(dirdp.report(release))
+    assert "FlooredDirichletMechanism" in str(dirdp.report(release, full=True))
     assert "analyse" in str(dirdp.statement(release))
 
 
@@ -197,7 +197,7 @@ def test_a_pure_promise_all_the_way(tmp_path):
     release.to_netcdf(tmp_path / "release", engine="h5netcdf")
     found = xr.open_datatree(tmp_path / "release", engine="h5netcdf")
     assert dirdp.verify(found).follows
-    text = " ".join(str(dirdp.report(found)).split())
+    text = " ".join(str(dirdp.report(found, full=True)).split())
     assert f"all below {mechanism.ceiling:.4g}" in text
     assert "epsilon 2, for every single output" in text
     assert float(found["privacy"].attrs["pure_epsilon"]) <= 2.0

@@ -48,9 +48,9 @@ def test_a_plan_reads_no_count_and_shows_what_will_be_measured(network, monkeypa
         "p_b": ((1,), (0, 1)),
         "p_c": ((2,), (0, 2), (1, 2), (0, 1, 2)),
     }
-    text = str(dirdp.report(plan))
+    text = str(dirdp.report(plan, full=True))
     assert "Plan of a private estimate of p_a, p_b, p_c" in text
-    margins = "; ".join(line for _, line in dict(dirdp.report(plan).sections)["Margins"])
+    margins = "; ".join(line for _, line in dict(dirdp.report(plan, full=True).sections)["Marginals"])
     for part in plan.parts:
         for sd in part.mechanism.noise_sds:
             assert f"noise of standard deviation {sd:.4g} a cell, {sd / 500:.2g} of all records" in margins
@@ -74,7 +74,7 @@ def test_a_release_can_be_checked_written_and_read(release, network, tmp_path):
     with xr.open_datatree(tmp_path / "release.nc") as read:
         assert dirdp.verify(read.load())
         assert read.identical(release)
-        assert str(dirdp.report(read)) == str(dirdp.report(release))
+        assert str(dirdp.report(read, full=True)) == str(dirdp.report(release, full=True))
         assert "fitted to the noisy counts" in str(dirdp.statement(read))
 
 
@@ -271,7 +271,7 @@ def test_tables_of_one_category_are_beside():
     assert release["mechanism/p_one"].attrs["mechanism"] == "DirichletMechanism"
     assert np.all(release["posterior"]["p_one"] == 1)
     assert dirdp.verify(release)
-    assert "analyse" not in str(dirdp.report(release))
+    assert "analyse" not in str(dirdp.report(release, full=True))
     assert "p_one" in dirdp.fit(release, progressbar=False)["posterior"]
 
 
@@ -355,7 +355,7 @@ def test_a_survey_of_people_with_an_answer_to_each_item(tmp_path):
     dirdp.save(dirdp.sample(plan, survey()), tmp_path / "survey.nc")
     release = dirdp.load(tmp_path / "survey.nc")
     assert dirdp.verify(release)
-    assert "person" in str(dirdp.report(release))
+    assert "person" in str(dirdp.report(release, full=True))
     assert dirdp.fit(release, consistency="tables", progressbar=False)["posterior"]["rate"].shape == (1, 1, 2)
     assert [variable.name for variable in dirdp.analyst_model(release).observed_RVs] == ["noisy"]
     # Noise that adds up to 0 is for records that lie anywhere.

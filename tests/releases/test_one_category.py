@@ -96,7 +96,7 @@ def test_from_the_plan_to_the_prediction(options, tmp_path):
     release = dirdp.sample(TARGET, naive(), **options)
     assert np.all(release["posterior"]["p_eyes"] == 1)
     assert list(release["posterior"]["eyes"].values) == ["two"]
-    assert "nothing is spent" in " ".join(str(dirdp.report(release)).split())
+    assert "nothing is spent" in " ".join(str(dirdp.report(release, full=True)).split())
     release.to_netcdf(tmp_path / "release.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "release.nc", engine="h5netcdf") as back:
         assert dirdp.verify(back), str(dirdp.verify(back))

@@ -101,7 +101,7 @@ def test_disjoint_people_share_nothing():
     assert rate.renyi(4) == pytest.approx(0.6)
     assert plan.composition.renyi(4) <= 0.6
     release = dirdp.sample(plan, clinic())
-    assert "p, q | rate" in str(dirdp.report(release))
+    assert "p, q | rate" in str(dirdp.report(release, full=True))
 
 
 def test_a_table_that_is_in_no_group_is_fed_by_anybody():
@@ -138,7 +138,7 @@ def test_a_parameter_that_is_used_twice_needs_a_word_about_whose_records():
     assert Contribution.of(both.parts[0].mechanism.contribution) == Contribution(2)
     assert both.composition.satisfies(APPROX)
     release = dirdp.sample(both, model)
-    assert "at most 2 records" in str(dirdp.report(release))
+    assert "at most 2 records" in str(dirdp.report(release, full=True))
     with pytest.raises(dirdp.UnsupportedModelError, match="used twice"):
         twice(disjoint=[["x", "y"]])
 

@@ -117,7 +117,7 @@ def test_a_plan_comes_back_from_a_file_and_draws_the_same(name, tmp_path):
     plan.to_json(tmp_path / "plan.json")
     again = dirdp.Plan.from_json(tmp_path / "plan.json")
     assert again.digest == plan.digest
-    assert str(dirdp.report(again)) == str(dirdp.report(plan))
+    assert str(dirdp.report(again, full=True)) == str(dirdp.report(plan, full=True))
     assert [part.mechanism for part in again.parts] == [part.mechanism for part in plan.parts]
     assert again.reading == plan.reading
     sampler = {"sampler": "fast"} if name == "laplace" else {}
@@ -245,7 +245,10 @@ def test_a_weaker_plan_with_a_digest_of_its_own(edited):
     with pytest.raises(dirdp.UnattainableError, match="does not keep"):
         dirdp.Plan.from_json(write(changed))
     changed["tables"][0]["parameters"]["r"] /= 1.01
-    assert dirdp.report(dirdp.Plan.from_json(write(changed))).title == "Plan of a private posterior draw of p, rate"
+    assert (
+        dirdp.report(dirdp.Plan.from_json(write(changed)), full=True).title
+        == "Plan of a private posterior draw of p, rate"
+    )
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_margins_are_chosen_for_a_network_and_predict_better(model, plan):
     assert choice.best.startswith("marginals")
     assert choice.margin("table by table") > 1.2
     assert {kind for kind, _ in choice.expected_kl} == {"marginals (levels)", "marginals (families)", "table by table"}
-    assert "next is" in str(dirdp.report(plan))
+    assert "next is" in str(dirdp.report(plan, full=True))
     assert dirdp.verify(dirdp.sample(plan, model))
     others, _ = network(5000, seed=9)
     found = []

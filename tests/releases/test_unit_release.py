@@ -179,7 +179,7 @@ def test_what_is_called_public_is_stated():
         pm.Binomial("bought", n=visited, p=pm.Beta("b", 1, 1, shape=2), observed=[5, 6])
     release = dirdp.sample(TARGET, model, public_n=["bought"])
     assert "anybody may know the number of trials of 'bought'" in release["privacy"].attrs["assumptions"]
-    assert "the number of trials of 'bought'" in " ".join(str(dirdp.report(release)).split())
+    assert "the number of trials of 'bought'" in " ".join(str(dirdp.report(release, full=True)).split())
 
 
 def test_public_data_in_a_prior_are_named_with_the_guarantee():
@@ -192,7 +192,7 @@ def test_public_data_in_a_prior_are_named_with_the_guarantee():
     assert plan.parts[0].table.prior.tolist() == [3, 2]
     release = dirdp.sample(plan, model)
     assert dirdp.verify(release)
-    assert "anybody may know the data 'earlier survey' in a prior" in str(dirdp.report(release))
+    assert "anybody may know the data 'earlier survey' in a prior" in str(dirdp.report(release, full=True))
     diagnosis = dirdp.diagnose(release, model, draws=100, nuts=False)
     assert set(diagnosis["realised"].dataset["table"].values) == {"p"}
     # A plan is one for these data: others are another prior.

@@ -62,7 +62,7 @@ def test_the_whole_way(target, tmp_path):
     assert mechanism.satisfies(target)
     group = release["mechanism/p"].attrs
     assert group["steps"] == group["urn_steps"] == plan.parts[0].mechanism.urn_steps
-    report = " ".join(str(dirdp.report(release)).split())
+    report = " ".join(str(dirdp.report(release, full=True)).split())
     assert f"{group['urn_steps']} steps of an urn" in report
     assert str(target) in report
     np.testing.assert_allclose(dirdp.estimate(release).tables["p"].share_means.sum(), 1)
@@ -85,7 +85,7 @@ def test_an_exact_draw_states_the_pure_epsilon_that_comes_for_free(options):
     assert stated >= draws * curves.pure_epsilon
     assert opened(release).pure_epsilon == stated
     assert failed(release) == []
-    text = " ".join(str(dirdp.report(release)).split())
+    text = " ".join(str(dirdp.report(release, full=True)).split())
     assert "delta 0 epsilon" in text
     assert "for every single output" in text
     assert "never more than" in text
@@ -106,7 +106,7 @@ def test_no_pure_epsilon_is_stated_of_what_has_none():
     for release in (dirdp.sample(APPROX, hair(), sampler="fast"), dirdp.sample(APPROX, hair(), mechanism="gaussian")):
         assert "pure_epsilon" not in release["privacy"].attrs
         assert failed(release) == []
-        assert "delta 0 " not in " ".join(str(dirdp.report(release)).split())
+        assert "delta 0 " not in " ".join(str(dirdp.report(release, full=True)).split())
 
 
 @pytest.mark.parametrize("change", [{"urn_steps": 1024}, {"urn_steps": None}, {"r": 0.2}])

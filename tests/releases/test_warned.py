@@ -1,4 +1,4 @@
-"""Whoever releases with a seed, or again without a ledger, is warned where they call."""
+"""Seeds, second releases without a ledger, and weak guarantees warn at the user's own line."""
 
 import contextlib
 import warnings
@@ -93,3 +93,39 @@ def test_a_beta_has_no_dim_for_its_two_outcomes():
         pm.Binomial("y", n=[9, 7, 5, 3], p=p, observed=[1, 2, 3, 3], dims="arm")
     with pytest.warns(dirdp.CategoriesFromDataWarning):
         dirdp.sample(TARGET, model)
+
+
+@pytest.mark.filterwarnings("default::pymc_dirdp.errors.WeakGuaranteeWarning")
+@pytest.mark.parametrize("call", [dirdp.plan, dirdp.sample])
+@pytest.mark.parametrize(
+    ("guarantee", "said"),
+    [
+        (dirdp.ApproxDP(epsilon=1.0, delta=0.1), "delta=0.1 is not below one over the number of records, 100"),
+        (dirdp.ApproxDP(epsilon=1.0, delta=0.01), "such as 0.001"),
+        (dirdp.ApproxDP(epsilon=50.0, delta=1e-6), "epsilon=50 is above 10"),
+        (dirdp.ApproxDP(epsilon=1.0, delta=0.0099), None),
+        (dirdp.ApproxDP(epsilon=10.0, delta=1e-6), None),
+        (dirdp.ZeroCDP(rho=20.0), None),
+    ],
+)
+def test_a_weak_guarantee_warns_where_the_user_calls(guarantee, said, call):
+    model = counted(None, [40, 60])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
+        call(guarantee, model)
+    assert len(caught) == (said is not None)
+    for warning in caught:
+        assert warning.category is dirdp.WeakGuaranteeWarning
+        assert said in str(warning.message)
+        assert warning.filename == __file__
+
+
+@pytest.mark.filterwarnings("default::pymc_dirdp.errors.WeakGuaranteeWarning")
+def test_the_warning_of_delta_tells_no_private_number():
+    """Under add-remove the number to plan for is named, and not that of the data."""
+    with pytest.warns(dirdp.WeakGuaranteeWarning, match="records, 5000") as caught:
+        dirdp.plan(
+            dirdp.ApproxDP(epsilon=1, delta=0.1), counted(None, [40, 60]), adjacency="add-remove", n_records=5000
+        )
+    assert "100" not in str(caught[0].message)

@@ -89,7 +89,7 @@ def test_what_is_published_is_one_release_and_verifies(name, tmp_path):
     assert verification
     assert verification.kept.epsilon == pytest.approx(1, rel=1e-3)
     assert ("postprocess" in release["mechanism/p"].attrs) == (name == "Hellinger, three")
-    text = " ".join(str(dirdp.report(release)).split())
+    text = " ".join(str(dirdp.report(release, full=True)).split())
     assert "posterior given the" in text
     assert ("of dirdp.estimate" in text) == (name in PRODUCTS)
     assert ("as papers do" in text) == (name not in PRODUCTS)
@@ -175,10 +175,10 @@ def test_three_categories_of_hellinger_publish_what_the_paper_does():
         with pytest.raises(ArgumentError, match="no product over cells") as error:
             conclude(release)
         assert not isinstance(error.value, ReleaseError)
-    assert "no posterior given them" in " ".join(str(dirdp.report(release)).split())
+    assert "no posterior given them" in " ".join(str(dirdp.report(release, full=True)).split())
     assert "dirdp.analyse" not in str(dirdp.statement(release))
     # No estimate follows from it, so the error that is stated is not that of one.
-    for said in (str(dirdp.report(release)), str(dirdp.statement(release))):
+    for said in (str(dirdp.report(release, full=True)), str(dirdp.statement(release))):
         assert "of the mean" in said
         assert "of dirdp.estimate" not in said
     assert 0 < release["utility"]["share_error"].item() < 1
@@ -222,7 +222,7 @@ def test_a_plan_comes_back_from_a_file_and_the_ledger_is_charged_once(kind, tmp_
     again = dirdp.Plan.from_json(tmp_path / "plan.json")
     assert again.digest == plan.digest
     assert [part.mechanism for part in again.parts] == [part.mechanism for part in plan.parts]
-    assert str(dirdp.report(again)) == str(dirdp.report(plan))
+    assert str(dirdp.report(again, full=True)) == str(dirdp.report(plan, full=True))
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.5))
     release = dirdp.sample(again, built, ledger=ledger)
     # Any number of draws follows from one release.
@@ -268,9 +268,9 @@ def test_a_text_with_far_too_many_posteriors_is_refused_at_once(edited):
 def test_the_words_about_arithmetic_are_true():
     """No floating-point number meets the counts, but in the weights of the Hellinger mechanism."""
     exact, weighed = (released(kind, [3, 5]) for kind in KINDS)
-    assert "nothing was rounded" in str(dirdp.report(exact))
-    assert "nothing was rounded" not in str(dirdp.report(weighed))
-    assert "by weights that were computed in floating point" in " ".join(str(dirdp.report(weighed)).split())
+    assert "nothing was rounded" in str(dirdp.report(exact, full=True))
+    assert "nothing was rounded" not in str(dirdp.report(weighed, full=True))
+    assert "by weights that were computed in floating point" in " ".join(str(dirdp.report(weighed, full=True)).split())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -354,7 +354,7 @@ def test_a_paper_may_read_noisy_counts_its_own_way_and_the_release_says_so(how):
     read = mechanism.read_as_data(published(release), how) + 1.0
     drawn = release["posterior"]["p"].values[0]
     assert kstest(drawn[:, 0], "beta", args=(read[0], read[1:].sum())).pvalue > 1e-6
-    text = " ".join(str(dirdp.report(release)).split())
+    text = " ".join(str(dirdp.report(release, full=True)).split())
     assert f"postprocess: {how}" in text
     assert "their intervals are too short; dirdp.analyse(release) draws from the posterior" in text
     # What is concluded does not depend on it.

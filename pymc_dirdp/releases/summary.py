@@ -1,0 +1,173 @@
+"""The report on one screen: the answer first, then the guarantee, the mechanism and what to do next."""
+
+import math
+
+import numpy as np
+import xarray as xr
+
+from pymc_dirdp.display import clipped
+from pymc_dirdp.numerics.rounding import at_least_in_short as up
+from pymc_dirdp.releases.accuracy import in_range, typical_errors
+from pymc_dirdp.releases.opened import Opened, StoredTable
+from pymc_dirdp.releases.statement import odds_of_the_truth
+from pymc_dirdp.releases.verification import Verification
+
+__all__ = ["summary"]
+
+type Lines = tuple[tuple[str, str], ...]
+
+# What fits beside the labels of a terminal of 80 columns.
+_LABEL, _TEXT = 9, 67
+# Shares of a table in one line; others are looked up in the release.
+_MOST_SHARES = 6
+# A guarantee without a delta is also given as an epsilon at this one.
+_DELTA = 1e-6
+# A bounded loss has no best order, and orders above this one say the same as delta 0.
+_ORDER, _LARGEST_ORDER = 10.0, 1e4
+
+
+def summary(
+    stored: Opened, verification: Verification, utility: xr.Dataset, better: Lines
+) -> tuple[tuple[str, Lines], ...]:
+    """The sections of the short report, which are 13 lines at most.
+
+    Parameters
+    ----------
+    stored : Opened
+        A release, or a plan.
+    verification : Verification
+    utility : Dataset
+        Its group `utility`.
+    better : tuple of (str, str)
+        Tables for which another mechanism is better, and the advice.
+    """
+    answers = [*_shares(stored), *_errors(stored, utility), *_advised(stored, better)]
+    facts = [("mechanism", _mechanism(stored)), *_utility(utility)]
+    promised = _guaranteed(stored, utility) if verification.follows else _failed(verification)
+    sections = answers, [*promised, *facts], [("next", _next(stored, follows=verification.follows))]
+    return tuple(("", tuple(_fitted(*line) for line in lines)) for lines in sections)
+
+
+def _fitted(label: str, text: str) -> tuple[str, str]:
+    lines = 2 if label in ("protects", "problem") else 1
+    return clipped(label, _LABEL), clipped(text, _TEXT, lines=lines)
+
+
+def _shares(stored: Opened) -> Lines:
+    """The shares of the first table, if it is a row that fits into a line."""
+    if stored.release is None:
+        return ()
+    name, *others = stored.tables
+    posterior = stored.tree.children["posterior"].to_dataset()
+    if name not in posterior:
+        return ()
+    more = f"; {len(others)} more tables" * bool(others)
+    shares = posterior[name].mean([dim for dim in ("chain", "draw") if dim in posterior[name].dims])
+    if shares.ndim > 1 or shares.size > _MOST_SHARES:
+        return ((name, f"shape {shares.shape}, see release['posterior'][{name!r}]{more}"),)
+    labels = [""] * shares.size if not shares.ndim else [str(label) for label in shares[shares.dims[0]].values]
+    told = (f"{label} {value:.3f}".strip() for label, value in zip(labels, shares.values.reshape(-1), strict=True))
+    return ((name, f"{', '.join(told)}{more}"),)
+
+
+def _errors(stored: Opened, utility: xr.Dataset) -> Lines:
+    if "note" in utility.attrs:
+        return (("error", str(utility.attrs["note"])),)
+    found = dict(typical_errors(stored, utility))
+    label = next((label for label in ("of the draw", *found) if label in found), None)
+    return () if label is None else (("error", f"{found[label]} ({label.removeprefix('of ')})"),)
+
+
+def _advised(stored: Opened, better: Lines) -> Lines:
+    if not better:
+        return ()
+    (_, advice), *others = better
+    return (("better", advice + f"; {len(others)} more tables" * bool(others)),)
+
+
+def _guaranteed(stored: Opened, utility: xr.Dataset) -> Lines:
+    """The guarantee at two deltas, as odds, and as divergences. All numbers are rounded up."""
+    curves, guarantee = stored.curves, stored.guarantee
+    delta = guarantee.stated_delta or _DELTA
+    epsilon, pure = float(curves.epsilon(delta)), stored.pure_epsilon
+    told = [f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}", f"{up(pure, 4):.4g} at delta 0"]
+    if guarantee.is_pure or pure <= epsilon:
+        told = [f"epsilon {up(pure, 4):.4g} at delta 0"]
+    elif math.isinf(pure):
+        told = told[:1]
+    return (
+        ("protects", _protects(stored, utility)),
+        ("at most", "; ".join(told)),
+        ("odds", odds_of_the_truth(stored, short=True)),
+        *_divergences(stored, delta),
+    )
+
+
+def _divergences(stored: Opened, delta: float) -> Lines:
+    order = stored.guarantee.largest_order
+    if not 1 < order < math.inf:
+        best = float(stored.curves.best_order(delta))
+        order = float(f"{best:.3g}") if 1 < best < _LARGEST_ORDER else _ORDER
+    renyi, rho = float(stored.curves.renyi(order)), float(stored.curves.rho(order))
+    told = [
+        *([f"RDP: {up(renyi, 3):.3g} at order {order:g}"] * math.isfinite(renyi)),
+        *([f"tCDP: rho {up(rho, 3):.3g}, omega {order:g}"] * math.isfinite(rho)),
+    ]
+    return (("implies", "; ".join(told)),) if told else ()
+
+
+def _protects(stored: Opened, utility: xr.Dataset) -> str:
+    reading = stored.reading
+    if not (reading.stated.unit or reading.stated.counted or reading.label != "record"):
+        if reading.relation.records_are_public:
+            sizes = in_range(utility["n_records"].values, 15)
+            return f"each record as another person; the number of records, {sizes}, is public"
+        return "each record as another person, and whether it is in the data"
+    return f"every {reading.label}: {reading.neighbours}"
+
+
+def _failed(verification: Verification) -> Lines:
+    wrong = [(check.name, check.sentence) for check in verification.checks if not check.passed]
+    return (
+        *(("problem", f"{name}: {sentence}") for name, sentence in wrong[:1]),
+        ("instead", verification.alternative),
+    )
+
+
+def _mechanism(stored: Opened) -> str:
+    laws = list(dict.fromkeys(map(_law, stored.tables.values())))
+    more = f" and {len(laws) - 1} others" if len(laws) > 1 else ""
+    sampler = "" if stored.release is None else f"; {stored.release.sampler} sampler"
+    return f"{clipped(laws[0], _TEXT - len(more) - len(sampler))}{more}{sampler}"
+
+
+def _law(table: StoredTable) -> str:
+    mechanism = table.mechanism
+    if mechanism.tempered is None:
+        return mechanism.in_short
+    return f"{mechanism.law_in_words.partition(',')[0]}, {mechanism.in_short}"
+
+
+def _utility(utility: xr.Dataset) -> Lines:
+    known = {name: utility[name].values for name in ("expected_kl_estimate", "expected_kl_posterior", "estimate_kl")}
+    known = {name: values for name, values in known.items() if values.size and np.all(np.isfinite(values))}
+    told = []
+    if "expected_kl_estimate" in known:
+        told.append(f"{in_range(known['expected_kl_estimate'], 3)} nats (draw, frequencies)")
+    if "expected_kl_posterior" in known:
+        told.append(f"{known['expected_kl_posterior'].sum():.3g} (posteriors)")
+    if not told and "estimate_kl" in known:
+        told.append(f"{in_range(known['estimate_kl'], 3)} nats (estimate, shares)")
+    return (("utility", f"expected KL {', '.join(told)}"),) if told else ()
+
+
+def _next(stored: Opened, *, follows: bool) -> str:
+    if stored.release is None:
+        return "dirdp.sample(plan) draws the release; full=True says more"
+    if not follows:
+        return "do not publish; print(dirdp.verify(release)) says why"
+    if stored.is_estimate:
+        return "release['posterior'] holds one estimate; full=True says more"
+    if any(table.mechanism.reading(None) is not None for table in stored.tables.values()):
+        return "release['posterior'] holds the draws; full=True says more"
+    return "dirdp.analyse(release): posterior draws, credible intervals"

@@ -1,0 +1,109 @@
+"""The short report: 15 lines of 80 columns for any release, with the answer first and every number an upper bound."""
+
+import re
+from unicodedata import east_asian_width
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_dirdp as dirdp
+
+TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
+
+
+def survey(name="p", labels=("black", "brown", "red", "blond"), alpha=1.0):
+    with pm.Model(coords={"hair": list(labels)}) as model:
+        p = pm.Dirichlet(name, np.full(len(labels), alpha), dims="hair")
+        counts = [108, 286, 71, 127][: len(labels)]
+        pm.Multinomial(f"n {name}", n=sum(counts), p=p, observed=counts)
+    return model
+
+
+def network(n_features):
+    rng = np.random.default_rng(1)
+    names = [f"feature {'long name ' * 9}{i}" for i in range(n_features)]
+    records = {name: rng.choice(["a", "b", "c"], 300) for name in names}
+    categories = {name: ["a", "b", "c"] for name in names} | {"class": ["u", "v"]}
+    return dirdp.naive_bayes(records, rng.choice(["u", "v"], 300), categories=categories)
+
+
+def people():
+    with pm.Model(coords={"person": range(40), "question": ["a", "b", "c"]}) as model:
+        p = pm.Beta("p", 1, 1, dims="question")
+        answers = np.random.default_rng(2).integers(0, 2, (40, 3))
+        pm.Bernoulli("answers", p=p, observed=answers, dims=("person", "question"))
+    return model
+
+
+def columns(line):
+    return sum(1 + (east_asian_width(sign) in "WF") for sign in line)
+
+
+CASES = {
+    "draw": (survey, TARGET, {}),
+    "geometric": (survey, TARGET, {"mechanism": "geometric"}),
+    "gaussian": (survey, TARGET, {"mechanism": "gaussian"}),
+    "private number": (survey, TARGET, {"adjacency": "add-remove", "n_records": 600}),
+    "several draws": (survey, dirdp.ZeroCDP(rho=0.1), {"draws": 3}),
+    "tCDP": (survey, dirdp.TruncatedCDP(rho=0.05, omega=10), {}),
+    "RDP": (survey, dirdp.RenyiDP(order=2, epsilon=0.5), {}),
+    "RDP at order 1": (survey, dirdp.RenyiDP(order=1, epsilon=0.5), {}),
+    "hostile names": (lambda: survey("名" * 70, ["p|`<b>", "x" * 200]), TARGET, {}),
+    "network": (lambda: network(12), TARGET, {}),
+    "marginals": (lambda: network(3), TARGET, {"mechanism": "marginals"}),
+    "unit": (people, TARGET, {"unit": "person"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_any_release_and_its_plan_fit_into_15_lines_of_80_columns(case):
+    make, guarantee, options = CASES[case]
+    model = make()
+    plan = dirdp.plan(guarantee, model, **options)
+    read = {"postprocess": "clip-and-smooth"} if case == "gaussian" else {}
+    for thing in (plan, dirdp.sample(plan, model, **read)):
+        lines = str(dirdp.report(thing)).splitlines()
+        assert len(lines) <= 15
+        assert max(map(columns, lines)) <= 80
+        labels = [found[1] for line in lines if (found := re.match(r"  (\S+)  ", line))]
+        assert labels[-1] == "next"
+        assert {"protects", "at", "odds"} & {label.split()[0] for label in labels} >= {"protects", "odds"}
+        assert "<b>" not in dirdp.report(thing)._repr_html_()
+        assert len(str(dirdp.report(thing, full=True)).splitlines()) > len(lines)
+
+
+def test_the_answer_comes_first_and_is_the_draw():
+    release = dirdp.sample(TARGET, survey())
+    title, first, second, *_ = str(dirdp.report(release)).splitlines()
+    assert title == "Private posterior draw of p, (1, 1e-06)-DP"
+    drawn = release["posterior"]["p"].values.reshape(-1)
+    numbers = [float(number) for number in re.findall(r"[01]\.\d{3}", first)]
+    np.testing.assert_allclose(numbers, drawn, atol=5.1e-4)
+    assert second.startswith("  error ")
+
+
+@pytest.mark.parametrize("options", [{}, {"mechanism": "geometric"}, {"adjacency": "add-remove", "n_records": 600}])
+def test_every_privacy_number_is_an_upper_bound_of_the_curves(options):
+    """Oracle: the curves, asked at the orders and deltas that the report prints."""
+    release = dirdp.sample(TARGET, survey(), **options)
+    text = str(dirdp.report(release))
+    # The exact plan of the release, which verify makes from its text.
+    curves = dirdp.plan(TARGET, survey(), **options).composition
+    for epsilon, delta in re.findall(r"epsilon ([\d.]+) at delta ([\de.-]+)", text):
+        if float(delta) > 0:
+            assert float(epsilon) >= curves.epsilon(float(delta)) * (1 - 1e-2)
+            assert curves.delta(float(epsilon)) <= float(delta) * (1 + 1e-6)
+    ((renyi, order),) = re.findall(r"RDP: ([\d.]+) at order ([\d.]+)", text)
+    ((rho, omega),) = re.findall(r"tCDP: rho ([\d.]+), omega ([\d.]+)", text)
+    assert curves.renyi(float(order)) <= float(renyi) <= 1.01 * curves.renyi(float(order))
+    assert curves.rho(float(omega)) <= float(rho) <= 1.01 * curves.rho(float(omega))
+
+
+@pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
+def test_a_seeded_release_states_no_guarantee():
+    text = str(dirdp.report(dirdp.sample(TARGET, survey(), random_seed=1)))
+    assert text.startswith("Not private: ")
+    assert "do not publish" in text
+    assert not re.search(r"epsilon|odds|tCDP|protects", text)
+    assert len(text.splitlines()) <= 15
