@@ -127,7 +127,7 @@ def of_contents(facts: Mapping[str, Any]) -> Plan:
 
 def _table(part: PlannedTable) -> dict[str, Any]:
     table, mechanism = part.table, part.mechanism
-    dims = table.dims and list(table.dims)
+    dims = list(table.dims) if table.dims else None
     return {
         "name": table.name,
         "family": table.family,

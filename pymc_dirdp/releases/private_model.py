@@ -182,7 +182,7 @@ def private_model(
     >>> [rv.name for rv in private.free_RVs], [one.name for one in private.potentials]
     (['effect'], ['y_release'])
     >>> again = dirdp.private_model(dirdp.release_of(private), model, public=["which"])
-    >>> again.compile_logp()(again.initial_point()) == private.compile_logp()(private.initial_point())
+    >>> bool(again.compile_logp()(again.initial_point()) == private.compile_logp()(private.initial_point()))
     True
     """
     model = root_model(model)

@@ -187,7 +187,7 @@ def _protected(cells: Any, *, unit: str | None, contribution: int | None) -> tup
         )
     if not isinstance(unit, str) or not unit.strip() or not unit.isprintable():
         raise ArgumentError(f"Expected unit to be a word such as 'patient', got {type_name(unit)} that is none.")
-    return unit, contribution
+    return unit.strip(), contribution
 
 
 def _checked_labels(cells: Any, n_cells: int | None, categories: Categories | None) -> dict[str, list[Any]] | None:

@@ -322,6 +322,8 @@ def _sparse(facts: Mapping[str, Any]) -> SparseRelease:
         if any(len(set(own)) < len(own) for own in labels.values()):
             raise ArgumentError("two labels are the same.")
     unit = one_line(unit=facts["unit"])
+    if unit != unit.strip():
+        raise ArgumentError("the unit begins or ends with a space.")
     if mechanism.contribution > 1 and unit == "record":
         raise ArgumentError("it speaks of single records, and of several records of a person.")
     return SparseRelease(

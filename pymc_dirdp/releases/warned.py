@@ -72,8 +72,8 @@ def warn_if_weak(guarantee: Guarantee, n_records: int | None) -> None:
         # A power of ten that is at most a tenth of 1/N.
         better = 10.0 ** math.floor(-math.log10(n_records) - 1)
         problems.append(
-            f"delta={delta:g} is not below one over the number of records, {n_records}: publishing one random record "
-            f"would satisfy it. Choose delta well below 1/N, such as {better:g}."
+            f"delta={delta:g} is not below one over the number of records: publishing one random record would satisfy "
+            f"it. Choose delta well below 1/N, such as {better:g}."
         )
     if epsilon > _LARGE_EPSILON:
         problems.append(

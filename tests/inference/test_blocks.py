@@ -15,6 +15,7 @@ from pymc_dirdp.inference import table_law
 from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.blocks import BlockLaws, law_of, rows_are_divided
 from pymc_dirdp.inference.table_law import TableLaw
+from pymc_dirdp.mechanisms.outputs import NoisyTable
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.releases.opened import opened
@@ -95,11 +96,12 @@ def test_blocks_of_several_rows_are_put_into_the_order_of_the_table():
     counts = np.array([[[4, 9], [20, 3], [8, 8]], [[20, 7], [10, 7], [11, 13]]])
     # Noise of this scale is always 0, so the law is that of the very counts.
     noisy = mechanism.release(counts)
+    released = output_of(survey(unit="person"))
+    table = replace(released.part.table, prior=mechanism.prior, dims=None, coords={})
     output = replace(
-        output_of(survey(unit="person")),
-        mechanism=mechanism,
-        prior=mechanism.prior,
-        published=noisy[None],
+        released,
+        part=replace(released.part, table=table, mechanism=mechanism),
+        output=NoisyTable({"noisy_counts": noisy}),
         n_records=120,
         totals=(40, 40, 40),
     )

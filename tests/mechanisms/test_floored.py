@@ -50,7 +50,7 @@ def test_a_draw_is_the_intensities_over_their_sum():
     together = mechanism.release(COUNTS, draws=4, random_seed=2)
     np.testing.assert_array_equal(mechanism.sample(COUNTS, draws=4, random_seed=2), mechanism.shares_of(together))
     released = mechanism.draw(COUNTS, 4, sampler="exact", random_seed=2)
-    np.testing.assert_array_equal(released.values, mechanism.shares_of(together))
+    np.testing.assert_array_equal(released.shares(mechanism), mechanism.shares_of(together))
     np.testing.assert_array_equal(released.published["intensities"], together)
 
 

@@ -70,7 +70,7 @@ def test_shares_are_fitted_to_the_tables_of_a_plan():
     plan = dirdp.plan(TARGET, model(), mechanism="marginals")
     counts = {"p_a": np.array([40.0, 20.0]), "p_b": np.array([[20.0, 20.0], [0.0, 20.0]])}
     published = {
-        part.table.name: part.mechanism.release(counts[part.table.name])
+        part.table.name: part.mechanism.draw(counts[part.table.name], 1, sampler="exact", random_seed=None)
         for part in plan.parts
         if part.table.name in counts
     }

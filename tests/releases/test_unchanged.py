@@ -8,8 +8,9 @@ noisy counts stayed. They were written once more when they came to follow from w
 its digest seeds. Geometric noise, which `auto` may take, adds up to 0 now. Every case got the expected errors of
 estimates, and the pure epsilon of what was drawn. The survey names the public totals of its items. Draws of several
 rows, or of several at once, were written again when their urns came to go side by side. Two tables of one person were
-written again when they came to be composed direction by direction: the search ends some 1e-7 further. All other numbers
-are those from before.
+written again when they came to be composed direction by direction: the search ends some 1e-7 further. `auto` takes
+geometric noise for both tables since it compares whole plans by the composition that is stated. All other numbers are
+those from before.
 """
 
 import json
