@@ -123,7 +123,7 @@ def test_a_weak_guarantee_warns_where_the_user_calls(guarantee, said, call):
 
 @pytest.mark.filterwarnings("default::pymc_dirdp.errors.WeakGuaranteeWarning")
 def test_the_warning_of_delta_tells_no_private_number():
-    """Under add-remove the delta that is proposed follows from the number to plan for, and not from that of the data."""
+    """Under add-remove the delta that is proposed follows from the number to plan for, which is public."""
     with pytest.warns(dirdp.WeakGuaranteeWarning, match="such as 1e-05") as caught:
         dirdp.plan(
             dirdp.ApproxDP(epsilon=1, delta=0.1), counted(None, [40, 60]), adjacency="add-remove", n_records=5000
