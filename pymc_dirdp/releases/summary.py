@@ -106,8 +106,9 @@ def _guaranteed(stored: Opened, utility: xr.Dataset) -> Lines:
 def _divergences(stored: Opened, delta: float) -> Lines:
     order = stored.guarantee.largest_order
     if not 1 < order < math.inf:
-        best = float(stored.curves.best_order(delta))
-        order = float(f"{best:.3g}") if 1 < best < _LARGEST_ORDER else _ORDER
+        # As it is printed: an order next to 1 would be 1 there.
+        best = float(f"{float(stored.curves.best_order(delta)):.3g}")
+        order = best if 1 < best < _LARGEST_ORDER else _ORDER
     renyi, rho = float(stored.curves.renyi(order)), float(stored.curves.rho(order))
     told = [
         *([f"RDP: {up(renyi, 3):.3g} at order {order:g}"] * math.isfinite(renyi)),

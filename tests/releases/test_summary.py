@@ -1,6 +1,7 @@
 """The short report: 15 lines of 80 columns for any release, with the answer first and every number an upper bound."""
 
 import re
+from types import SimpleNamespace
 from unicodedata import east_asian_width
 
 import numpy as np
@@ -8,6 +9,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.releases.summary import _divergences
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 
@@ -98,6 +100,14 @@ def test_every_privacy_number_is_an_upper_bound_of_the_curves(options):
     ((rho, omega),) = re.findall(r"tCDP: rho ([\d.]+), omega ([\d.]+)", text)
     assert curves.renyi(float(order)) <= float(renyi) <= 1.01 * curves.renyi(float(order))
     assert curves.rho(float(omega)) <= float(rho) <= 1.01 * curves.rho(float(omega))
+
+
+def test_an_order_next_to_1_is_printed_as_another():
+    curves = SimpleNamespace(best_order=lambda delta: 1.0004, renyi=lambda order: order, rho=lambda omega: omega)
+    stored = SimpleNamespace(guarantee=dirdp.PureDP(epsilon=1.0), curves=curves)
+    ((_, text),) = _divergences(stored, 1e-6)
+    assert "at order 1;" not in text
+    assert text.startswith("RDP: ")
 
 
 @pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.SeededReleaseWarning")
