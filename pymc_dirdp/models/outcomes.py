@@ -187,7 +187,7 @@ def read_outcomes(rv: Node, model: pm.Model, inputs: Inputs, said: Statements) -
             name,
             f"is a variable of real numbers ({called})",
             "Cut it into intervals and observe their codes with pm.Categorical; for a pm.CustomDist or pm.Mixture of "
-            "integers say dtype='int64'.",
+            "integers say dtype='int64', and give pm.Censored both bounds, such as lower=0.",
         )
     stored = stored_observations(rv, model)
     shape = stored_shape(stored)

@@ -195,7 +195,7 @@ def mixture_of_binomials():
 def capped_counts():
     x = pm.Data("x", codes(2))
     rate = pm.math.exp(pm.Normal("a") + pm.Normal("b") * x)
-    pm.Censored("y", pm.Poisson.dist(rate), lower=None, upper=4, observed=answers(5))
+    pm.Censored("y", pm.Poisson.dist(rate), lower=0, upper=4, observed=answers(5))
 
 
 @accepted()
