@@ -54,7 +54,7 @@ class Table:
             self.of_posterior_draw(noisy),
             self.of_estimate(pairs),
             self.of_estimate(noisy),
-            dirdp.utility.optimal_error(promise, **known),
+            dirdp.planning.optimal_error(promise, **known),
             self.of_draw(self.prior, 1.0),
         )
         return dict(zip(STYLES, errors, strict=True))

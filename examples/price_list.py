@@ -29,7 +29,7 @@ print(
 )
 
 mechanism = dirdp.calibrate(target, prior=PRIOR, n_records=2000, objective="estimate")
-error = dirdp.utility.DrawError.of_mechanism([0.4, 0.3, 0.2, 0.07, 0.03], 2000, mechanism.alpha, mechanism.r)
+error = dirdp.planning.DrawError.of_mechanism([0.4, 0.3, 0.2, 0.07, 0.03], 2000, mechanism.alpha, mechanism.r)
 print(
     f"\nIf the answers were 40, 30, 20, 7 and 3 %: the KL of the draw is {error.mean:.4f} nats on average, and more "
     f"than {error.quantile(0.01):.4f} with a probability of 1 % at most"

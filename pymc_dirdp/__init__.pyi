@@ -2,10 +2,10 @@ from pymc_dirdp import auditing as auditing
 from pymc_dirdp import bandits as bandits
 from pymc_dirdp import curator as curator
 from pymc_dirdp import mechanisms as mechanisms
+from pymc_dirdp import papers as papers
+from pymc_dirdp import planning as planning
 from pymc_dirdp import plots as plots
 from pymc_dirdp import privacy as privacy
-from pymc_dirdp import published as published
-from pymc_dirdp import utility as utility
 from pymc_dirdp.accounting.ledger import Ledger as Ledger
 from pymc_dirdp.auditing.attack import audit as audit
 from pymc_dirdp.auditing.result import Audit as Audit
@@ -34,8 +34,6 @@ from pymc_dirdp.errors import SeededReleaseWarning as SeededReleaseWarning
 from pymc_dirdp.errors import UnattainableError as UnattainableError
 from pymc_dirdp.errors import UnsupportedModelError as UnsupportedModelError
 from pymc_dirdp.errors import WeakGuaranteeWarning as WeakGuaranteeWarning
-from pymc_dirdp.inference.combining import Combined as Combined
-from pymc_dirdp.inference.combining import combine as combine
 from pymc_dirdp.inference.mechanism_output import MechanismOutput as MechanismOutput
 from pymc_dirdp.mechanisms.base import Mechanism as Mechanism
 from pymc_dirdp.mechanisms.sparse import least_threshold as least_threshold

@@ -1,6 +1,6 @@
 """The command line: `dirdp`, or `python -m pymc_dirdp`."""
 
-from pymc_dirdp.commands.main import main
+from pymc_dirdp.cli.main import main
 
 __all__: list[str] = []
 

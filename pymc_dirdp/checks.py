@@ -175,7 +175,7 @@ def checked_counts(
     is_whole = isinstance(counts, np.ndarray) and counts.dtype.kind in "biu"
     if not is_whole and np.any(array != np.floor(array)):
         raise DataError(
-            "Some counts are not whole numbers. The guarantee is for whole records; see published.p1_theorem_1."
+            "Some counts are not whole numbers. The guarantee is for whole records; see dirdp.papers.p1_theorem_1."
         )
     if most > MOST_RECORDS:
         raise DataError("Some counts are above 2**53 and cannot be held exactly.")

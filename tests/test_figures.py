@@ -207,7 +207,7 @@ def test_the_share_at_the_border_of_p3_figure_1_without_a_projection():
 
 
 def test_the_divergence_of_p2_appendix_d_by_simulation():
-    from pymc_dirdp.utility.expected_kl import dirichlet_kl_rows
+    from pymc_dirdp.planning.expected_kl import dirichlet_kl_rows
 
     numbers, rng = recorded("p2_appendix_d")["numbers"], np.random.default_rng(20261122)
     x = rng.multinomial(1000, rng.dirichlet(np.ones(10), 20_000))

@@ -26,8 +26,7 @@ ROOMS = (
     "privacy",
     "sampling",
     "mechanisms",
-    "published",
-    "utility",
+    "papers",
     "planning",
     "accounting",
     "counting",
@@ -40,7 +39,7 @@ ROOMS = (
     "curator",
     "bandits",
     "plots",
-    "commands",
+    "cli",
     "__main__",
 )
 # These rooms ask PyMC, ArviZ, xarray or Matplotlib; every other one needs NumPy and SciPy alone.

@@ -52,7 +52,7 @@ WITHOUT_SOURCE = {
     "test_real_data.py": "the scripts that release real data sets, on made-up ones",
     "test_trust_boundary.py": "what reaches an error, a log, an attribute or a file",
     "test_words.py": "the words of pages, docstrings and errors",
-    "utility/test_utility_table.py": "the table in the documentation",
+    "planning/test_utility_table.py": "the table in the documentation",
 }
 # Source files of more than 80 lines without a test file of their name: the test file that is about them, and how.
 TESTED_BY = {
@@ -123,7 +123,7 @@ TESTED_BY = {
     "plots/posteriors.py": ("plots/test_plots.py", "every picture, in a few lines each"),
     "plots/privacy.py": ("plots/test_plots.py", "every picture, in a few lines each"),
     "privacy/hockey_stick.py": ("privacy/test_dominating_pairs.py", "divergences against quadrature and many digits"),
-    "published/accuracy.py": ("utility/test_draw_error.py", "printed bounds beside exact tails"),
+    "papers/accuracy.py": ("planning/test_draw_error.py", "printed bounds beside exact tails"),
     "releases/accuracy.py": ("releases/test_report.py", "the errors in words"),
     "releases/fitted.py": ("releases/test_measurements.py", "shares by margins of all tables"),
     "releases/formulas.py": ("releases/test_deterministics.py", "which arrays and numbers a formula holds"),
@@ -136,7 +136,7 @@ TESTED_BY = {
     "stored/readable.py": ("stored/test_choice.py", "texts in which any one place is wrong"),
     "stored/structure.py": ("networks/test_choosing.py", "structures that contradict themselves"),
     "stored/untrusted.py": ("networks/test_drawn.py", "trees that are no release"),
-    "utility/simulated.py": ("planning/test_calibration.py", "simulated errors against closed forms"),
+    "planning/simulated.py": ("planning/test_calibration.py", "simulated errors against closed forms"),
 }
 LONG = 80
 FILES = sorted(path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py"))

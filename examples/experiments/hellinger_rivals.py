@@ -4,7 +4,7 @@ import numpy as np
 
 import pymc_dirdp as dirdp
 
-published, mechanisms = dirdp.published, dirdp.mechanisms
+papers, mechanisms = dirdp.papers, dirdp.mechanisms
 # The lines of the pictures, by the name of their style.
 LABELS = {
     "printed": "Definition 4",
@@ -33,8 +33,8 @@ def rivals(prior, n, epsilon, *, smoothness=None, exact=True):
             promise, **known, smoothness=smoothness, accounting="proved"
         ),
         "geometric noise, estimated": mechanisms.TruncatedNoiseMechanism.for_guarantee(promise, **known),
-        "Laplace noise": published.p4_lap_mech(epsilon=epsilon, **known),
-        "Gaussian noise": published.p4_ilap_mech(epsilon=epsilon, **known),
+        "Laplace noise": papers.p4_lap_mech(epsilon=epsilon, **known),
+        "Gaussian noise": papers.p4_ilap_mech(epsilon=epsilon, **known),
         "nothing known": mechanisms.HellingerMechanism(prior, n, epsilon / 2, sensitivity="global"),
     }
     if exact:

@@ -33,7 +33,7 @@ def renyi(order, u, v):
 def printed_r(epsilon, order):
     """The concentration of equation 14 at (epsilon, 1e-5); None where it allows none."""
     budget = epsilon - math.log(order - 1) + (math.log(DELTA) + order * math.log(order)) / (order - 1)
-    return dirdp.published.p1_theorem_1_concentration(order=order, epsilon=budget) if budget > 0 else None
+    return dirdp.papers.p1_theorem_1_concentration(order=order, epsilon=budget) if budget > 0 else None
 
 
 def exact_r(epsilon, order):
@@ -57,7 +57,7 @@ def compute(given):
             alpha = np.full(6, 1 + 4 * (order - 1) * r)
             pair = max(renyi(order, r * X + alpha, r * Y + alpha), renyi(order, r * Y + alpha, r * X + alpha))
             found = {
-                "printed": dirdp.published.p1_theorem_1(order=order, r=r, alpha_min=alpha[0]).epsilon,
+                "printed": dirdp.papers.p1_theorem_1(order=order, r=r, alpha_min=alpha[0]).epsilon,
                 "exact": dirdp.mechanisms.DirichletMechanism(alpha, r).renyi(order),
                 "these two": pair,
             }

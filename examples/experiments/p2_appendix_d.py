@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import polygamma
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL
+from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 
 D, N, OMEGA, RHOS = 10, 1000, 3.0, (0.01, 0.1, 1.0)
 

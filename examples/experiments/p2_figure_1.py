@@ -23,12 +23,12 @@ def compute(given):
         (1.5, 2.0, 5.0, 20.0) if given.quick else sorted({1.5, 2.0, 5.0, *np.geomspace(1.25, 20, 25).round(3)})
     ):
         pair = max(renyi(2, X + alpha, Y + alpha), renyi(2, Y + alpha, X + alpha)) / 2
-        bound = dirdp.published.p2_theorem_1(gamma=1.0, alpha_min=alpha, delta_2_squared=1.0).rho
+        bound = dirdp.papers.p2_theorem_1(gamma=1.0, alpha_min=alpha, delta_2_squared=1.0).rho
         rows += [("left", alpha, "printed", bound), ("left", alpha, "these two", pair)]
         rows.append(("left", alpha, "exact", drawn(alpha).rho(2.0)))
     for delta in (1e-6,) if given.quick else np.geomspace(1e-8, 1e-1, 8):
         for alpha in (2.0, 5.0, 20.0):
-            bound = dirdp.published.p2_theorem_2(delta=delta, alpha_min=alpha, delta_2_squared=1.0).epsilon
+            bound = dirdp.papers.p2_theorem_2(delta=delta, alpha_min=alpha, delta_2_squared=1.0).epsilon
             rows += [
                 (f"prior {alpha:g}", delta, "printed", bound),
                 (f"prior {alpha:g}", delta, "exact", drawn(alpha).epsilon(delta)),

@@ -20,7 +20,7 @@ def compute(given):
     rows, times = [], 200
     for d, rho in ((10, 1.0), (1000, 0.1)) if given.quick else sorted(SETTINGS):
         promise = dirdp.TruncatedCDP(rho=rho, omega=2.0)
-        alpha = dirdp.published.p2_theorem_1_prior(rho=rho, gamma=1.0)
+        alpha = dirdp.papers.p2_theorem_1_prior(rho=rho, gamma=1.0)
         noise = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.ZeroCDP(rho=rho), prior=np.full(d, 5.0))
         for n in (100,) if given.quick else (30, 100, 1000, 10_000):
             rng = np.random.default_rng(SEED)

@@ -12,7 +12,7 @@ from common import SEED, Experiment, Verdict, legend, panels, plot_lines, spread
 from rivals import estimated_tables
 
 import pymc_dirdp as dirdp
-from pymc_dirdp.utility.expected_kl import dirichlet_kl_rows
+from pymc_dirdp.planning.expected_kl import dirichlet_kl_rows
 
 D = 10
 
@@ -22,7 +22,7 @@ def compute(given):
     for rho in (0.1,) if given.quick else (0.01, 0.1, 1.0):
         # P2's calibration at gamma 2 bounds the orders up to 3.
         promise = dirdp.TruncatedCDP(rho=rho, omega=3.0)
-        printed = dirdp.published.p2_theorem_1_prior(rho=rho, gamma=2.0)
+        printed = dirdp.papers.p2_theorem_1_prior(rho=rho, gamma=2.0)
         inflated = dirdp.calibrate(promise, prior=flat, strategy="inflate")
         noise = dirdp.mechanisms.GeometricMechanism.for_guarantee(dirdp.ZeroCDP(rho=rho), prior=flat)
         for n in (1000,) if given.quick else (10, 100, 1000, 10_000):

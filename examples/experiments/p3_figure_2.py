@@ -10,7 +10,7 @@ from common import Experiment, Verdict, legend, panels, plot
 
 import pymc_dirdp as dirdp
 
-published, mechanisms = dirdp.published, dirdp.mechanisms
+papers, mechanisms = dirdp.papers, dirdp.mechanisms
 CASES = ((0.05, 0.05, 24), (0.1, 0.1, 24), (0.1, 0.1, 60))
 LABELS = {
     "Gaussian noise": "Corollary 1, as printed",
@@ -25,11 +25,11 @@ def compute(given):
     for eta, etabar, k in CASES:
         domain = mechanisms.SimplexDomain(3, eta=eta, etabar=etabar, b=0.1)
         for delta in (0.01, 0.05) if given.quick else sorted({0.05, *np.geomspace(1e-3, 0.3, 13)}):
-            gamma = published.p3_problem_14(domain, k, delta)
+            gamma = papers.p3_problem_14(domain, k, delta)
             found = {
-                "Gaussian noise": published.p3_corollary(domain, k, gamma),
-                "printed": published.p3_theorem(domain, k, gamma),
-                "corrected": published.p3_theorem_1_corrected(domain, k, gamma),
+                "Gaussian noise": papers.p3_corollary(domain, k, gamma),
+                "printed": papers.p3_theorem(domain, k, gamma),
+                "corrected": papers.p3_theorem_1_corrected(domain, k, gamma),
                 "exact": mechanisms.SimplexMechanism(k, domain).epsilon(delta),
             }
             rows += [(eta, k, delta, line, value) for line, value in found.items()]

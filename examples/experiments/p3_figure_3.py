@@ -18,10 +18,10 @@ def compute(given):
     domain, rows, rng = dirdp.mechanisms.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4), [], np.random.default_rng(SEED)
     for k, printed in PRINTED.items():
         mechanism = dirdp.mechanisms.SimplexMechanism(k, domain)
-        gamma = dirdp.published.p3_problem_14(domain, k, 0.05)
+        gamma = dirdp.papers.p3_problem_14(domain, k, 0.05)
         found = {
             "printed": printed,
-            "corrected": dirdp.published.p3_theorem_1_corrected(domain, k, gamma),
+            "corrected": dirdp.papers.p3_theorem_1_corrected(domain, k, gamma),
             "exact": mechanism.epsilon(0.05),
             "true delta": mechanism.delta(printed),
         }

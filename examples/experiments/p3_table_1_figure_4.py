@@ -20,7 +20,7 @@ def compute(given):
     rng, rows = np.random.default_rng(SEED), []
     average = dirdp.mechanisms.SimplexDomain(2, eta=0.05, etabar=0.05, b=1.0, weight=0.01)
     one = dirdp.mechanisms.SimplexDomain(2, eta=0.05, etabar=0.05, b=0.4)
-    theorem = dirdp.published.p3_theorem(average, 24, dirdp.published.p3_problem_14(one, 24, 0.05), number=2)
+    theorem = dirdp.papers.p3_theorem(average, 24, dirdp.papers.p3_problem_14(one, 24, 0.05), number=2)
     mechanism = dirdp.mechanisms.SimplexMechanism(24, average)
     rows += [
         {"kind": kind, "mean": value}

@@ -14,13 +14,13 @@ N, FLAT = 100, [1, 1]
 
 
 def compute(given):
-    published, rows = dirdp.published, []
+    papers, rows = dirdp.papers, []
     for x in sorted({0, 1, 10, 50, 90, 99, 100} if given.quick else range(N + 1)):
         counts = [x, N - x]
-        local = published.p4_local_sensitivity(counts, prior=FLAT)
-        smooth = published.p4_smooth_sensitivity(counts, prior=FLAT, smoothness=1.0)
-        slow = published.p4_smooth_sensitivity(counts, prior=FLAT, smoothness=0.1)
-        rows.append((x, local, smooth, slow, published.p4_global_sensitivity(prior=FLAT, n_records=N)))
+        local = papers.p4_local_sensitivity(counts, prior=FLAT)
+        smooth = papers.p4_smooth_sensitivity(counts, prior=FLAT, smoothness=1.0)
+        slow = papers.p4_smooth_sensitivity(counts, prior=FLAT, smoothness=0.1)
+        rows.append((x, local, smooth, slow, papers.p4_global_sensitivity(prior=FLAT, n_records=N)))
     return pd.DataFrame(rows, columns=["x", "local", "smooth, gamma 1", "smooth, gamma 0.1", "global"])
 
 

@@ -38,7 +38,7 @@ def draw(table):
 
 
 def judge(table):
-    local = dirdp.published.p4_local_sensitivity([N // 2, N // 2], prior=[1, 1])
+    local = dirdp.papers.p4_local_sensitivity([N // 2, N // 2], prior=[1, 1])
     largest, there = table["change"].max(), table.set_index("candidate")["change"]
     holds = np.isclose(largest, local, rtol=1e-5) and np.isclose(there[N // 2], largest, rtol=1e-5)
     return Verdict(

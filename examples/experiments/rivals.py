@@ -13,9 +13,9 @@ from scipy.optimize import brentq
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms import SimplexDomain
 from pymc_dirdp.planning.allocation import allocate
-from pymc_dirdp.utility.estimate_error import estimated_shares
+from pymc_dirdp.planning.estimate_error import estimated_shares
 
-published = dirdp.published
+papers = dirdp.papers
 # The prior of everything that is not printed, and the order that P1 takes.
 ORDER, DELTA = 5.0, 1e-5
 # Cells of simulated releases that are estimated together.
@@ -62,7 +62,7 @@ def noisy(kind, width):
     """P1's rivals, with their counts clipped at 1e-6."""
 
     def publish(counts, rng, times):
-        return published.p1_equation_12(counts + getattr(rng, kind)(0.0, width, (times, *counts.shape)))
+        return papers.p1_equation_12(counts + getattr(rng, kind)(0.0, width, (times, *counts.shape)))
 
     return publish
 
@@ -119,9 +119,9 @@ def under_renyi(epsilon, shapes, n_records):
     printed = dirdp.calibrate(part, prior=np.ones(2), strategy="algorithm-1")
     exact = {shape: own_draw(part, shape, n_records) for shape in set(shapes)}
     geometric = dirdp.mechanisms.GeometricMechanism.for_guarantee(part, prior=np.ones(2))
-    sigma = published.p1_gaussian_sigma(order=ORDER, epsilon=epsilon, tables=tables)
+    sigma = papers.p1_gaussian_sigma(order=ORDER, epsilon=epsilon, tables=tables)
     # P1 divides by one table less where it adds Laplace noise to naive Bayes; here all have equal parts.
-    scale = published.p1_laplace_scale(order=ORDER, epsilon=epsilon, tables=tables)
+    scale = papers.p1_laplace_scale(order=ORDER, epsilon=epsilon, tables=tables)
     return _publishers(printed.r, printed.alpha[0], exact, geometric.scale, sigma, scale)
 
 
@@ -162,7 +162,7 @@ def converted(epsilon, tables):
     for order in ORDERS:
         renyi = epsilon - math.log(order - 1) + (math.log(DELTA) + order * math.log(order)) / (order - 1)
         if renyi > 0:
-            r = published.p1_theorem_1_concentration(order=order, epsilon=renyi / tables)
+            r = papers.p1_theorem_1_concentration(order=order, epsilon=renyi / tables)
             found.append((r, 1 + 4 * (order - 1) * r))
     return max(found, key=lambda pair: pair[0] / pair[1]) if found else (None, None)
 
@@ -181,8 +181,8 @@ def of_gohari(epsilon, delta, n_records, cells, order=ORDER):
         alpha = 1 + 4 * (order - 1) * r
         k = r * n_records + cells * alpha
         domain = SimplexDomain(2, eta=alpha / k, etabar=(cells - 2) * alpha / k, b=min(2 * r / k, 1.0))
-        gamma = published.p3_problem_14(domain, k, delta)
-        return math.log(published.p3_theorem(domain, k, gamma) / epsilon)
+        gamma = papers.p3_problem_14(domain, k, delta)
+        return math.log(papers.p3_theorem(domain, k, gamma) / epsilon)
 
     # From below in small steps, because delta is computed for concentrations that are not huge.
     top = math.log(epsilon) - 8

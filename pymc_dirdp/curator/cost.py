@@ -6,8 +6,8 @@ import xarray as xr
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.laws import Law, simplex
 from pymc_dirdp.curator.realised import kl_of_draws, kl_of_rows, realised_kl
+from pymc_dirdp.planning.expected_kl import dirichlet_kl_rows
 from pymc_dirdp.sampling.fast import dirichlet
-from pymc_dirdp.utility.expected_kl import dirichlet_kl_rows
 
 __all__ = ["realised", "realised_by_row"]
 

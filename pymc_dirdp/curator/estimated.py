@@ -12,8 +12,8 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.curator.laws import Law, simplex
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.planning.estimate_error import _Rows, estimates_of
 from pymc_dirdp.releases.estimation import estimate
-from pymc_dirdp.utility.estimate_error import _Rows, estimates_of
 
 __all__ = ["Fresh", "errors_of_estimates", "kl_of_estimates", "planned_numbers"]
 

@@ -11,8 +11,8 @@ from pymc_dirdp.checks import checked_counts, positive, positive_array
 from pymc_dirdp.curator.confidential import Confidential
 from pymc_dirdp.errors import ArgumentError, DataError, type_name
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
-from pymc_dirdp.utility.draw_error import DrawError, expected_kl
-from pymc_dirdp.utility.expected_kl import dirichlet_kl
+from pymc_dirdp.planning.draw_error import DrawError, expected_kl
+from pymc_dirdp.planning.expected_kl import dirichlet_kl
 
 __all__ = ["RealisedError", "kl_of_draws", "kl_of_rows", "realised_kl"]
 
@@ -64,7 +64,7 @@ class RealisedError:
     """How far the draws of a Dirichlet mechanism are from these data: for the curator, never to be published.
 
     Every number is a :class:`pymc_dirdp.curator.Confidential`. What may be published is the a priori version,
-    :class:`pymc_dirdp.utility.PriorExpectedKL`, or a :class:`pymc_dirdp.utility.DrawError` of assumed frequencies.
+    :class:`pymc_dirdp.planning.PriorExpectedKL`, or a :class:`pymc_dirdp.planning.DrawError` of assumed frequencies.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import BlockLikelihood, JointLikelihoods
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
-from pymc_dirdp.utility.estimate_error import EstimateError, error_of, estimate_error
+from pymc_dirdp.planning.estimate_error import EstimateError, error_of, estimate_error
 
 __all__ = ["JointLaw", "JointTables", "expected_error"]
 
@@ -204,7 +204,7 @@ def expected_error(
 ) -> EstimateError | None:
     """The expected error of estimates from a mechanism, also from one whose rows take joint noise.
 
-    Arguments are those of :func:`pymc_dirdp.utility.estimate_error.estimate_error`. Joint noise is simulated, and what
+    Arguments are those of :func:`pymc_dirdp.planning.estimate_error.estimate_error`. Joint noise is simulated, and what
     is estimated from it are exact sums. It is None where these take long: where noise goes beyond 150, for more than
     two cells.
     """

@@ -44,7 +44,7 @@ class SimplexMechanism(DirichletDraws):
 
     The curves are exact: moving a step `t` between two protected entries is moving a record of weight `k t` between two
     cells with prior `k eta`, so the dominating pair of the Dirichlet mechanism applies. P3's own statement gives a
-    larger epsilon, also with its corrections: :func:`pymc_dirdp.published.p3_theorem_1_corrected`.
+    larger epsilon, also with its corrections: :func:`pymc_dirdp.papers.p3_theorem_1_corrected`.
 
     Parameters
     ----------

@@ -70,8 +70,8 @@ class TruncatedNoiseMechanism(CurvesOf, WholePosterior):
 
     With two categories one record changes one noisy cell, with more it changes two. So pure differential privacy needs
     a scale of `1 / epsilon` or `2 / epsilon`. The curves are those without truncation: exact as an upper bound over all
-    numbers of records. P4's two mechanisms are :func:`pymc_dirdp.published.p4_lap_mech` and
-    :func:`pymc_dirdp.published.p4_ilap_mech`.
+    numbers of records. P4's two mechanisms are :func:`pymc_dirdp.papers.p4_lap_mech` and
+    :func:`pymc_dirdp.papers.p4_ilap_mech`.
 
     References
     ----------

@@ -11,14 +11,14 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, integer, one_of, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.papers.privacy import p1_theorem_1_concentration
 from pymc_dirdp.planning.boundary import Boundary, optimal, optimal_of_blocks
+from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 from pymc_dirdp.planning.urn_steps import calibrate_urn, needs_urn, urn_score
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.unit import is_binary_row
-from pymc_dirdp.published.privacy import p1_theorem_1_concentration
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
 __all__ = ["OBJECTIVES", "STRATEGIES", "calibrate", "untouched"]
 

@@ -18,11 +18,11 @@ from pymc_dirdp.mechanisms.known import by_kind, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.allocation import allocate
 from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.planning.floored import calibrate_floored
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.utility.estimate_error import EstimateError, estimate_error
 
 __all__ = ["Choice", "TableFacts", "Terms", "choose", "noise_instead", "of_kind"]
 
@@ -100,7 +100,7 @@ class Terms:
     before : sequence of (PrivacyCurves, int)
         What the same people have lost before, and how often.
     error : callable
-        The expected error of estimates; called as :func:`pymc_dirdp.utility.estimate_error.estimate_error`.
+        The expected error of estimates; called as :func:`pymc_dirdp.planning.estimate_error.estimate_error`.
     calibration : mapping
         The options `strategy`, `objective` and `min_count` of kinds that have strategies.
     """

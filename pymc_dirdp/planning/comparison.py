@@ -22,10 +22,10 @@ from pymc_dirdp.mechanisms.postprocess import POSTPROCESSES
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.planning.floored import calibrate_floored
+from pymc_dirdp.planning.simulated import predicted_data, simulated_kl
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.utility.simulated import predicted_data, simulated_kl
 
 __all__ = ["Comparison", "Score", "compare"]
 

@@ -15,6 +15,7 @@ from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.numerics.roots import log_excess, near_root
+from pymc_dirdp.planning.simulated import draw_kl, predicted_data
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import Parallel
 from pymc_dirdp.privacy.contribution import Contribution
@@ -24,7 +25,6 @@ from pymc_dirdp.privacy.floored_renyi import largest_variance
 from pymc_dirdp.privacy.floored_search import LARGEST_STEP, looser
 from pymc_dirdp.privacy.floored_table import floored_curves
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.utility.simulated import draw_kl, predicted_data
 
 __all__ = ["calibrate_floored", "largest_floored_r"]
 

@@ -16,13 +16,13 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.mechanisms.tempered import Tempered
 from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.planning.boundary import Boundary, optimal
+from pymc_dirdp.planning.expected_kl import PriorExpectedKL
+from pymc_dirdp.planning.simulated import a_priori_kl, predicted_data, simulated_draw_kl
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.urn import urn_cells
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL
-from pymc_dirdp.utility.simulated import a_priori_kl, predicted_data, simulated_draw_kl
 
 __all__ = ["calibrate_urn", "needs_urn", "urn_score"]
 

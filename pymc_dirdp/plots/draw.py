@@ -10,10 +10,10 @@ from pymc_dirdp.checks import one_of, open_unit_interval
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.planning.simulated import predicted_data
 from pymc_dirdp.plots.axes import COLOURS, Axes, axes_or_new, labelled_rows, tidy
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.sampling.fast import dirichlet
-from pymc_dirdp.utility.simulated import predicted_data
 
 __all__ = ["cell_labels", "plot_draw"]
 

@@ -12,10 +12,10 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.papers.privacy import p1_theorem_1, p2_theorem_2
 from pymc_dirdp.plots.axes import COLOURS, DASHES, Axes, axes_or_new, legend
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.published.privacy import p1_theorem_1, p2_theorem_2
 from pymc_dirdp.releases.interop import as_mechanism
 
 __all__ = ["plot_privacy"]

@@ -15,6 +15,9 @@ from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.planning.allocation import composed
+from pymc_dirdp.planning.estimate_error import EstimateError
+from pymc_dirdp.planning.expected_kl import effective_records
+from pymc_dirdp.planning.simulated import a_priori_kl
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import told_apart
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -23,9 +26,6 @@ from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word
 from pymc_dirdp.sampling.exact import grid_share
 from pymc_dirdp.stored.choices import followed_by
-from pymc_dirdp.utility.estimate_error import EstimateError
-from pymc_dirdp.utility.expected_kl import effective_records
-from pymc_dirdp.utility.simulated import a_priori_kl
 
 if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table

@@ -19,10 +19,10 @@ from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.choosing import Choice
+from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
 from pymc_dirdp.planning.margins import Axes
 from pymc_dirdp.releases.fitted import fitted_shares, shares_fitted
 from pymc_dirdp.releases.measured import axes_of
-from pymc_dirdp.utility.estimate_error import EstimateError, estimated_shares
 
 __all__ = ["SimulatedNetwork", "best_for_prediction", "fit_errors", "simulated_network"]
 

@@ -13,8 +13,8 @@ from scipy.special import digamma
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.mechanisms.known import noises
+from pymc_dirdp.planning import estimate_error as module
 from pymc_dirdp.planning.choosing import TableFacts, Terms, choose
-from pymc_dirdp.utility import estimate_error as module
 
 DELTA = 1e-6
 RECORDS = (10**2, 10**3, 10**4, 10**5, 10**6)

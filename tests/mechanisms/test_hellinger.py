@@ -15,8 +15,8 @@ from scipy.stats import chi2
 
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.hellinger import HellingerMechanism, _laws
+from pymc_dirdp.papers import p4_lap_mech, p4_local_distance, p4_local_loss
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
-from pymc_dirdp.published import p4_lap_mech, p4_local_distance, p4_local_loss
 
 ONE = PureDP(epsilon=1.0)
 

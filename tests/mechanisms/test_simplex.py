@@ -14,8 +14,8 @@ from scipy.special import gammaln
 from pymc_dirdp.errors import ArgumentError, DataError, UnattainableError
 from pymc_dirdp.mechanisms.simplex import SimplexMechanism
 from pymc_dirdp.mechanisms.simplex_domain import SimplexDomain
+from pymc_dirdp.papers import p3_problem_14, p3_theorem_1_corrected
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-from pymc_dirdp.published import p3_problem_14, p3_theorem_1_corrected
 
 
 def domain(m=2, eta=0.05, etabar=0.05, b=0.4, **options):

@@ -8,8 +8,8 @@ from scipy.stats import chi2, laplace
 
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.truncated_noise import TruncatedNoiseMechanism
+from pymc_dirdp.papers import p4_ilap_mech, p4_lap_mech
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, ZeroCDP
-from pymc_dirdp.published import p4_ilap_mech, p4_lap_mech
 
 FORMS = {"lap": p4_lap_mech, "ilap": p4_ilap_mech}
 

@@ -15,10 +15,10 @@ from pymc_dirdp.inference.estimates import estimate
 from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.mechanisms.geometric import GeometricMechanism
 from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
+from pymc_dirdp.planning.optimal import optimal_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
-from pymc_dirdp.utility.optimal import optimal_error
 
 EPSILONS, ORDERS = (0.0, 0.3, 0.9), (1.01, 2.0, 9.0)
 SURVEY = Contribution(1, ("each",))

@@ -12,7 +12,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.counting import families
 from pymc_dirdp.models.observations import read_counts, total_records
-from pymc_dirdp.utility.simulated import a_priori_kl
+from pymc_dirdp.planning.simulated import a_priori_kl
 
 RNG = np.random.default_rng(5)
 N = 400

@@ -238,7 +238,7 @@ def test_combined_intervals_cover_as_the_exact_ones_do(kind):
         records = dirdp.synthetic(release, n_sets=sets, random_seed=rng)
         q = records["p_dim_0"].eq(0).groupby(level="set").mean().to_numpy()
         u = q * (1 - q) / n
-        low, high = dirdp.combine(q, u).interval(0.9)
+        low, high = dirdp.papers.combine(q, u).interval(0.9)
         combined.append(low <= truth[0] <= high)
         half = norm.ppf(0.95) * np.sqrt(u[0])
         naive.append(abs(q[0] - truth[0]) <= half)

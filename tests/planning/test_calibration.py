@@ -19,8 +19,8 @@ from pymc_dirdp import (
     calibrate,
 )
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL
-from pymc_dirdp.utility.simulated import a_priori_kl
+from pymc_dirdp.planning.expected_kl import PriorExpectedKL
+from pymc_dirdp.planning.simulated import a_priori_kl
 
 TARGETS = [
     ApproxDP(epsilon=1.0, delta=1e-6),

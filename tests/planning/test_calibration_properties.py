@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pymc_dirdp import ApproxDP, DirdpError, RenyiDP, TruncatedCDP, calibrate
 from pymc_dirdp.mechanisms import DirichletMechanism
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL
+from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 
 few = settings(max_examples=20)
 

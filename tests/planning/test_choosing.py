@@ -16,9 +16,9 @@ from pymc_dirdp.inference.product_law import ProductLaw
 from pymc_dirdp.mechanisms.known import noises, registered
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, _Plans, choose, noise_instead
+from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.releases.interop import as_mechanism
-from pymc_dirdp.utility.estimate_error import estimate_error
 
 # Whole noise, and all noise.
 NOISES, ALL = noises(exact=True, public_totals=True), noises(public_totals=True)

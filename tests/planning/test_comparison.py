@@ -7,7 +7,7 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.planning.comparison import compare
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL
+from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 SIX = compare(TARGET, prior=np.ones(6), n_records=1283, simulations=600)

@@ -13,10 +13,10 @@ from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, UnattainableErro
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.planning.floored import largest_floored_r
+from pymc_dirdp.planning.simulated import predicted_data, simulated_draw_kl
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.floored_renyi import largest_variance
 from pymc_dirdp.privacy.floored_table import floored_curves
-from pymc_dirdp.utility.simulated import predicted_data, simulated_draw_kl
 
 SMALL = np.full((1, 4), 0.02)
 UNEVEN = np.array([[0.5, 30.0, 2.0]])

@@ -9,8 +9,8 @@ from scipy.special import digamma, gammaln, xlogy
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, UnattainableError
+from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 from pymc_dirdp.planning.frontier import expected_error, least_guarantee, least_records, privacy_utility
-from pymc_dirdp.utility.expected_kl import PriorExpectedKL
 
 LIKE = [
     dirdp.ApproxDP(epsilon=1, delta=1e-6),

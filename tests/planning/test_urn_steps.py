@@ -13,9 +13,9 @@ from pymc_dirdp import PureDP, TruncatedCDP, UnattainableError, ZeroCDP
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.planning.calibration import calibrate
+from pymc_dirdp.planning.simulated import a_priori_kl, predicted_data, simulated_draw_kl
 from pymc_dirdp.planning.urn_steps import needs_urn
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.utility.simulated import a_priori_kl, predicted_data, simulated_draw_kl
 
 TARGETS = [PureDP(epsilon=1.0), PureDP(epsilon=0.1), ZeroCDP(rho=0.05), TruncatedCDP(rho=0.3, omega=math.inf)]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from pymc_dirdp import ApproxDP, ArgumentError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, published
+from pymc_dirdp import ApproxDP, ArgumentError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, papers
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy import convert
 from pymc_dirdp.privacy.conversion import LOOKED_AT_FIRST, best_order, epsilon_at, log_delta_at
@@ -156,7 +156,7 @@ def test_the_example_of_the_errata():
     """ERRATA, P2.5: three epsilons of one mechanism at delta = 1e-5, each larger than the next."""
     grid = np.linspace(1.01, 1 + 4.99 / 0.3, 4000)
     bound = min(
-        convert(published.p1_theorem_1(order=order, r=0.3, alpha_min=5), ApproxDP, delta=1e-5).epsilon for order in grid
+        convert(papers.p1_theorem_1(order=order, r=0.3, alpha_min=5), ApproxDP, delta=1e-5).epsilon for order in grid
     )
     assert bound == pytest.approx(1.405, abs=1e-3)
     renyi = min(
@@ -165,7 +165,7 @@ def test_the_example_of_the_errata():
     )
     assert renyi == pytest.approx(0.9185, abs=1e-4)
     assert MECHANISM.epsilon(1e-5) == pytest.approx(0.79205, abs=1e-5)
-    assert published.p2_theorem_2(delta=1e-5, alpha_min=5, r=0.3).epsilon > bound
+    assert papers.p2_theorem_2(delta=1e-5, alpha_min=5, r=0.3).epsilon > bound
 
 
 def test_a_search_looks_first_at_the_orders_that_a_curve_may_compute_together():

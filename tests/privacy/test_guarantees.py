@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pymc_dirdp import ApproxDP, ArgumentError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, published
+from pymc_dirdp import ApproxDP, ArgumentError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, papers
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition
 
@@ -50,11 +50,11 @@ def test_published_bounds_hold_on_the_exact_curves():
     for alpha, r in [(1.0, 0.05), (5.0, 0.3), (50.0, 2.0)]:
         mechanism = DirichletMechanism([alpha, alpha], r)
         for order in (1.0, 2.0, 5.0):
-            assert mechanism.satisfies(published.p1_theorem_1(order=order, r=r, alpha_min=alpha))
-        assert mechanism.satisfies(published.p2_theorem_1(gamma=alpha / 2, alpha_min=alpha, r=r))
-        assert mechanism.satisfies(published.p2_theorem_2(delta=1e-6, alpha_min=alpha, r=r))
+            assert mechanism.satisfies(papers.p1_theorem_1(order=order, r=r, alpha_min=alpha))
+        assert mechanism.satisfies(papers.p2_theorem_1(gamma=alpha / 2, alpha_min=alpha, r=r))
+        assert mechanism.satisfies(papers.p2_theorem_2(delta=1e-6, alpha_min=alpha, r=r))
     with pytest.raises(ArgumentError, match="alpha_min"):
-        published.p1_theorem_1(order=5, r=1, alpha_min=4)
+        papers.p1_theorem_1(order=5, r=1, alpha_min=4)
 
 
 def test_draws_compose():
@@ -71,7 +71,7 @@ def test_the_mathematics_needs_numpy_and_scipy_alone():
     code = """
 import sys
 import pymc_dirdp
-import pymc_dirdp.privacy.composition, pymc_dirdp.sampling.fast, pymc_dirdp.utility.expected_kl
+import pymc_dirdp.privacy.composition, pymc_dirdp.sampling.fast, pymc_dirdp.planning.expected_kl
 heavy = {"pymc", "pytensor", "xarray", "pandas", "matplotlib", "arviz", "dp_accounting"} & set(sys.modules)
 assert not heavy, heavy
 assert pymc_dirdp.__all__ == sorted(pymc_dirdp.__all__)

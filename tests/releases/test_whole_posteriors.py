@@ -13,7 +13,7 @@ from scipy.stats import chisquare, dirichlet_multinomial, kstest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, DataError, ReleaseError, UnattainableError
-from pymc_dirdp.utility.estimate_error import estimate_error
+from pymc_dirdp.planning.estimate_error import estimate_error
 
 pytestmark = pytest.mark.filterwarnings("ignore::pymc_dirdp.errors.RepeatedReleaseWarning")
 ONE = dirdp.PureDP(epsilon=1.0)

@@ -85,8 +85,8 @@ def anybody(release: xr.DataTree) -> None:
     assert_type(dirdp.analyse([release, release], 100, jointly=False, random_seed=1, progressbar=False), xr.DataTree)
     assert_type(dirdp.estimate(release, prior={"p": [1, 1, 1, 1]}), dirdp.Estimates)
     assert_type(dirdp.sample_posterior_predictive(release, n_records=100, random_seed=1), xr.DataTree)
-    combined = dirdp.combine([0.3, 0.4], [0.01, 0.01])
-    assert_type(combined, dirdp.Combined)
+    combined = dirdp.papers.combine([0.3, 0.4], [0.01, 0.01])
+    assert_type(combined, dirdp.papers.Combined)
     assert_type(combined.interval(0.9), tuple[NDArray[np.float64], NDArray[np.float64]])
     with dirdp.analyst_model(release, ["p"]) as model:
         assert_type(model, pm.Model)
@@ -106,7 +106,7 @@ def planning() -> None:
     assert_type(frontier.amounts, tuple[float, ...])
     assert_type(dirdp.expected_error(TARGET, prior=[1, 1, 1], n_records=100), float)
     assert_type(dirdp.least_records(0.1, TARGET, prior=[1, 1, 1]), int)
-    assert_type(dirdp.utility.optimal_error(TARGET, prior=[1, 1], n_records=10), float)
+    assert_type(dirdp.planning.optimal_error(TARGET, prior=[1, 1], n_records=10), float)
 
 
 def mechanisms(counts: NDArray[np.int64]) -> None:

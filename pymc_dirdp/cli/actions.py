@@ -1,0 +1,205 @@
+"""What each command does. It calls the functions that a program would call, and returns what is printed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pymc_dirdp.cli.declaration import Declaration, declared, written
+from pymc_dirdp.cli.output import new_file
+from pymc_dirdp.cli.records import read_columns, refuse_unreadable
+from pymc_dirdp.errors import ArgumentError, DataError, LedgerError
+
+if TYPE_CHECKING:
+    import pymc as pm
+    import xarray as xr
+
+    from pymc_dirdp.accounting.ledger import Ledger
+    from pymc_dirdp.display import Tabular
+    from pymc_dirdp.releases.planned import Plan
+    from pymc_dirdp.releases.report import Report
+    from pymc_dirdp.releases.statement import Statement
+    from pymc_dirdp.releases.verification import Verification
+
+__all__ = ["analyse", "init", "ledger", "plan", "release", "report", "statement", "verify"]
+
+# The format of a text is the first that it names, in its first lines.
+_START, _FORMAT, _PLAN = 300, b'"format": ', b'"pymc_dirdp plan"'
+
+_ENGINE: Final = "h5netcdf"
+
+
+def init(declaration: Path, *, force: bool, **typed: Any) -> str:
+    """A declaration of the categories that were typed, in a file."""
+    text = written(**typed)
+    with new_file(declaration, force=force) as aside:
+        aside.write_text(text, encoding="utf-8")
+        declared(aside)  # What cannot be read again is not left there.
+    return f"{declaration} is written. Read it, and go on with: dirdp plan {declaration}"
+
+
+def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool) -> "Report":
+    """The report of the plan, and the plan in a file if one is named."""
+    facts = declared(declaration)
+    if data is not None and facts.ledger is not None:
+        raise ArgumentError(
+            "A plan charges nothing, so with a section [ledger] it does not read the data. Leave the data out, and "
+            "declare records in [data], the public number of records."
+        )
+    chosen = _plan(facts, _made_up(facts, facts.records) if data is None else _model(facts, data, facts.records))
+    if out is not None:
+        with new_file(out, force=force) as aside:
+            chosen.to_json(aside)
+    return report_of(chosen)
+
+
+def release(
+    declaration: Path, data: Path, out: Path, *, plan_file: Path | None, force: bool, reservation: int | None = None
+) -> "Report":
+    """The report of a release, which is drawn and written. The data are read after the charge."""
+    facts = declared(declaration)
+    budget = _ledger(facts, new=False)
+    with new_file(out, force=force) as aside:
+        refuse_unreadable(data)
+        given = None if plan_file is None else _read_plan(plan_file, facts)
+        number = facts.records if given is None or facts.records is not None else given.parts[0].n_records
+        # Without a ledger and a public number of records, the plan rests on the number in the data.
+        first = budget is None and number is None and facts.adjacency == "replace-one"
+        model = _model(facts, data, number) if first else _made_up(facts, number)
+        from pymc_dirdp.releases.charging import Sealed
+        from pymc_dirdp.releases.files import save
+        from pymc_dirdp.releases.release import sample_sealed
+
+        sealed = Sealed(lambda: model if first else _model(facts, data, number), budget)
+        chosen = given or _plan(facts, model)
+        drawn = sample_sealed(chosen, model, sealed, reservation=reservation, progressbar=False)
+        save(drawn, aside)
+    return report_of(drawn)
+
+
+def report(path: Path, *, full: bool = False) -> "Report":
+    """The report of a release or of a plan, whichever the file holds."""
+    with path.open("rb") as opened:
+        start = opened.read(_START)
+    if start.partition(_FORMAT)[2].startswith(_PLAN):
+        from pymc_dirdp.releases.planned import Plan
+
+        return report_of(Plan.from_json(path), full=full)
+    return report_of(_opened(path), full=full)
+
+
+def report_of(thing: "xr.DataTree | Plan", *, full: bool = False) -> "Report":
+    """The report of a release or a plan."""
+    from pymc_dirdp.releases.report import report as reported
+
+    return reported(thing, full=full)
+
+
+def statement(path: Path, *, as_json: bool) -> "Statement | str":
+    """What can be printed under a published table, in Markdown or as an entry for a register."""
+    from pymc_dirdp.releases.statement import statement as stated
+
+    found = stated(_opened(path))
+    return found.to_json() if as_json else found
+
+
+def analyse(path: Path, out: Path | None, *, draws: int, n_prior: int | None, force: bool) -> "Tabular":
+    """Estimates from a release, and draws in a file if one is named."""
+    from pymc_dirdp.releases.analysis import analyse as analysed
+    from pymc_dirdp.releases.estimation import estimate
+
+    tree = _opened(path)
+    found = estimate(tree, n_prior=n_prior)
+    if out is not None:
+        with new_file(out, force=force) as aside:
+            analysed(tree, draws, n_prior=n_prior).to_netcdf(aside, engine=_ENGINE)
+    return found
+
+
+def verify(path: Path) -> "Verification":
+    """Whether the guarantee of a release follows from its file."""
+    from pymc_dirdp.releases.verification import verify as verified
+
+    return verified(_opened(path))
+
+
+def ledger(declaration: Path, *, new: bool, head: str | None) -> str:
+    """What was spent, after every entry was compared with its hash."""
+    facts = declared(declaration)
+    budget = _ledger(facts, new=new)
+    if budget is None:
+        raise ArgumentError(f"{declaration} has no section [ledger] with a path and a limit.")
+    return f"{budget}\nHead: {budget.verify(head)}"
+
+
+def _model(facts: Declaration, data: Path, number: int | None) -> "pm.Model":
+    """The model of the declared variables and the data, which hold so many records if that is known. **Secret**."""
+    columns = read_columns(data, facts)
+    model = _network(facts, columns, facts.counts)
+    if number is not None:
+        held = (
+            len(columns[next(iter(facts.categories))]) if facts.counts is None else sum(map(int, columns[facts.counts]))
+        )
+        if held != number:
+            raise DataError("The data do not hold as many records as [data] or the plan declares.")
+    return model
+
+
+def _made_up(facts: Declaration, number: int | None) -> "pm.Model":
+    """The same model of as many records of the first category of each variable. No data are read."""
+    if facts.adjacency == "add-remove":
+        number = 1  # It is private, and n_records in [options] says what to plan for.
+    if number is None:
+        raise ArgumentError(
+            "Expected records in [data], the public number of records, to plan without the data, which are not read "
+            "before a ledger is charged. Without a section [ledger] you can give the data to the plan, too."
+        )
+    counts = "" if facts.counts is None else facts.counts  # No variable has this name.
+    columns = {name: labels[:1] for name, labels in facts.categories.items()} | {counts: [number]}
+    return _network(facts, columns, counts)
+
+
+def _network(facts: Declaration, columns: dict[str, Any], counts: str | None) -> "pm.Model":
+    from pymc_dirdp.networks.builders import bayesian_network
+
+    return bayesian_network(columns, facts.structure, categories=facts.categories, alpha=facts.prior, counts=counts)
+
+
+def _plan(facts: Declaration, model: "pm.Model") -> "Plan":
+    from pymc_dirdp.releases.plan import plan as planned
+
+    options: dict[str, Any] = facts.options
+    return planned(facts.guarantee, model, contribution=facts.contribution, **options)
+
+
+def _read_plan(path: Path, facts: Declaration) -> "Plan":
+    """A plan from a file, which has to state the guarantee that was declared."""
+    from pymc_dirdp.releases.planned import Plan
+
+    given = Plan.from_json(path)
+    theirs = given.guarantee, given.adjacency, given.reading.stated.contribution
+    if theirs != (facts.guarantee, facts.adjacency, facts.contribution):
+        raise ArgumentError(
+            "The plan differs from the declaration in its guarantee, adjacency or contribution. Plan "
+            "again from this declaration."
+        )
+    return given
+
+
+def _ledger(facts: Declaration, *, new: bool) -> "Ledger | None":
+    from pymc_dirdp.accounting.ledger import Ledger
+
+    if facts.ledger is None or facts.limit is None:
+        return None
+    if facts.ledger.exists() == new:
+        raise LedgerError(
+            f"There is a ledger at {facts.ledger} already; leave --new out."
+            if new
+            else f"There is no ledger at {facts.ledger}. Make it once by the command ledger with --new. If there was "
+            "one, restore it from a copy: a new one would forget what was spent."
+        )
+    return Ledger(facts.limit, facts.ledger, adjacency=facts.adjacency)
+
+
+def _opened(path: Path) -> "xr.DataTree":
+    from pymc_dirdp.releases.files import load
+
+    return load(path)

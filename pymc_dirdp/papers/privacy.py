@@ -1,0 +1,295 @@
+"""The published closed-form bounds on the privacy loss, by paper and theorem.
+
+They hold for real-valued statistics with known sensitivities, for which
+:class:`pymc_dirdp.papers.RealValuedLoss` is smaller. For counts they are looser than
+:mod:`pymc_dirdp.privacy.dominating_pairs`. P1 and P2 are listed under "Papers" in the documentation.
+"""
+
+import math
+
+from scipy.special import polygamma
+
+from pymc_dirdp.checks import at_least, integer, open_unit_interval, positive
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.numerics.roots import last_safe, log_excess
+from pymc_dirdp.privacy.guarantees import ApproxDP, RenyiDP, TruncatedCDP
+
+__all__ = [
+    "p1_sample_size",
+    "p1_theorem_1",
+    "p1_theorem_1_concentration",
+    "p2_lemma_1",
+    "p2_theorem_1",
+    "p2_theorem_1_prior",
+    "p2_theorem_2",
+]
+
+
+def _trigamma(x: float) -> float:
+    return float(polygamma(1, x))
+
+
+def p1_theorem_1(
+    *, order: float, r: float, alpha_min: float, delta_2_squared: float = 2.0, delta_inf: float = 1.0
+) -> RenyiDP:
+    """Rényi bound of the Dirichlet mechanism for a statistic with known sensitivities (P1 Theorem 1, Appendix E).
+
+    `epsilon = order / 2 * r**2 * delta_2_squared * psi'(alpha_min - (order - 1) * r * delta_inf)`. It is the kernel
+    form of the exact curve with `psi'` replaced by its largest value, which is why it is loose.
+
+    Parameters
+    ----------
+    order : float
+        Rényi order, at least 1.
+    r : float
+        Concentration, positive.
+    alpha_min : float
+        Smallest prior parameter, above `(order - 1) * r * delta_inf`. With the public guarantee that every entry of the
+        statistic is at least `c`, pass `alpha_min + r * c` (P1 Remark 2).
+    delta_2_squared : float
+        Largest squared l2 distance of the statistic between neighbours; 2 for counts under replace-one.
+    delta_inf : float
+        Largest l-infinity distance; 1 for counts.
+
+    Returns
+    -------
+    guarantee : RenyiDP
+        What the theorem guarantees.
+
+    Raises
+    ------
+    ArgumentError
+        If `(order - 1) * r * delta_inf >= alpha_min`: the theorem guarantees nothing there.
+
+    Examples
+    --------
+    >>> print(p1_theorem_1(order=5, r=0.1, alpha_min=3.0))
+    (5, 0.0233904)-Rényi differential privacy
+    """
+    order, r, alpha_min = at_least(1, order=order), positive(r=r), positive(alpha_min=alpha_min)
+    delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
+    argument = alpha_min - (order - 1) * r * delta_inf
+    if argument <= 0:
+        raise ArgumentError(
+            f"P1 Theorem 1 needs (order - 1) * r * delta_inf < alpha_min, got order={order:g}, r={r:g}, "
+            f"delta_inf={delta_inf:g}, alpha_min={alpha_min:g}. Lower the order or r, or raise the prior."
+        )
+    return RenyiDP(order=order, epsilon=order / 2 * r**2 * delta_2_squared * _trigamma(argument))
+
+
+def p1_theorem_1_concentration(
+    *, order: float, epsilon: float, delta_2_squared: float = 2.0, delta_inf: float = 1.0, min_count: float = 0.0
+) -> float:
+    """The `r` of P1 Algorithm 1, line 1 (with Remark 2 for `min_count`), on the safe side of the root.
+
+    It solves
+    `epsilon = order / 2 * r**2 * delta_2_squared * psi'(1 + r * min_count + 3 * (order - 1) * r * delta_inf)`.
+    Algorithm 1 then takes `alpha = 1 + 4 * (order - 1) * r * delta_inf`.
+
+    Parameters
+    ----------
+    order, delta_2_squared, delta_inf
+        Same as in :func:`p1_theorem_1`.
+    epsilon : float
+        Target in nats, positive.
+    min_count : float
+        Public guarantee that every entry of the statistic is at least this.
+
+    Returns
+    -------
+    r : float
+        The largest concentration with a bound of at most `epsilon`; P1 Lemma 2 shows that the root is unique.
+
+    Examples
+    --------
+    >>> round(p1_theorem_1_concentration(order=5, epsilon=0.1), 4)
+    0.2776
+    """
+    order, epsilon, min_count = at_least(1, order=order), positive(epsilon=epsilon), at_least(0, min_count=min_count)
+    delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
+
+    def excess(r: float) -> float:
+        argument = 1 + r * min_count + 3 * (order - 1) * r * delta_inf
+        return math.log(order / 2 * r**2 * delta_2_squared * _trigamma(argument)) - math.log(epsilon)
+
+    # psi' <= psi'(1) gives a safe start, and the bound rises with r from 0 to infinity.
+    safe = math.sqrt(2 * epsilon / (order * delta_2_squared * _trigamma(1.0))) * (1 - 1e-12)
+    return last_safe(excess, start=safe)
+
+
+def p1_sample_size(*, eta: float, probability: float, order: float, epsilon: float, d: int) -> int:
+    """The number of records from which on Algorithm 1 exceeds an error of `eta` with at most this probability.
+
+    It is the sample complexity of P1 section 4 with its constants, by P1 Theorem 2.
+
+    Parameters
+    ----------
+    eta : float
+        In nats, positive.
+    probability : float
+        In (0, 1).
+    order, epsilon : float
+        The Rényi target of Algorithm 1.
+    d : int
+        Number of categories, at least 2.
+
+    Examples
+    --------
+    >>> p1_sample_size(eta=0.1, probability=0.05, order=5, epsilon=0.1, d=4)
+    19492
+    """
+    eta, probability, d = positive(eta=eta), open_unit_interval(probability=probability), integer(2, d=d)
+    r = p1_theorem_1_concentration(order=order, epsilon=epsilon)
+    alpha = 1 + 4 * (order - 1) * r
+    beta = max(d * alpha / math.expm1(eta / 2), -math.log(probability) * 2 * (2 + eta) * (4 + 3 * eta) / eta**2)
+    return math.ceil(beta / r)
+
+
+def p2_theorem_1(
+    *, gamma: float, alpha_min: float, r: float = 1.0, delta_2_squared: float = 2.0, delta_inf: float = 1.0
+) -> TruncatedCDP:
+    """Truncated concentrated bound (P2 Theorem 1; with `r`, the remark before P2 section 3.2).
+
+    `rho = r**2 * delta_2_squared * psi'(alpha_min - gamma) / 2` and `omega = gamma / (r * delta_inf) + 1`.
+
+    Parameters
+    ----------
+    gamma : float
+        In `(0, alpha_min)`. A larger one gives a larger `omega` and a larger `rho`.
+    alpha_min : float
+        Smallest prior parameter, positive.
+    r : float
+        Concentration, positive.
+    delta_2_squared, delta_inf : float
+        Sensitivities of the statistic; the defaults are those of counts under replace-one.
+
+    Returns
+    -------
+    guarantee : TruncatedCDP
+
+    Examples
+    --------
+    >>> print(p2_theorem_1(gamma=2.0, alpha_min=50.0))
+    (0.0210519, 3)-truncated concentrated differential privacy
+    """
+    gamma, alpha_min, r = positive(gamma=gamma), positive(alpha_min=alpha_min), positive(r=r)
+    delta_2_squared, delta_inf = positive(delta_2_squared=delta_2_squared), positive(delta_inf=delta_inf)
+    if gamma >= alpha_min:
+        raise ArgumentError(f"P2 Theorem 1 needs gamma < alpha_min, got gamma={gamma:g}, alpha_min={alpha_min:g}.")
+    rho = r**2 * delta_2_squared * _trigamma(alpha_min - gamma) / 2
+    return TruncatedCDP(rho=rho, omega=gamma / (r * delta_inf) + 1)
+
+
+def p2_lemma_1(*, rho: float, omega: float, delta: float) -> ApproxDP:
+    """The epsilon that truncated concentrated differential privacy implies, as printed (P2 Lemma 1).
+
+    `rho + 2 sqrt(rho log(1 / delta))` where `log(1 / delta) <= (omega - 1)**2 rho`, and
+    `rho omega + log(1 / delta) / (omega - 1)` elsewhere.
+
+    Parameters
+    ----------
+    rho : float
+        Positive.
+    omega : float
+        Above 1; it may be infinite.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    guarantee : ApproxDP
+        It holds. :func:`pymc_dirdp.privacy.convert` gives a smaller epsilon.
+
+    Examples
+    --------
+    >>> print(p2_lemma_1(rho=0.1, omega=20.0, delta=1e-6))
+    (2.45079, 1e-06)-differential privacy
+    """
+    promise = TruncatedCDP(rho=rho, omega=omega)
+    log_inverse = -math.log(open_unit_interval(delta=delta))
+    above = promise.omega - 1
+    if log_inverse <= above**2 * promise.rho:
+        epsilon = promise.rho + 2 * math.sqrt(promise.rho * log_inverse)
+    else:
+        epsilon = promise.rho * promise.omega + log_inverse / above
+    return ApproxDP(epsilon=epsilon, delta=delta)
+
+
+def p2_theorem_1_prior(
+    *, rho: float, gamma: float, r: float = 1.0, delta_2_squared: float = 2.0, delta_inf: float = 1.0
+) -> float:
+    """P2's own calibration: the smallest prior parameter for which :func:`p2_theorem_1` guarantees this `rho`.
+
+    P2 uses it in section 4.1, where its `rho` lacks the factor 1/2 (ERRATA P2.2), and in Appendix C, with `gamma = 2`.
+
+    Parameters
+    ----------
+    rho : float
+        The target, positive. The guarantee ends at `omega = gamma / (r * delta_inf) + 1`.
+    gamma : float
+        Positive.
+    r, delta_2_squared, delta_inf
+        Same as in :func:`p2_theorem_1`.
+
+    Returns
+    -------
+    alpha_min : float
+        For counts, :func:`pymc_dirdp.calibrate` with `strategy="inflate"` needs a smaller one.
+
+    Examples
+    --------
+    >>> [round(p2_theorem_1_prior(rho=rho, gamma=2.0), 2) for rho in (0.01, 0.1, 1.0)]
+    [102.5, 12.49, 3.43]
+    """
+    rho, gamma = positive(rho=rho), positive(gamma=gamma)
+    sensitivities = {"r": r, "delta_2_squared": delta_2_squared, "delta_inf": delta_inf}
+    scale = positive(r=r) ** 2 * positive(delta_2_squared=delta_2_squared) / 2
+    positive(delta_inf=delta_inf)
+    above = last_safe(lambda x: log_excess(scale * _trigamma(x), rho), factor=0.5)
+    alpha = gamma + above
+    # The sum is rounded, and near gamma the theorem looks at what is left of it.
+    while alpha <= gamma or p2_theorem_1(gamma=gamma, alpha_min=alpha, **sensitivities).rho > rho:
+        alpha = math.nextafter(alpha, math.inf)
+    return alpha
+
+
+def p2_theorem_2(
+    *, delta: float, alpha_min: float, r: float = 1.0, delta_2_squared: float = 2.0, delta_inf: float = 1.0
+) -> ApproxDP:
+    """Approximate bound (P2 Theorem 2): `p2_theorem_1` and P2 Lemma 1 at the best `gamma`.
+
+    Parameters
+    ----------
+    delta : float
+        In (0, 1).
+    alpha_min, r, delta_2_squared, delta_inf
+        Same as in :func:`p2_theorem_1`.
+
+    Returns
+    -------
+    guarantee : ApproxDP
+        The least `epsilon` of the theorem for this `delta`. For counts the exact curve gives a smaller one.
+
+    Examples
+    --------
+    >>> print(p2_theorem_2(delta=1e-6, alpha_min=50.0))
+    (1.36648, 1e-06)-differential privacy
+    """
+    from scipy.optimize import brentq, minimize_scalar  # Here, because it takes most of a second to import.
+
+    delta, alpha_min, r = open_unit_interval(delta=delta), positive(alpha_min=alpha_min), positive(r=r)
+    scaled_2, scaled_inf = r**2 * positive(delta_2_squared=delta_2_squared), r * positive(delta_inf=delta_inf)
+    log_inverse = -math.log(delta)
+
+    def rho(gamma: float) -> float:
+        return scaled_2 * _trigamma(alpha_min - gamma) / 2
+
+    def objective(gamma: float) -> float:
+        return rho(gamma) * (gamma / scaled_inf + 1) + log_inverse * scaled_inf / gamma
+
+    # gamma_M solves log(1/delta) = gamma**2 rho(gamma) / delta_inf**2, whose right side rises from 0 to infinity.
+    ends = alpha_min * 1e-12, alpha_min * (1 - 1e-12)
+    gamma_m = brentq(lambda gamma: gamma**2 * rho(gamma) / scaled_inf**2 - log_inverse, *ends)
+    # The objective is convex; every gamma in (0, gamma_M] gives a valid bound, so an inexact minimiser is safe.
+    best = minimize_scalar(objective, bounds=(ends[0], gamma_m), method="bounded", options={"xatol": 1e-12 * alpha_min})
+    return ApproxDP(epsilon=min(float(best.fun), objective(gamma_m)), delta=delta)

@@ -1,0 +1,177 @@
+"""How far a Dirichlet draw is from given frequencies: moments, tails and quantiles."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betainc, betaincc, digamma, gammaln, polygamma, xlogy
+
+from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import open_unit_interval, positive, positive_array
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.numerics.roots import last_safe, log_excess
+from pymc_dirdp.planning.divergence_tail import divergence_tail
+
+__all__ = ["DrawError", "expected_kl"]
+
+
+def expected_kl(p: Array, u: Array) -> Array:
+    """`E KL(p || y)` over `y ~ Dirichlet(u)` in nats, row by row: shapes (..., d) to (...). Theory, section 8."""
+    return np.asarray((xlogy(p, p) - p * digamma(u)).sum(axis=-1) + digamma(u.sum(axis=-1)))
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class DrawError:
+    """Errors of one draw `y ~ Dirichlet(u)` as an estimate of the frequencies p.
+
+    The frequencies are assumed, to plan. If `p` or `u` come from the data, so does every number of this object:
+    then use :class:`pymc_dirdp.curator.RealisedError`, whose numbers say so.
+
+    Parameters
+    ----------
+    p : array_like, shape (d,)
+        Frequencies: at least 0, with sum 1.
+    u : array_like, shape (d,)
+        Parameters of the draw: `r N p + alpha` for the Dirichlet mechanism. Positive.
+
+    References
+    ----------
+    Theory, section 8.
+
+    Examples
+    --------
+    >>> error = DrawError([0.5, 0.3, 0.2], [54.0, 34.0, 24.0])
+    >>> error.mean
+    0.0096...
+    >>> error.tail(0.05)
+    0.00547...
+    >>> error.chernoff(0.05)
+    0.0764...
+    """
+
+    p: Array
+    u: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "u", positive_array(u=self.u))
+        p = np.array(self.p, dtype=np.float64)
+        if p.shape != self.u.shape or p.ndim != 1:
+            raise ArgumentError(f"Expected p and u of one shape (d,), got {p.shape} and {self.u.shape}.")
+        if not np.all(np.isfinite(p) & (p >= 0)) or abs(float(p.sum()) - 1) > 1e-9:
+            raise DataError("Expected p to hold frequencies: at least 0, with sum 1.")
+        p.flags.writeable = False
+        object.__setattr__(self, "p", p)
+
+    def __repr__(self) -> str:
+        return f"DrawError of {len(self.p)} categories"
+
+    @cached_property
+    def _total(self) -> float:
+        return float(self.u.sum())
+
+    @property
+    def mean(self) -> float:
+        """Expectation of `KL(p || y)` in nats."""
+        return max(0.0, float(expected_kl(self.p, self.u)))
+
+    @property
+    def variance(self) -> float:
+        """Variance of `KL(p || y)`, in nats squared."""
+        value = (self.p**2 * polygamma(1, self.u)).sum() - polygamma(1, self._total)
+        return max(0.0, float(value))
+
+    @property
+    def squared_hellinger(self) -> float:
+        """Expectation of the squared Hellinger distance `1 - sum sqrt(p_i y_i)`."""
+        u = self.u
+        # Gamma(u + 1/2) / Gamma(u) for each cell over that of the total.
+        logs = gammaln(u + 0.5) - gammaln(u) - (gammaln(self._total + 0.5) - gammaln(self._total))
+        return max(0.0, float(1 - (np.sqrt(self.p) * np.exp(logs)).sum()))
+
+    @property
+    def squared_l2(self) -> float:
+        """Expectation of `sum (y_i - p_i)**2`; its root bounds the expected largest error of a frequency."""
+        share = self.u / self._total
+        return float((share * (1 - share) / (self._total + 1) + (share - self.p) ** 2).sum())
+
+    @property
+    def greatest_t(self) -> float:
+        """From this t on the moment generating function is infinite: the least `u_i / p_i`."""
+        with np.errstate(divide="ignore", over="ignore"):
+            return float(np.min(np.where(self.p > 0, self.u / self.p, np.inf)))
+
+    def log_mgf(self, t: float) -> float:
+        """Logarithm of `E exp(t KL(p || y))`, for t below :attr:`greatest_t`; `inf` from there on."""
+        if not t < self.greatest_t:
+            return math.inf
+        cells = gammaln(self.u - t * self.p) - gammaln(self.u)
+        value = t * xlogy(self.p, self.p).sum() + gammaln(self._total) - gammaln(self._total - t) + cells.sum()
+        return float(value)
+
+    def tail(self, eta: float) -> float:
+        """The probability `P[KL(p || y) > eta]`, exact up to rounding.
+
+        Parameters
+        ----------
+        eta : float
+            In nats, positive.
+        """
+        return divergence_tail(self.p, self.u, positive(eta=eta))
+
+    def chernoff(self, eta: float) -> float:
+        """Chernoff's bound of :meth:`tail`: the least `exp(-t eta) E exp(t KL)` over t.
+
+        P1 Theorem 2 and its equation 22 relax it (:mod:`pymc_dirdp.papers.privacy`).
+
+        Parameters
+        ----------
+        eta : float
+            In nats, positive.
+        """
+        eta = positive(eta=eta)
+        if eta <= self.mean:
+            return 1.0
+
+        def slope(t: float) -> float:
+            cells = self.p * digamma(self.u - t * self.p)
+            return float(xlogy(self.p, self.p).sum() + digamma(self._total - t) - cells.sum()) - eta
+
+        from scipy.optimize import brentq  # Here, because it takes most of a second to import.
+
+        # The slope rises from below 0 to infinity. Every t gives a valid bound, so an inexact root is safe.
+        end = self.greatest_t * (1 - 1e-9)
+        t = brentq(slope, 0.0, end, xtol=1e-12 * end) if slope(end) > 0 else end
+        return min(1.0, math.exp(self.log_mgf(t) - t * eta))
+
+    def quantile(self, probability: float) -> float:
+        """The eta that `KL(p || y)` exceeds with this probability, from above; within 1e-6 relative."""
+        probability = open_unit_interval(probability=probability)
+        start = max(self.mean, 1e-12)
+        return last_safe(lambda eta: log_excess(self.tail(eta), probability), start=start, factor=0.5, rtol=1e-8)
+
+    def largest_error_tail(self, t: float) -> float:
+        """Bound of `P[max |y_i - p_i| > t]`: the sum over cells of their exact Beta tails.
+
+        P2 Theorem 4 relaxes it.
+
+        Parameters
+        ----------
+        t : float
+            In (0, 1).
+        """
+        t = open_unit_interval(t=t)
+        rest = self._total - self.u
+        above, below = self.p + t, self.p - t
+        tails = np.where(above < 1, betaincc(self.u, rest, np.minimum(above, 1)), 0.0)
+        tails += np.where(below > 0, betainc(self.u, rest, np.maximum(below, 0)), 0.0)
+        return min(1.0, float(tails.sum()))
+
+    @classmethod
+    def of_mechanism(cls, frequencies: ArrayLike, n_records: float, alpha: ArrayLike, r: float) -> "DrawError":
+        """The error of the Dirichlet mechanism, for `n_records` records with these frequencies."""
+        p = np.asarray(frequencies, dtype=np.float64)
+        return cls(p, positive(r=r) * n_records * p + np.asarray(alpha, dtype=np.float64))

@@ -1,0 +1,131 @@
+"""The commands as somebody types them, and the code and the line with which each ends."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.cli import actions
+from pymc_dirdp.cli.main import CODES, main
+
+
+def process(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "pymc_dirdp", *arguments], capture_output=True, text=True, **options)
+
+
+@pytest.mark.thorough
+def test_the_page_as_it_stands(survey, block):
+    """Every command of the page, typed literally, each in a process of its own."""
+    lines = block("shell").splitlines()
+    assert {line.split()[1] for line in lines} == {*actions.__all__} - {"init"}
+    for line in lines:
+        words = line.split()
+        assert words[0] == "dirdp"
+        done = process(*words[1:])
+        assert (done.returncode, done.stderr) == (0, ""), line
+    assert "epsilon: 0.5" not in done.stdout
+    assert "p_sex, p_hair" in done.stdout
+    release = dirdp.load("release.json")
+    assert dirdp.verify(release)
+    assert release["posterior"]["p_hair"].dims == ("chain", "draw", "sex", "hair")
+    with xr.open_datatree("analysis.nc", engine="h5netcdf") as analysis:
+        assert analysis["posterior"]["p_hair"].shape == (1, 4000, 2, 4)
+
+
+def test_the_page_lists_the_codes(page):
+    table = dict(re.findall(r"^\| (\d) \| (.*?) \|$", page, re.MULTILINE))
+    assert {int(code): meaning.replace("`", "") for code, meaning in table.items()} == CODES
+
+
+def test_help_lists_commands_and_codes(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    printed = capsys.readouterr().out
+    assert all(f"  {code}  {meaning}" in printed for code, meaning in CODES.items())
+    assert all(re.search(rf"^    {name}\b", printed, re.MULTILINE) for name in actions.__all__)
+
+
+def test_a_module_that_is_run(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["pymc_dirdp", "verify", "nothing.nc"])
+    # It runs as if nothing had imported it.
+    monkeypatch.delitem(sys.modules, "pymc_dirdp.__main__", raising=False)
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module("pymc_dirdp", run_name="__main__")
+    assert left.value.code == 2
+    assert capsys.readouterr().err == "dirdp: nothing.nc: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["nonsense"], ["report"], ["release", "a", "b"], ["analyse", "a", "--draws", "many"], ["verify", "a", "b"]],
+)
+def test_wrong_arguments_are_one_line(arguments, run):
+    code, _, error = run(*arguments)
+    assert code == 2
+    assert error.startswith("dirdp: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (dirdp.DataError("Some counts\nare negative."), 3, "Some counts are negative."),
+        (dirdp.BudgetError("Too much."), 4, "Too much."),
+        (dirdp.LedgerError("Damaged."), 4, "Damaged."),
+        (dirdp.UnattainableError("Too tight."), 4, "Too tight."),
+        (dirdp.UnsupportedModelError("A\x1b[2Jb."), 2, "A\\x1b[2Jb."),
+        (dirdp.ReleaseError("No release."), 2, "No release."),
+        (PermissionError(13, "Permission denied", "x.nc"), 2, "x.nc: Permission denied"),
+        (OSError("secret 592"), 2, "a file: OSError"),
+        (KeyboardInterrupt(), 2, "stopped"),
+        (ImportError("secret 592"), 5, "ImportError in this library"),
+        (ValueError("secret 592"), 5, "ValueError in this library"),
+        (MemoryError(), 5, "MemoryError in this library"),
+    ],
+)
+def test_errors_are_a_code_and_one_line(error, code, line, run, monkeypatch):
+    def fail(path):
+        raise error
+
+    monkeypatch.setattr(actions, "verify", fail)
+    ended, _, printed = run("verify", "x.nc")
+    assert ended == code
+    assert printed.startswith(f"dirdp: {line}")
+    assert "592" not in printed
+
+
+def test_a_reader_that_has_left_is_no_error(alone, run):
+    assert run("release", "survey.toml", "survey.csv", "--out", "r.json")[0] == 0
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        done = subprocess.run(
+            [sys.executable, "-m", "pymc_dirdp", "report", "r.json"], stdout=gone, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_terminal_without_the_signs(survey, run, block):
+    Path("survey.toml").write_text(block("toml").replace("female", "weiblich ♀"), encoding="utf-8")
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = process("plan", "survey.toml", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_only_what_needs_pymc_imports_it(alone, run):
+    """A reader of a release waits for no compiler."""
+    assert run("release", "survey.toml", "survey.csv", "--out", "r.json")[0] == 0
+    code = (
+        "import sys\nfrom pymc_dirdp.cli.main import main\n"
+        "ways = ['report', 'r.json'], ['verify', 'r.json'], ['analyse', 'r.json', '--out', 'a.nc']\n"
+        "codes = [main(way) for way in ways]\n"
+        "sys.exit(str([codes, 'pymc' in sys.modules, 'pytensor' in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr == "[[0, 0, 0], False, False]\n"

@@ -1,0 +1,81 @@
+"""P2 section 4.2 against searches, quadrature of the largest of many normal variables, and simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate
+from scipy.special import ndtr
+
+from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.papers import (
+    p2_equation_14,
+    p2_equation_16,
+    p2_equation_16_sample_size,
+    p2_figure_2,
+    p2_sample_size,
+    p2_theorem_1_prior,
+    p2_theorem_4,
+)
+
+
+@pytest.mark.parametrize("accuracy", [0.01, 0.3])
+@pytest.mark.parametrize("rho", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("d", [2, 1000])
+def test_the_sample_size_is_the_first_that_is_enough(accuracy, rho, d):
+    n = p2_sample_size(accuracy=accuracy, probability=0.05, rho=rho, gamma=1.0, d=d)
+    alpha = np.full(d, p2_theorem_1_prior(rho=rho, gamma=1.0))
+    assert p2_theorem_4(probability=0.05, effective_records=n, alpha=alpha) <= accuracy
+    assert p2_theorem_4(probability=0.05, effective_records=n - 1, alpha=alpha) > accuracy
+    # Equations 14 and 15 have the right order.
+    order = p2_equation_14(accuracy=accuracy, probability=0.05, rho=rho, gamma=1.0, d=d)
+    assert 0.25 < n / order < 4
+    # Equation 17: by these bounds Gaussian noise needs fewer records.
+    assert p2_equation_16_sample_size(accuracy=accuracy, probability=0.05, rho=rho, d=d) < n
+
+
+@pytest.mark.parametrize("d", [2, 10, 1000])
+def test_equation_16_bounds_the_quantile(d):
+    n, rho, probability = 200, 0.1, 0.05
+    sd = 1 / math.sqrt(rho) / n
+    bound = p2_equation_16(probability=probability, n_records=n, rho=rho, d=d)
+    exceeded = -math.expm1(d * math.log1p(-2 * float(ndtr(-bound / sd))))
+    assert probability / 20 < exceeded < probability
+    enough = p2_equation_16_sample_size(accuracy=bound, probability=probability, rho=rho, d=d)
+    assert enough in (n, n + 1)
+
+
+def test_figure_2_against_quadrature():
+    """The expected largest of d normal variables; the uniform distribution by hand."""
+    errors = p2_figure_2(n_records=100, d=1000, rho=0.1, tables=400)
+    largest = integrate.quad(lambda t: 1 - (1 - 2 * ndtr(-t)) ** 1000, 0, 12)[0]
+    assert errors["Gaussian, as it comes"] == pytest.approx(largest / math.sqrt(0.1) / 100, rel=0.02)
+    rng = np.random.default_rng(3)
+    counts = rng.multinomial(100, rng.dirichlet(np.full(1000, 5.0), 400))
+    assert errors["uniform"] == pytest.approx(float(np.mean(counts.max(axis=1) / 100 - 1e-3)), rel=0.05)
+
+
+def test_dirichlet_wins_against_noise_as_it_comes_only():
+    """Fewer records than categories: the draw is no better than the uniform distribution, which knows no data."""
+    sparse = p2_figure_2(n_records=100, d=1000, rho=0.1, tables=400)
+    assert 4 * sparse["Dirichlet"] < sparse["Gaussian, as it comes"]
+    assert sparse["Gaussian, clipped"] < 1.05 * sparse["Dirichlet"]
+    assert sparse["uniform"] < 1.02 * sparse["Dirichlet"]
+    less_private = p2_figure_2(n_records=100, d=1000, rho=1.0, tables=400)
+    assert less_private["Gaussian, clipped"] < 0.95 * less_private["Dirichlet"]
+    few = p2_figure_2(n_records=100, d=10, rho=0.1, tables=400)
+    assert few["Gaussian, as it comes"] < few["Dirichlet"]
+
+
+def test_arguments():
+    size = {"accuracy": 0.05, "probability": 0.05, "rho": 0.1, "gamma": 1.0, "d": 10}
+    for wrong in ({"accuracy": 1.0}, {"probability": 0}, {"rho": -1}, {"gamma": 0}, {"d": 1}):
+        with pytest.raises(ArgumentError, match=next(iter(wrong))):
+            p2_sample_size(**(size | wrong))
+        with pytest.raises(ArgumentError, match=next(iter(wrong))):
+            p2_equation_14(**(size | wrong))
+    with pytest.raises(ArgumentError, match="n_records"):
+        p2_equation_16(probability=0.05, n_records=0, rho=0.1, d=10)
+    for wrong in ({"n_records": 0}, {"d": 1}, {"rho": 0}, {"tables": 0}):
+        with pytest.raises(ArgumentError, match=next(iter(wrong))):
+            p2_figure_2(**({"n_records": 10, "d": 3, "rho": 0.1} | wrong))

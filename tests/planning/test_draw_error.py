@@ -1,0 +1,260 @@
+"""Moments and tails of a draw's loss: against mpmath, Monte Carlo and each other."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.curator.confidential import Confidential
+from pymc_dirdp.curator.realised import RealisedError, realised_kl
+from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
+from pymc_dirdp.papers import accuracy
+from pymc_dirdp.planning.draw_error import DrawError
+from pymc_dirdp.planning.expected_kl import dirichlet_kl
+
+CASES = {
+    "flat": ([0.25, 0.25, 0.25, 0.25], [31.0, 31, 31, 31]),
+    "skewed": ([0.9, 0.09, 0.01], [91.0, 10, 2]),
+    "empty cell": ([0.7, 0.3, 0.0], [8.0, 4, 0.5]),
+    "two": ([0.5, 0.5], [0.7, 3.0]),
+    "large": ([0.2] * 5, [2e4] * 5),
+}
+
+
+def draws(u, size=200_000, seed=1):
+    return np.random.default_rng(seed).dirichlet(u, size)
+
+
+def divergences(p, y):
+    p = np.asarray(p)
+    return np.where(p > 0, p * np.log(np.where(p > 0, p, 1) / y), 0).sum(axis=1)
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    p, u = CASES[request.param]
+    return np.array(p), np.array(u), DrawError(p, u)
+
+
+def test_moments_against_simulation(case):
+    p, u, loss = case
+    y = draws(u)
+    kl = divergences(p, y)
+
+    def near(found, values):
+        assert found == pytest.approx(values.mean(), abs=5 * values.std() / math.sqrt(len(values)))
+
+    near(loss.mean, kl)
+    near(loss.variance, (kl - kl.mean()) ** 2)
+    near(loss.squared_hellinger, 1 - np.sqrt(p * y).sum(axis=1))
+    near(loss.squared_l2, ((y - p) ** 2).sum(axis=1))
+
+
+def test_moments_against_30_digits(case):
+    p, u, loss = case
+    with mp.workdps(30):
+        p, u = [mp.mpf(float(x)) for x in p], [mp.mpf(float(x)) for x in u]
+        total = mp.fsum(u)
+        mean = (
+            mp.fsum(x * mp.log(x) for x in p if x)
+            - mp.fsum(x * mp.digamma(v) for x, v in zip(p, u, strict=True))
+            + mp.digamma(total)
+        )
+        variance = mp.fsum(x**2 * mp.psi(1, v) for x, v in zip(p, u, strict=True)) - mp.psi(1, total)
+        t = min(v / x for x, v in zip(p, u, strict=True) if x) / 3
+        mgf = (
+            t * mp.fsum(x * mp.log(x) for x in p if x)
+            + mp.loggamma(total)
+            - mp.loggamma(total - t)
+            + mp.fsum(mp.loggamma(v - t * x) - mp.loggamma(v) for x, v in zip(p, u, strict=True))
+        )
+    assert loss.mean == pytest.approx(float(mean), rel=1e-6)
+    assert loss.variance == pytest.approx(float(variance), rel=1e-5)
+    assert loss.log_mgf(float(t)) == pytest.approx(float(mgf), rel=1e-6, abs=1e-9)
+
+
+def test_the_moment_generating_function_is_an_expectation_and_ends(case):
+    p, u, loss = case
+    t = loss.greatest_t / 4
+    values = np.exp(t * divergences(p, draws(u)))
+    assert math.exp(loss.log_mgf(t)) == pytest.approx(values.mean(), rel=0.02)
+    assert loss.log_mgf(loss.greatest_t) == math.inf
+
+
+@pytest.mark.thorough
+def test_the_tail_is_the_share_of_draws_and_below_the_best_bound_of_all_t(case):
+    p, u, loss = case
+    kl = divergences(p, draws(u))
+    for eta in (loss.mean / 2, loss.mean * 1.5, loss.mean * 3, loss.mean + 6 * math.sqrt(loss.variance)):
+        tail, seen = loss.tail(eta), (kl > eta).mean()
+        assert abs(tail - seen) <= 5 * math.sqrt(max(seen, 1 / len(kl)) / len(kl))
+        grid = np.linspace(0, loss.greatest_t, 2000)[:-1]
+        best = min(math.exp(min(loss.log_mgf(t) - t * eta, 0)) for t in grid.tolist())
+        assert tail <= loss.chernoff(eta) <= best * (1 + 1e-6)
+    assert loss.chernoff(loss.mean * 0.9) == 1.0
+
+
+def test_quantile_is_the_inverse_of_the_tail(case):
+    *_, loss = case
+    for probability in (0.99, 0.3, 1e-2, 1e-6):
+        eta = loss.quantile(probability)
+        assert loss.tail(eta) <= probability
+        assert loss.tail(eta * (1 - 1e-5)) > probability
+
+
+def test_what_the_exact_quantile_gains():
+    """The error at 1 % is 1.65 times smaller than by Chernoff's bound, which is exceeded 20 times less often."""
+    error = DrawError([0.5, 0.3, 0.2], [54.0, 34.0, 24.0])
+    assert error.quantile(0.01) == pytest.approx(0.0442488, rel=1e-5)
+    assert error.chernoff(0.0728945) == pytest.approx(0.01, rel=1e-5)
+    assert error.tail(0.0728945) == pytest.approx(0.01 / 20.135, rel=1e-3)
+
+
+def test_the_largest_error(case):
+    p, u, loss = case
+    worst = np.abs(draws(u) - p).max(axis=1)
+    for t in np.quantile(worst, [0.5, 0.9, 0.99]):
+        if 0 < t < 1:
+            found = loss.largest_error_tail(float(t))
+            truth = (worst > t).mean()
+            error = 5 * math.sqrt(truth / len(worst))
+            assert truth - error <= found <= min(1, len(p) * truth + 2 * len(p) * error)
+
+
+# The three published bounds, in order.
+
+
+@settings(max_examples=60)
+@given(
+    st.floats(0.02, 4),
+    st.floats(1, 1e4),
+    st.lists(st.floats(0, 1), min_size=2, max_size=8).filter(lambda v: sum(v) > 0.1),
+    st.floats(0.5, 20),
+)
+def test_the_tails_are_in_order(eta, beta, weights, alpha):
+    p = np.array(weights) / np.sum(weights)
+    error = DrawError(p, beta * p + alpha)
+    exact = error.chernoff(eta)
+    assert error.tail(eta) <= exact * (1 + 1e-9)
+    lambert = dirdp.papers.p1_equation_22(eta=eta, beta=beta, total_alpha=len(p) * alpha, least_alpha=alpha)
+    assert exact <= lambert * (1 + 1e-9)
+    try:
+        published = dirdp.papers.p1_theorem_2(eta=eta, beta=beta, alpha=alpha, d=len(p))
+    except ArgumentError:
+        return
+    assert lambert <= published * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("eta", "beta", "total"), [(0.5, 40.0, 6.0), (3.0, 5.0, 1.0), (0.05, 9e3, 20.0)])
+def test_equation_22_is_the_least_of_what_it_minimises(eta, beta, total):
+    """P1's f(t) = -t eta + t log((beta + total) / (beta - t)), on a fine grid."""
+    t = np.linspace(0, beta, 200_001)[:-1]
+    least = np.exp(np.min(-t * eta + t * np.log((beta + total) / (beta - t))))
+    assert dirdp.papers.p1_equation_22(eta=eta, beta=beta, total_alpha=total) == pytest.approx(least, rel=1e-6)
+    assert dirdp.papers.p1_equation_22(eta=0.1, beta=1.0, total_alpha=10.0) == 1.0
+
+
+def test_p1_theorem_2_is_false_below_one_half_and_refused():
+    """ERRATA P1.1: the event has probability 1, the printed bound is 0.031."""
+    d, alpha, beta, eta = 1000, 0.1, 100.0, 1.3863
+    kl = divergences(np.full(d, 1 / d), draws(np.full(d, beta / d + alpha), 400))
+    assert np.all(kl > eta)
+    assert beta >= d * alpha / math.expm1(eta / 2)
+    assert math.exp(-beta * eta**2 / (2 * (2 + eta) * (4 + 3 * eta))) == pytest.approx(0.031, abs=5e-4)
+    with pytest.raises(ArgumentError, match=r"alpha >= 0\.5"):
+        dirdp.papers.p1_theorem_2(eta=eta, beta=beta, alpha=alpha, d=d)
+    with pytest.raises(ArgumentError, match="least_alpha"):
+        dirdp.papers.p1_equation_22(eta=eta, beta=beta, total_alpha=d * alpha, least_alpha=alpha)
+    with pytest.raises(ArgumentError, match="beta >="):
+        dirdp.papers.p1_theorem_2(eta=0.1, beta=10, alpha=1, d=10)
+
+
+def test_sample_size_is_where_theorem_2_begins_to_promise():
+    options = {"eta": 0.1, "probability": 0.05}
+    n = dirdp.papers.p1_sample_size(**options, order=5, epsilon=0.5, d=6)
+    r = dirdp.papers.p1_theorem_1_concentration(order=5, epsilon=0.5)
+    alpha = 1 + 16 * r
+    assert dirdp.papers.p1_theorem_2(eta=0.1, beta=n * r, alpha=alpha, d=6) <= 0.05
+    fewer = (n - 1) * r
+    with_fewer = math.exp(-fewer * 0.01 / (2 * 2.1 * 4.3))
+    assert with_fewer > 0.05 or fewer < 6 * alpha / math.expm1(0.05)
+    # The exact tail needs far fewer.
+    p = np.full(6, 1 / 6)
+    assert DrawError.of_mechanism(p, n // 4, np.full(6, alpha), r).tail(0.1) < 0.05
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("p", [[0.5, 0.3, 0.2], [0.96, 0.02, 0.02], [0.25] * 4])
+@pytest.mark.parametrize("n", [1, 20, 500])
+@pytest.mark.parametrize("s", [0.5, 4.0])
+def test_p2_theorem_3_bounds_the_expected_divergence(p, n, s):
+    rng = np.random.default_rng(3)
+    alpha = np.ones(len(p))
+    found = np.mean([dirichlet_kl(x + alpha, x + alpha + s) for x in rng.multinomial(n, p, 2000)])
+    assert found <= dirdp.papers.p2_theorem_3(p=p, n_records=n, alpha=alpha, inflated=alpha + s)
+
+
+def test_p2_theorem_3_checks_what_it_needs():
+    with pytest.raises(ArgumentError, match="alpha >= 1"):
+        dirdp.papers.p2_theorem_3(p=[0.5, 0.5], n_records=5, alpha=[0.9, 1], inflated=[2, 2])
+    with pytest.raises(DataError, match="add up"):
+        dirdp.papers.p2_theorem_3(p=[0.5, 0.6], n_records=5, alpha=[1, 1], inflated=[2, 2])
+
+
+@pytest.mark.parametrize("x", [[50, 30, 20], [100, 0, 0], [3, 0, 1]])
+def test_p2_theorem_4_bounds_the_largest_error_and_exact_tails_are_tighter(x):
+    p, alpha = np.array(x) / sum(x), np.array([1.0, 2.0, 1.0])
+    for probability in (0.2, 0.01):
+        t = dirdp.papers.p2_theorem_4(probability=probability, effective_records=sum(x), alpha=alpha)
+        if t < 1:
+            loss = DrawError(p, np.array(x) + alpha)
+            assert (np.abs(draws(loss.u) - p).max(axis=1) > t).mean() <= probability
+            assert loss.largest_error_tail(t) <= probability
+
+
+# Numbers of the data at hand.
+
+COUNTS = np.array([[108, 286, 71, 127], [0, 0, 0, 0], [3, 0, 1, 0]])
+MECHANISM = DirichletMechanism(np.full((3, 4), 2.0), 0.2)
+
+
+def test_realised_losses_are_confidential_and_the_closed_forms():
+    loss = RealisedError(MECHANISM, COUNTS, prior=np.ones((3, 4)))
+    for number in (loss.mean, loss.variance, loss.kl_posterior, loss.squared_hellinger, loss.tail(0.5)):
+        assert isinstance(number, Confidential)
+        assert "confidential" in repr(number)
+        assert "confidential" in f"{number}"
+    assert repr(loss) == "RealisedError (confidential)"
+    assert loss.mean.value == pytest.approx(realised_kl(COUNTS, MECHANISM.alpha, MECHANISM.r).value, rel=1e-12)
+    assert loss.kl_posterior.value == pytest.approx(dirichlet_kl(COUNTS + 1.0, 0.2 * COUNTS + 2.0))
+    y = MECHANISM.sample(COUNTS, draws=20_000, sampler="fast", random_seed=1)
+    of_draws = np.array([loss.of_draw(draw).value for draw in y])
+    assert of_draws.mean() == pytest.approx(loss.mean.value, abs=5 * of_draws.std() / math.sqrt(len(y)))
+    assert of_draws.var() == pytest.approx(loss.variance.value, rel=0.1)
+    by_hand = (
+        592 * divergences([COUNTS[0] / 592], y[:1, 0])[0] + 4 * divergences([[0.75, 0, 0.25, 0]], y[:1, 2])[0]
+    ) / 596
+    assert of_draws[0] == pytest.approx(by_hand)
+
+
+def test_realised_losses_refuse_nonsense():
+    with pytest.raises(DataError, match="no record"):
+        RealisedError(MECHANISM, 0 * COUNTS, prior=np.ones((3, 4)))
+    with pytest.raises(ArgumentError, match="DirichletMechanism"):
+        RealisedError(dirdp.mechanisms.LaplaceMechanism([1, 1], 1.0), [1, 2], prior=[1, 1])
+    with pytest.raises(ArgumentError, match="one draw"):
+        RealisedError(MECHANISM, COUNTS, prior=np.ones((3, 4))).of_draw([0.5, 0.5])
+
+
+def test_arguments_of_a_draw_loss():
+    with pytest.raises(DataError, match="frequencies"):
+        DrawError([0.5, 0.6], [1, 1])
+    with pytest.raises(ArgumentError, match="one shape"):
+        DrawError([0.5, 0.5], [1, 1, 1])
+    assert "0.5" not in repr(DrawError([0.5, 0.5], [1, 1]))
+    assert set(accuracy.__all__) <= set(dirdp.papers.__all__)

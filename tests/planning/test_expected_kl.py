@@ -1,0 +1,91 @@
+"""Closed forms against Monte Carlo and brute-force sums."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pymc_dirdp import ArgumentError
+from pymc_dirdp.curator.realised import realised_kl
+from pymc_dirdp.numerics.beta_binomial import count_law
+from pymc_dirdp.planning.expected_kl import PriorExpectedKL, dirichlet_kl
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "curves.json"
+
+
+def test_reference_values():
+    reference = json.loads(REFERENCE.read_text())
+    for case in reference["expected_kl"]:
+        value = realised_kl(case["counts"], case["alpha"], case["r"]).value
+        assert value == pytest.approx(float(case["value"]), rel=1e-10)
+    for case in reference["dirichlet_kl"]:
+        assert dirichlet_kl(case["u"], case["v"]) == pytest.approx(float(case["value"]), rel=1e-9)
+
+
+def test_dirichlet_kl_of_equal_laws_is_zero_and_of_near_ones_does_not_cancel():
+    u = np.array([3.0, 5.0])
+    assert dirichlet_kl(u, u) == 0
+    # Second order: the Fisher information times half the squared step.
+    step = 1e-7
+    from scipy.special import polygamma
+
+    expected = step**2 / 2 * (polygamma(1, 3.0) - polygamma(1, 8.0))
+    assert dirichlet_kl(u, u + [step, 0]) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("n", "a", "b"), [(3, 1, 1), (300, 0.5, 1.5), (5000, 0.01, 3), (20_000, 50, 150), (3000, 1e4, 2)]
+)
+def test_the_law_of_a_count_is_beta_binomial(n, a, b):
+    law = count_law(np.array([a, b]), n)
+    k = np.arange(n + 1)
+    weights = stats.betabinom(n, a, b).pmf(k)
+    first = law.priors == a if a != b else np.ones(law.priors.shape, dtype=bool)
+    for f in (lambda x: x, lambda x: np.log(x + 0.3), lambda x: 1 / (x + 1)):
+        expected = (weights / weights.sum()) @ f(k) * (1 if a != b else 2)
+        assert law.weights[first] @ f(law.counts[first]) == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("r", "s", "keep", "level"),
+    [(0.1, 0.5, 1.0, 0.0), (1.0, 0.0, 1.0, 0.0), (0.4, 3.0, 0.0, 0.0), (0.3, 0.0, 1.0, 1.5), (0.2, 0.1, 0.5, 0.75)],
+)
+def test_a_priori_losses_are_averages_over_data_sets(r, s, keep, level):
+    rng = np.random.default_rng(5)
+    prior, n = np.array([1.0, 1.0, 0.5, 2.0]), 592
+    expected = PriorExpectedKL(prior, n)
+    alpha = np.maximum(keep * prior, level) + s
+    data = [rng.multinomial(n, p) for p in rng.dirichlet(prior, 3000)]
+    for name, losses in (
+        ("posterior", [dirichlet_kl(x + prior, r * x + alpha) for x in data]),
+        ("estimate", [realised_kl(x, alpha, r).value for x in data]),
+    ):
+        error = np.std(losses) / np.sqrt(len(losses))
+        assert abs(np.mean(losses) - getattr(expected, name)(r, s, keep=keep, level=level)) <= 5 * error + 1e-12
+
+
+def test_realised_loss_is_the_mean_over_draws():
+    x, alpha, r = np.array([30, 5, 0]), np.array([1.0, 2.0, 0.5]), 0.5
+    p = x / x.sum()
+    y = np.random.default_rng(1).dirichlet(r * x + alpha, 200_000)
+    losses = np.sum(np.where(p > 0, p * np.log(np.where(p > 0, p, 1) / y), 0), axis=1)
+    assert abs(losses.mean() - realised_kl(x, alpha, r).value) < 5 * losses.std() / np.sqrt(losses.size)
+
+
+def test_frequencies_of_no_records_are_undefined():
+    with pytest.raises(ArgumentError, match="no record"):
+        realised_kl([0, 0], [1, 1], 1.0)
+    assert PriorExpectedKL([1, 1], 0).posterior(0.1) == 0
+
+
+def test_rows_are_planned_with_an_equal_share_each():
+    """Oracle: two tables of one row each, with half of the records."""
+    prior = np.array([[1.0, 2.0, 0.5], [3.0, 1.0, 1.0]])
+    both = PriorExpectedKL(prior, 60)
+    rows = [PriorExpectedKL(row, 30) for row in prior]
+    for how in ({"s": 1.5}, {"level": 1.5}):
+        assert both.posterior(0.3, **how) == pytest.approx(sum(row.posterior(0.3, **how) for row in rows), rel=1e-12)
+        # The loss of the draw is an average over rows, that of posteriors a sum.
+        assert both.estimate(0.3, **how) == pytest.approx(sum(row.estimate(0.3, **how) for row in rows) / 2, rel=1e-12)
