@@ -23,9 +23,10 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
 from pymc_dirdp.privacy.least_of import LeastOf
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.renyi import renyi_add, renyi_remove
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER, dominating_pair, is_binary_row
-from pymc_dirdp.privacy.urn import urn_curves
+from pymc_dirdp.privacy.urn import urn_cells
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.exact import default_steps, exact_dirichlet, fewest_steps, positive_frequencies, urn_counts
@@ -66,10 +67,10 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         set that could occur. As the two cells cannot both be empty, the curves are smaller (Theory, Theorem 14). By
         default they hold for any number of records.
     urn_steps : int, optional
-        The public number of steps of the exact sampler in each row, which is then the only sampler. The curves are
-        those of the counts that it puts out. They keep pure differential privacy, which the continuous draw does not;
-        they are suprema where :func:`pymc_dirdp.privacy.urn.urn_curves` says so, and upper bounds elsewhere. By default
-        the curves are those of the continuous draw, which hold for every sampler and number of steps.
+        The public number of steps of the exact sampler in each row, which is then the only sampler. The counts that it
+        puts out keep pure differential privacy, which the continuous draw does not, and the curves are the smaller ones
+        of the draw's and of what the pure epsilon implies. By default the curves are those of the continuous draw,
+        which hold for every sampler and number of steps.
 
     Notes
     -----
@@ -192,10 +193,9 @@ class DirichletMechanism(TableMechanism, DirichletDraws):
         draw = dominating_pair(self.alpha, self.r, self.adjacency, *assumed, self.n_records)
         if self.urn_steps is None:
             return draw
-        least, adds = assumed
-        return LeastOf(
-            draw, urn_curves(self.alpha, self.r, self.urn_steps, self.adjacency, min_count=least, contribution=adds)
-        )
+        urn = urn_cells(self.alpha, self.contributed)
+        more = self.r * self.min_count
+        return LeastOf(draw, RandomisedResponse(urn.pure_epsilon(self.r, self.urn_steps, self.adjacency, more=more)))
 
     @override
     def as_drawn(self, steps: int | None) -> "DirichletMechanism":

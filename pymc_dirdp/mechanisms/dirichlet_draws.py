@@ -42,8 +42,7 @@ class DirichletDraws(CurvesOf, Mechanism):
         if super().checked_sampler(sampler) == "fast" and self.urn_steps is not None:
             raise ArgumentError(
                 "The promise is for the counts of an urn, so sampler='fast' does not keep it. Use sampler='exact', or "
-                "leave urn_steps and strategy='urn' out and ask for ApproxDP, RenyiDP or TruncatedCDP with a finite "
-                "omega."
+                "leave urn_steps out and ask for ApproxDP, RenyiDP or TruncatedCDP with a finite omega."
             )
         return sampler or self.samplers[0]
 

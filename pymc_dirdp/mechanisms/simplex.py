@@ -22,7 +22,7 @@ from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.unit import LEAST_PARAMETER, MOST_PARAMETER
-from pymc_dirdp.privacy.urn_pair import largest_urn_loss
+from pymc_dirdp.privacy.urn import largest_urn_loss
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.exact import fewest_steps, positive_frequencies

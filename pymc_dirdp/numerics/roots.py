@@ -1,31 +1,31 @@
 """Roots that end on the safe side."""
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
+
+from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import UnattainableError
 
 __all__ = [
     "bracket",
-    "found_together",
     "largest_safe",
     "last_safe",
     "least_epsilon",
     "log_excess",
-    "near_root",
-    "root_search",
     "safe_root",
+    "sign_changes",
     "with_margin",
 ]
 
-type RootSearch = Generator[float, float, float | None]
-
 # This relative margin of 6e-11 is far above the rounding of a curve and far below anything of practical interest.
 _MARGIN = 2.0**-34
-# A secant that did not end after so many steps is given up for bisection, which then takes as many again as it needs.
-_SECANTS, _MOST_STEPS = 10, 60
+# A step of Newton's that ends on the near side of a root closes no range, so each aims by this share of the wanted
+# width beyond it. Where so many steps did not close a range, it is halved.
+_BEYOND, _NEWTON_STEPS = 0.45, 12
 
 
 def log_excess(loss: float, allowed: float) -> float:
@@ -144,109 +144,6 @@ def largest_safe(excess: Callable[[float], float], **search: Any) -> float:
     return with_margin(last_safe(excess, **search), excess)
 
 
-def near_root(
-    excess: Callable[[float], float],
-    start: float,
-    *,
-    slope: float,
-    close: float,
-    reach: float = 1.0,
-    least: float = -math.inf,
-    most: float = math.inf,
-) -> float | None:
-    """A point close to the last one at which a guarantee holds, in few steps, for a curve that is nearly straight.
-
-    Parameters
-    ----------
-    excess : callable
-        At most 0 exactly where the guarantee holds, which is up to some point. May be infinite.
-    start : float
-        The first point.
-    slope : float
-        About how much `excess` rises for a step of 1, positive.
-    close : float
-        How far below 0 `excess` may be at the end.
-    reach : float
-        The longest step.
-    least, most : float
-        The ends of the search.
-
-    Returns
-    -------
-    x : float or None
-        `excess(x) <= 0` was evaluated and holds. It is above `-close`, or x is `most`, or there is a jump. None if the
-        guarantee does not hold at `least`.
-
-    Examples
-    --------
-    >>> x = near_root(lambda x: x**3 - 8, 1.0, slope=3.0, close=1e-6)
-    >>> 2 - 1e-7 < x <= 2
-    True
-    """
-    search = root_search(start, slope=slope, close=close, reach=reach, least=least, most=most)
-    return found_together([search], lambda points: [excess(x) for x in points.values()])[0]
-
-
-def found_together[Result](
-    searches: Sequence[Generator[float, float, Result]], values: Callable[[dict[int, float]], Sequence[float]]
-) -> list[Result]:
-    """The results of several searches, whose functions are looked at together.
-
-    Parameters
-    ----------
-    searches : sequence of generator
-        From :func:`root_search` or :func:`~pymc_dirdp.numerics.minima.minimum_search`.
-    values : callable
-        Takes a point of each search that goes on, by its number, and returns the value of each, in the same order.
-    """
-    found: dict[int, Result] = {}
-    points = {i: next(search) for i, search in enumerate(searches)}
-    while points:
-        for i, value in zip(list(points), values(points), strict=True):
-            try:
-                points[i] = searches[i].send(value)
-            except StopIteration as end:
-                found[i] = end.value
-                del points[i]
-    return [found[i] for i in range(len(searches))]
-
-
-def root_search(
-    start: float,
-    *,
-    slope: float,
-    close: float,
-    reach: float = 1.0,
-    least: float = -math.inf,
-    most: float = math.inf,
-) -> RootSearch:
-    """The search of :func:`near_root`, with its arguments, which yields each point where it asks for `excess`."""
-    safe, unsafe, x = -math.inf, math.inf, min(max(start, least), most)
-    last: tuple[float, float] | None = None
-    for step in range(_MOST_STEPS):
-        value = yield x
-        if value <= 0:
-            safe = x
-            if value > -close or x == most:
-                return x
-        else:
-            unsafe = x
-            if x == least:
-                return None
-        if last is not None and math.isfinite(value - last[1]):
-            # A curve that is flat for a while is steeper further on.
-            slope = max((value - last[1]) / (x - last[0]), slope / 8)
-        last = x, value
-        # The aim is a little on the safe side.
-        further = x - min(max((value + close / 2) / slope, -reach), reach)
-        if not safe < further < unsafe or (step >= _SECANTS and unsafe - safe < math.inf):
-            further = (safe + unsafe) / 2
-        if further in (safe, unsafe):
-            break
-        x = min(max(further, least), most)
-    return safe if safe > -math.inf else None
-
-
 def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
     """Least `epsilon >= 0` (from above, within 1e-9 relative) with `curve(epsilon) <= delta`, for a falling curve.
 
@@ -267,3 +164,53 @@ def least_epsilon(curve: Callable[[float], float], delta: float) -> float:
             return math.inf
     _, low = bracket(excess, start=high, factor=0.5)
     return safe_root(excess, safe=high, unsafe=low) if low > 0 else high
+
+
+def sign_changes(
+    f: Callable[[Array, Integers], tuple[Array, Array]], low: Array, high: Array, guess: Array, width: Array
+) -> tuple[Array, Array]:
+    """Narrow ranges in which functions fall through 0, by Newton's steps and by halves.
+
+    Parameters
+    ----------
+    f : callable
+        Takes points of shape (k,) and the numbers of their ranges, and returns the values and the derivatives there.
+    low, high : array, shape (n,)
+        Each function is positive up to its root and not beyond. If it is not positive at `low`, the result is that
+        point; no `high` is taken to be positive.
+    guess : array, shape (n,)
+        About where the roots are; the result does not depend on it but for rounding and within `width`.
+    width : array, shape (n,)
+        How wide a range may be at the end, positive.
+
+    Returns
+    -------
+    low, high : array, shape (n,)
+        Each sign was seen: the function is positive at `low`, unless that is the first one, and not at `high`.
+
+    Examples
+    --------
+    >>> low, high = sign_changes(lambda x, of: (2 - x**2, -2 * x), *np.array([[0.0], [2.0], [1.0], [1e-9]]))
+    >>> bool(low[0] <= math.sqrt(2) <= high[0] <= low[0] + 1e-9)
+    True
+    """
+    low, high, seen = low.copy(), high.copy(), np.zeros(low.shape, dtype=bool)
+    x = np.where((guess > low) & (guess < high), guess, low)
+    left, steps = np.flatnonzero(high - low > width), 0
+    while len(left):
+        at = x[left]
+        values, slopes = f(at, left)
+        positive = values > 0
+        low[left[positive]], high[left[~positive]] = at[positive], at[~positive]
+        seen[left] |= positive
+        with np.errstate(divide="ignore", invalid="ignore"):
+            aim = at - values / slopes + np.where(positive, _BEYOND, -_BEYOND) * width[left]
+        steps += 1
+        useful = (aim > low[left]) & (aim < high[left]) & (steps < _NEWTON_STEPS)
+        x[left] = np.where(useful, aim, (low[left] + high[left]) / 2)
+        # Nothing may be positive: then the first point settles it.
+        first = ~useful & ~seen[left] & (steps < _NEWTON_STEPS)
+        x[left[first]] = low[left[first]]
+        # Two neighbouring doubles have no number between them.
+        left = left[(high - low > width)[left] & (first | ((low < x) & (x < high))[left])]
+    return low, high

@@ -1,4 +1,4 @@
-"""The Gamma distribution above a floor, and below a ceiling if there is one: masses, log moments, tails.
+"""The Gamma distribution above a floor, and below a ceiling if there is one: masses and log moments.
 
 `TG(a; floor, ceiling)` has the density `g**(a - 1) exp(-g) / Z(a)` on `[floor, ceiling)`. Write `c` for `a`, moved into
 that interval, and `u = log(g / c)`. The distribution of u has the log-concave density `exp(-h(u)) / I(a)`, where
@@ -16,16 +16,9 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.numerics.second_order import expm1_less, log1p_less
 
 __all__ = [
-    "hazard",
-    "log_hazard",
     "log_mass",
     "log_mass_change",
-    "log_mass_change_and_peak",
-    "log_peak",
-    "lower_tail",
-    "mean",
     "moments_log",
-    "upper_tail",
     "variance_log",
 ]
 
@@ -70,13 +63,6 @@ def log_mass_change(a: ArrayLike, step: ArrayLike, floor: ArrayLike, ceiling: Ar
     >>> round(math.exp(log_mass_change(5.0, 1.0, 1e-3)), 12)
     5.0
     """
-    return log_mass_change_and_peak(a, step, floor, ceiling)[0]
-
-
-def log_mass_change_and_peak(
-    a: ArrayLike, step: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf
-) -> tuple[Array, Array]:
-    """Both :func:`log_mass_change` and :func:`log_peak` at `a`, in less time than one after the other."""
     a, step, floor, ceiling = _broadcast(a, step, floor, ceiling)
     (c, other), (u, _), both = _law(np.stack([a, a + step]), floor, ceiling)
     weights, (mass, other_mass) = both[0], both.sum(axis=-1)
@@ -87,7 +73,7 @@ def log_mass_change_and_peak(
     # In this order the mode moves by exactly `step` if it is inside both times.
     moved = np.clip(step + (a - c), 0.0, ceiling - c)
     far = step * np.log(other) + _moved(a, c, other, moved) + np.log(other_mass / mass)
-    return np.asarray(np.where(small, near, far)), np.asarray(-np.log(mass))
+    return np.asarray(np.where(small, near, far))
 
 
 def moments_log(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> tuple[Array, Array]:
@@ -100,55 +86,6 @@ def moments_log(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> 
 def variance_log(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:
     """Variance of `log G`."""
     return moments_log(a, floor, ceiling)[1]
-
-
-def mean(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:
-    """Expectation of G."""
-    c, u, weights = _law(*_broadcast(a, floor, ceiling))
-    return np.asarray(c + c * _average(np.expm1(u), weights))
-
-
-def log_hazard(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:
-    """Logarithm of the density of `log G` at the floor, `floor**a exp(-floor) / Z(a)`."""
-    a, floor, ceiling = _broadcast(a, floor, ceiling)
-    c, _, weights = _law(a, floor, ceiling)
-    return np.asarray(_moved(a, c, floor, floor - c) - np.log(weights.sum(axis=-1)))
-
-
-def log_peak(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:
-    """Logarithm of the largest density of `log G`, which is at `log c`."""
-    _, _, weights = _law(*_broadcast(a, floor, ceiling))
-    return np.asarray(-np.log(weights.sum(axis=-1)))
-
-
-def hazard(a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:
-    """The density of `log G` at the floor; without a ceiling it is `mean - a`."""
-    return np.asarray(np.exp(log_hazard(a, floor, ceiling)))
-
-
-def upper_tail(x: ArrayLike, a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:
-    """`P[G > x]`, with a small relative error; 1 below the floor and 0 from the ceiling on."""
-    x, a, floor, ceiling = _broadcast(x, a, floor, ceiling)
-    # Where x is not below the ceiling, which may be infinite, the floor holds its place.
-    inside = np.where(x < ceiling, np.maximum(x, floor), floor)
-    return np.asarray(np.where(x < ceiling, _share(a, inside, ceiling, floor, ceiling), 0.0))
-
-
-def lower_tail(x: ArrayLike, a: ArrayLike, floor: ArrayLike, ceiling: ArrayLike = np.inf) -> Array:
-    """`P[G <= x]`, with a small relative error; 0 up to the floor and 1 from the ceiling on."""
-    x, a, floor, ceiling = _broadcast(x, a, floor, ceiling)
-    inside = np.where(x > floor, np.minimum(x, ceiling), ceiling)
-    return np.asarray(np.where(x > floor, _share(a, floor, inside, floor, ceiling), 0.0))
-
-
-def _share(a: Array, low: Array, high: Array, floor: Array, ceiling: Array) -> Array:
-    """The probability of `[low, high]`, which is a part of `[floor, ceiling)`."""
-    c, _, weights = _law(a, floor, ceiling)
-    other, _, other_weights = _law(a, low, high)
-    log_share = _moved(a, c, other, other - c) + np.log(
-        np.maximum(other_weights.sum(axis=-1), 1e-300) / weights.sum(axis=-1)
-    )
-    return np.asarray(np.exp(np.minimum(log_share, 0.0)))
 
 
 def _broadcast(*values: ArrayLike) -> tuple[Array, ...]:

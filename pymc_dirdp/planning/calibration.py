@@ -14,7 +14,7 @@ from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism
 from pymc_dirdp.papers.privacy import p1_theorem_1_concentration
 from pymc_dirdp.planning.boundary import Boundary, optimal, optimal_of_blocks
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
-from pymc_dirdp.planning.urn_steps import calibrate_urn, needs_urn, urn_score
+from pymc_dirdp.planning.urn_steps import calibrate_urn, needs_urn
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
@@ -22,10 +22,9 @@ from pymc_dirdp.privacy.unit import is_binary_row
 
 __all__ = ["OBJECTIVES", "STRATEGIES", "calibrate", "untouched"]
 
-STRATEGIES = ("optimal", "urn", "temper", "inflate", "algorithm-1")
+STRATEGIES = ("optimal", "temper", "inflate", "algorithm-1")
 OBJECTIVES = ("posterior", "estimate")
-# A number of steps forbids the sampler in floating point, and a level is less simple than a number that is added, so
-# either is chosen where it makes a draw better by a per cent.
+# A level is less simple than a number that is added, so it is chosen where it makes a draw better by a per cent.
 _CLEARLY = 0.99
 
 
@@ -55,15 +54,12 @@ def calibrate(
         under add-remove. It changes the guarantee only with `public_totals`.
     adjacency : {"replace-one", "add-remove"}, default "replace-one"
         What one person can change.
-    strategy : {"optimal", "urn", "temper", "inflate", "algorithm-1"}, default "optimal"
+    strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
         Where the room for privacy comes from.
 
         * `"optimal"`: the pair of `r` and `alpha = prior + s`, `s >= 0`, on the boundary of the guarantee with the
           least a priori expected Kullback-Leibler divergence, see `objective`; or the best pair of `r` and
           `alpha = max(prior, t)`, where its divergence is less by a per cent at least.
-        * `"urn"`: the same over the number of steps of the exact sampler besides, which is then the only sampler. Fewer
-          steps lose less, and add to the variance of a draw. It halves the error of sparse tables, and changes nothing
-          where a continuous draw is better.
         * `"temper"`: `alpha = prior` and the largest `r`. It is above 1 where the guarantee has room for a draw that is
           more concentrated than the posterior.
         * `"inflate"`: `r = 1` and the least `s` (P2 section 4.1).
@@ -126,24 +122,14 @@ def calibrate(
         and is_binary_row(parameters.shape)
     ):
         shared["n_records"] = n_records
-    if needs_urn(guarantee) or strategy == "urn":
-        if n_records is None and strategy == "urn":
-            raise ArgumentError("strategy='urn' plans for a number of records: pass n_records= (your guess will do).")
+    if needs_urn(guarantee):
         planned = None if n_records is None else integer(0, n_records=n_records)
-        chosen = _verified(
+        return _verified(
             calibrate_urn(
                 guarantee, prior=parameters, n_records=planned, strategy=strategy, objective=objective, shared=shared
             ),
             guarantee,
         )
-        if planned is None or needs_urn(guarantee):
-            return chosen
-        drawn = calibrate(
-            guarantee, prior=parameters, n_records=planned, objective=objective, public_totals=public_totals, **common
-        )
-        score = urn_score(parameters, planned, objective)
-        steps = max(chosen.default_steps(planned), drawn.default_steps(planned))
-        return chosen if score(chosen) < _CLEARLY * score(drawn.as_drawn(steps)) else drawn
     boundary = Boundary(guarantee, parameters, **shared)
     if strategy == "temper":
         r, s = boundary.largest_r(0.0), 0.0

@@ -14,16 +14,12 @@ from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer, positive_array
 from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
-from pymc_dirdp.numerics.roots import log_excess, near_root
+from pymc_dirdp.numerics.roots import bracket, log_excess, safe_root, with_margin
 from pymc_dirdp.planning.simulated import draw_kl, predicted_data
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.composition import Parallel
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
-from pymc_dirdp.privacy.floored import STEPS, FlooredCells
-from pymc_dirdp.privacy.floored_renyi import largest_variance
-from pymc_dirdp.privacy.floored_search import LARGEST_STEP, looser
-from pymc_dirdp.privacy.floored_table import floored_curves
+from pymc_dirdp.privacy.floored import STEPS, floored_curves, largest_variance
 from pymc_dirdp.privacy.guarantees import Guarantee
 
 __all__ = ["calibrate_floored", "largest_floored_r"]
@@ -42,19 +38,11 @@ _SEED = 20261122
 # Ceilings that are tried, in units of what all records of a row count, and how often r and the ceiling take turns.
 _CEILINGS, _ITERATIONS = (0.1, 0.2, 0.4, 0.7, 1.0, 1.3), 3
 
+# Steps around the first r until the guarantee breaks, and how closely the last r that keeps it is found.
+_FACTOR, _RTOL = 1.1, 1e-9
+
 # The expected error of a mechanism, and the mechanism.
 type _Trial = tuple[float, FlooredDirichletMechanism]
-
-# The logarithm of a divergence rises about so many times as fast as that of r, and that of delta so many times its own
-# distance from 0.
-_SLOPE = 2.0
-# How much of the logarithm of a loss may be left: of a delta that is searched for, of a loss of which only a bound is
-# known, and of others. Some of it always is, because another machine rounds differently.
-_CLOSE, _CLOSE_TO_BOUNDS, _VERY_CLOSE, _MARGIN = 3e-3, 1e-4, 1e-9, 1e-10
-# The bound is mostly up to 2 % above what is seen. Room for that saves a second bound, and costs 1e-3 of r at most.
-_ROOM = 0.02
-# An r that is planned with a divergence is about so much too small where delta is found by a search.
-_MORE = 1.3
 
 
 def calibrate_floored(
@@ -117,8 +105,8 @@ def calibrate_floored(
     >>> known = {"prior": np.ones((3, 2)), "n_records": [933, 585, 918]}
     >>> for public in (False, True):
     ...     print(calibrate_floored(ApproxDP(epsilon=1, delta=1e-6), **known, public_totals=public).in_short)
-    r 1.0..., floor 22.63, shift 0.2
-    r 1.4..., floor 22.63, shift 0.2
+    r 0.8..., floor 16, shift 0.2
+    r 1.3..., floor 22.63, shift 0.2
     """
     parameters = positive_array(prior=prior)
     facts: dict[str, Any] = {
@@ -149,15 +137,14 @@ def calibrate_floored(
     if Guarantee.checked(guarantee=guarantee).is_pure:
         return _least(partial(_below_a_ceiling, guarantee, alpha, data, sum(numbers) / n_rows, facts), None)
 
-    def best_near(floor: float | None, close: float | None, some: Integers) -> FlooredDirichletMechanism:
+    def best_near(floor: float | None, some: Integers) -> FlooredDirichletMechanism:
         at = _FIRST if floor is None else floor
-        r = largest_floored_r(guarantee, alpha, at, **facts, proved=False, begin=close)
+        r = largest_floored_r(guarantee, alpha, at, **facts)
         return _least(partial(trial, r**2 * largest_variance(at)[1], some), floor)
 
     # A part of the data says about which floor it is, and all of them decide, by the r that is found there.
-    about = best_near(None, None, data[::_PART])
-    best = best_near(about.floor, about.r, data)
-    return replace(best, r=largest_floored_r(guarantee, alpha, best.floor, **facts, begin=best.r))
+    best = best_near(best_near(None, data[::_PART]).floor, data)
+    return replace(best, r=largest_floored_r(guarantee, alpha, best.floor, **facts))
 
 
 def _below_a_ceiling(
@@ -192,14 +179,7 @@ def _least(trial: Callable[[float], _Trial], near: float | None) -> FlooredDiric
 
 
 def largest_floored_r(
-    guarantee: Guarantee,
-    alpha: Array,
-    floor: float,
-    ceiling: float = math.inf,
-    *,
-    proved: bool = True,
-    begin: float | None = None,
-    **people: Any,
+    guarantee: Guarantee, alpha: Array, floor: float, ceiling: float = math.inf, **people: Any
 ) -> float:
     """The largest concentration at which a floored draw keeps a guarantee, from below.
 
@@ -210,20 +190,15 @@ def largest_floored_r(
     alpha : array, shape (..., d)
         Prior parameters, positive.
     floor, ceiling : float
-        Same as in :func:`~pymc_dirdp.privacy.floored_table.floored_curves`, and so are the bounds of `r`.
-    proved : bool
-        False takes a number that is quick to find, for comparisons. It may be too large.
-    begin : float, optional
-        Where a search for counts begins: what is known to be close saves some steps.
+        Same as in :func:`~pymc_dirdp.privacy.floored.floored_curves`, and so are the bounds of `r`.
     **people
-        `adjacency`, `contribution` and `n_records`, as for :func:`~pymc_dirdp.privacy.floored_table.floored_curves`.
+        `adjacency`, `contribution` and `n_records`, as for :func:`~pymc_dirdp.privacy.floored.floored_curves`.
 
     Returns
     -------
     r : float
-        The curves at `r` satisfy the guarantee. It is within 1e-9 of the largest one for `ZeroCDP`, `RenyiDP` and
-        `PureDP`, within 1e-4 for `TruncatedCDP`, and within a few thousandths for `ApproxDP`, where it is at most 20.
-        It is the largest one that is computed, where that keeps the guarantee.
+        The curves at `r` satisfy the guarantee, and those at an `r` that is larger by a share of 1e-6 do not; it is
+        the largest one that is computed, where that keeps the guarantee.
 
     Raises
     ------
@@ -232,7 +207,7 @@ def largest_floored_r(
 
     References
     ----------
-    Statements 1 to 9 on the page of proofs "floored".
+    The page of proofs "floored".
 
     Examples
     --------
@@ -245,9 +220,6 @@ def largest_floored_r(
     def curves(r: float) -> PrivacyCurves:
         return floored_curves(alpha, r, floor, ceiling, **people)
 
-    def excess(r: float) -> float:
-        return log_excess(*curves(r).loss(guarantee))
-
     if Guarantee.checked(guarantee=guarantee).is_pure and math.isinf(ceiling):
         raise UnattainableError(
             "Without a ceiling no floored draw keeps pure differential privacy: an intensity may be as large as it "
@@ -255,65 +227,19 @@ def largest_floored_r(
         )
     if isinstance(curves(1.0), NoLoss):
         raise UnattainableError("Where a record cannot move, every concentration keeps every guarantee; take r = 1.")
-    divergence = guarantee.as_divergence()
-    start = 1.0
+    divergence, start = guarantee.as_divergence(), 1.0
     if divergence is not None:
         # Divergences are at most their order times rho, which goes with the square of r.
-        slope = curves(1.0).rho(math.inf)
-        start = min(max(math.sqrt(divergence.epsilon / divergence.order / slope), STEPS[0]), STEPS[1])
-    near = min(_MORE * start if begin is None else begin, LARGEST_STEP)
-    if guarantee.stated_delta and (searched := _searched(curves(near))):
-        return _by_search(guarantee, searched, near, proved=proved)
-    if not proved:
-        return start
-    # A delta of many blocks is found on a grid, and a rho by bounds: neither is smooth.
-    rough = guarantee.stated_delta or "omega" in guarantee.fixed
-    close = _CLOSE_TO_BOUNDS if rough else _VERY_CLOSE
-    return _root(lambda r: excess(r) + _MARGIN, start, _SLOPE, close, STEPS[1])
+        start = math.sqrt(divergence.epsilon / divergence.order / curves(1.0).rho(math.inf))
 
+    def excess(r: float) -> float:
+        return log_excess(*curves(r).loss(guarantee))
 
-def _root(excess: Callable[[float], float], start: float, slope: float, close: float, most: float) -> float:
-    """The root in r, searched for on a logarithmic scale; `most` if the promise holds there."""
-
-    def at(log_r: float) -> float:
-        return min(max(math.exp(log_r), STEPS[0]), most)
-
-    ends = {"least": math.log(STEPS[0]), "most": math.log(most)}
-    found = near_root(lambda log_r: excess(at(log_r)), math.log(start), slope=slope, close=close, **ends)
-    if found is None:
+    ends = {"start": min(max(start, STEPS[0]), STEPS[1]), "least": STEPS[0], "most": STEPS[1]}
+    safe, unsafe = bracket(excess, factor=_FACTOR, **ends)
+    if not safe:
         raise UnattainableError(
             f"The guarantee is so tight that a record would count less than {STEPS[0]:g}, and floored draws are not "
             "computed for that. State another guarantee, or use mechanism='geometric'."
         )
-    return at(found)
-
-
-def _searched(curves: PrivacyCurves) -> tuple[FlooredCells, ...]:
-    """The blocks of cells of which the largest delta counts, if a search finds each of them."""
-    members = curves.members if isinstance(curves, Parallel) else (curves,)
-    cells = tuple(member for member in members if isinstance(member, FlooredCells) and member.searches_counts)
-    return cells if all(member in cells or isinstance(member, NoLoss) for member in members) else ()
-
-
-def _by_search(guarantee: Guarantee, cells: tuple[FlooredCells, ...], start: float, *, proved: bool) -> float:
-    """The largest r for blocks of cells: a root of what a quick search sees, and then one bound of each, or two."""
-    epsilon, delta = guarantee.budget, guarantee.allowed
-    slope = _SLOPE * max(-math.log(delta), 1.0)
-    room = _ROOM * float(looser(delta))
-    near: dict[FlooredCells, tuple[float, ...]] = {}
-
-    def seen(r: float) -> float:
-        largest = 0.0
-        for block in cells:
-            found = replace(block, r=r).worst_counts(epsilon, near.get(block))
-            if found.attained > 0:
-                near[block] = found.shapes
-            largest = max(largest, found.attained)
-        return log_excess(largest, delta) + room
-
-    r = _root(seen, start, slope, _CLOSE, LARGEST_STEP)
-    if not proved:
-        return r
-    while (loss := log_excess(max(replace(block, r=r).delta(epsilon) for block in cells), delta)) > 0:
-        r *= math.exp(-(loss / slope + 1e-4))
-    return r
+    return safe if math.isinf(unsafe) else with_margin(safe_root(excess, safe=safe, unsafe=unsafe, rtol=_RTOL), excess)

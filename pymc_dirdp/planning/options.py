@@ -58,10 +58,10 @@ class MechanismOptions:
         what `"geometric"` publishes at the same promise, and the Hellinger mechanism chooses by the distance of
         posteriors, and not by what can be concluded from its choice. `"continuous-gaussian"` and `"laplace"` are the
         papers' baselines, which `sampler="fast"` alone can draw.
-    strategy : {"optimal", "urn", "temper", "inflate", "algorithm-1"}, default "optimal"
+    strategy : {"optimal", "temper", "inflate", "algorithm-1"}, default "optimal"
         Where the room for privacy comes from in the Dirichlet mechanism, see :func:`pymc_dirdp.calibrate`.
     objective : {"posterior", "estimate", "prediction"}, default "posterior"
-        What `"optimal"` and `"urn"` keep small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. `"prediction"` is
+        What `"optimal"` keeps small in a Dirichlet draw, see :func:`pymc_dirdp.calibrate`. `"prediction"` is
         for models with `mechanism="auto"`: all tables take the mechanisms from which the next record is predicted
         best, which are noisy margins of all tables, or those of each table by itself. Networks of the same shape are
         simulated for that, which takes about as long again as `"auto"` itself. Models that

@@ -1,13 +1,10 @@
 """Calibration of Dirichlet draws whose guarantee is for the counts of an urn of so many steps.
 
-Nothing else keeps `PureDP` and `ZeroCDP`. Other guarantees may be kept by the continuous draw, but in sparse tables a
-coarse urn keeps them with much less error: what a continuous draw shows of a record are shares near 0, of which a
-coarse grid has none.
+Nothing else keeps `PureDP` and `ZeroCDP`.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, override
 
 from pymc_dirdp.arrays import Array
@@ -17,21 +14,16 @@ from pymc_dirdp.mechanisms.tempered import Tempered
 from pymc_dirdp.numerics.roots import log_excess
 from pymc_dirdp.planning.boundary import Boundary, optimal
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
-from pymc_dirdp.planning.simulated import a_priori_kl, predicted_data, simulated_draw_kl
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.privacy.least_of import LeastOf
+from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.urn import urn_cells
 
-__all__ = ["calibrate_urn", "needs_urn", "urn_score"]
+__all__ = ["calibrate_urn", "needs_urn"]
 
 # Numbers of steps that are tried: powers of 2. The last takes some 0.02 s for each row.
 _FEWEST, _MOST, _MOST_IN_ALL = 2**2, 2**20, 2**26
-# So many steps are hardly told from the continuous draw, where that keeps the guarantee.
-_MOST_LIKE_A_DRAW = 2**14
-# Cells that are simulated for one number of steps.
-_CELLS = 50_000
 # The curve of an urn takes long, so its boundary is found to this relative error.
 _RTOL = 1e-5
 
@@ -53,10 +45,9 @@ def calibrate_urn(
     """The Dirichlet mechanism with the number of steps that is best for a guarantee.
 
     More steps add less to the variance of a draw, and lose more. Powers of 2 are tried, from the size of the table
-    upwards or downwards as long as the expected error falls, or from a few upwards where the continuous draw keeps the
-    guarantee, too; for each, `r` and `alpha` are found as for the continuous draw. The error is that of a Dirichlet
-    distribution with the means and variances of the urn's shares. It is flat around its minimum: a power of 2 costs
-    about a per cent of it.
+    upwards or downwards as long as the expected error falls; for each, `r` and `alpha` are found as for the continuous
+    draw. The error is that of a Dirichlet distribution with the means and variances of the urn's shares. It is flat
+    around its minimum: a power of 2 costs about a per cent of it.
 
     Parameters
     ----------
@@ -81,7 +72,7 @@ def calibrate_urn(
             "omega."
         )
     error = _error(PriorExpectedKL(prior, n_records), objective)
-    cap_r = objective == "posterior" and strategy in ("optimal", "urn")
+    cap_r = objective == "posterior" and strategy == "optimal"
     n_rows = prior.size // prior.shape[-1]
     most = max(min(_MOST, 2 ** int(math.log2(_MOST_IN_ALL / n_rows))), _FEWEST)
     known: dict[int, tuple[float, _UrnBoundary, float, float]] = {}
@@ -95,20 +86,11 @@ def calibrate_urn(
                 r, s = 1.0, boundary.least_s(1.0)
             else:
                 r, s = optimal(boundary, lambda r, s: error(r, s, steps), cap_r=cap_r)
-            known[steps] = score(r, s, steps), boundary, r, s
+            known[steps] = error(r, s, steps), boundary, r, s
         return known[steps][0]
 
-    score = error
-    if needs_urn(guarantee):
-        size = float(prior.sum() + n_records) / n_rows
-        steps = _downhill(tried, min(max(2 ** round(math.log2(size)), _FEWEST), most), most)
-    else:
-        scored = urn_score(prior, n_records, objective)
-
-        def score(r: float, s: float, steps: int) -> float:
-            return scored(DirichletMechanism(prior + s, r, urn_steps=steps, **shared))
-
-        steps = _first_valley(tried, min(most, _MOST_LIKE_A_DRAW))
+    size = float(prior.sum() + n_records) / n_rows
+    steps = _downhill(tried, min(max(2 ** round(math.log2(size)), _FEWEST), most), most)
     _, boundary, r, s = known[steps]
     if not guarantee.is_pure:
         # The search took less than the whole curve of the urn.
@@ -139,38 +121,18 @@ class _UrnBoundary(Boundary):
 
     @override
     def excess(self, r: float, s: float) -> float:
-        urn = self.urns.curves(r, self.steps, self.adjacency, more=s, min_count=self.min_count)
-        pure = urn.pure_epsilon
+        more = s + r * self.min_count
+        pure = self.urns.pure_epsilon(r, self.steps, self.adjacency, more=more)
         if self.guarantee.is_pure:
             return log_excess(pure, self.guarantee.allowed)
-        if not needs_urn(self.guarantee):
-            return self._of_both(r, s, urn)
         # Several records of a person are taken to lie in one cell until the end, which is quick.
         draw = self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=self.exact)
         rho = self.guarantee.allowed
         if self.exact:
-            return log_excess(LeastOf(draw, urn).rho(math.inf), rho)
+            return log_excess(LeastOf(draw, RandomisedResponse(pure)).rho(math.inf), rho)
         # From this order on, the pure loss over the order is small enough; up to it the draw has to be.
         order = pure / rho * (1 + 1e-12)
         return log_excess(draw.rho(order), rho) if order > 1 else log_excess(pure, rho)
-
-    def _of_both(self, r: float, s: float, urn: PrivacyCurves) -> float:
-        """The excess of the smaller curve, of the draw or of its urn."""
-        draw = self.cells.curves(r, self.adjacency, more=s, min_count=self.min_count, spread=self.exact)
-        both = LeastOf(draw, urn)
-        if self.exact or "omega" not in self.guarantee.fixed:
-            return log_excess(*both.loss(self.guarantee))
-        # The largest divergence over its order is nearly always at one of the ends.
-        omega = self.guarantee.largest_order
-        return log_excess(max(both.renyi(1.0), both.renyi(omega) / omega), self.guarantee.allowed)
-
-
-def _first_valley(error: Callable[[int], float], most: int) -> int:
-    """The power of 2 with the least error, from below. Where steps become many, the draw may be better once more."""
-    best = steps = _FEWEST
-    while (steps := 2 * steps) <= min(most, 4 * best):
-        best = steps if error(steps) < error(best) else best
-    return best
 
 
 def _error(expected: PriorExpectedKL, objective: str) -> Callable[[float, float, int], float]:
@@ -183,23 +145,6 @@ def _error(expected: PriorExpectedKL, objective: str) -> Callable[[float, float,
         return measure(factor * r, factor * s, keep=factor)
 
     return error
-
-
-def urn_score(prior: Array, n_records: int, objective: str) -> Callable[[DirichletMechanism], float]:
-    """The expected error of what the exact sampler of a mechanism outputs, as a function of the mechanism.
-
-    For the estimate it is simulated, because the shares of an urn of few steps are far from those of a Dirichlet
-    distribution.
-    """
-    data = predicted_data(prior, n_records, n_cells=_CELLS)
-
-    def score(one: DirichletMechanism) -> float:
-        urn = replace(one, urn_steps=one.default_steps(n_records))
-        return (
-            a_priori_kl(urn, prior, n_records).posterior if objective == "posterior" else simulated_draw_kl(urn, data)
-        )
-
-    return score
 
 
 def _downhill(error: Callable[[int], float], start: int, most: int) -> int:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -135,11 +135,6 @@ class Composition(PrivacyCurves):
             self._divergences[order] = _added(times * mechanism._renyi(order) for mechanism, times in self._distinct)
         return self._divergences[order]
 
-    def _look_ahead(self, curve: str, points: Sequence[float]) -> None:
-        # Deltas of several parts are no function of their deltas.
-        for mechanism, _ in self._distinct if curve == "renyi" or self._single is not None else ():
-            mechanism._look_ahead(curve, points)
-
     def _renyi_back(self, order: float) -> float:
         return _added(times * mechanism._renyi_back(order) for mechanism, times in self._distinct)
 
@@ -169,15 +164,6 @@ class Composition(PrivacyCurves):
             return log_delta_at(order, max(self._renyi(order), self._renyi_back(order)), epsilon)
 
         return min(delta, math.exp(log_delta(best_order(log_delta))))
-
-    def proves(self, epsilon: float, delta: float) -> bool:
-        """Whether `(epsilon, delta)`-differential privacy follows."""
-        return super().proves(epsilon, delta) if self._single is None else self._single.proves(epsilon, delta)
-
-    @property
-    def searches_counts(self) -> bool:
-        """Whether it is one part whose deltas a search ends with."""
-        return self._single is not None and self._single.searches_counts
 
     def _epsilon(self, delta: float) -> float:
         if self._single is not None:
@@ -331,19 +317,6 @@ class Parallel(PrivacyCurves):
 
     def _epsilon(self, delta: float) -> float:
         return max(member._epsilon(delta) for member in self.members)
-
-    def proves(self, epsilon: float, delta: float) -> bool:
-        """Whether `(epsilon, delta)`-differential privacy follows for every member."""
-        return all(member.proves(epsilon, delta) for member in self.members)
-
-    @property
-    def searches_counts(self) -> bool:
-        """Whether a search ends with the deltas of a member."""
-        return any(member.searches_counts for member in self.members)
-
-    def _look_ahead(self, curve: str, points: Sequence[float]) -> None:
-        for member in self.members:
-            member._look_ahead(curve, points)
 
     def hockey_sticks(self, step: float, points: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The largest hockey-stick divergences of a member, for removing and for adding."""

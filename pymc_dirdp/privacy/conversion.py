@@ -1,34 +1,31 @@
 """What one guarantee implies about another, and the lemma that leads from Rényi divergences to (epsilon, delta)."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.minima import minimum_search
-from pymc_dirdp.numerics.roots import found_together
 from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 
 __all__ = [
-    "LOOKED_AT_FIRST",
     "ORDERS",
     "best_order",
-    "best_orders",
     "convert",
     "converted_deltas",
     "epsilon_at",
     "least_log_delta",
     "log_delta_at",
+    "log_deltas_at",
 ]
 
 # The search covers orders from 1 + exp(-30) to 1 + exp(30), beyond which no curve is of use.
 _LOG_EXCESS = 30.0
-# The orders that every search for the best one looks at first: a curve may compute them together.
 _LOOKS = 61
-LOOKED_AT_FIRST = tuple(1 + math.exp(x) for x in np.linspace(-_LOG_EXCESS, _LOG_EXCESS, _LOOKS).tolist())
+# How close to the best order, on a logarithmic scale. The bound differs by about the square of that.
+_CLOSE = 1e-7
 # A whole curve of deltas is taken from the divergences at these orders; the bound of each order is valid.
 ORDERS = 1 + np.exp(np.linspace(-12.0, 12.0, 49))
 
@@ -43,10 +40,15 @@ def log_delta_at(order: float, divergence: float, epsilon: float) -> float:
     return min(0.0, (order - 1) * (divergence - epsilon + math.log(order - 1)) - order * math.log(order))
 
 
+def log_deltas_at(orders: Array, divergences: Array, epsilon: float) -> Array:
+    """The same for arrays of orders and of divergences at them."""
+    above = orders - 1
+    return np.minimum(above * (divergences - epsilon + np.log(above)) - orders * np.log(orders), 0.0)
+
+
 def least_log_delta(divergences: Array, epsilon: float) -> float:
     """The least of :func:`log_delta_at` over `ORDERS`, at which these are the divergences."""
-    above = ORDERS - 1
-    return float(np.minimum(above * (divergences - epsilon + np.log(above)) - ORDERS * np.log(ORDERS), 0.0).min())
+    return float(log_deltas_at(ORDERS, divergences, epsilon).min())
 
 
 def converted_deltas(renyi: Callable[[float], float], step: float, points: int) -> Array:
@@ -60,37 +62,18 @@ def best_order(bound: Callable[[float], float], *, largest: float = math.inf) ->
 
     Every order gives a valid bound, so an inexact minimiser costs tightness and never privacy. `bound` may be infinite.
     """
-    return best_orders([bound], largest=largest)[0]
+    from scipy.optimize import minimize_scalar  # Here, because it takes most of a second to import.
 
+    def at(log_excess: float) -> float:
+        return min(bound(1 + math.exp(log_excess)), 1e300)
 
-def best_orders(
-    bounds: Sequence[Callable[[float], float]],
-    *,
-    largest: float = math.inf,
-    close: float = 1e-7,
-    look_ahead: Callable[[list[float]], None] | None = None,
-) -> list[float]:
-    """The orders of :func:`best_order` for several bounds, within a share of `close`.
-
-    Before bounds are asked for, `look_ahead` is told the orders, for divergences that are computed faster together.
-    """
     grid = np.linspace(-_LOG_EXCESS, min(_LOG_EXCESS, math.log(largest - 1)), _LOOKS).tolist()
-
-    def at(points: Sequence[tuple[int, float]]) -> list[float]:
-        orders = [1 + math.exp(x) for _, x in points]
-        if look_ahead is not None:
-            look_ahead(orders)
-        return [bounds[i](order) for (i, _), order in zip(points, orders, strict=True)]
-
-    values = np.reshape(at([(i, x) for i in range(len(bounds)) for x in grid]), (len(bounds), -1))
-    firsts = np.argmin(values, axis=1).tolist()
-    searches = [minimum_search(grid[max(i - 1, 0)], grid[min(i + 1, _LOOKS - 1)], close) for i in firsts]
-    found = found_together(searches, lambda points: at(list(points.items())))
-    best = [
-        refined if value < of_bound[first] else grid[first]
-        for first, of_bound, (refined, value) in zip(firsts, values.tolist(), found, strict=True)
-    ]
-    return [min(1 + math.exp(log_excess), largest) for log_excess in best]
+    values = [at(x) for x in grid]
+    first = int(np.argmin(values))
+    ends = grid[max(first - 1, 0)], grid[min(first + 1, _LOOKS - 1)]
+    refined = minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": _CLOSE})
+    log_excess = float(refined.x) if refined.fun < values[first] else grid[first]
+    return min(1 + math.exp(log_excess), largest)
 
 
 def convert[Kind: Guarantee](guarantee: Guarantee, kind: type[Kind], **at: float) -> Kind:

@@ -2,9 +2,8 @@
 
 import abc
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
 from typing import final, overload, override
 
 import numpy as np
@@ -13,13 +12,10 @@ from numpy.typing import ArrayLike
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import at_least, open_unit_interval
 from pymc_dirdp.numerics.roots import least_epsilon
-from pymc_dirdp.privacy.conversion import best_orders, epsilon_at
+from pymc_dirdp.privacy.conversion import best_order, epsilon_at
 from pymc_dirdp.privacy.guarantees import Guarantee, TruncatedCDP
 
 __all__ = ["CurvesOf", "NoLoss", "PrivacyCurves"]
-
-# A best order that is stated has so many digits. The bound differs by about the square of that.
-_CLOSE = 1e-7
 
 
 class PrivacyCurves(abc.ABC):
@@ -109,7 +105,7 @@ class PrivacyCurves(abc.ABC):
     def renyi(self, order: ArrayLike) -> float | Array: ...
     def renyi(self, order: ArrayLike) -> float | Array:
         """Rényi divergence in nats at orders >= 1 (1 is the Kullback-Leibler divergence); `inf` where it diverges."""
-        return self._along("renyi", _elementwise(lambda value: at_least(1, order=value), order))
+        return _elementwise(lambda value: self._renyi(at_least(1, order=value)), order)
 
     @overload
     def rho(self, omega: float) -> float: ...
@@ -125,7 +121,7 @@ class PrivacyCurves(abc.ABC):
     def delta(self, epsilon: ArrayLike) -> float | Array: ...
     def delta(self, epsilon: ArrayLike) -> float | Array:
         """Least `delta` of `(epsilon, delta)`-differential privacy, for `epsilon >= 0`."""
-        return self._along("delta", _elementwise(lambda value: at_least(0, epsilon=value), epsilon))
+        return _elementwise(lambda value: self._delta(at_least(0, epsilon=value)), epsilon)
 
     @overload
     def epsilon(self, delta: float) -> float: ...
@@ -133,16 +129,7 @@ class PrivacyCurves(abc.ABC):
     def epsilon(self, delta: ArrayLike) -> float | Array: ...
     def epsilon(self, delta: ArrayLike) -> float | Array:
         """Least `epsilon` of `(epsilon, delta)`-differential privacy, for `delta` in (0, 1); from above."""
-        return self._along("epsilon", _elementwise(lambda value: open_unit_interval(delta=value), delta))
-
-    def _along(self, curve: str, values: float | Array) -> float | Array:
-        """A curve at one point or at many, by its name; the points were checked."""
-        if isinstance(values, np.ndarray):
-            self._look_ahead(curve, values.ravel().tolist())
-        return _elementwise(getattr(self, f"_{curve}"), values)
-
-    def _look_ahead(self, curve: str, points: Sequence[float]) -> None:  # noqa: B027  # Most curves gain nothing.
-        """Be told where `"renyi"`, `"delta"` or `"epsilon"` will be asked for: many points may take as long as one."""
+        return _elementwise(lambda value: self._epsilon(open_unit_interval(delta=value)), delta)
 
     @overload
     def best_order(self, delta: float) -> float: ...
@@ -150,33 +137,16 @@ class PrivacyCurves(abc.ABC):
     def best_order(self, delta: ArrayLike) -> float | Array: ...
     def best_order(self, delta: ArrayLike) -> float | Array:
         """The Rényi order whose conversion to (epsilon, delta) gives the least epsilon at this delta."""
-        deltas = np.asarray(_elementwise(lambda value: open_unit_interval(delta=value), delta))
-        orders = best_orders(
-            [partial(self._epsilon_by, delta=at) for at in deltas.ravel().tolist()],
-            close=_CLOSE,
-            look_ahead=partial(self._look_ahead, "renyi"),
-        )
-        return orders[0] if deltas.ndim == 0 else np.reshape(orders, deltas.shape)
 
-    def _epsilon_by(self, order: float, delta: float) -> float:
-        """The epsilon that the divergence at this order implies."""
-        return epsilon_at(order, self._renyi(order), delta)
+        def at(value: float) -> float:
+            checked = open_unit_interval(delta=value)
+            return best_order(lambda order: epsilon_at(order, self._renyi(order), checked))
+
+        return _elementwise(at, delta)
 
     def satisfies(self, guarantee: Guarantee) -> bool:
         """Whether the guarantee holds, decided on the curve of its own kind and without tolerance."""
         return Guarantee.checked(guarantee=guarantee).kept_by(self)
-
-    def proves(self, epsilon: float, delta: float) -> bool:
-        """Whether `(epsilon, delta)`-differential privacy follows from these curves."""
-        return self._delta(epsilon) <= delta
-
-    @property
-    def searches_counts(self) -> bool:
-        """Whether deltas are what a search over counts ends with.
-
-        They hold wherever it ends, and on another machine, which rounds differently, it may end elsewhere.
-        """
-        return False
 
     def loss(self, guarantee: Guarantee) -> tuple[float, float]:
         """The loss in the guarantee's own measure, and the largest loss that it allows."""
@@ -242,19 +212,6 @@ class CurvesOf(PrivacyCurves):
     @override
     def hockey_sticks(self, step: float, points: int) -> tuple[Array, Array]:
         return self._curves.hockey_sticks(step, points)
-
-    @override
-    def proves(self, epsilon: float, delta: float) -> bool:
-        return self._curves.proves(epsilon, delta)
-
-    @property
-    @override
-    def searches_counts(self) -> bool:
-        return self._curves.searches_counts
-
-    @override
-    def _look_ahead(self, curve: str, points: Sequence[float]) -> None:
-        self._curves._look_ahead(curve, points)
 
 
 @final

@@ -173,7 +173,7 @@ class ApproxDP(Guarantee):
 
     @override
     def kept_by(self, curves: "PrivacyCurves") -> bool:
-        return curves.proves(self.epsilon, self.delta)
+        return curves._delta(self.epsilon) <= self.delta
 
     @override
     def least_budget(self, curves: "PrivacyCurves") -> float:

@@ -1,8 +1,8 @@
-"""What the counts of an urn lose, which the exact sampler of a Dirichlet draw outputs.
+"""What the counts of an urn lose at most, which the exact sampler of a Dirichlet draw outputs.
 
 They are `steps` synthetic records in each row. They are a function of the continuous draw and of chance, so they keep
-its curves. For finitely many steps their loss is bounded besides, so they also keep pure differential privacy. The
-proofs are on the page of proofs "urn".
+its curves. For finitely many steps their loss is bounded besides, so they also keep pure differential privacy: it is
+largest where all steps hit one cell, a sum of `log(1 + r / (alpha + j))`. The proofs are on the page "urn".
 """
 
 import math
@@ -14,19 +14,19 @@ import numpy as np
 from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import integer
+from pymc_dirdp.numerics.tails import mean_digamma
 from pymc_dirdp.privacy.adjacency import adjacency_named
-from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import NoLoss, PrivacyCurves
-from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.several_records import partitions
-from pymc_dirdp.privacy.urn_pair import MOST_STEPS, UrnPair, largest_urn_loss
 
-__all__ = ["UrnCells", "urn_cells", "urn_curves"]
+__all__ = ["UrnCells", "largest_urn_loss", "urn_cells"]
 
-# Rounding errors of a sum and of a product, and of a logarithm of a Gamma function and what is done with it.
-_UP, _ROUNDING = 1 + 1e-14, 1e-15
+# Up to so many steps their losses are added one by one.
+_ADDED = 1_000
+# Relative rounding errors: of a parameter, of r and of a sum of positive terms; and of a mean of digamma.
+_RAISED, _ROUNDING = 1 + 4e-15, 4e-15
+# Those of a sum and of a product, and of a logarithm of a Gamma function and what is done with it.
+_UP, _ROUNDED_GAMMA = 1 + 1e-14, 1e-15
 # All ways to spread so many records of a person are tried; of more, so many are moved at a time.
 _MOST_SPREAD = 12
 # So often an interval is halved, until what its ends differ by adds less than 1e-11 to a loss.
@@ -38,55 +38,38 @@ type _Rows = tuple[tuple[float, float], ...]
 type _Row = tuple[float, ...]
 
 
-def urn_curves(
-    alpha: Array,
-    r: float,
-    steps: int,
-    adjacency: str = "replace-one",
-    *,
-    min_count: float = 0.0,
-    contribution: Contribution | int = 1,
-) -> PrivacyCurves:
-    """Curves of the counts of urns with `steps` steps in each row, with the parameters `r * counts + alpha`.
+def largest_urn_loss(a: float, r: float, steps: int) -> float:
+    """The loss of an urn all of whose steps hit one cell, where the cell's parameter may be `a + r` or `a`.
+
+    It is `L(a + r + m) - L(a + r) - L(a + m) + L(a)` with `L = log Gamma` and m the number of steps, that is the sum of
+    `log(1 + r / (a + j))` over the steps `j = 0, ..., m - 1`. It rises with `r` and m and falls with `a`.
 
     Parameters
     ----------
-    alpha : array, shape (..., d)
-        Prior parameters, positive.
+    a : float
+        The parameter of the cell without the record, positive.
     r : float
-        How much one record counts, positive.
+        What the record adds to it, positive.
     steps : int
-        Public number of steps in each row, at least 1.
-    adjacency : {"replace-one", "add-remove"}
-        The neighbouring relation.
-    min_count : float
-        The public guarantee that every cell of every possible data set holds at least this many records.
-    contribution : Contribution or int
-        What one person can add to the table.
+        At least 1.
 
     Returns
     -------
-    curves : PrivacyCurves
-        Upper bounds for data sets of any size. Where a person has one record in each block, or up to 12 records in
-        blocks of one row, `pure_epsilon` is the supremum over all neighbours; with k records in blocks of several rows
-        it is at most k times that of one. Where each block is one row, a person has one record in it and replaces it,
-        the other curves are those of :class:`UrnPair`. Otherwise they are what
-        the pure epsilon implies, that is those of :class:`RandomisedResponse`; the curves of the continuous draw, which
-        hold as well, are often smaller.
-
-    References
-    ----------
-    The page of proofs "urn", statements 1 to 6.
+    loss : float
+        In nats, rounded up.
 
     Examples
     --------
-    Ten thousand steps of an urn with the hair colours of students, at (1, 1e-6):
+    One step that hits a cell of parameter 1, or 2 with the record, is twice as likely with it:
 
-    >>> urn_curves(np.full(4, 1.9), 0.2, 10_000).pure_epsilon
-    1.7...
+    >>> round(largest_urn_loss(1.0, 1.0, 1) / math.log(2), 6)
+    1.0
     """
-    cells = urn_cells(alpha, Contribution.of(contribution))
-    return cells.curves(r, integer(1, steps=steps), adjacency, min_count=min_count)
+    if steps <= _ADDED:
+        return math.fsum(np.log1p(r / (a + np.arange(steps, dtype=np.float64))).tolist()) * _RAISED
+    last, first = mean_digamma(a + steps, r), mean_digamma(a, r)
+    # Where `a` is far larger than the number of steps, the difference is rounded more than the bound is loose.
+    return min(r * (last - first + _ROUNDING * (abs(last) + abs(first))), steps * math.log1p(r / a)) * _RAISED
 
 
 @final
@@ -111,46 +94,49 @@ class UrnCells:
     records: int
     d: int
 
-    def curves(
-        self, r: float, steps: int, adjacency: str, *, more: float = 0.0, min_count: float = 0.0
-    ) -> PrivacyCurves:
-        """The curves with `more` added to every prior parameter; the rest as for :func:`urn_curves`."""
-        if self.d == 1:
-            return NoLoss()
-        more += r * min_count
-        members = []
-        for blocks in self.people:
-            times: Counter[PrivacyCurves] = Counter()
-            for block, count in blocks:
-                times[self._block(block, r, steps, adjacency, more)] += count
-            ((first, count), *others) = times.items()
-            members.append(first if count == 1 and not others else Composition(tuple(times.items())))
-        distinct = tuple(dict.fromkeys(members))
-        return distinct[0] if len(distinct) == 1 else Parallel(distinct)
+    def pure_epsilon(self, r: float, steps: int, adjacency: str, *, more: float = 0.0) -> float:
+        """The largest loss, for data sets of any size, with `more` added to every prior parameter.
 
-    def _block(self, block: _Row | _Rows, r: float, steps: int, adjacency: str, more: float) -> PrivacyCurves:
+        Where a person has one record in each block, or up to 12 records in blocks of one row, it is the supremum over
+        all neighbours; with k records in blocks of several rows it is at most k times that of one.
+
+        References
+        ----------
+        The page of proofs "urn", statements 1 to 4.
+
+        Examples
+        --------
+        Ten thousand steps of an urn with the hair colours of students, at (1, 1e-6):
+
+        >>> urn_cells(np.full(4, 1.9), Contribution(1)).pure_epsilon(0.2, 10_000, "replace-one")
+        1.7...
+        """
         replaced = adjacency_named(adjacency).records_are_public
+        losses = (
+            math.fsum(count * self._block(block, r, steps, more, replaced=replaced) for block, count in blocks)
+            for blocks in self.people
+        )
+        return max(losses, default=0.0) * _UP
+
+    def _block(self, block: _Row | _Rows, r: float, steps: int, more: float, *, replaced: bool) -> float:
         if isinstance(block[0], tuple):
             # One record after the other moves, so the largest losses add up. Each leaves a cell of a row that is full
             # elsewhere, and comes into an empty row.
-            largest = self.records * max(
+            return self.records * max(
                 largest_urn_loss(low + more, r, steps)
                 + (largest_urn_loss(total + self.d * more, r, steps) if replaced else 0.0)
                 for low, total in block
             )
-        else:
-            *cells, rest = block
-            total, raised = math.fsum(block) + self.d * more, np.array(cells) + more
-            if replaced and self.records == 1 and steps <= MOST_STEPS:
-                low, high = raised.tolist()
-                return UrnPair(low, high, rest + (self.d - 2) * more, r, steps)
-            # Not all cells of a row can gain records: those cells that lose them, or a crowd of others, are in one.
-            gaining = raised[: self.d - 1]
-            times, left = divmod(self.records, _MOST_SPREAD)
-            largest = _spread_loss(gaining, total, r, steps, left, replaced=replaced)
-            if times:
-                largest += times * _spread_loss(gaining, total, r, steps, _MOST_SPREAD, replaced=replaced)
-        return RandomisedResponse(largest * _UP)
+        # Not all cells of a row can gain records: those cells that lose them, or a crowd of others, are in one.
+        cells = (np.array(block[:-1]) + more)[: self.d - 1]
+        total = math.fsum(block) + self.d * more
+        times, left = divmod(self.records, _MOST_SPREAD)
+        largest = _spread_loss(cells, total, r, steps, left, replaced=replaced)
+        return (
+            largest + times * _spread_loss(cells, total, r, steps, _MOST_SPREAD, replaced=replaced)
+            if times
+            else largest
+        )
 
 
 def urn_cells(alpha: Array, contribution: Contribution) -> UrnCells:
@@ -224,7 +210,7 @@ def _spread_loss(cells: Array, total: float, r: float, steps: int, records: int,
     others = [gammaln(without + missing + steps), -gammaln(without + missing), -gammaln(without + steps)]
     others.append(gammaln(without))
     size = sum(np.abs(np.broadcast_to(term, parts.shape)).sum(axis=1) for term in terms) + sum(map(np.abs, others))
-    losses, error = sum(terms).sum(axis=1) + sum(others) + rest, _ROUNDING * size
+    losses, error = sum(terms).sum(axis=1) + sum(others) + rest, _ROUNDED_GAMMA * size
     # Those that may be the largest are added up without cancellation.
     return max(
         math.fsum(

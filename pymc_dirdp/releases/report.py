@@ -186,7 +186,7 @@ def _mechanism(stored: Opened) -> Lines:
     # Noise has one setting only, so it has no strategy.
     if drawn := [table.group.dataset.attrs for table in tables if table.mechanism.tempered is not None]:
         strategy, objective = drawn[0]["strategy"], drawn[0]["objective"]
-        lines.append(("strategy", f"{strategy}, for the {objective}" if strategy in ("optimal", "urn") else strategy))
+        lines.append(("strategy", f"{strategy}, for the {objective}" if strategy == "optimal" else strategy))
     every = [table.group.dataset.attrs for table in tables]
     samplers = dict.fromkeys(f"{attrs['sampler']}{_arithmetic(attrs)}" for attrs in every)
     sources = dict.fromkeys(str(attrs.get("randomness", "")) for attrs in every)

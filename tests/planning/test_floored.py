@@ -15,8 +15,7 @@ from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.planning.floored import largest_floored_r
 from pymc_dirdp.planning.simulated import predicted_data, simulated_draw_kl
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.floored_renyi import largest_variance
-from pymc_dirdp.privacy.floored_table import floored_curves
+from pymc_dirdp.privacy.floored import floored_curves, largest_variance
 
 SMALL = np.full((1, 4), 0.02)
 UNEVEN = np.array([[0.5, 30.0, 2.0]])
@@ -29,7 +28,8 @@ def test_the_reference_concentrations(floor, epsilon, known):
     guarantee = ApproxDP(epsilon=epsilon, delta=1e-6)
     r = largest_floored_r(guarantee, SMALL, floor)
     assert floored_curves(SMALL, r, floor).satisfies(guarantee)
-    assert r == pytest.approx(known, rel=1.5e-3)
+    # The reference is from a search over counts, and the divergences give up a part of it.
+    assert 0.92 * known < r < known
 
 
 @pytest.mark.thorough
@@ -38,9 +38,9 @@ def test_the_reference_concentrations(floor, epsilon, known):
 @pytest.mark.parametrize(
     ("guarantee", "slack"),
     [
-        (ApproxDP(epsilon=0.5, delta=1e-5), 5e-3),
-        (ApproxDP(epsilon=0.0, delta=1e-3), 2e-2),
-        (ApproxDP(epsilon=2.0, delta=1e-9), 5e-3),
+        (ApproxDP(epsilon=0.5, delta=1e-5), 1e-6),
+        (ApproxDP(epsilon=0.0, delta=1e-3), 1e-6),
+        (ApproxDP(epsilon=2.0, delta=1e-9), 1e-6),
         (RenyiDP(order=5, epsilon=0.1), 1e-4),
         (RenyiDP(order=1, epsilon=0.1), 1e-4),
         (ZeroCDP(rho=0.02), 1e-9),
@@ -49,7 +49,6 @@ def test_the_reference_concentrations(floor, epsilon, known):
 def test_the_guarantee_is_kept_and_nothing_is_left(guarantee, slack, alpha, adjacency):
     r = largest_floored_r(guarantee, alpha, 8.0, adjacency=adjacency)
     assert floored_curves(alpha, r, 8.0, adjacency=adjacency).satisfies(guarantee)
-    # Of what the usual search proves; a finer one may prove a little more.
     loss, allowed = floored_curves(alpha, r * (1 + slack), 8.0, adjacency=adjacency).loss(guarantee)
     assert loss > allowed
 
@@ -76,56 +75,11 @@ def test_random_guarantees_are_kept():
         r = largest_floored_r(guarantee, alpha, floor)
         curves = floored_curves(alpha, r, floor)
         assert curves.satisfies(guarantee)
-        assert curves.delta(guarantee.epsilon) > 0.8 * guarantee.delta
+        assert curves.delta(guarantee.epsilon) > 0.999 * guarantee.delta
 
 
 def log_z(shape, floor):
     return mp.log(mp.gammainc(shape, floor))
-
-
-def move(gaining, losing, r, floor, epsilon):
-    """The hockey stick of a record that moves, as an integral over the intensity of the cell that loses it."""
-    a, b, r, t = map(mp.mpf, (gaining, losing, r, floor))
-    z = {x: log_z(x, t) for x in (a, a + r, b, b + r)}
-    s = (epsilon - (z[a] - z[a + r] + z[b + r] - z[b])) / r
-
-    def density(v):
-        g = max(mp.exp(v + s), t)
-        first = mp.exp(b * v - mp.exp(v) - z[b] - z[a + r]) * mp.gammainc(a + r, g)
-        return first - mp.exp(epsilon + (b + r) * v - mp.exp(v) - z[b + r] - z[a]) * mp.gammainc(a, g)
-
-    ends = mp.log(t), mp.log(max(b, t) + 60 + 12 * mp.sqrt(max(b, t)))
-    # The integrand has a kink where the other intensity is at its floor.
-    inner = [v for v in (mp.log(t) - s, mp.log(max(b, t))) if ends[0] < v < ends[1]]
-    return mp.quad(density, [ends[0], *sorted(inner), ends[1]])
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(5))
-def test_random_guarantees_hold_with_40_digits_at_the_worst_counts(seed):
-    """Uneven prior parameters, every ordered pair of cells, and the counts around the worst that were seen."""
-    rng = np.random.default_rng(seed)
-    floor, alpha = float(10 ** rng.uniform(-1, 1.5)), np.sort(10 ** rng.uniform(-2, 1.3, 3))
-    guarantee = ApproxDP(epsilon=float(10 ** rng.uniform(-0.5, 0.5)), delta=float(10 ** rng.uniform(-9, -4)))
-    r = largest_floored_r(guarantee, alpha[None], floor)
-    curves = floored_curves(alpha[None], r, floor)
-    (found,) = curves._searched([guarantee.epsilon], 0.02)
-    (start,) = [pair for pair in curves._pairs if lattice(found.shapes, pair, r)]
-    counts = [round((shape - cell.start) / r) for shape, cell in zip(found.shapes, start, strict=True)]
-    with mp.workdps(40):
-        worst = mp.mpf(0)
-        for steps in itertools.product((0, 1), repeat=2):
-            shapes = [cell.start + r * (n + step) for cell, n, step in zip(start, counts, steps, strict=True)]
-            worst = max(worst, move(*shapes, r, floor, guarantee.epsilon))
-        assert 0.93 * guarantee.delta < worst <= guarantee.delta
-        # A little more per record breaks the promise: the comparison is about the last half per cent of r.
-        assert move(*found.shapes, r * 1.006, floor, guarantee.epsilon) > guarantee.delta
-
-
-def lattice(shapes, pair, r):
-    """Whether these are shapes of counts of the two cells."""
-    counts = [(shape - cell.start) / r for shape, cell in zip(shapes, pair, strict=True)]
-    return all(n > -1e-6 and abs(n - round(n)) < 1e-6 for n in counts)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 6))])
@@ -162,19 +116,6 @@ def of_record(order, a, r, floor, joins):
     return (log_z(last, t) + rest) / (order - 1)
 
 
-def test_the_largest_concentration_is_found_where_delta_falls_steeply():
-    """Between r = 0.4 and 0.8 the delta rises from 1e-100 to its target."""
-    r = largest_floored_r(ApproxDP(epsilon=5, delta=1e-9), SMALL, 0.1)
-    assert floored_curves(SMALL, r, 0.1).delta(5.0) <= 1e-9
-    assert 0.8 < r < 0.802
-
-
-def test_a_quick_number_for_comparisons_is_close_to_the_proved_one():
-    for guarantee, close in [(ApproxDP(epsilon=1, delta=1e-6), 2e-3), (RenyiDP(order=8, epsilon=0.5), 0.05)]:
-        quick, proved = (largest_floored_r(guarantee, SMALL, 8.0, proved=which) for which in (False, True))
-        assert quick == pytest.approx(proved, rel=close)
-
-
 def test_pure_privacy_needs_a_ceiling():
     guarantee = PureDP(epsilon=1)
     with pytest.raises(UnattainableError, match="ceiling"):
@@ -192,14 +133,6 @@ def test_people_with_more_records_get_less():
     rows = np.full((4, 3), 0.5)
     each = largest_floored_r(zero, rows, 8.0, contribution=Contribution(1, ("each",)))
     assert each == pytest.approx(one / 2, rel=1e-9)
-
-
-def test_a_guarantee_that_is_looser_than_a_search_can_tell():
-    """The search goes up to r = 20."""
-    loose = ApproxDP(epsilon=50, delta=0.1)
-    r = largest_floored_r(loose, SMALL, 8.0)
-    assert r == pytest.approx(20.0)
-    assert floored_curves(SMALL, r, 8.0).satisfies(loose)
 
 
 def test_a_single_cell_has_nothing_to_calibrate():
@@ -226,7 +159,7 @@ TARGETS = [
 def test_the_promise_is_kept_and_a_larger_r_does_not_keep_it(target, adjacency):
     mechanism = dirdp.calibrate_floored(target, prior=[1, 1, 1], n_records=500, adjacency=adjacency)
     assert mechanism.satisfies(target)
-    larger = FlooredDirichletMechanism(mechanism.alpha, mechanism.r * 1.02, mechanism.floor, adjacency=adjacency)
+    larger = FlooredDirichletMechanism(mechanism.alpha, mechanism.r * 1.001, mechanism.floor, adjacency=adjacency)
     assert not larger.satisfies(target)
     assert mechanism == dirdp.calibrate_floored(target, prior=[1, 1, 1], n_records=500, adjacency=adjacency)
 
@@ -293,7 +226,7 @@ def test_public_numbers_of_rows_let_a_record_count_more():
     assert known.satisfies(target)
     assert (known.n_records, unknown.n_records) == (tuple(numbers), None)
     assert not replace(known, n_records=None).satisfies(target)
-    assert not replace(known, r=known.r * 1.02).satisfies(target)
+    assert not replace(known, r=known.r * 1.001).satisfies(target)
     data = predicted_data(np.ones((6, 2)), sum(numbers), n_cells=20_000)
     assert simulated_draw_kl(known, data) < 0.75 * simulated_draw_kl(unknown, data)
     # Where only the total is public a record may change rows.

@@ -1,12 +1,10 @@
 """Draws for promises that only the counts of an urn keep."""
 
-import itertools
 import math
 
 import mpmath
 import numpy as np
 import pytest
-from scipy.special import gammaln
 
 import pymc_dirdp as dirdp
 from pymc_dirdp import PureDP, TruncatedCDP, UnattainableError, ZeroCDP
@@ -116,95 +114,6 @@ def _two_tables():
     return model
 
 
-FINITE = [
-    dirdp.ApproxDP(epsilon=1.0, delta=1e-6),
-    dirdp.ApproxDP(epsilon=0.1, delta=1e-3),
-    dirdp.RenyiDP(order=8, epsilon=0.5),
-    pytest.param(TruncatedCDP(rho=0.05, omega=20), marks=pytest.mark.slow),
-]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("target", FINITE, ids=str)
-@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
-@pytest.mark.parametrize("prior", [np.full(6, 0.1), np.ones(4), np.full((3, 2), 0.2)], ids=["sparse", "flat", "rows"])
-def test_the_best_number_of_steps_for_other_promises(target, adjacency, prior):
-    options = {"prior": prior, "n_records": 1000, "adjacency": adjacency, "objective": "estimate"}
-    drawn, chosen = (calibrate(target, **options, strategy=strategy) for strategy in ("optimal", "urn"))
-    assert chosen.satisfies(target)
-    # Where no number of steps is better it is the continuous draw, which has no number.
-    assert chosen == drawn or chosen.urn_steps is not None
-    data = predicted_data(prior, 1000, n_cells=50_000)
-    errors = {name: simulated_draw_kl(one, data) for name, one in (("drawn", drawn), ("urn", chosen))}
-    assert errors["urn"] <= 1.02 * errors["drawn"]
-    if np.all(prior == 0.1) and target == FINITE[0]:
-        assert errors["urn"] < 0.7 * errors["drawn"]
-    if chosen.urn_steps is not None:
-        loss, allowed = chosen.loss(target)
-        # A delta may be 0 right below the epsilon at which nothing tells more.
-        assert loss > 0.9 * allowed or chosen.pure_epsilon > 0.99 * target.budget
-
-
-def test_posteriors_of_sparse_tables_are_closer_too():
-    target, prior = FINITE[0], np.full(50, 0.2)
-    drawn, chosen = (calibrate(target, prior=prior, n_records=2000, strategy=name) for name in ("optimal", "urn"))
-    assert chosen.r <= 1
-    assert a_priori_kl(chosen, prior, 2000).posterior < 0.7 * a_priori_kl(drawn, prior, 2000).posterior
-
-
-def test_a_loose_promise_takes_the_posterior_itself():
-    chosen = calibrate(dirdp.ApproxDP(epsilon=50.0, delta=1e-3), prior=[2.0, 3.0], n_records=50, strategy="urn")
-    assert (chosen.r, chosen.urn_steps) == (1.0, None)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("epsilon", [0.4, 1.5])
-def test_no_neighbours_of_few_records_lose_more_than_is_promised(epsilon):
-    """All tables of up to four records, and all outputs, from the law of the urn itself."""
-    target = dirdp.ApproxDP(epsilon=epsilon, delta=1e-4)
-    chosen = calibrate(target, prior=[0.2, 0.3, 0.5], n_records=40, strategy="urn", objective="estimate")
-    assert chosen.urn_steps is not None
-    m = chosen.urn_steps
-    outputs = np.array([(i, j, m - i - j) for i in range(m + 1) for j in range(m + 1 - i)], dtype=float)
-
-    def law(counts):
-        u = chosen.alpha + chosen.r * np.array(counts, dtype=float)
-        logs = gammaln(u + outputs) - gammaln(u) - gammaln(outputs + 1)
-        return np.exp(logs.sum(axis=1) + gammaln(m + 1) + gammaln(u.sum()) - gammaln(u.sum() + m))
-
-    worst = 0.0
-    for n in range(1, 5):
-        tables = [c for c in itertools.product(range(n + 1), repeat=3) if sum(c) == n]
-        for x, y in itertools.permutations(tables, 2):
-            if np.abs(np.subtract(x, y)).sum() == 2:
-                worst = max(worst, float(np.maximum(law(x) - math.exp(epsilon) * law(y), 0).sum()))
-    assert worst <= target.delta
-    # Most of what is allowed is used up: one record in an empty table is the worst.
-    assert worst > 0.2 * target.delta or 0.99 * epsilon < chosen.pure_epsilon <= epsilon
-
-
-@pytest.mark.thorough
-def test_a_release_of_the_best_number_of_steps():
-    target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
-    plan = dirdp.plan(target, _sparse(), strategy="urn", objective="estimate")
-    assert plan.parts[0].mechanism.urn_steps is not None
-    release = dirdp.sample(plan, _sparse())
-    text = str(dirdp.report(release, full=True))
-    assert "urn, for the estimate" in text
-    assert dirdp.verify(release)
-    with pytest.raises(ArgumentError, match="leave urn_steps and strategy='urn' out"):
-        dirdp.sample(plan, _sparse(), sampler="fast")
-
-
-def _sparse():
-    import pymc as pm
-
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", a=np.full(6, 0.1))
-        pm.Multinomial("x", n=1283, p=p, observed=[1000, 250, 33, 0, 0, 0])
-    return model
-
-
 def test_who_needs_an_urn():
     assert all(map(needs_urn, TARGETS))
     others = (dirdp.ApproxDP(epsilon=1, delta=1e-6), TruncatedCDP(rho=1, omega=9), dirdp.RenyiDP(order=50, epsilon=1))
@@ -220,8 +129,6 @@ def test_refusals():
     with pytest.raises(ArgumentError, match="n_records"):
         calibrate(TARGETS[0], prior=[1, 1], n_records=-1)
     assert calibrate(TARGETS[0], prior=[1, 1], n_records=0).satisfies(TARGETS[0])
-    with pytest.raises(ArgumentError, match="n_records="):
-        calibrate(FINITE[0], prior=[1, 1], strategy="urn")
 
 
 @pytest.mark.thorough

@@ -10,7 +10,7 @@ from scipy.stats import norm
 from pymc_dirdp import ApproxDP, ArgumentError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, papers
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy import convert
-from pymc_dirdp.privacy.conversion import LOOKED_AT_FIRST, best_order, epsilon_at, log_delta_at
+from pymc_dirdp.privacy.conversion import best_order, epsilon_at, log_delta_at
 
 
 def largest_log_delta(order, divergence, epsilon):
@@ -166,15 +166,3 @@ def test_the_example_of_the_errata():
     assert renyi == pytest.approx(0.9185, abs=1e-4)
     assert MECHANISM.epsilon(1e-5) == pytest.approx(0.79205, abs=1e-5)
     assert papers.p2_theorem_2(delta=1e-5, alpha_min=5, r=0.3).epsilon > bound
-
-
-def test_a_search_looks_first_at_the_orders_that_a_curve_may_compute_together():
-    asked = []
-
-    def bound(order):
-        asked.append(order)
-        return (order - 5) ** 2
-
-    best_order(bound)
-    assert tuple(asked[: len(LOOKED_AT_FIRST)]) == LOOKED_AT_FIRST
-    assert len(asked) > len(LOOKED_AT_FIRST)

@@ -1,25 +1,34 @@
-"""The curves of floored draws: suprema over counts, both adjacencies, ceilings, and compositions."""
+"""The curves of floored draws: divergences against 60 digits and every count, and what follows from them."""
 
 import itertools
 import math
-from dataclasses import replace
+import tracemalloc
 
+import mpmath as mp
 import numpy as np
 import pytest
+from scipy.special import gammaincc
 
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.numerics.truncated_gamma import log_mass, upper_tail
+from pymc_dirdp.numerics.truncated_gamma import log_mass, variance_log
 from pymc_dirdp.privacy.composition import Composition, Parallel
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.conversion import ORDERS, best_order, log_delta_at
 from pymc_dirdp.privacy.curves import NoLoss
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
-from pymc_dirdp.privacy.floored import FlooredCells
-from pymc_dirdp.privacy.floored_loss import Cells, joining, leaving, moving
-from pymc_dirdp.privacy.floored_renyi import largest_variance, renyi_of_record
-from pymc_dirdp.privacy.floored_table import floored_curves
+from pymc_dirdp.privacy.floored import (
+    FlooredCells,
+    floored_curves,
+    largest_divergences,
+    largest_slope,
+    largest_sum_of_variances,
+    largest_variance,
+    renyi_of_record,
+)
 from pymc_dirdp.privacy.guarantees import ApproxDP, PureDP, ZeroCDP
 
-# Floor, epsilon, and the largest r with a delta of 1e-6 for all real shapes from 0.02 on; within 3e-4 relative.
+# Floor, epsilon, and the largest r with a delta of 1e-6 for all real shapes from 0.02 on; within 3e-4 relative. They
+# come from a search over counts, which is tighter than the divergences by 4 to 6 % of r.
 REFERENCES = [
     (0.1, 1.0, 0.20082),
     (1.0, 1.0, 0.35494),
@@ -41,14 +50,48 @@ REFERENCES = [
 ]
 
 
+def hockey_stick(epsilon, gaining, losing, r, floor, ceiling=math.inf):
+    """Of a record that moves, as an integral over the logarithm of the intensity of the cell that loses it."""
+
+    def log_tail(g, a):
+        if math.isinf(ceiling):
+            return np.log(gammaincc(a, np.maximum(g, floor)) / gammaincc(a, floor))
+        inside = np.clip(g, floor, ceiling)
+        above, beyond = gammaincc(a, floor), gammaincc(a, ceiling)
+        return np.log((gammaincc(a, inside) - beyond) / (above - beyond))
+
+    z = {a: float(log_mass(a, floor, ceiling)) for a in (gaining, gaining + r, losing, losing + r)}
+    s = (epsilon - (z[gaining] - z[gaining + r] + z[losing + r] - z[losing])) / r
+    x, w = np.polynomial.legendre.leggauss(40)
+    top = min(math.log(ceiling), math.log(max(losing, floor) + 60 + 12 * math.sqrt(max(losing, floor))))
+    # The integrand has a kink where the other intensity is at an end.
+    kinks = [v for v in (math.log(floor) - s, math.log(ceiling) - s) if math.log(floor) < v < top]
+    edges = np.sort(np.concatenate([np.linspace(math.log(floor), top, 12), kinks]))
+    y = ((edges[1:] + edges[:-1])[:, None] + np.diff(edges)[:, None] * x) / 2
+    weight = np.diff(edges)[:, None] / 2 * w
+    with np.errstate(divide="ignore"):
+        first = np.exp(losing * y - np.exp(y) - z[losing] + log_tail(np.exp(y + s), gaining + r))
+        other = (losing + r) * y - np.exp(y) - z[losing + r] + log_tail(np.exp(y + s), gaining)
+    return float(((first - np.exp(epsilon + other)) * weight).sum())
+
+
 @pytest.mark.parametrize(("floor", "epsilon", "r"), REFERENCES)
 def test_delta_at_the_reference_concentrations(floor, epsilon, r):
-    """Of real shapes, by five prior parameters that differ by next to nothing; delta goes like a power 20 of r."""
-    near = tuple(0.02 + 1e-9 * i for i in range(5))
-    seen = FlooredCells(near, r, floor)._searched([epsilon], math.inf)[0].attained
-    assert math.log(seen / 1e-6) / 22 == pytest.approx(0.0, abs=4e-4)
+    """It goes like a power 20 of r, and what the divergences give up of it is less than a factor of 5."""
     bound = FlooredCells((0.02, 0.02), r, floor).delta(epsilon)
-    assert 0.8e-6 < bound < 1.03e-6
+    assert 1e-6 < bound < 5e-6
+
+
+def test_the_oracle_of_deltas_has_the_reference_values():
+    """Of the worst real shapes that a search found; elsewhere there is less."""
+    shapes = np.linspace(0.02, 30, 18).tolist()
+    worst = max(hockey_stick(1.0, a, b, 0.70286, 8.0) for a, b in itertools.product(shapes, shapes))
+    assert 0.9e-6 < worst < 1.01e-6
+
+
+def worst_pair(cells, r, floor, epsilon, counts):
+    pairs = [(a, b) for a in set(cells) for b in set(cells) if a != b or cells.count(a) > 1]
+    return max(hockey_stick(epsilon, a + r * n, b + r * m, r, floor) for a, b in pairs for n in counts for m in counts)
 
 
 @pytest.mark.parametrize("others", [0, 3, *(pytest.param(n, marks=pytest.mark.thorough) for n in (40, 5000))])
@@ -56,53 +99,33 @@ def test_delta_at_the_reference_concentrations(floor, epsilon, r):
 def test_no_division_of_a_public_number_of_records_exceeds_the_curves(cells, others):
     r, floor = 0.6, 4.0
     curves, any_number = FlooredCells(cells, r, floor, others=others), FlooredCells(cells, r, floor)
-    counts = np.arange(others + 1.0) if others < 100 else np.append(np.arange(100.0), others - np.arange(100.0))
-    orders = (1.0, 2.0, 9.0, 60.0)
-    worst = {}
-    for a, b in itertools.permutations(cells):
-        gaining, losing = a + r * counts, b + r * (others - counts)
-        floors = np.full(len(counts), floor)
-        for epsilon in (0.2, 1.5):
-            found = moving(Cells.of(losing, floors, r), Cells.of(gaining, floors, r), epsilon).max()
-            worst[epsilon] = max(worst.get(epsilon, 0.0), float(found))
-        for order in orders:
-            found = max(
-                renyi_of_record(order, x, r, floor, joins=True) + renyi_of_record(order, y, r, floor, joins=False)
-                for x, y in zip(gaining, losing, strict=True)
-            )
-            worst[order, "renyi"] = max(worst.get((order, "renyi"), 0.0), found)
+    few = np.arange(0.0, 100.0, 3.0)
+    counts = np.arange(others + 1.0) if others < 100 else np.append(few, others - few)
+    divisions = [(a + r * n, b + r * (others - n)) for a, b in itertools.permutations(cells) for n in counts.tolist()]
     for epsilon in (0.2, 1.5):
-        assert worst[epsilon] <= curves.delta(epsilon) <= min(1.05 * worst[epsilon], any_number.delta(epsilon))
-    for order in orders:
-        assert worst[order, "renyi"] <= curves.renyi(order) <= any_number.renyi(order)
-        assert worst[order, "renyi"] <= curves.rho(math.inf) * order
+        worst = max(hockey_stick(epsilon, x, y, r, floor) for x, y in divisions)
+        assert worst <= curves.delta(epsilon) <= any_number.delta(epsilon)
+    for order in (1.0, 2.0, 9.0, 60.0):
+        worst = max(
+            renyi_of_record(order, x, r, floor, joins=True) + renyi_of_record(order, y, r, floor, joins=False)
+            for x, y in divisions
+        )
+        assert worst <= curves.renyi(order) <= any_number.renyi(order)
+        assert worst <= curves.rho(math.inf) * order
     # For many records the bound is close at small orders, and far below that for any number of records.
     if others == 5000:
-        assert curves.renyi(1.0) <= 1.01 * worst[1.0, "renyi"]
+        assert curves.renyi(1.0) <= 1.01 * max(
+            renyi_of_record(1.0, x, r, floor, joins=True) + renyi_of_record(1.0, y, r, floor, joins=False)
+            for x, y in divisions
+        )
         assert curves.rho(math.inf) < 0.6 * any_number.rho(math.inf)
-
-
-@pytest.mark.parametrize(
-    ("floor", "epsilon", "n_records", "r"),
-    [
-        (3.3, 1.0, 20, 0.547),
-        (3.3, 1.0, 100, 0.692),
-        (3.3, 1.0, 1000, 0.750),
-        (6.0, 3.0, 20, 1.966),
-        (6, 3, 1000, 2.561),
-    ],
-)
-def test_delta_at_the_reference_concentrations_for_public_numbers(floor, epsilon, n_records, r):
-    bound = floored_curves(np.array([0.02, 0.02]), r, floor, n_records=n_records).delta(epsilon)
-    # The references have three digits, and delta goes like a power 20 of r.
-    assert 0.9e-6 < bound < 1.15e-6
 
 
 @pytest.mark.parametrize(
     "cells",
     [
         (0.5, 0.5),
-        (0.2, 30.0),
+        pytest.param((0.2, 30.0), marks=pytest.mark.thorough),
         pytest.param((2.0, 2.0, 9.0), marks=pytest.mark.thorough),
         pytest.param((0.3, 1.1, 4.0), marks=pytest.mark.thorough),
     ],
@@ -110,14 +133,11 @@ def test_delta_at_the_reference_concentrations_for_public_numbers(floor, epsilon
 def test_no_pair_of_counts_exceeds_the_curves(cells):
     r, floor = 0.6, 4.0
     curves = FlooredCells(cells, r, floor)
-    counts = r * np.arange(41.0)
     for epsilon in (0.2, 1.5):
-        worst = 0.0
-        for a, b in itertools.permutations(cells, 2):
-            shapes = np.array(list(itertools.product(a + counts, b + counts)))
-            gaining, losing = (Cells.of(shape, np.full(len(shape), floor), r) for shape in shapes.T)
-            worst = max(worst, float(moving(losing, gaining, epsilon).max()))
-        assert worst <= curves.delta(epsilon) <= worst * 1.04
+        worst = worst_pair(cells, r, floor, epsilon, range(0, 40, 2))
+        # A rough measure of what the divergences give up.
+        assert worst <= curves.delta(epsilon) <= 10 * worst
+    counts = r * np.arange(41.0)
     for order in (1.0, 5.0):
         divergences = {
             (a, way): max(renyi_of_record(order, a + n, r, floor, joins=way) for n in counts.tolist())
@@ -136,30 +156,6 @@ def test_either_direction_of_add_remove_counts():
         each = [max(renyi_of_record(order, cell + r * n, r, floor, joins=way) for n in range(40)) for way in (0, 1)]
         assert each[joins] > 1.05 * each[not joins]
         assert max(each) <= curves.renyi(order) <= max(each) * (1 + 1e-8)
-    curves = FlooredCells((0.02, 0.02), 0.7, 8.0, adjacency="add-remove")
-    for epsilon, joins in ((1.0, True), (0.5, False)):
-        cells = Cells.of(0.02 + 0.7 * np.arange(60.0), np.full(60, 8.0), 0.7)
-        each = float(leaving(cells, epsilon).max()), float(joining(cells, epsilon).max())
-        assert each[joins] > 1.1 * each[not joins]
-        assert max(each) <= curves.delta(epsilon) <= 1.05 * max(each)
-
-
-@pytest.mark.thorough
-def test_add_remove_takes_the_larger_direction():
-    curves = FlooredCells((0.02, 0.02), 0.7, 8.0, adjacency="add-remove")
-    shapes = 0.02 + 0.7 * np.arange(300.0)
-    cells = Cells.of(shapes, np.full(300, 8.0), 0.7)
-    directions = {}
-    for epsilon in (0.5, 1.0):
-        joins, leaves = float(joining(cells, epsilon).max()), float(leaving(cells, epsilon).max())
-        directions[epsilon] = joins > leaves
-        assert max(joins, leaves) <= curves.delta(epsilon) <= 1.05 * max(joins, leaves)
-    # At one epsilon adding is worse, at the other one removing.
-    assert directions == {0.5: False, 1.0: True}
-    for order in (1.0, 5.0, 40.0):
-        each = [max(renyi_of_record(order, a, 0.7, 8.0, joins=way) for a in shapes) for way in (True, False)]
-        assert max(each) <= curves.renyi(order) <= max(each) * (1 + 1e-8)
-    assert curves.rho(math.inf) == pytest.approx(0.7**2 * largest_variance(8.0)[1] / 2, rel=1e-10)
 
 
 @pytest.mark.thorough
@@ -171,12 +167,6 @@ def test_add_remove_of_uneven_cells_against_all_counts_up_to_300(cells, r, floor
     """Every cell, every count, both directions; the worst cell is not always the one with the least prior."""
     curves = FlooredCells(cells, r, floor, adjacency="add-remove")
     shapes = np.concatenate([a + r * np.arange(301.0) for a in sorted(set(cells))])
-    of_cell = Cells.of(shapes, np.full(len(shapes), floor), r)
-    for epsilon in (0.0, 0.1, 0.5, 1.0):
-        found = np.maximum(joining(of_cell, epsilon), leaving(of_cell, epsilon))
-        # A worst count at the end would say that more counts are needed.
-        assert int(found.argmax()) % 301 < 300
-        assert found.max() <= curves.delta(epsilon) <= 1.06 * found.max()
     for order in (1.0, 4.0, 30.0):
         worst = max(renyi_of_record(order, a, r, floor, joins=way) for a in shapes.tolist() for way in (True, False))
         assert worst <= curves.renyi(order) <= worst * (1 + 1e-8)
@@ -196,39 +186,51 @@ def test_the_largest_slope_may_lie_between_the_ends():
     assert curves.rho(40.0) >= curves.renyi(16.0) / 16 > 1.04 * max(curves.renyi(1.0), curves.renyi(40.0) / 40)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("r", "floor", "adjacency", "others"),
-    [(0.7, 8.0, "replace-one", None), (0.06, 0.1, "replace-one", None), (2.5, 16.0, "add-remove", None)]
-    + [(0.7, 8.0, "replace-one", 99)],
+    ("r", "floor", "adjacency", "others", "ceiling"),
+    [
+        (0.7, 8.0, "replace-one", None, math.inf),
+        (0.06, 0.1, "replace-one", None, 90.0),
+        (2.5, 16.0, "add-remove", None, math.inf),
+        (0.7, 8.0, "replace-one", 99, math.inf),
+    ],
 )
-def test_epsilons_keep_their_deltas_and_leave_little(r, floor, adjacency, others):
-    curves = FlooredCells((0.02, 0.02), r, floor, adjacency=adjacency, others=others)
+def test_deltas_and_epsilons_are_those_of_the_best_order(r, floor, adjacency, others, ceiling):
+    """The few orders that are looked at cost 0.5 % of epsilon at most, and no delta is below that of any order."""
+    curves = FlooredCells((0.02, 0.02), r, floor, ceiling, adjacency=adjacency, others=others)
     for delta in (1e-2, 1e-5, 1e-9, 1e-20):
         epsilon = curves.epsilon(delta)
-        # The curve is another object, which knows nothing from before.
-        assert replace(curves).delta(epsilon) <= delta
-        assert replace(curves).delta(epsilon * 0.99) > delta
-    # Where even epsilon 0 has a smaller delta.
+        assert curves.delta(epsilon) <= delta < curves.delta(epsilon * (1 - 1e-6)) or epsilon == 0
+
+        def log_delta(order, epsilon=epsilon):
+            return log_delta_at(order, curves.renyi(order), epsilon)
+
+        def tighter(order, epsilon=epsilon):
+            return log_delta_at(order, curves.renyi(order), epsilon * 0.995)
+
+        assert log_delta(best_order(log_delta)) <= math.log(curves.delta(epsilon)) + 1e-12
+        assert math.isfinite(ceiling) or tighter(best_order(tighter)) > math.log(delta)
     assert curves.epsilon(0.99) == 0
 
 
-def test_epsilon_is_from_above_and_close():
-    for adjacency in ("replace-one", "add-remove"):
-        curves = FlooredCells((0.5, 0.5), 0.65, 8.0, adjacency=adjacency)
-        epsilon = curves.epsilon(1e-6)
-        assert curves.delta(epsilon) <= 1e-6 < curves.delta(epsilon * 0.995)
+def test_a_ceiling_has_valid_deltas():
+    r, floor, ceiling = 0.5, 1.0, 12.0
+    curves = FlooredCells((0.5, 0.5), r, floor, ceiling)
+    for epsilon in (0.3, 1.0):
+        counts = range(0, 60, 8)
+        worst = max(hockey_stick(epsilon, 0.5 + r * n, 0.5 + r * m, r, floor, ceiling) for n in counts for m in counts)
+        assert worst <= curves.delta(epsilon) < 1
 
 
 def test_a_floor_far_below_leaves_the_draw_without_one():
     """With large prior parameters the floor does nothing, and the worst counts are 0."""
     floored, free = FlooredCells((40.0, 55.0), 0.6, 1e-3), ReplaceOnePair(40.0, 55.0, 0.6)
-    for epsilon in (0.1, 0.5):
-        assert floored.delta(epsilon) == pytest.approx(free.delta(epsilon), rel=1e-8)
     for order in (1.0, 3.0, 20.0):
         assert floored.renyi(order) == pytest.approx(free.renyi(order), rel=1e-8)
+    for epsilon in (0.1, 0.5):
+        assert free.delta(epsilon) <= floored.delta(epsilon) <= 5 * free.delta(epsilon)
     floored, free = FlooredCells((40.0, 55.0), 0.6, 1e-3, adjacency="add-remove"), AddRemovePair(40.0, 0.6)
-    assert floored.delta(0.2) == pytest.approx(free.delta(0.2), rel=1e-8)
+    assert floored.renyi(3.0) == pytest.approx(free.renyi(3.0), rel=1e-8)
 
 
 def test_a_higher_floor_loses_less():
@@ -284,26 +286,6 @@ def test_the_pure_epsilon_under_add_remove():
 
 def test_without_a_ceiling_there_is_no_pure_epsilon():
     assert FlooredCells((0.5, 0.5), 0.1, 8.0).pure_epsilon == math.inf
-
-
-def test_a_ceiling_has_valid_deltas():
-    r, floor, ceiling = 0.5, 1.0, 12.0
-    curves = FlooredCells((0.5, 0.5), r, floor, ceiling)
-    x, w = np.polynomial.legendre.leggauss(200)
-    low, high = math.log(floor), math.log(ceiling)
-    y, weight = (low + high) / 2 + (high - low) / 2 * x, (high - low) / 2 * w
-    for epsilon in (0.3, 1.0):
-        worst = 0.0
-        for n_a, n_b in itertools.product(range(0, 60, 8), repeat=2):
-            a, b = 0.5 + r * n_a, 0.5 + r * n_b
-            z = {shape: float(log_mass(shape, floor, ceiling)) for shape in (a, a + r, b, b + r)}
-            s = (epsilon - (z[a] - z[a + r] + z[b + r] - z[b])) / r
-            g = np.exp(y + s)
-            first = np.exp(b * y - np.exp(y) - z[b]) * upper_tail(g, a + r, floor, ceiling)
-            second = np.exp((b + r) * y - np.exp(y) - z[b + r]) * upper_tail(g, a, floor, ceiling)
-            worst = max(worst, float(((first - math.exp(epsilon) * second) * weight).sum()))
-        assert worst <= curves.delta(epsilon) + 1e-9
-        assert curves.delta(epsilon) < 1
 
 
 def test_several_records_lose_at_most_what_the_bound_says():
@@ -380,34 +362,261 @@ def test_numbers_beyond_the_bounds_are_refused(alpha, r, floor):
         floored_curves(np.full((1, 3), alpha), r, floor)
 
 
-def test_a_delta_that_only_the_search_reaches_at_0_has_an_epsilon():
-    """The bound may exceed what the search sees at epsilon 0, where a factor moves nothing."""
-    curves = FlooredCells((0.02, 0.02), 0.02, 8.0)
-    delta = curves._searched([0.0], math.inf)[0].attained * 1.0201
-    bound = curves._delta(0.0)
-    epsilon = curves.epsilon(min(delta, bound * (1 - 1e-9)))
-    assert 0 < epsilon < 0.1
-    assert curves.delta(epsilon) <= delta
+def worst_within(row, n_records, r, floor, epsilon, order):
+    """The largest delta and divergence of all moves of one record within a row of two cells."""
+    moves = [(a + r * n, b + r * (n_records - 1 - n)) for a, b in (row, row[::-1]) for n in range(n_records)]
+    delta = max((hockey_stick(epsilon, x, y, r, floor) for x, y in moves), default=0.0)
+    found = (
+        renyi_of_record(order, x, r, floor, joins=True) + renyi_of_record(order, y, r, floor, joins=False)
+        for x, y in moves
+    )
+    return delta, max(found, default=0.0)
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("alphas", "numbers"),
     [
-        lambda cells: cells,
-        lambda cells: replace(cells, adjacency="add-remove"),
-        lambda cells: replace(cells, others=400),
-        lambda cells: replace(cells, ceiling=100.0),
-        lambda cells: Composition(((cells, 1),)),
-        lambda cells: Parallel((cells, replace(cells, r=0.4))),
+        ([[0.02, 0.02], [0.02, 0.02], [0.02, 0.02]], [3, 60, 25]),
+        ([[0.5, 4.0], [0.02, 0.02]], [40, 0]),
+        ([[30.0, 0.1], [2.0, 2.0], [0.3, 9.0]], [1, 90, 33]),
     ],
 )
+def test_rows_of_public_numbers_lose_what_the_worst_row_does(alphas, numbers):
+    alpha, r, floor, epsilon, order = np.array(alphas), 0.7, 4.0, 0.8, 3.0
+    deltas, divergences = zip(
+        *(worst_within(row, n, r, floor, epsilon, order) for row, n in zip(alphas, numbers, strict=True)), strict=True
+    )
+    law = (alpha, r, floor, math.inf, "replace-one")
+    # A person has one record somewhere, or publicly in one of the rows, or one in every row.
+    for contribution in (1, Contribution(1, ("own",))):
+        curves = floored_curves(*law, contribution, numbers)
+        assert max(deltas) <= curves.delta(epsilon) <= floored_curves(*law, contribution).delta(epsilon)
+        assert max(divergences) <= curves.renyi(order) <= floored_curves(*law, contribution).renyi(order)
+    each = floored_curves(*law, Contribution(1, ("each",)), numbers)
+    assert sum(divergences) <= each.renyi(order) <= floored_curves(*law, Contribution(1, ("each",))).renyi(order)
+    assert each.delta(epsilon) >= max(deltas)
+
+
+def test_the_worst_row_need_not_be_the_smallest_or_the_largest():
+    """Few records cannot make a large loss, and many cannot either, because some cell then holds many of them."""
+    rows, law = np.full((3, 2), 0.02), (0.7, 4.0)
+    together = floored_curves(rows, *law, n_records=[2, 60, 5000]).delta(0.8)
+    alone = [floored_curves(rows[:1], *law, n_records=n).delta(0.8) for n in (2, 60, 5000)]
+    assert together == max(alone) == alone[1]
+    assert together < floored_curves(rows, *law).delta(0.8) / 2
+
+
+def test_the_numbers_of_rows_go_with_their_rows():
+    """Rows lie along two axes, of which a person has one entry along the first and a record in each of the second."""
+    alpha = np.array([[[0.02, 0.02], [5.0, 5.0]], [[40.0, 40.0], [0.02, 3.0]]])
+    numbers = [[9, 50], [70, 400]]
+    contribution = Contribution(1, ("own", "each"))
+    together = floored_curves(alpha, 0.7, 4.0, contribution=contribution, n_records=np.ravel(numbers).tolist())
+    people = [
+        sum(floored_curves(alpha[i, j], 0.7, 4.0, n_records=numbers[i][j]).renyi(3.0) for j in range(2))
+        for i in range(2)
+    ]
+    assert together.renyi(3.0) == pytest.approx(max(people), rel=1e-12)
+    turned = floored_curves(
+        alpha.transpose(1, 0, 2),
+        0.7,
+        4.0,
+        contribution=Contribution(1, ("each", "own")),
+        n_records=np.transpose(numbers).ravel().tolist(),
+    )
+    assert turned.renyi(3.0) == pytest.approx(together.renyi(3.0), rel=1e-12)
+
+
+def exact(order, a, r, floor, *, joins, ceiling=None):
+    """The closed form with 60 digits."""
+    with mp.workdps(60):
+        order, a, r, floor = map(mp.mpf, (order, a, r, floor))
+
+        def log_z(x):
+            if ceiling is None:
+                return mp.log(mp.gammainc(x, floor))
+            return mp.log(mp.quad(lambda g: g ** (x - 1) * mp.exp(-g), [floor, ceiling]))
+
+        if joins:
+            total = log_z(a + order * r) - order * log_z(a + r) + (order - 1) * log_z(a)
+        else:
+            total = log_z(a - (order - 1) * r) + (order - 1) * log_z(a + r) - order * log_z(a)
+        return float(total / (order - 1))
+
+
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize(
+    ("floor", "a", "r", "order"),
+    [
+        (8.0, 0.5, 0.65, 2.0),
+        (8.0, 0.5, 0.65, 50.0),
+        (1e-3, 0.1, 1.0, 7.0),
+        (1.0, 3.0, 1e-4, 2.5),
+        (1.0, 3.0, 1e-4, 1.0 + 1e-6),
+        (0.5, 0.2, 5.0, 3.0),
+        (300.0, 20.0, 0.5, 40.0),
+        (800.0, 900.0, 0.5, 4.0),
+        (16.0, 1e3, 1e-3, 100.0),
+    ],
+)
+def test_the_divergence_of_a_record_against_60_digits(floor, a, r, order, joins):
+    value = renyi_of_record(order, a, r, floor, joins=joins)
+    assert value == pytest.approx(exact(order, a, r, floor, joins=joins), rel=1e-10)
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_the_divergence_of_a_record_below_a_ceiling_against_60_digits(joins):
+    for order, a, r, floor, ceiling in [(3.0, 2.0, 0.7, 0.5, 4.0), (20.0, 9.0, 0.3, 4.0, 30.0)]:
+        value = renyi_of_record(order, a, r, floor, ceiling, joins=joins)
+        assert value == pytest.approx(exact(order, a, r, floor, joins=joins, ceiling=ceiling), rel=1e-10)
+
+
+def test_the_kullback_leibler_divergence_is_the_limit_of_the_others():
+    for joins in (True, False):
+        limit = renyi_of_record(1.0, 3.0, 0.7, 2.0, joins=joins)
+        assert limit == pytest.approx(exact(1 + 1e-12, 3.0, 0.7, 2.0, joins=joins), rel=1e-10)
+
+
 @pytest.mark.thorough
-def test_curves_at_many_points_are_those_at_each(make):
-    """Points that are asked for together are computed together."""
-    cells = FlooredCells((0.02, 0.02), 0.6, 8.0)
-    at = {"renyi": [1.0, 1.5, 7.0, 300.0], "delta": [0.0, 0.3, 1.0, 9.0], "epsilon": [1e-3, 1e-6, 1e-39]}
-    for name, points in at.items():
-        together = getattr(make(replace(cells)), name)(np.array(points).reshape(1, -1))
-        alone = [getattr(make(replace(cells)), name)(point) for point in points]
-        assert together.shape == (1, len(points))
-        np.testing.assert_allclose(together[0], alone, rtol=1e-9)
+@pytest.mark.parametrize("joins", [True, False])
+def test_the_largest_divergence_against_every_count(joins):
+    rng = np.random.default_rng(5)
+    for _ in range(25):
+        floor, r, alpha = 10 ** rng.uniform(-1.5, 1.3), 10 ** rng.uniform(-0.7, 0.5), 10 ** rng.uniform(-2, 1.5)
+        orders = np.array([1.0, 1 + 10 ** rng.uniform(-3, 1.2)])
+        values = largest_divergences(orders, alpha, r, floor, joins=joins)
+        for order, value in zip(orders.tolist(), values.tolist(), strict=True):
+            counts = range(0, int((5 + order) * r / r + (3 * floor + 10 + order * r) / r), 1)
+            truth = max(renyi_of_record(order, alpha + r * n, r, floor, joins=joins) for n in counts)
+            assert truth <= value <= truth * (1 + 3e-9)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("joins", [True, False])
+def test_no_count_near_the_maximiser_has_a_larger_divergence(joins):
+    """Steps from far smaller to far larger than the width of the maximum."""
+    rng = np.random.default_rng(15)
+    for _ in range(40):
+        floor, r, alpha = 10 ** rng.uniform(-2, 3), 10 ** rng.uniform(-3, 1.3), 10 ** rng.uniform(-2, 2)
+        order = 1 + 10 ** rng.uniform(-1, 2)
+        value = float(largest_divergences(np.array([order]), alpha, r, floor, joins=joins)[0])
+        grid = np.unique(np.round(np.geomspace(1, (5 * floor + order * r + 50) / r, 60)))
+        over_grid = [renyi_of_record(order, alpha + r * n, r, floor, joins=joins) for n in grid.tolist()]
+        best = grid[int(np.argmax(over_grid))]
+        near = range(max(int(best) - 6, 0), int(best) + 7)
+        truth = max(*over_grid, *(renyi_of_record(order, alpha + r * n, r, floor, joins=joins) for n in near))
+        assert value >= truth
+
+
+@pytest.mark.thorough
+def test_divergences_have_one_mode_in_the_shape():
+    """What the search for the largest count rests on (statement 2 on the page of proofs)."""
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        floor, r, order = 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-1, 1), 1 + 10 ** rng.uniform(-1, 2)
+        shapes = np.linspace(0.01, 4 * floor + order * r + 20, 60).tolist()
+        for joins in (True, False):
+            values = np.array([renyi_of_record(order, a, r, floor, joins=joins) for a in shapes])
+            signs = np.sign(np.diff(values))[np.abs(np.diff(values)) > 1e-9 * values[:-1]]
+            assert np.count_nonzero(np.diff(signs)) <= 1
+
+
+@pytest.mark.parametrize("floor", [1e-3, 0.5, 8.0, 300.0, 1e4])
+def test_the_variance_of_the_logarithm_rises_and_then_falls(floor):
+    shapes = np.linspace(-5 * (1 + floor), 6 * (1 + floor), 4001)
+    variances = variance_log(shapes, floor)
+    signs = np.sign(np.diff(variances))[np.abs(np.diff(variances)) > 1e-13 * variances[:-1]]
+    assert np.count_nonzero(np.diff(signs)) == 1
+    shape, most = largest_variance(floor)
+    assert variances.max() <= most <= variances.max() * (1 + 1e-3)
+    assert variance_log(shape, floor) <= most <= variance_log(shape, floor) * (1 + 2e-12)
+
+
+def test_the_largest_variance_with_a_ceiling():
+    shapes = np.linspace(-60, 400, 8001)
+    most = largest_variance(2.0, 20.0)[1]
+    assert variance_log(shapes, 2.0, 20.0).max() <= most <= variance_log(shapes, 2.0, 20.0).max() * (1 + 1e-3)
+    # A ceiling that takes away the bulk leaves less to vary.
+    assert largest_variance(2.0, 4.0)[1] < most < largest_variance(2.0)[1] * (1 + 1e-11)
+
+
+# Floor, prior, r, an order between 1 and 40, and the largest divergences over their order at 1 and at that order.
+INSIDE = [(8.0, 25.0, 1.0, 16.0, 0.0399991, 0.0416705), (1.0, 6.0, 1.0, 5.5, 0.165709, 0.171606)]
+
+
+@pytest.mark.parametrize(("floor", "alpha", "r", "order", "at_one", "at_order"), INSIDE)
+def test_the_largest_divergence_over_its_order_may_lie_inside(floor, alpha, r, order, at_one, at_order):
+    def over_order(orders):
+        return sum(largest_divergences(orders, alpha, r, floor, joins=way) for way in (True, False))
+
+    ends, inside = over_order(np.array([1.0, 40.0])) / [1, 40], over_order(np.array([order]))[0] / order
+    assert ends[0] == pytest.approx(at_one, rel=2e-5)
+    assert inside == pytest.approx(at_order, rel=2e-5)
+    assert inside > 1.02 * ends.max()
+    slope = largest_slope(over_order, 40.0)
+    orders = np.linspace(1.0, 40.0, 300)
+    attained = float((over_order(orders) / orders).max())
+    assert attained * (1 - 1e-9) <= slope <= attained * (1 + 2e-4)
+
+
+def test_the_largest_slope_of_known_curves():
+    """A straight line through 0, and a curve with its largest slope at order 3."""
+    assert largest_slope(lambda order: 0.2 * order, 50.0) == pytest.approx(0.2, rel=1e-4)
+    assert largest_slope(lambda order: np.full(order.shape, 0.7), 9.0) == pytest.approx(0.7, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("floor", "alpha", "r"), [(8.0, 0.5, 0.65), (1e-3, 1e-3, 1e-4), (1e4, 1.0, 10.0), (0.3, 40.0, 2.0)]
+)
+def test_no_order_exceeds_the_bound_by_the_largest_variance(floor, alpha, r):
+    orders = 1 + np.exp(np.linspace(-25, 25, 40))
+    most = r * r * largest_variance(floor)[1]
+    for joins in (True, False):
+        values = largest_divergences(orders, alpha, r, floor, joins=joins)
+        assert np.all(np.isfinite(values))
+        assert np.all(values > 0)
+        assert np.all(values <= orders * most / 2)
+        # The divergence rises with its order.
+        assert np.all(np.diff(values) >= -3e-9 * values[1:])
+
+
+def test_the_bound_by_the_largest_variance_is_nearly_attained():
+    orders = np.linspace(1, 60, 60)
+    over_order = sum(largest_divergences(orders, 0.5, 0.65, 8.0, joins=way) for way in (True, False)) / orders
+    assert 0.999 * 0.025731 < over_order.max() < 0.025731
+    assert 0.65**2 * largest_variance(8.0)[1] == pytest.approx(0.025731, abs=5e-7)
+
+
+def test_real_shapes_have_the_divergence_of_the_best_lattice():
+    orders = np.array([1.0, 4.0])
+    every = largest_divergences(orders, 0.02, 1.75, 6.0, joins=True, real=True)
+    lattices = [largest_divergences(orders, a, 1.75, 6.0, joins=True) for a in np.linspace(0.02, 1.77, 36)]
+    assert np.all(np.max(lattices, axis=0) <= every * (1 + 1e-8))
+    np.testing.assert_allclose(np.max(lattices, axis=0), every, rtol=1e-4)
+    assert math.isfinite(every.sum())
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("floor", [0.05, 1.0, 8.0, 200.0])
+@pytest.mark.parametrize("shapes", [0.04, 3.0, 30.0, 400.0, 1e7])
+def test_the_largest_sum_of_two_variances_is_that_of_a_fine_grid(floor, shapes):
+    peak, most = largest_variance(floor)
+    around = peak + (1 + floor) * np.linspace(-30, 30, 20_001)
+    x = np.concatenate([around, shapes / 2 + np.linspace(-1, 1, 2001) * (1 + floor)])
+    seen = float((variance_log(x, floor) + variance_log(shapes - x, floor)).max())
+    found = largest_sum_of_variances(shapes, floor)
+    assert seen * (1 - 1e-12) <= found <= seen * (1 + 1e-3)
+    assert found <= 2 * most
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_many_orders_at_a_large_shape_are_what_each_is_alone_in_little_memory(joins):
+    """There the closed form is lost to rounding, and the legs of the largest orders have tens of thousands of nodes."""
+    law = 1e7, 10.0, 8.0
+    tracemalloc.start()
+    together = largest_divergences(ORDERS, *law, joins=joins)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 500e6
+    alone = [largest_divergences(ORDERS[i : i + 1], *law, joins=joins)[0] for i in (0, 20, 30, 40, 48)]
+    np.testing.assert_allclose(together[[0, 20, 30, 40, 48]], alone, rtol=1e-9)

@@ -4,17 +4,17 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import betaln, gammaln
 
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.dominating_pairs import AddRemovePair, ReplaceOnePair
 from pymc_dirdp.privacy.least_of import LeastOf
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.several_records import SpreadRecords
-from pymc_dirdp.privacy.urn import urn_curves
-from pymc_dirdp.privacy.urn_pair import UrnPair
+from pymc_dirdp.privacy.urn import largest_urn_loss
 
-DRAW, URN = ReplaceOnePair(2.0, 1.0, 0.2), urn_curves(np.array([1.0, 2.0]), 0.2, 2_000)
-CURVES = LeastOf(DRAW, RandomisedResponse(URN.pure_epsilon))
+DRAW, URN = ReplaceOnePair(2.0, 1.0, 0.2), RandomisedResponse(largest_urn_loss(1.0, 0.2, 2_000))
+CURVES = LeastOf(DRAW, URN)
 ORDERS = np.geomspace(1, 1e4, 60)
 
 
@@ -66,12 +66,18 @@ def test_directions_are_kept():
 
 def test_a_grid_is_convex_and_above_the_true_curve():
     """The smaller of two convex curves is not convex, and a composition needs one that is."""
-    pair, step = UrnPair(1.0, 2.0, 0.0, 0.2, 2_000), 0.01
+    step = 0.01
     there, _ = CURVES.hockey_sticks(step, 300)
     epsilons = step * np.arange(300)
     slopes = np.diff(there) / np.diff(np.exp(epsilons))
     assert np.all(np.diff(slopes) >= -1e-15)
-    assert np.all(there >= pair.delta(epsilons) * (1 - 1e-12))
+    # The counts of the urn at the worst two tables: all of their losses, and the largest of both directions.
+    counts = np.arange(2_001.0)
+    logs = [betaln(a + counts, b + 2_000 - counts) - betaln(a, b) for a, b in ((1.2, 2.0), (1.0, 2.2))]
+    mass = gammaln(2_001) - gammaln(counts + 1) - gammaln(2_001 - counts)
+    for p, q in (logs, logs[::-1]):
+        true = [np.maximum(np.exp(mass + p) - np.exp(epsilon + mass + q), 0).sum() for epsilon in epsilons]
+        assert np.all(there >= np.array(true) * (1 - 1e-9))
     smaller = np.minimum(DRAW.hockey_sticks(step, 300)[0], CURVES.urn.hockey_sticks(step, 300)[0])
     assert np.any(there < 0.9 * smaller)
 

@@ -9,18 +9,62 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.privacy.composition import Composition, Parallel
+from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.privacy.curves import NoLoss
 from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.privacy.unit import dominating_pair
-from pymc_dirdp.privacy.urn import urn_curves
-from pymc_dirdp.privacy.urn_pair import UrnPair, largest_urn_loss
-from tests.privacy.test_urn_pair import assert_within, rising, urn_law
+from pymc_dirdp.privacy.urn import largest_urn_loss, urn_cells
 
+ORDERS = (1.0, 1 + 1e-7, 1.5, 2.0, 7.0, 100.0)
+EPSILONS = (0.0, 0.05, 0.3, 0.8)
 FLAT, UNEVEN = ((1.0, 1.0), (1.0, 1.0)), ((0.25, 2.0), (1.0, 0.5))
 TABLES = [FLAT, UNEVEN, ((3.0, 0.5),), ((0.5, 1.0, 2.0),), ((0.5, 8.0), (0.5, 8.0), (1.0, 1.0))]
+
+
+def pure(alpha, r, steps, adjacency="replace-one", *, contribution=1):
+    return urn_cells(np.array(alpha), Contribution.of(contribution)).pure_epsilon(r, steps, adjacency)
+
+
+def urn_law(parameters, steps):
+    """The probability of every outcome, as fractions: a Dirichlet-multinomial law."""
+    law = {}
+    for counts in product(range(steps + 1), repeat=len(parameters)):
+        if sum(counts) == steps:
+            mass = Fraction(math.factorial(steps))
+            for u, c in zip(parameters, counts, strict=True):
+                mass *= rising(u, c) / math.factorial(c)
+            law[counts] = mass / rising(sum(parameters), steps)
+    return law
+
+
+def rising(u, c):
+    return math.prod((u + j for j in range(c)), start=Fraction(1))
+
+
+def true_curves(p, q):
+    """All curves of two laws in both directions, with digits for divergences of 1e-120."""
+    with mpmath.workdps(160):
+        pairs = [
+            (mpmath.mpf(p[c].numerator) / p[c].denominator, mpmath.mpf(q[c].numerator) / q[c].denominator) for c in p
+        ]
+        pairs = [pairs, [(b, a) for a, b in pairs]]
+        pure = max(mpmath.log(a / b) for pair in pairs for a, b in pair)
+        renyi = [max(divergence(pair, order) for pair in pairs) for order in ORDERS]
+        delta = [max(sum(max(a - mpmath.exp(e) * b, 0) for a, b in pair) for pair in pairs) for e in EPSILONS]
+    return pure, renyi, delta
+
+
+def divergence(pair, order):
+    if order == 1:
+        return sum(a * mpmath.log(a / b) for a, b in pair)
+    return mpmath.log(sum(a * (a / b) ** (mpmath.mpf(order) - 1) for a, b in pair)) / (mpmath.mpf(order) - 1)
+
+
+def assert_within(curves, p, q):
+    pure, renyi, delta = true_curves(p, q)
+    assert curves.pure_epsilon >= pure
+    assert all(curves.renyi(order) >= true for order, true in zip(ORDERS, renyi, strict=True))
+    assert all(curves.delta(epsilon) >= true for epsilon, true in zip(EPSILONS, delta, strict=True))
 
 
 def digits(ratio):
@@ -90,26 +134,26 @@ def additions(alpha, most):
 @pytest.mark.parametrize("alpha", TABLES)
 @pytest.mark.parametrize(("r", "steps"), [(0.5, 2), (2.0, 3)])
 def test_no_replacement_loses_more(alpha, r, steps):
-    curves = urn_curves(np.array(alpha), r, steps)
+    claim = pure(alpha, r, steps)
     most = 1 if len(alpha) > 2 else 2
     true = true_pure(alpha, r, steps, replacements(alpha, most))
-    assert true <= curves.pure_epsilon
+    assert true <= claim
     if len(alpha) == 1:
-        assert curves.pure_epsilon == pytest.approx(float(true), rel=1e-12)
+        assert claim == pytest.approx(float(true), rel=1e-12)
 
 
 @pytest.mark.parametrize("alpha", TABLES)
 @pytest.mark.parametrize(("r", "steps"), [(0.5, 2), (2.0, 3)])
 def test_no_addition_or_removal_loses_more(alpha, r, steps):
-    curves = urn_curves(np.array(alpha), r, steps, "add-remove")
-    assert true_pure(alpha, r, steps, additions(alpha, 2 if len(alpha) < 3 else 1)) <= curves.pure_epsilon
+    claim = pure(alpha, r, steps, "add-remove")
+    assert true_pure(alpha, r, steps, additions(alpha, 2 if len(alpha) < 3 else 1)) <= claim
 
 
 @pytest.mark.parametrize("alpha", [FLAT, UNEVEN])
 def test_the_losses_of_rows_are_approached_as_a_row_fills_up(alpha):
     """The record leaves the smallest cell of a row with many others, and comes into the other row, which is empty."""
     r, steps = 0.5, 4
-    replaced, joined = (urn_curves(np.array(alpha), r, steps, how) for how in ("replace-one", "add-remove"))
+    replaced, joined = (pure(alpha, r, steps, how) for how in ("replace-one", "add-remove"))
     gaps = []
     for others in (10, 1_000, 100_000):
         pairs, single = [], []
@@ -120,16 +164,16 @@ def test_the_losses_of_rows_are_approached_as_a_row_fills_up(alpha):
                 pairs += [(with_a, with_b), (with_b, with_a)]
                 single += [(with_a, full), (full, with_a)]
         moved, removed = true_pure(alpha, r, steps, pairs), true_pure(alpha, r, steps, single)
-        assert moved < replaced.pure_epsilon
-        assert removed < joined.pure_epsilon
-        gaps.append((replaced.pure_epsilon - float(moved), joined.pure_epsilon - float(removed)))
+        assert moved < replaced
+        assert removed < joined
+        gaps.append((replaced - float(moved), joined - float(removed)))
     assert np.all(np.diff(gaps, axis=0) < 0)
     assert max(gaps[-1]) < 1e-3
 
 
 def test_a_claim_that_leaves_out_the_row_that_is_joined_is_refuted():
     """Within a row the loss is smaller than for a change of rows."""
-    within = urn_curves(np.array(FLAT[:1]), 0.5, 3).pure_epsilon
+    within = pure(np.array(FLAT[:1]), 0.5, 3)
     assert true_pure(FLAT, 0.5, 3, replacements(FLAT, 2)) > within
 
 
@@ -137,16 +181,16 @@ def test_a_claim_that_leaves_out_the_row_that_is_joined_is_refuted():
 @pytest.mark.parametrize("row", [(1.0, 1.0), (0.125, 0.25), (0.5, 1.0, 2.0)])
 def test_several_records_lose_no_more_than_one_after_the_other(adjacency, records, row):
     r, steps, d = 0.5, 3, len(row)
-    curves = urn_curves(np.array([row]), r, steps, adjacency, contribution=records)
+    claim = pure([row], r, steps, adjacency, contribution=records)
     ways = [way for way in product(range(records + 1), repeat=d) if sum(way) <= records]
     if adjacency == "replace-one":
         pairs = [([x], [y]) for x in ways for y in ways if sum(x) == sum(y) == records]
     else:
         pairs = [pair for x in ways for pair in (([x], [(0,) * d]), ([(0,) * d], [x]))]
     true = true_pure([row], r, steps, pairs)
-    assert true <= curves.pure_epsilon
+    assert true <= claim
     # All records in one cell lose more than one of them does.
-    assert true > urn_curves(np.array([row]), r, steps, adjacency).pure_epsilon * (1 - 1e-12)
+    assert true > pure([row], r, steps, adjacency) * (1 - 1e-12)
 
 
 def most_spread_loss(row, r, steps, records, others, fixed):
@@ -181,28 +225,28 @@ SPREAD = [
 @pytest.mark.parametrize(("row", "r", "steps", "records"), SPREAD)
 def test_the_loss_by_several_records_in_one_row_is_exact(row, r, steps, records):
     """Every table of up to one other record in each cell, and every change of up to three or four of a person's."""
-    claim = urn_curves(np.array([row]), r, steps, contribution=records).pure_epsilon
+    claim = pure([row], r, steps, contribution=records)
     others = list(product(range(2), repeat=len(row)))
     true = most_spread_loss(row, r, steps, records, others, fixed=False)
     assert claim == pytest.approx(true, rel=1e-9)
-    assert claim <= urn_curves(np.array([row]), r, steps).pure_epsilon * records * (1 + 1e-12)
+    assert claim <= pure([row], r, steps) * records * (1 + 1e-12)
 
 
 def test_a_person_whose_number_of_records_is_private_may_lose_more():
     """Three records in three empty cells, or four in the fourth: what is missing counts besides."""
     row, r, steps, records = SPREAD[-1]
     fixed = most_spread_loss(row, r, steps, records, [(0, 0, 0, 0)], fixed=True)
-    assert urn_curves(np.array([row]), r, steps, contribution=records).pure_epsilon > fixed + 0.05
+    assert pure([row], r, steps, contribution=records) > fixed + 0.05
     # With larger parameters it is the same, and a quarter less than what one record after the other would lose.
     row, r, steps, records = (1.0, 1.0, 1.0), 0.5, 4, 4
-    claim = urn_curves(np.array([row]), r, steps, contribution=records).pure_epsilon
+    claim = pure([row], r, steps, contribution=records)
     assert claim == pytest.approx(most_spread_loss(row, r, steps, records, [(0, 0, 0)], fixed=True), rel=1e-9)
-    assert claim < 0.76 * records * urn_curves(np.array([row]), r, steps).pure_epsilon
+    assert claim < 0.76 * records * pure([row], r, steps)
 
 
 @pytest.mark.parametrize(("row", "r", "steps", "records"), SPREAD)
 def test_the_loss_by_several_records_that_appear_is_approached_as_the_row_fills_up(row, r, steps, records):
-    claim = urn_curves(np.array([row]), r, steps, "add-remove", contribution=records).pure_epsilon
+    claim = pure([row], r, steps, "add-remove", contribution=records)
     d, ways = len(row), [way for way in product(range(records + 1), repeat=len(row)) if sum(way) <= records]
     outcomes = np.array([seen for seen in product(range(steps + 1), repeat=d) if sum(seen) == steps])
 
@@ -221,7 +265,7 @@ def test_the_loss_by_several_records_that_appear_is_approached_as_the_row_fills_
 
 
 def test_many_records_lose_no_more_than_a_few_after_the_other():
-    few, many = (urn_curves(np.full((1, 20), 0.3), 0.1, 5_000, contribution=k).pure_epsilon for k in (12, 24))
+    few, many = (pure(np.full((1, 20), 0.3), 0.1, 5_000, contribution=k) for k in (12, 24))
     assert few < many <= 2 * few * (1 + 1e-12)
 
 
@@ -229,7 +273,7 @@ def test_all_curves_hold_across_rows():
     """Both rows of every pair of neighbours, whole laws: curves that follow from the largest loss alone."""
     alpha, r, steps = UNEVEN, 1.0, 2
     for adjacency, neighbours in (("replace-one", replacements), ("add-remove", additions)):
-        curves = urn_curves(np.array(alpha), r, steps, adjacency)
+        curves = RandomisedResponse(pure(alpha, r, steps, adjacency))
         for x, y in neighbours(alpha, 1):
             laws = []
             for table in (x, y):
@@ -242,24 +286,26 @@ def test_all_curves_hold_across_rows():
 
 
 def test_a_promise_on_every_cell_counts_as_a_larger_prior():
-    promised = urn_curves(np.ones((2, 3)), 0.5, 20, min_count=4.0)
-    assert promised.pure_epsilon == pytest.approx(urn_curves(np.full((2, 3), 3.0), 0.5, 20).pure_epsilon, rel=1e-14)
+    promised = DirichletMechanism(np.ones((2, 3)), 0.5, urn_steps=20, min_count=4.0)
+    assert promised.pure_epsilon == pytest.approx(pure(np.full((2, 3), 3.0), 0.5, 20), rel=1e-14)
+    cells = urn_cells(np.ones((2, 3)), Contribution.of(1))
+    assert cells.pure_epsilon(0.5, 20, "replace-one", more=2.0) == promised.pure_epsilon
 
 
 def test_blocks_of_a_person_add_up_and_kinds_of_people_do_not():
     alpha = np.array([[1.0, 1.0], [0.5, 2.0], [1.0, 1.0]])
-    rows = [UrnPair(1.0, 1.0, 0.0, 0.3, 9), UrnPair(0.5, 2.0, 0.0, 0.3, 9)]
-    each = urn_curves(alpha, 0.3, 9, contribution=Contribution(1, ("each",)))
-    assert each == Composition(((rows[1], 1), (rows[0], 2)))
-    own = urn_curves(alpha, 0.3, 9, contribution=Contribution(1, ("own",)))
-    assert own == Parallel((rows[0], rows[1]))
-    assert own.pure_epsilon == rows[1].pure_epsilon < each.pure_epsilon
+    first, second = largest_urn_loss(1.0, 0.3, 9), largest_urn_loss(0.5, 0.3, 9)
+    each = pure(alpha, 0.3, 9, contribution=Contribution(1, ("each",)))
+    assert each == pytest.approx(2 * first + second, rel=1e-12)
+    own = pure(alpha, 0.3, 9, contribution=Contribution(1, ("own",)))
+    assert own == pytest.approx(second, rel=1e-12)
+    assert second <= own
 
 
 def test_the_worst_rows_are_two_different_ones():
     """The row with the smallest cell also has the smallest sum, so another one has to be left or joined."""
     alpha = np.array([[0.5, 0.5], [1.0, 1.5], [0.75, 9.0]])
-    loss = urn_curves(alpha, 0.5, 6).pure_epsilon
+    loss = pure(alpha, 0.5, 6)
     ways = [
         largest_urn_loss(float(alpha[i].min()), 0.5, 6) + largest_urn_loss(float(alpha[j].sum()), 0.5, 6)
         for i, j in product(range(3), repeat=2)
@@ -289,21 +335,9 @@ def test_a_public_number_of_records_changes_no_pure_loss():
         pairs = [([(i + 1, n - 1 - i)], [(i, n - i)]) for i in range(n)]
         both = pairs + [(y, x) for x, y in pairs]
         true = true_pure(alpha, r, steps, both)
-        assert float(true) == pytest.approx(urn_curves(np.array(alpha), r, steps).pure_epsilon, rel=1e-12)
-
-
-def test_more_steps_than_are_listed_keep_what_the_largest_loss_implies():
-    curves = urn_curves(np.ones(2), 0.2, 100_000)
-    assert curves == RandomisedResponse(curves.pure_epsilon)
-    assert curves.pure_epsilon == pytest.approx(largest_urn_loss(1.0, 0.2, 100_000), rel=1e-13)
-    assert dominating_pair(np.ones(2), 0.2, "replace-one").pure_epsilon == math.inf
+        assert float(true) == pytest.approx(pure(alpha, r, steps), rel=1e-12)
 
 
 def test_one_category_loses_nothing():
-    assert urn_curves(np.ones((3, 1)), 1.0, 5) == NoLoss()
-
-
-@pytest.mark.parametrize("steps", [0, 1.5, True])
-def test_steps_are_a_whole_number(steps):
-    with pytest.raises(ArgumentError, match="steps"):
-        urn_curves(np.ones(2), 1.0, steps)
+    assert pure(np.ones((3, 1)), 1.0, 5) == 0
+    assert dominating_pair(np.ones(2), 0.2, "replace-one").pure_epsilon == math.inf

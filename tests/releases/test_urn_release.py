@@ -10,7 +10,8 @@ import xarray as xr
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
-from pymc_dirdp.privacy.urn import urn_curves
+from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.privacy.urn import urn_cells
 from pymc_dirdp.releases.interop import as_mechanism
 from pymc_dirdp.releases.opened import opened
 
@@ -79,10 +80,10 @@ def test_an_exact_draw_states_the_pure_epsilon_that_comes_for_free(options):
     draws = options.get("draws", 1)
     release = dirdp.sample(dirdp.RenyiDP(order=3, epsilon=0.3), hair(), **options)
     mechanism, steps = as_mechanism_of_one(release), release["mechanism/p"].attrs["steps"]
-    curves = urn_curves(mechanism.alpha, mechanism.r, steps, mechanism.adjacency)
+    pure = urn_cells(mechanism.alpha, Contribution.of(1)).pure_epsilon(mechanism.r, steps, mechanism.adjacency)
     stated = release["privacy"].attrs["pure_epsilon"]
-    assert stated == pytest.approx(draws * curves.pure_epsilon, rel=1e-12)
-    assert stated >= draws * curves.pure_epsilon
+    assert stated == pytest.approx(draws * pure, rel=1e-12)
+    assert stated >= draws * pure
     assert opened(release).pure_epsilon == stated
     assert failed(release) == []
     text = " ".join(str(dirdp.report(release, full=True)).split())
@@ -98,7 +99,7 @@ def as_mechanism_of_one(release):
 def test_the_loss_of_rows_includes_the_row_that_is_joined():
     release = dirdp.sample(APPROX, groups())
     mechanism, steps = as_mechanism_of_one(release), release["mechanism/p"].attrs["steps"]
-    one_row = urn_curves(mechanism.alpha[:1], mechanism.r, steps).pure_epsilon
+    one_row = urn_cells(mechanism.alpha[:1], Contribution.of(1)).pure_epsilon(mechanism.r, steps, "replace-one")
     assert release["privacy"].attrs["pure_epsilon"] > one_row
 
 
