@@ -18,7 +18,7 @@ __all__ = ["ClassLaw", "class_table"]
 def class_table(tables: Mapping[str, Seen]) -> str | None:
     """The table whose cells are the rows of all others, by its name; None if there is no such table."""
     roots = [name for name, seen in tables.items() if seen.prior.ndim == 1 and seen.family == "dirichlet"]
-    if len(tables) < 2 or len(roots) != 1:
+    if len(tables) < 2 or len(roots) != 1 or any(seen.joint_rows is not None for seen in tables.values()):
         return None
     root = tables[roots[0]]
     if len(root.prior) == 1:

@@ -13,7 +13,7 @@ from typing import ClassVar, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
+from scipy.special import betaincinv, gammaln
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import positive_array
@@ -26,16 +26,16 @@ from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import BlockLikelihood, JointLikelihoods
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
-from pymc_dirdp.planning.estimate_error import EstimateError, error_of, estimate_error
+from pymc_dirdp.planning.estimate_error import EstimateError, error_of, estimate_error, estimated_shares
 
-__all__ = ["JointLaw", "JointTables", "expected_error"]
+__all__ = ["JointLaw", "JointTables", "SharedNoise", "expected_error", "of_blocks", "shares_estimated"]
 
 _IMPOSSIBLE = "No counts can have led to this output. Check the output and its mechanism."
 # Draws that the summaries are made from, as for tables with private totals.
 _SUMMARISED = 20_000
 # Rows of two cells, and of more, that are simulated for an expected error: a second or so. The largest noise with which
 # rows of more cells are.
-_SIMULATED, _SIMULATED_WIDE, _MOST_SIMULATED = 400, 24, 150
+_SIMULATED, _SIMULATED_WIDE, _MOST_SIMULATED = 800, 24, 150
 _SEED = 20261124
 # So many numbers at a time are looked at for draws.
 _AT_ONCE = 10**7
@@ -90,6 +90,11 @@ class JointTables:
             raise ImpossibleError(_IMPOSSIBLE)
 
     @property
+    def log_inside(self) -> Array:
+        """For each radius, the logarithm of the prior of all counts that it allows, with the noisy counts' factors."""
+        return np.asarray(np.sum(self._inside, axis=0) + sum(table.log_normaliser for table in self._tables))
+
+    @property
     def log_evidence(self) -> float:
         """Logarithm of the probability of the output, counts and shares summed out."""
         return float(np.logaddexp.reduce(self._logs)) + sum(table.log_normaliser for table in self._tables)
@@ -117,9 +122,14 @@ class JointTables:
         """Expected counts of each table: exact sums."""
         return [np.array([x @ p for x, p in cells]) for cells in self.count_probabilities]
 
-    def counts(self, draws: int, rng: np.random.Generator) -> list[Integers]:
-        """Independent draws of the counts, one of each table for each draw, which share the radius."""
-        radii = rng.choice(len(self.radius_probabilities), size=draws, p=self.radius_probabilities)
+    def counts(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> list[Integers]:
+        """Independent draws of the counts, one of each table for each draw, which share the radius.
+
+        It is found by inversion of `uniforms`, one for each draw, where other tables share it, too.
+        """
+        sums = np.cumsum(self.radius_probabilities)
+        drawn = rng.random(draws) if uniforms is None else uniforms
+        radii = np.minimum(np.searchsorted(sums, drawn * sums[-1], side="right"), len(sums) - 1)
         return [table.draw(table.limits[radii], rng) for table in self._tables]
 
     def draw(self, draws: int, rng: np.random.Generator) -> list[Draws]:
@@ -129,8 +139,55 @@ class JointTables:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class SharedNoise:
+    """The outputs of several tables that share one noise: what they say of its latent radius, they say of each other.
+
+    Attributes
+    ----------
+    mechanisms : tuple of Mechanism
+        All those that share it.
+    outputs : tuple of array
+        The noisy counts of each table.
+    priors : tuple of array
+        Those that the tables' shares have for whoever reads another table.
+    """
+
+    mechanisms: tuple[Mechanism, ...]
+    outputs: tuple[Array, ...]
+    priors: tuple[Array, ...]
+
+    @cached_property
+    def likelihoods(self) -> list[JointLikelihoods]:
+        """For each table the likelihood of its output given those of all others, whose counts are summed over."""
+        alone = []
+        for mechanism, output in zip(self.mechanisms, self.outputs, strict=True):
+            seen = mechanism.joint_rows(output)
+            assert seen is not None
+            alone.append(seen)
+        each = zip(alone, self.priors, strict=True)
+        inside = [JointTables(seen, of_blocks(prior, seen)).log_inside for seen, prior in each]
+        # The same weights without any table: those of one table alone have the lists of all others.
+        shared = self.mechanisms[0].shared_noise
+        assert shared is not None
+        weights = shared.radius_log_weights
+        # Sums before each table and after it, as no infinity can be taken away from a sum again.
+        before = np.cumsum([np.zeros_like(weights), *inside[:-1]], axis=0)
+        after = np.cumsum([np.zeros_like(weights), *inside[:0:-1]], axis=0)[::-1]
+        return [
+            replace(seen, log_weights=weights + one + other)
+            for seen, one, other in zip(alone, before, after, strict=True)
+        ]
+
+
+def of_blocks(prior: Array, seen: JointLikelihoods) -> list[Array]:
+    """The prior of the cells of each block. All rows of a block share its records as the sums of their priors say."""
+    return list(prior.reshape(len(seen.blocks), -1))
+
+
+@final
 class JointLaw:
-    """The counts and shares of a table whose rows took one joint noise, as of a `TableLaw`.
+    """The counts and shares of a table whose noise is part of a joint noise, as of a `TableLaw`.
 
     Parameters
     ----------
@@ -147,16 +204,19 @@ class JointLaw:
 
     def __init__(self, output: Seen, likelihoods: JointLikelihoods, beliefs: Beliefs) -> None:
         self.prior = prior_of(output, beliefs.prior)
+        self._is_divided = self.prior.size > len(likelihoods.blocks) * self.prior.shape[-1]
         if beliefs.row_prior is not None or beliefs.n_prior is not None:
+            which = "the table" if self._is_divided else "each row"
             raise ArgumentError(
-                f"The output of {output.name!r} tells how many records each row holds, so there is nothing that "
-                "row_prior or n_prior could say. Leave them out."
+                f"The output of {output.name!r} tells how many records {which} holds, and under joint noise the rows "
+                "of a table share its records as the sums of their priors say, so there is nothing that row_prior or "
+                "n_prior could say. Leave them out."
             )
         told = sum(total for _, total in output.blocks)
         if output.n_records != told:
             raise output.damaged(f"the noisy counts add up to {told} records, and not to the number that was passed")
         self._likelihoods = likelihoods
-        self._tables = JointTables(likelihoods, list(self.prior))
+        self._tables = JointTables(likelihoods, of_blocks(self.prior, likelihoods))
 
     @property
     def log_evidence(self) -> float:
@@ -166,12 +226,17 @@ class JointLaw:
     @property
     def count_means(self) -> Array:
         """Expected counts, in the shape of the table: exact sums."""
-        return np.stack(self._tables.count_means)
+        return np.stack(self._tables.count_means).reshape(self.prior.shape)
 
     def given(self, log_shares: Array) -> "JointLaw":
         """The distribution of the counts if the shares are known, as of :meth:`TableLaw.given`."""
-        law = copy.copy(self)
-        law._tables = JointTables(self._likelihoods, list(self.prior), list(log_shares))
+        if self._is_divided:
+            raise ArgumentError(
+                "Under joint noise the likelihood of the shares of several rows needs the numbers of records of the "
+                "rows. Plan with mechanism='geometric', or release the table as one row."
+            )
+        law, known = copy.copy(self), of_blocks(log_shares, self._likelihoods)
+        law._tables = JointTables(self._likelihoods, of_blocks(self.prior, self._likelihoods), known)
         return law
 
     def likelihood(self, log_shares: Array) -> tuple[float, Array]:
@@ -182,19 +247,25 @@ class JointLaw:
             return -np.inf, np.zeros(self.prior.shape)
         return law.log_evidence, law.count_means
 
-    def counts(self, draws: int, rng: np.random.Generator) -> tuple[Integers, float]:
+    def counts(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> tuple[Integers, float]:
         """Independent draws of the counts, shape `(draws, *shape)`, none of them refused."""
-        return np.stack(self._tables.counts(draws, rng), axis=1), 1.0
+        found = np.stack(self._tables.counts(draws, rng, uniforms), axis=1)
+        return found.reshape(draws, *self.prior.shape), 1.0
 
-    def draw(self, draws: int, rng: np.random.Generator) -> Draws:
-        """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`."""
-        counts, _ = self.counts(draws, rng)
+    def draw(self, draws: int, rng: np.random.Generator, uniforms: Array | None = None) -> Draws:
+        """Independent draws of counts and shares, in arrays of shape `(draws, *shape)`.
+
+        Tables that share a noise are drawn together by the same `uniforms`, in each draw with the same radius.
+        """
+        counts, _ = self.counts(draws, rng, uniforms)
         return Draws(counts, draw_shares(counts, self.prior, rng), 1.0)
 
     def estimate(self, prob: list[float], rng: np.random.Generator) -> Estimate:
         """Summaries of exact draws, but for the expected counts and shares, which are sums."""
         found = summarised(self.draw(_SUMMARISED, rng), self.prior, prob, self.log_evidence)
         means = self.count_means
+        if self._is_divided:
+            return replace(found, count_means=means.ravel())
         shares = (self.prior + means) / (self.prior + means).sum(axis=-1, keepdims=True)
         return replace(found, count_means=means.ravel(), share_means=shares.ravel())
 
@@ -218,22 +289,51 @@ def _simulated_error(
     mechanism: Mechanism, shape: tuple[int, ...], prior: bytes, n_records: int
 ) -> EstimateError | None:
     alpha, rng = np.frombuffer(prior).reshape(shape), np.random.default_rng(_SEED)
-    rows, cells = shape
-    tables = max(2, (_SIMULATED if cells == 2 else _SIMULATED_WIDE) // rows)
-    # A person has as many records in each row.
-    counts = [[rng.multinomial(n_records // rows, rng.dirichlet(one)) for one in alpha] for _ in range(tables)]
-    found = []
-    for table in np.array(counts, dtype=np.float64):
+    seen = mechanism.joint_rows(np.zeros(shape))
+    assert seen is not None
+    blocks, cells = of_blocks(alpha, seen), alpha.size // len(seen.blocks)
+    if cells > 2 and max(int(block.limits.max()) for block in seen.blocks) > _MOST_SIMULATED:
+        return None
+    tables = max(2, (_SIMULATED if cells == 2 else _SIMULATED_WIDE) // len(blocks))
+    counts, found = [], []
+    for shares in zip(*(_spread_shares(one, tables, rng) for one in blocks), strict=True):
+        # A person has as many records in each block.
+        drawn = [rng.multinomial(n_records // len(blocks), one) for one in shares]
+        table = np.array(drawn, dtype=np.float64).reshape(shape)
         seen = mechanism.joint_rows(mechanism.releases(table, 1, sampler="fast", random_seed=rng)[0])
-        if seen is None or (cells > 2 and max(int(block.limits.max()) for block in seen.blocks) > _MOST_SIMULATED):
-            return None
-        found.append(alpha + np.array(JointTables(seen, list(alpha)).count_means))
-    estimates = np.concatenate(found)
+        assert seen is not None
+        counts.append(table)
+        found.append(alpha + np.reshape(JointTables(seen, blocks).count_means, shape))
+    rows = (-1, shape[-1])
+    estimates = np.reshape(found, rows)
     return error_of(
-        np.tile(alpha, (tables, 1)),
-        np.concatenate(np.array(counts, dtype=np.float64)),
+        np.tile(alpha.reshape(rows), (tables, 1)),
+        np.reshape(counts, rows),
         estimates / estimates.sum(axis=-1, keepdims=True),
     )
+
+
+def shares_estimated(
+    mechanism: Mechanism, prior: Array, counts: Array, *, public: bool, rng: np.random.Generator
+) -> Array | None:
+    """What is estimated of shares from one simulated output, also of joint noise; None where it is unknown.
+
+    Arguments are those of :func:`pymc_dirdp.planning.estimate_error.estimated_shares`.
+    """
+    if not mechanism.is_joint:
+        return estimated_shares(mechanism, prior, counts, public=public, rng=rng)
+    seen = mechanism.joint_rows(mechanism.releases(counts, 1, sampler="fast", random_seed=rng)[0])
+    assert seen is not None
+    found = prior + np.reshape(JointTables(seen, of_blocks(prior, seen)).count_means, prior.shape)
+    return np.asarray(found / found.sum(axis=-1, keepdims=True))
+
+
+def _spread_shares(alpha: Array, size: int, rng: np.random.Generator) -> Array:
+    """Draws from a Dirichlet distribution, shape `(size, d)`; of two shares one in each of so many equal parts."""
+    if alpha.size > 2:
+        return np.asarray(rng.dirichlet(alpha, size))
+    first = betaincinv(*alpha, (rng.permutation(size) + rng.random(size)) / size)
+    return np.stack([first, 1 - first], axis=-1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ import numpy as np
 from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.blocks import law_of
 from pymc_dirdp.inference.estimates import Estimate
+from pymc_dirdp.inference.joint_tables import JointLaw
 from pymc_dirdp.inference.posterior import Draws
 from pymc_dirdp.inference.seen import Seen, concluding
 from pymc_dirdp.progress import QUIET, Bar
@@ -46,9 +47,12 @@ class SeparateLaws:
     def draw(self, draws: int, rng: np.random.Generator, bar: Bar = QUIET) -> dict[str, Draws]:
         """Independent draws of all tables, which are counted in a bar."""
         drawn = {}
+        # Tables that share a noise share the radius of each draw.
+        joint = {name: law for name, law in self._laws.items() if isinstance(law, JointLaw)}
+        uniforms = rng.random(draws) if joint else None
         for name, law in self._laws.items():
             with concluding(self._tables[name]):
-                drawn[name] = law.draw(draws, rng)
+                drawn[name] = law.draw(draws, rng, uniforms) if isinstance(law, JointLaw) else law.draw(draws, rng)
             bar.advance()
         return drawn
 

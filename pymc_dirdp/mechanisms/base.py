@@ -6,7 +6,7 @@ this room asks which mechanism it has.
 
 import abc
 import dataclasses
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,9 @@ from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.finite_laws import FiniteLaws
 from pymc_dirdp.sampling.entropy import Seed
 from pymc_dirdp.sampling.fast import dirichlet
+
+if TYPE_CHECKING:
+    from pymc_dirdp.mechanisms.joint import ZeroSumJointMechanism
 
 __all__ = ["SAMPLERS", "Mechanism"]
 
@@ -58,6 +61,11 @@ class Mechanism(ReadsOutputs, PrivacyCurves):
     """Whether one noise is for all rows, so that an output is read as a whole."""
     calibrated_by: ClassVar[str] = ""
     """The function that calibrates it, where `for_guarantee` does not."""
+
+    @property
+    def shared_noise(self) -> "ZeroSumJointMechanism | None":
+        """The mechanism of a noise that it shares with others, which are one release with it; None without any."""
+        return None
 
     @classmethod
     def of(cls, thing: object) -> "Self | None":

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
@@ -275,20 +276,23 @@ class JointMechanism(CurvesOf, Mechanism):
     def releases(
         self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
+        """Independent outputs of all tables side by side; of the first ones, if the counts are theirs alone."""
+        first = self._tables_in(counts.size)
         if self.checked_sampler(sampler) == "fast":
-            return np.asarray(counts + fast_joint_noise(self._balls, n, generator(random_seed)))
+            return np.asarray(counts + fast_joint_noise(self._balls, n, generator(random_seed), first))
         bits = Bits(None if random_seed is None else generator(random_seed))
         whole = [int(count) for count in counts.tolist()]
 
         def noisy() -> list[float]:
-            noise = self.exact_noise(bits).tolist()
+            noise = self.exact_noise(bits, first).tolist()
             return [float(max(-_LARGEST, min(c + z, _LARGEST))) for c, z in zip(whole, noise, strict=True)]
 
         return np.array([noisy() for _ in range(n)])
 
-    def exact_noise(self, bits: Bits) -> NDArray[np.object_]:
-        """Noise of all tables side by side, as Python's integers, with exactly the distribution of the curves."""
-        return joint_noise(Fraction(self.scale), tuple(zip(self._balls.balls, self._records, strict=True)), bits)
+    def exact_noise(self, bits: Bits, first: int | None = None) -> NDArray[np.object_]:
+        """Noise of all tables side by side, or of the first, as Python's integers, exactly as the curves have it."""
+        blocks = tuple(zip(self._balls.balls, self._records, strict=True))
+        return joint_noise(Fraction(self.scale), blocks, bits, first)
 
     def joint_likelihoods(self, output: ArrayLike) -> JointLikelihoods:
         """What one output says of the counts: a mixture over the latent radius, given which tables are independent.
@@ -296,7 +300,7 @@ class JointMechanism(CurvesOf, Mechanism):
         Parameters
         ----------
         output : array_like, shape `shape`, or that of a table with one row for each
-            From :meth:`release`.
+            From :meth:`release`. If it holds the first tables alone, the noise of the others is summed over.
 
         Returns
         -------
@@ -308,25 +312,61 @@ class JointMechanism(CurvesOf, Mechanism):
             If the noise is so large that its radii are not listed.
         """
         radii, _, log_weights = self._balls.listed
-        each = zip(self._balls.balls, self.split(np.ravel(output)), self._records, strict=True)
-        blocks = tuple(BlockLikelihood(ball, noisy, self._balls.limits(m, radii)) for ball, noisy, m in each)
-        return JointLikelihoods(radii, log_weights, blocks)
+        cells = np.ravel(output)
+        known = self._tables_in(cells.size)
+        blocks = tuple(
+            BlockLikelihood(ball, noisy, self._balls.limits(m, radii))
+            for ball, noisy, m in zip(
+                self._balls.balls[:known],
+                np.split(cells, np.cumsum(self.cells[: known - 1])),
+                self._records[:known],
+                strict=True,
+            )
+        )
+        summed = Counter(zip(self._balls.balls[known:], self._records[known:], strict=True))
+        others = sum(many * ball.log_points(self._balls.limits(m, radii)) for (ball, m), many in summed.items())
+        return JointLikelihoods(radii, log_weights + others, blocks)
 
-    def _distance(self, output: ArrayLike, counts: ArrayLike) -> Array:
+    def _tables_in(self, cells: int) -> int:
+        """How many tables have so many cells together, from the first on."""
+        ends = np.cumsum(self.cells)
+        known = int(np.searchsorted(ends, cells))
+        if known == len(ends) or ends[known] != cells:
+            raise ArgumentError(f"Expected the cells of all tables, {ends[-1]}, or of the first ones, got {cells}.")
+        return known + 1
+
+    @property
+    def radius_log_weights(self) -> Array:
+        """The logarithm of what each radius of :meth:`joint_likelihoods` adds to the probability of a noise."""
+        return self._balls.listed[2]
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers of the noise are free."""
+        return self._balls.dimension
+
+    def _distance(self, noise: Array) -> Array:
         """The largest norm of the noise over the records."""
-        noise = self.split(np.asarray(output, dtype=np.float64) - np.asarray(counts, dtype=np.float64))
-        norms = np.stack([_norm(z, self.zero_sum) / m for z, m in zip(noise, self._records, strict=True)])
-        return np.asarray(norms.max(axis=0))
+        each = zip(self.split(noise), self._records, strict=True)
+        return np.asarray(np.max([_norm(z, self.zero_sum) / m for z, m in each], axis=0))
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        return np.asarray(-self._distance(output, counts) / self.scale - self._balls.log_normaliser)
+        """The logarithm of the probability of an output of all tables; or of the first ones, the others summed over."""
+        noise = np.asarray(output, dtype=np.float64) - np.asarray(counts, dtype=np.float64)
+        if noise.shape[-1] == sum(self.cells):
+            return np.asarray(-self._distance(noise) / self.scale - self._balls.log_normaliser)
+        seen = self.joint_likelihoods(np.zeros(noise.shape[-1]))
+        return seen.log_likelihood(np.split(-noise, np.cumsum(self.cells[: len(seen.blocks) - 1]), axis=-1))
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
-        # The normaliser, which is not known for noise of any scale, cancels.
         with np.errstate(invalid="ignore"):
-            ratio: Array = (self._distance(outputs, y) - self._distance(outputs, x)) / self.scale
+            if outputs.shape[-1] == sum(self.cells):
+                # The normaliser, which is not known for noise of any scale, cancels.
+                ratio: Array = (self._distance(outputs - y) - self._distance(outputs - x)) / self.scale
+            else:
+                ratio = self.log_likelihood(outputs, x) - self.log_likelihood(outputs, y)
         return np.nan_to_num(ratio, nan=0.0, posinf=1e300, neginf=-1e300)
 
     @override

@@ -1,7 +1,8 @@
-"""Joint noise for one table in whose rows one person has records each, as the items of a survey."""
+"""Joint noise in the tables of a plan: for the rows of one table, and for several tables of the same people."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, final, override
@@ -10,54 +11,68 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.arrays import Array
+from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.joint import JointLikelihoods, ZeroSumJointMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
+from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
 from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.mechanisms.whole_noise import used_scale
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.sampling.bits import Bits
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["JointTableMechanism"]
 
 _OTHERWISE = "Take mechanism='geometric', or 'auto'."
+# More tables than any plan has.
+_MOST_BLOCKS = 10**6
+
+type _Block = tuple[int, int]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class JointTableMechanism(CurvesOf, NoisyCounts):
-    """Release `counts + Z` for a table in each of whose rows one person has records, such as items by answers.
+    """Release `counts + Z` for a table whose noise is part of a joint noise, as in :class:`ZeroSumJointMechanism`.
 
-    The rows are the tables of one :class:`ZeroSumJointMechanism`: they share a guarantee and do not divide it. The
-    noise of each row adds up to 0, because its number of records is public.
+    A table in each of whose rows a person has records, such as items by answers, is a block of cells for each row. Any
+    other table is one block. All blocks of this table, and those of the tables beside it, share a guarantee and do not
+    divide it. The noise of each block adds up to 0, because its number of records is public.
 
     Parameters
     ----------
-    prior : array_like, shape (rows, d)
+    prior : array_like, shape (..., d)
         The model's own prior, positive; it says the shape of the table.
     scale : float
         Scale of the noise, positive. It is rounded up to 41 binary digits, and the attribute is the number that is
         used.
+    beside : sequence of (int, int, int), optional
+        The blocks of the other tables that take part in the same noise: their numbers of cells, the records that a
+        person has in each, and how many such blocks there are, in rising order. None for a table by itself.
     adjacency : {"replace-one"}
         Nothing else leaves the number of records public.
-    contribution : Contribution
-        `Contribution(m, ("each",))`: a person has m records in every row. Nothing else is allowed.
+    contribution : Contribution or int
+        What a person adds: records anywhere in the table, or, with `Contribution(m, ("each",))`, m in every row.
     postprocess
         As for all noise on counts, see :class:`~pymc_dirdp.mechanisms.noisy_counts.NoisyCounts`.
 
     Raises
     ------
     ArgumentError
-        If the table has not one axis of rows, in each of which a person has records, or a number is outside its domain.
+        If a person's records stay in one row of the table, or a number is outside its domain.
 
     Notes
     -----
-    The pure epsilon is `1 / scale`, whatever the number of rows, and exact. For ten rows of two cells at epsilon 1 the
-    variance of a cell is 43.9, where independent noise has 199.8. For zero-concentrated privacy Gaussian noise is
-    better, and for many rows at a small delta.
+    The pure epsilon is `1 / scale`, whatever the number of blocks, and exact for all of them together. The curves are
+    those of the joint noise, which covers all of its tables. For ten blocks of two cells at epsilon 1 the variance of a
+    cell is 43.9, where independent noise has 199.8. For zero-concentrated privacy Gaussian noise is better, and for
+    many blocks at a small delta.
 
     References
     ----------
@@ -69,15 +84,20 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     >>> survey = JointTableMechanism(np.ones((10, 2)), 1.0, contribution=Contribution(1, ("each",)))
     >>> survey.pure_epsilon, round(survey.noise_sd**2, 1)
     (1.0, 43.9)
+    >>> item = JointTableMechanism([1, 1], 1.0, beside=[(2, 1, 9)])
+    >>> item.pure_epsilon, round(item.noise_sd**2, 1)
+    (1.0, 43.9)
     """
 
+    beside: tuple[tuple[int, int, int], ...] | None = field(default=None, kw_only=True)
     scale: float
 
     kind: ClassVar[str] = "joint"
     formula: ClassVar[str] = (
-        "exact draws from the posterior given the noisy counts, whose rows share one latent radius: "
+        "exact draws from the posterior given the noisy counts, which share one latent radius: "
         "Dirichlet(x + prior), averaged over all counts x"
     )
+    facts = (*NoisyCounts.facts, Fact("beside", "beside", "list", optional=True))  # type: ignore[assignment]
     needs_public_totals: ClassVar[bool] = True
     is_joint: ClassVar[bool] = True
     readings: ClassVar[tuple[str, ...]] = ()
@@ -86,30 +106,102 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
         super().__post_init__()
         if not self.suits(self.prior.shape, self.contributed):
             raise ArgumentError(
-                "Joint noise is for a table with one axis of rows, in each of which a person has as many records, as "
-                f"unit= says it: items by answers. This one has the shape {self.prior.shape}, and "
-                f"{', '.join(self.contributed.axes) or 'no'} rows. {_OTHERWISE}"
+                "Joint noise is for tables in which a person's records may lie anywhere, or of which every row holds "
+                "as many of them, as unit= says it: items by answers. This one has the shape "
+                f"{self.prior.shape}, with {', '.join(self.contributed.axes) or 'no'} rows. {_OTHERWISE}"
             )
         if not self._relation.records_are_public:
             raise ArgumentError(
                 f"Under adjacency={self.adjacency!r} the number of records is private, and noise that adds up to 0 "
                 f"would publish it. {_OTHERWISE}"
             )
+        if self.beside is not None:
+            object.__setattr__(self, "beside", _checked_blocks(self.beside))
 
     @classmethod
     @override
     def suits(cls, shape: Sequence[int], contribution: Contribution | int) -> bool:
-        return len(shape) == 2 and Contribution.of(contribution).fitted(shape).axes == ("each",) and shape[-1] > 1
+        axes = Contribution.of(contribution).fitted(shape).axes
+        return shape[-1] > 1 and (axes == ("each",) or set(axes) <= {"any"})
 
     @override
     def _checked_parameter(self, value: float) -> float:
         return super()._checked_parameter(used_scale(super()._checked_parameter(value)))
 
+    @property
+    def own_blocks(self) -> list[_Block]:
+        """The number of cells of each block of this table, and a person's records in it."""
+        blocks = self._blocks
+        return [(self.prior.size // blocks, self._records)] * blocks
+
     @cached_property
-    def rows_together(self) -> ZeroSumJointMechanism:
-        """The mechanism whose tables are the rows."""
-        rows, cells = self.prior.shape
-        return ZeroSumJointMechanism((cells,) * rows, self.scale, records=self._records, adjacency=self.adjacency)
+    def whole(self) -> ZeroSumJointMechanism:
+        """The mechanism whose tables are the blocks of this table and, after them, of those beside it."""
+        beside = [(cells, records) for cells, records, many in self.beside or () for _ in range(many)]
+        return _whole([*self.own_blocks, *beside], self)
+
+    @cached_property
+    @override
+    def shared_noise(self) -> ZeroSumJointMechanism | None:
+        return (
+            None
+            if self.beside is None
+            else _whole(sorted(zip(self.whole.cells, self.whole._records, strict=True)), self)
+        )
+
+    @classmethod
+    @override
+    def sharing(
+        cls,
+        guarantee: Guarantee,
+        tables: Sequence[tuple[ArrayLike, Contribution | int]],
+        *,
+        adjacency: str = "replace-one",
+    ) -> "list[TableMechanism]":
+        each: list[dict[str, Any]] = [
+            {"prior": prior, "contribution": contribution, "adjacency": adjacency} for prior, contribution in tables
+        ]
+        if len(each) == 1:
+            return [cls.for_guarantee(guarantee, **each[0])]
+        own = [Counter(cls(scale=1.0, **facts).own_blocks) for facts in each]
+        blocks = sum(own, Counter[_Block]())
+        cells, records = zip(*blocks.elements(), strict=True)
+        scale = ZeroSumJointMechanism.for_guarantee(guarantee, cells=cells, records=records, adjacency=adjacency).scale
+        beside = [tuple(sorted((*block, many) for block, many in (blocks - mine).items())) for mine in own]
+        return [cls(scale=scale, beside=others, **facts) for others, facts in zip(beside, each, strict=True)]
+
+    @override
+    def shares_with(self, others: Sequence[TableMechanism]) -> bool:
+        found = [JointTableMechanism.of(other) for other in others]
+        tables = [table for table in found if table is not None]
+        blocks = Counter(block for table in (self, *tables) for block in table.own_blocks)
+        return (
+            len(tables) == len(others)
+            and all(table.shared_noise == self.shared_noise for table in tables)
+            and blocks == Counter(zip(self.whole.cells, self.whole._records, strict=True))
+        )
+
+    @override
+    def draw_together(
+        self,
+        others: Sequence["JointTableMechanism"],  # type: ignore[override]  # Whoever shares its noise is of its class.
+        counts: Sequence[ArrayLike],
+        *,
+        sampler: str,
+        random_seed: Seed = None,
+    ) -> list[Output]:
+        if not self.shares_with(others):
+            raise ArgumentError("Expected all tables of one joint noise, and no others.")
+        tables = [self, *others]
+        whole = _whole([block for table in tables for block in table.own_blocks], self)
+        checked = [table._checked(one) for table, one in zip(tables, counts, strict=True)]
+        noisy = whole.release(
+            np.concatenate([one.ravel() for one in checked]), sampler=sampler, random_seed=random_seed
+        )
+        split = np.split(noisy, np.cumsum([one.size for one in checked])[:-1])
+        return [
+            NoisyTable({table.publishes: part.reshape(table.shape)}) for table, part in zip(tables, split, strict=True)
+        ]
 
     @override
     def _alike(self) -> dict[str, Any]:
@@ -118,7 +210,7 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     @cached_property
     @override
     def _curves(self) -> PrivacyCurves:
-        return self.rows_together._curves
+        return self.whole._curves
 
     @property
     @override
@@ -128,12 +220,12 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     @property
     @override
     def noise_sd(self) -> float:
-        return self.rows_together.noise_sds[0]
+        return self.whole.noise_sds[0]
 
     @property
     @override
     def free_variance(self) -> float:
-        cells = int(self.prior.shape[-1])
+        cells, _ = self.own_blocks[0]
         return self.noise_sd**2 * cells / (cells - 1)
 
     @property
@@ -145,21 +237,19 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     def noise_for(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         # Tables of one noise each, side by side.
         tables = int(np.prod(shape)) // self.prior.size
-        return self.rows_together.releases(np.zeros(self.prior.size), tables, sampler="fast", random_seed=rng).reshape(
-            shape
-        )
+        none = np.zeros(self.prior.size)
+        return self.whole.releases(none, tables, sampler="fast", random_seed=rng).reshape(shape)
 
     @override
     def exact_noise(self, shape: tuple[int, ...], bits: Bits) -> NDArray[Any]:
-        return self.rows_together.exact_noise(bits).reshape(shape)
+        return self.whole.exact_noise(bits, len(self.own_blocks)).reshape(shape)
 
     @override
     def releases(
         self, counts: Array, n: int, *, sampler: str = "fast", random_seed: Seed = None, steps: int | None = None
     ) -> Array:
-        table = np.asarray(counts, dtype=np.float64).ravel()
-        rng = generator(random_seed)
-        found = self.rows_together.releases(table, n, sampler=self.checked_sampler(sampler), random_seed=rng)
+        rng, table = generator(random_seed), np.asarray(counts, dtype=np.float64).ravel()
+        found = self.whole.releases(table, n, sampler=self.checked_sampler(sampler), random_seed=rng)
         return found.reshape(n, *self.prior.shape)
 
     @override
@@ -190,25 +280,51 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
 
     def _flat(self, table: ArrayLike) -> Array:
         found = np.asarray(table, dtype=np.float64)
-        return found.reshape(*found.shape[:-2], -1)
+        return found.reshape(*found.shape[: found.ndim - self.prior.ndim], -1)
 
     @override
     def log_likelihood(self, output: ArrayLike, counts: ArrayLike, *, steps: int | None = None) -> Array:
-        return self.rows_together.log_likelihood(self._flat(output), self._flat(counts))
+        return self.whole.log_likelihood(self._flat(output), self._flat(counts))
 
     @override
     def log_likelihood_ratio(self, outputs: Array, x: Array, y: Array, *, floor: float = 0.0) -> Array:
         flat = map(self._flat, (outputs, x, y))
-        return self.rows_together.log_likelihood_ratio(*flat, floor=floor)
+        return self.whole.log_likelihood_ratio(*flat, floor=floor)
 
     @override
     def joint_rows(self, output: Array) -> JointLikelihoods:
-        return self.rows_together.joint_rows(output)
+        return self.whole.joint_likelihoods(np.ravel(output))
 
     @override
     def published_totals(self, output: Array) -> list[tuple[NDArray[np.intp], float]]:
-        return self.rows_together.published_totals(output)
+        rows = self.contributed.rows_by_entry(self.prior.shape)
+        totals = np.reshape(output, (len(rows), -1)).sum(axis=1).tolist()
+        return list(zip(rows, totals, strict=True))
 
     @override
     def output_laws(self, x: Array, y: Array, cells: int | None = None) -> NoReturn:
         self._refuse_product()
+
+
+def _whole(blocks: Sequence[_Block], like: JointTableMechanism) -> ZeroSumJointMechanism:
+    cells, records = zip(*blocks, strict=True)
+    return ZeroSumJointMechanism(cells, like.scale, records=records, adjacency=like.adjacency)
+
+
+def _checked_blocks(beside: Any) -> tuple[tuple[int, int, int], ...]:
+    """Blocks of other tables as a file may say them."""
+    if not isinstance(beside, list | tuple) or not all(
+        isinstance(one, list | tuple) and len(one) == 3 for one in beside
+    ):
+        raise ArgumentError("Expected beside to list the cells, the records and the number of blocks of other tables.")
+    checked = tuple(
+        (integer(2, cells=cells), integer(1, records=records), integer(1, blocks=many))
+        for cells, records, many in beside
+    )
+    kinds = [one[:2] for one in checked]
+    if not checked or kinds != sorted(set(kinds)) or sum(many for *_, many in checked) > _MOST_BLOCKS:
+        raise ArgumentError(
+            "Expected beside to list at least one kind of block, each once in rising order, and at most "
+            f"{_MOST_BLOCKS} blocks."
+        )
+    return checked

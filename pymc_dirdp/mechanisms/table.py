@@ -285,6 +285,16 @@ class TableMechanism(Mechanism):
             The public or planned number of records.
         """
 
+    def shares_with(self, others: "Sequence[TableMechanism]") -> bool:
+        """Whether these are all others that share its noise."""
+        return False
+
+    def draw_together(
+        self, others: "Sequence[TableMechanism]", counts: Sequence[ArrayLike], *, sampler: str, random_seed: Seed = None
+    ) -> list[Output]:
+        """What is published of this table and of all others that share its noise, in this order, as by :meth:`draw`."""
+        raise ArgumentError(f"{type(self).__name__} shares no noise with other tables.")
+
     def steps(self, sampler: str, n_records: int | None) -> int | None:
         """Public number of steps of the urn that draws; None without one."""
         return None
@@ -325,6 +335,23 @@ class TableMechanism(Mechanism):
     ) -> Self:
         """The mechanism with the least error that keeps `guarantee`; arguments as for the mechanism itself."""
         raise ArgumentError(f"{cls.__name__} is calibrated for a number of records: use {cls.calibrated_by}.")
+
+    @classmethod
+    def sharing(
+        cls, guarantee: Guarantee, tables: Sequence[tuple[ArrayLike, Contribution | int]], *, adjacency: str
+    ) -> "list[TableMechanism]":
+        """The mechanisms of tables of the same people that share the least noise which keeps a guarantee.
+
+        Parameters
+        ----------
+        guarantee : Guarantee
+            Of all tables together.
+        tables : sequence of (array_like, Contribution or int)
+            The prior of each, and what a person adds to it.
+        adjacency : str
+            What one person can change.
+        """
+        raise ArgumentError(f"Tables by {cls.__name__} share no noise.")
 
     @classmethod
     def planned(cls, guarantee: Guarantee, *, n_records: int | None, **facts: Any) -> Self:

@@ -41,14 +41,15 @@ def shares(weights: Mapping[str, float], groups: Sequence[tuple[str, ...]]) -> d
 
 def composed(mechanisms: Mapping[str, Mechanism], groups: Sequence[tuple[str, ...]], draws: int) -> PrivacyCurves:
     """The curves of a whole release: sequential within a group of tables, parallel over groups."""
-    times = {
-        name: (mechanism, mechanism.output_kind.releases_for(draws))
-        for name, mechanism in mechanisms.items()
-        # What is the same for all data sets adds nothing.
-        if mechanism.pure_epsilon > 0
-    }
-    parts = (tuple(times[name] for name in times if name in group) for group in groups)
-    members = tuple(Composition(part, fixed=True) for part in parts if part)
+    # What is the same for all data sets adds nothing.
+    losing = {name: mechanism for name, mechanism in mechanisms.items() if mechanism.pure_epsilon > 0}
+
+    def of_group(group: tuple[str, ...]) -> tuple[tuple[Mechanism, int], ...]:
+        # Tables that share a noise are one release.
+        once = {one.shared_noise or name: one.shared_noise or one for name, one in losing.items() if name in group}
+        return tuple((one, one.output_kind.releases_for(draws)) for one in once.values())
+
+    members = tuple(Composition(part, fixed=True) for part in map(of_group, groups) if part)
     if not members:
         return NoLoss()
     return members[0] if len(members) == 1 else Parallel(members)

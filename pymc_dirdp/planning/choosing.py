@@ -276,21 +276,50 @@ class _Plans:
         groups = (tuple(name for name in group if name in tables) for group in terms.groups)
         self._groups = [group for group in groups if group]
         self._calibrated: dict[Hashable, TableMechanism] = {}
+        self._shared: dict[Hashable, list[TableMechanism]] = {}
         self._tried: dict[tuple[str, ...], _Candidate | None] = {}
         self._refused: UnattainableError | None = None
 
     def mechanisms(self, kinds: Mapping[str, str]) -> Mechanisms:
-        """The mechanisms of these kinds that keep the guarantee together."""
-        draws = self._terms.draws
-        return allocate(
+        """The mechanisms of these kinds that keep the guarantee together. All tables with joint noise share one."""
+        draws, weights = self._terms.draws, {name: facts.weight for name, facts in self._tables.items()}
+        joint = [name for name, kind in kinds.items() if by_kind(kind).is_joint]
+        if joint and not any(set(joint) <= set(group) for group in self._groups):
+            raise ArgumentError(
+                f"Joint noise is for tables of the same people, and nobody feeds all of {', '.join(joint)}. Take "
+                "mechanism='geometric', or 'auto'."
+            )
+        # The first of them stands for all, and is given what they may lose together.
+        first, others, shared = joint[:1], joint[1:], dict[TableMechanism, list[TableMechanism]]()
+        weights |= {name: math.fsum(weights[one] for one in joint) for name in first}
+
+        def of(name: str, share: Guarantee) -> TableMechanism:
+            if name not in first:
+                return self._of(kinds[name], name, share)
+            tables = self._sharing(joint, share)
+            shared[tables[0]] = tables
+            return tables[0]
+
+        found = allocate(
             self._guarantee,
-            lambda name, share: self._of(kinds[name], name, share),
-            weights={name: facts.weight for name, facts in self._tables.items()},
-            groups=self._groups,
+            of,
+            weights={name: weight for name, weight in weights.items() if name not in others},
+            groups=[left for group in self._groups if (left := tuple(name for name in group if name not in others))],
             draws=draws,
             before=self._terms.before,
             once=[name for name, kind in kinds.items() if by_kind(kind).output_kind.releases_for(draws) == 1],
         )
+        return found | {name: one for stands in first for name, one in zip(joint, shared[found[stands]], strict=True)}
+
+    def _sharing(self, names: Sequence[str], share: Guarantee) -> list[TableMechanism]:
+        """Tables that share a noise."""
+        tables = [self._tables[name] for name in names]
+        problem = share, *map(_problem, tables)
+        if problem not in self._shared:
+            self._shared[problem] = by_kind("joint").sharing(
+                share, [(facts.prior, facts.contribution) for facts in tables], adjacency=self._terms.adjacency
+            )
+        return self._shared[problem]
 
     def _of(self, kind: str, name: str, share: Guarantee) -> TableMechanism:
         facts, terms = self._tables[name], self._terms
@@ -327,14 +356,17 @@ class _Plans:
 
     @cached_property
     def _joint(self) -> dict[str, set[str]]:
-        """The kind of joint noise, with the tables that it is for, if there are any."""
-        joint, people = by_kind("joint"), self._terms.public_totals
-        suited = {
-            name
+        """The kind of joint noise, with the tables that it is for: the most that the same people feed, if any."""
+        joint = by_kind("joint")
+        suited = {name for name, facts in self._tables.items() if joint.suits(facts.prior.shape, facts.contribution)}
+        most = max((suited & set(group) for group in self._groups), key=len)
+        blocks = sum(
+            Contribution.of(facts.contribution).blocks(facts.prior.shape)
             for name, facts in self._tables.items()
-            if people and len(facts.prior) > 1 and joint.suits(facts.prior.shape, facts.contribution)
-        }
-        return {"joint": suited} if suited else {}
+            if name in most
+        )
+        # The joint noise of one block is that of "geometric".
+        return {"joint": most} if self._terms.public_totals and blocks > 1 else {}
 
     def _try(self, wanted: Mapping[str, str]) -> _Candidate | None:
         """The plan with these kinds; None if it cannot keep the guarantee, or its error is not known.

@@ -37,9 +37,10 @@ class MechanismOptions:
         predicts best, see `objective`. Plans for the whole model are compared for that, and no data decide. The default
         is `"dirichlet"`.
 
-        `"joint"` is for a table in each of whose rows a person has records, such as items by answers with
-        `unit="person"`, and for public numbers of records: one noise whose largest norm over the rows decides, so that
-        rows share a guarantee and do not divide it. `"auto"` takes it where it errs least.
+        `"joint"` adds one noise to all tables to which the same people add records, and to all rows of a table in each
+        of which a person has some, such as items by answers with `unit="person"`. Its largest norm over tables and rows
+        decides, so that they share a guarantee and do not divide it. It is for public numbers of records. `"auto"`
+        takes it where it errs least.
 
         `"marginals"` is for whole models in which a person adds a record to each of several tables, such as a Bayesian
         network: it measures margins of all tables once, with whole noise under one guarantee, and fits the shares of

@@ -8,6 +8,7 @@ totals that any other prior takes could need minutes where noise is wide.
 """
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,13 @@ from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.inference.drawing import draw_row, refuse_undrawable
 from pymc_dirdp.inference.free_total import FreeTotal
 from pymc_dirdp.inference.inversion import TooManyNodesError
-from pymc_dirdp.inference.joint_tables import JointTables
+from pymc_dirdp.inference.joint_tables import JointTables, SharedNoise, of_blocks
 from pymc_dirdp.inference.posterior import draw_shares
 from pymc_dirdp.inference.product_law import ProductLaw
-from pymc_dirdp.releases.planned import PlannedTable
+from pymc_dirdp.mechanisms.outputs import Output
+from pymc_dirdp.releases.planned import Plan, PlannedTable
 
-__all__ = ["draws_given", "draws_of_data", "number_prior", "try_law"]
+__all__ = ["draws_given", "draws_of_data", "draws_together", "number_prior", "shared_noises", "try_law"]
 
 # Counts that are looked at one by one where a likelihood follows no smooth curve.
 _MOST_LOOKED_AT = 10**7
@@ -34,6 +36,35 @@ _WIDER = 16
 def number_prior(part: PlannedTable, published: Array, *, public: bool) -> range | None:
     """The numbers of records that the draws take for as likely as one another; None where the number is public."""
     return None if public else part.mechanism.possible_records(published)
+
+
+def shared_noises(plan: Plan, output: Mapping[str, Output]) -> dict[str, tuple[SharedNoise, int]]:
+    """The outputs of the tables that share a noise with a table, by its name, and its place among them."""
+    found: dict[str, tuple[SharedNoise, int]] = {}
+    for parts in plan.together:
+        noise = SharedNoise(
+            tuple(part.mechanism for part in parts),
+            tuple(output[part.table.name].values[0] for part in parts),
+            tuple(part.table.prior for part in parts),
+        )
+        found |= {part.table.name: (noise, i) for i, part in enumerate(parts)}
+    return found
+
+
+def draws_together(plan: Plan, output: Mapping[str, Output], draws: int, rng: np.random.Generator) -> dict[str, Array]:
+    """Independent draws of the shares of all tables that share a noise, given all of their noisy tables.
+
+    Other arguments are those of :func:`draws_given`.
+    """
+    found: dict[str, Array] = {}
+    for parts in plan.together:
+        tables = [part.table for part in parts]
+        noise, _ = shared_noises(plan, output)[tables[0].name]
+        uniforms = rng.random(draws)
+        for table, seen in zip(tables, noise.likelihoods, strict=True):
+            counts = JointTables(seen, of_blocks(table.prior, seen)).counts(draws, rng, uniforms)
+            found[table.name] = draw_shares(np.stack(counts, axis=1).reshape(draws, *table.shape), table.prior, rng)
+    return found
 
 
 def draws_given(
@@ -53,8 +84,8 @@ def draws_given(
         From :func:`number_prior`.
     """
     if (together := part.mechanism.joint_rows(published)) is not None:
-        counts_of_rows = JointTables(together, list(part.table.prior)).counts(draws, rng)
-        return draw_shares(np.stack(counts_of_rows, axis=1), part.table.prior, rng)
+        of_rows = np.stack(JointTables(together, of_blocks(part.table.prior, together)).counts(draws, rng), axis=1)
+        return draw_shares(of_rows.reshape(draws, *part.table.shape), part.table.prior, rng)
     prior = part.table.prior
     if n_prior is not None:
         counts, _ = _free_total(part, published, n_prior).draw(draws, rng)
@@ -112,7 +143,7 @@ def try_law(part: PlannedTable, *, public: bool) -> None:
     each, more = divmod(n_records, prior.size)
     planned = (each + (np.arange(prior.size) < more)).astype(np.float64).reshape(prior.shape)
     if (together := part.mechanism.joint_rows(planned)) is not None:
-        JointTables(together, list(prior))
+        JointTables(together, of_blocks(prior, together))
         return
     possible = number_prior(part, planned, public=public)
     # The noisy total lies so far from the true one, and the true one from that again. No draws of cells are refused for

@@ -17,6 +17,7 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
+from pymc_dirdp.inference.joint_tables import SharedNoise
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
@@ -25,6 +26,7 @@ from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.aware import shared_noises
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.text import Release, SparseRelease, understood
 from pymc_dirdp.releases.view import TEXT_GROUP, view
@@ -187,6 +189,7 @@ class Opened:
         if self.release is None:
             raise ArgumentError("A plan has put out nothing.")
         drawn, public = drawn_tables(self.tree), self.reading.sizes_are_public
+        shared = shared_noises(self.plan, self.release.output)
         return {
             part.table.name: ReleasedTable(
                 part,
@@ -195,6 +198,7 @@ class Opened:
                 steps=self.release.steps(part) if self.release.sampler == "exact" else None,
                 n_records=part.n_records if public else None,
                 totals=part.totals if public else (),
+                shared=shared.get(part.table.name),
             )
             for part in self.plan.parts
         }
@@ -218,6 +222,8 @@ class ReleasedTable:
         How many records the table holds; None if that is private.
     totals : tuple of int
         The public numbers of records of the entries of some row axes; empty without any.
+    shared : tuple of SharedNoise and int, or None
+        The outputs of all tables that share its noise, and which of them this one is.
     """
 
     part: PlannedTable
@@ -226,6 +232,7 @@ class ReleasedTable:
     steps: int | None
     n_records: int | None
     totals: tuple[int, ...] = ()
+    shared: tuple[SharedNoise, int] | None = None
 
     @property
     def mechanism(self) -> TableMechanism:
@@ -263,6 +270,9 @@ class ReleasedTable:
     @cached_property
     def joint_rows(self) -> JointLikelihoods | None:
         """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
+        if self.shared is not None:
+            noise, number = self.shared
+            return noise.likelihoods[number]
         return self.mechanism.joint_rows(self.published[0])
 
     @property

@@ -216,6 +216,19 @@ class Plan:
         return tuple(part for part in self.parts if issubclass(part.mechanism.output_kind, kind))
 
     @property
+    def together(self) -> tuple[tuple[PlannedTable, ...], ...]:
+        """The sets of tables of which each shares one noise, that is drawn and read together."""
+        sharing = {part.table.name: part for part in self.parts if part.mechanism.shared_noise is not None}
+        found: list[tuple[PlannedTable, ...]] = []
+        # All tables that share a noise are of the same people, so one group has the most of them.
+        for group in sorted(self.groups, key=lambda group: -sum(name in sharing for name in group)):
+            members = tuple(part for name, part in sharing.items() if name in group)
+            if members:
+                found.append(members)
+            sharing = {name: part for name, part in sharing.items() if name not in group}
+        return tuple(found)
+
+    @property
     def composition(self) -> PrivacyCurves:
         """The privacy curves of the whole release, and of what was chosen before."""
         return followed_by(self.after, self.tables_alone)
@@ -266,6 +279,13 @@ def made_again(plan: Plan) -> Plan:
             raise ArgumentError(
                 f"The plan does not state the public numbers of records of the rows of {part.table.name!r}, or they do "
                 "not add up to that of the table. Call plan() again."
+            )
+    for parts_together in plan.together:
+        first, *others = (part.mechanism for part in parts_together)
+        if not first.shares_with(others):
+            raise ArgumentError(
+                f"The plan does not state all tables that share the noise of {parts_together[0].table.name!r}, or they "
+                "are not tables of the same people. Call plan() again."
             )
     for choice in plan.after:
         choice.refuse_other_people(plan.adjacency, plan.unit_label)

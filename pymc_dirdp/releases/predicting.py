@@ -14,12 +14,13 @@ from scipy.special import log_softmax
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.inference.effects import Effects
+from pymc_dirdp.inference.joint_tables import shares_estimated
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.choosing import Choice
-from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
+from pymc_dirdp.planning.estimate_error import EstimateError
 from pymc_dirdp.planning.margins import Axes
 from pymc_dirdp.releases.fitted import fitted_shares, shares_fitted
 from pymc_dirdp.releases.measured import axes_of
@@ -108,7 +109,9 @@ def best_for_prediction(
         simulated = simulated_network(axes, n_records, rng)
         for name, chosen in made.items():
             errors[name] += _error(simulated, chosen, tables, reading.sizes_are_public, rng) / _MODELS
-    ranked = sorted(errors.items(), key=lambda one: one[1])
+    ranked = sorted(((name, error) for name, error in errors.items() if error < np.inf), key=lambda one: one[1])
+    if not ranked:
+        return next(iter(made.values())), None
     return made[ranked[0][0]], Choice(tuple((name, max(error, 0.0)) for name, error in ranked))
 
 
@@ -132,7 +135,7 @@ def _error(
         estimate = fitted.get(name)
         if estimate is None:
             prior, counts = tables[name].prior, simulated.counts[name]
-            estimate = estimated_shares(mechanism, prior, counts, public=public, rng=rng)
+            estimate = shares_estimated(mechanism, prior, counts, public=public, rng=rng)
         error += np.inf if estimate is None else simulated.lost(name, estimate)
     return error
 

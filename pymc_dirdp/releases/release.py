@@ -296,9 +296,19 @@ def _drawn(chosen: Plan, counts: dict[str, Counts], sampler: str, random_seed: S
     # from the operating system itself.
     source = None if sampler == "exact" and random_seed is None else generator(random_seed)
     output: dict[str, Output] = {}
+    shared: dict[str, Output] = {}
+    for first, *others in chosen.together:
+        names = [part.table.name for part in (first, *others)]
+        drawn_together = first.mechanism.draw_together(
+            [part.mechanism for part in others],
+            [counts[name] for name in names],
+            sampler=sampler,
+            random_seed=source,
+        )
+        shared |= dict(zip(names, drawn_together, strict=True))
     for part in chosen.parts:
         name = part.table.name
-        drawn = part.mechanism.draw(
+        drawn = shared.get(name) or part.mechanism.draw(
             counts[name], chosen.draws, sampler=sampler, random_seed=source, n_records=part.n_records
         )
         output[name] = drawn.of_beta if part.table.family == "beta" else drawn

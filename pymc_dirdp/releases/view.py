@@ -11,7 +11,7 @@ import xarray as xr
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.outputs import Marginals
-from pymc_dirdp.releases.aware import draws_given, draws_of_data, number_prior
+from pymc_dirdp.releases.aware import draws_given, draws_of_data, draws_together, number_prior
 from pymc_dirdp.releases.cell_dims import cell_dims
 from pymc_dirdp.releases.comes_along import Deterministic, LeftOut
 from pymc_dirdp.releases.description import described, sparse_described
@@ -58,12 +58,13 @@ def _drawn(release: Release, groups: dict[str, xr.Dataset]) -> dict[str, Array]:
         release.output,
         plan.parts[0].n_records if public else None,
     )
+    together = draws_together(plan, release.output, plan.draws, rng)
     drawn: dict[str, Array] = {}
     for part in plan.parts:
         name, mechanism, dims = part.table.name, part.mechanism, cell_dims(part.table)
         group, output = groups[f"/mechanism/{name}"], release.output[name]
         group.update(output.variables(dims))
-        values = fitted[name][None] if name in fitted else output.shares(mechanism)
+        values = together.get(name, fitted[name][None] if name in fitted else output.shares(mechanism))
         if values is None:
             values = _given_published(part, output.values[0], plan, group, rng)
         # A Beta variable is the probability of success, the first of its two categories.

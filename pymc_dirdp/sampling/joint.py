@@ -25,7 +25,7 @@ Blocks = tuple[tuple[Ball, int], ...]
 _DIGITS = 30
 
 
-def joint_noise(scale: Fraction, blocks: Blocks, bits: Bits) -> NDArray[np.object_]:
+def joint_noise(scale: Fraction, blocks: Blocks, bits: Bits, first: int | None = None) -> NDArray[np.object_]:
     """Lists of integers with `P[z]` proportional to `exp(-max_k norm(z_k) / (records_k scale))`, side by side.
 
     Parameters
@@ -36,10 +36,12 @@ def joint_noise(scale: Fraction, blocks: Blocks, bits: Bits) -> NDArray[np.objec
         The ball of each list, and its number of records.
     bits : Bits
         The source of randomness.
+    first : int, optional
+        How many lists are drawn, by default all; what the others would be is in the radius.
 
     Returns
     -------
-    noise : array of Python integers, shape `(cells of all lists,)`
+    noise : array of Python integers, shape `(cells of these lists,)`
 
     Notes
     -----
@@ -57,7 +59,7 @@ def joint_noise(scale: Fraction, blocks: Blocks, bits: Bits) -> NDArray[np.objec
     (0, 0)
     """
     radius, unit = common_radius(scale, blocks, bits), math.lcm(*(m for _, m in blocks))
-    drawn = [uniform_point(ball, radius * m // unit, bits.uniform) for ball, m in blocks]
+    drawn = [uniform_point(ball, radius * m // unit, bits.uniform) for ball, m in blocks[:first]]
     noise = np.empty(sum(map(len, drawn)), dtype=object)
     noise[:] = [z for one in drawn for z in one]
     return noise
@@ -175,16 +177,17 @@ def _slope(counted: Counter[tuple[Ball, int]], at: int, side: int, error: Decima
     return total * (1 + error) if side else total * (1 - error)
 
 
-def fast_joint_noise(law: JointBalls, size: int, rng: np.random.Generator) -> Array:
-    """The same noise many times in floating point, shape `(size, cells of all lists)`; for simulations."""
+def fast_joint_noise(law: JointBalls, size: int, rng: np.random.Generator, first: int | None = None) -> Array:
+    """The same noise many times in floating point, shape `(size, cells)`, of all lists or of the first ones."""
     if not law.is_listed:
         bits, blocks = Bits(rng), tuple(zip(law.balls, law.records, strict=True))
-        return np.stack([joint_noise(Fraction(law.scale), blocks, bits).astype(np.float64) for _ in range(size)])
+        return np.stack([joint_noise(Fraction(law.scale), blocks, bits, first).astype(np.float64) for _ in range(size)])
     radii, logs, _ = law.listed
     drawn = radii[rng.choice(len(radii), size=size, p=np.exp(logs))]
     limits = {m: law.limits(m, drawn) for m in set(law.records)}
     tables = {ball: (ball.log_points(np.arange(int(radii[-1]) + 1)), ball) for ball in set(law.balls)}
-    each = [_fast_points(ball, tables[ball][0], limits[m], rng) for ball, m in zip(law.balls, law.records, strict=True)]
+    lists = list(zip(law.balls, law.records, strict=True))[:first]
+    each = [_fast_points(ball, tables[ball][0], limits[m], rng) for ball, m in lists]
     return np.concatenate(each, axis=1)
 
 

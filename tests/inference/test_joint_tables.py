@@ -13,7 +13,8 @@ import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.beliefs import Beliefs
 from pymc_dirdp.inference.blocks import law_of
-from pymc_dirdp.inference.joint_tables import JointLaw, JointTables
+from pymc_dirdp.inference.joint_tables import JointLaw, JointTables, SharedNoise
+from pymc_dirdp.mechanisms import JointTableMechanism
 from pymc_dirdp.mechanisms.joint import JointMechanism, ZeroSumJointMechanism
 
 from .calibration import p_value, rank
@@ -236,3 +237,35 @@ def test_errors():
         JointTables(ZeroSumJointMechanism([3], 100.0).joint_likelihoods([2, 1, 4]), [[1, 1, 1]])
     with pytest.raises(ArgumentError, match="No counts"):
         JointTables(ZeroSumJointMechanism([2], 0.01).joint_likelihoods([20, -10]), [[1, 1]])
+
+
+def test_what_one_table_says_of_the_noise_of_another_is_used():
+    """A large noise in one table makes that of another likely to be large, so its counts are less certain."""
+    first, second = JointTableMechanism.sharing(dirdp.PureDP(epsilon=1.0), [(np.ones(2), 1)] * 2)
+    spreads = []
+    for far in (0.0, 30.0):
+        noise = SharedNoise(
+            (first, second), (np.array([50.0, 50.0]), np.array([20.0 + far, -far])), (np.ones(2), np.ones(2))
+        )
+        ((counts, probabilities), _), *_ = JointTables(noise.likelihoods[0], [np.ones(2)]).count_probabilities
+        spreads.append(math.sqrt(probabilities @ (counts - counts @ probabilities) ** 2))
+    assert spreads[1] > 2 * spreads[0]
+
+
+def test_draws_of_several_tables_are_calibrated():
+    """The truth ranks uniformly among draws, one table given the outputs of both; and not for another scale."""
+    rng, sizes, cells = np.random.default_rng(2), (30, 20), (3, 2)
+    told = JointTableMechanism.sharing(dirdp.PureDP(epsilon=0.7), [(np.ones(d), 1) for d in cells])
+    forgot = JointTableMechanism.sharing(dirdp.PureDP(epsilon=2.1), [(np.ones(d), 1) for d in cells])
+    ranks, wrong = [[], []], [[], []]
+    for _ in range(300):
+        shares = [rng.dirichlet(np.ones(d)) for d in cells]
+        x = [rng.multinomial(n, p) for n, p in zip(sizes, shares, strict=True)]
+        outputs = tuple(one.values[0] for one in told[0].draw_together(told[1:], x, sampler="fast", random_seed=rng))
+        for used, into in ((told, ranks), (forgot, wrong)):
+            noise = SharedNoise(tuple(used), outputs, tuple(np.ones(d) for d in cells))
+            for i, seen in enumerate(noise.likelihoods):
+                (draws,) = JointTables(seen, [np.ones(cells[i])]).draw(99, rng)
+                into[i].append(rank(shares[i], draws.shares, rng))
+    assert min(map(p_value, ranks)) > 1e-4
+    assert max(map(p_value, wrong)) < 1e-4
