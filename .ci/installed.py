@@ -22,7 +22,7 @@ with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}) as model:
     pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
     plan = dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
 plan.to_json("first.json")
-release = dirdp.sample(dirdp.Plan.from_json("first.json"), model)
+release = dirdp.sample(dirdp.releases.Plan.from_json("first.json"), model)
 dirdp.save(release, "release.nc")
 back = dirdp.load("release.nc")
 assert dirdp.verify(back)

@@ -50,7 +50,7 @@ class Table:
         errors = (
             self.algorithm_1(epsilon),
             self.of_draw(dirichlet.alpha, dirichlet.r),
-            self.of_floored(dirdp.calibrate_floored(promise, **known, public_totals=True)),
+            self.of_floored(dirdp.planning.calibrate_floored(promise, **known, public_totals=True)),
             self.of_posterior_draw(noisy),
             self.of_estimate(pairs),
             self.of_estimate(noisy),

@@ -22,5 +22,7 @@ print(dirdp.report(release))
 print(release["posterior"].to_dataset()[["rate", "odds"]].squeeze().to_dataframe().round(3))
 print("\nSynthetic admissions of 100 applicants to each department:")
 print(
-    dirdp.sample_posterior_predictive(release, n_records=100)["posterior_predictive"]["admitted"].squeeze().to_series()
+    dirdp.releases.sample_posterior_predictive(release, n_records=100)["posterior_predictive"]["admitted"]
+    .squeeze()
+    .to_series()
 )

@@ -18,7 +18,7 @@ admitted = [89, 17, 202, 131, 94, 24]
 
 # Each department publishes for itself. A woman applied to one of them, so the guarantee of all is that of one, and a
 # warning that the same people may be in all releases does not apply.
-warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
+warnings.simplefilter("ignore", dirdp.errors.RepeatedReleaseWarning)
 releases = []
 for n, k in zip(applied, admitted, strict=True):
     with pm.Model():

@@ -57,5 +57,5 @@ print("\n", dirdp.report(release), "\n\n", ledger, sep="")
 # Three releases about the same people. What does not fit into the rest is refused before anything is drawn.
 try:
     dirdp.sample(dirdp.ApproxDP(epsilon=2.0, delta=1e-6), model, ledger=ledger)
-except dirdp.BudgetError as error:
+except dirdp.errors.BudgetError as error:
     print(f"\n{error}")

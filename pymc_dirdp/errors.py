@@ -15,8 +15,6 @@ __all__ = [
     "UnattainableError",
     "UnsupportedModelError",
     "WeakGuaranteeWarning",
-    "shown",
-    "type_name",
 ]
 
 # An error repeats no more letters of a value than these.

@@ -131,7 +131,7 @@ def test_a_list_of_rewards_is_counted_once(tmp_path, faults, late, lasting):
                 faults.arm(at, late=late, lasting=lasting)
             try:
                 bandit.update(arms, rewards, person=people)
-            except dirdp.ReleaseError:
+            except dirdp.errors.ReleaseError:
                 again = True
                 state = bandit._run.state
                 assert before == (state.released, [*state.open], dict(state.people))
@@ -141,9 +141,9 @@ def test_a_list_of_rewards_is_counted_once(tmp_path, faults, late, lasting):
                 failed, again = failed + 1, False
                 if owner_of(path) != bandit._run.file._owner:
                     # The commit was made, and its file could not be read back. Nothing is released from here on.
-                    with pytest.raises(dirdp.ReleaseError, match="do not report the rewards"):
+                    with pytest.raises(dirdp.errors.ReleaseError, match="do not report the rewards"):
                         bandit.update(arms, rewards, person=people)
-                    with pytest.raises(dirdp.ReleaseError, match="do not report the rewards"):
+                    with pytest.raises(dirdp.errors.ReleaseError, match="do not report the rewards"):
                         bandit.save()
                     loaded, bandit = loaded + 1, dirdp.ThompsonSampler.load(path)
                     # What was open and not saved is lost, as in a crash.
@@ -173,7 +173,7 @@ def test_a_save_fails_and_is_done_again(tmp_path, faults, late, lasting):
             faults.arm(at, late=late, lasting=lasting)
             try:
                 bandit.save(where)
-            except dirdp.ReleaseError:
+            except dirdp.errors.ReleaseError:
                 faults.disarm()
                 bandit.save(where)
                 met = True
@@ -209,7 +209,7 @@ def test_no_release_without_an_entry(tmp_path, faults, act, late, lasting):
         try:
             act(ledger)
             done = True
-        except dirdp.LedgerError:
+        except dirdp.errors.LedgerError:
             done = False
         met = faults.disarm()
         after = ledger.entries()
@@ -224,7 +224,7 @@ def test_no_release_without_an_entry(tmp_path, faults, act, late, lasting):
             if not (written and act is used):
                 act(ledger)
             elif written:
-                with pytest.raises(dirdp.ArgumentError, match="reservation"):
+                with pytest.raises(dirdp.errors.ArgumentError, match="reservation"):
                     act(ledger)
         assert dirdp.Ledger(ledger.limit, ledger.path).entries() == ledger.entries()
         if not met:
@@ -238,7 +238,7 @@ def test_a_ledger_is_made_whole_or_not_at_all(tmp_path, faults, late, lasting):
     for at in itertools.count(1):
         path = tmp_path / f"{at}.db"
         faults.arm(at, late=late, lasting=lasting)
-        with suppress(dirdp.LedgerError):
+        with suppress(dirdp.errors.LedgerError):
             dirdp.Ledger(HALF, path)
         met = faults.disarm()
         ledger = dirdp.Ledger(HALF, path)
@@ -273,7 +273,7 @@ def test_what_happens_to_files(tmp_path, monkeypatch, trouble):
         with monkeypatch.context() as patched:
             patched.setattr(sqlite3, "connect", troubled)
             people = [f"person {i}" for i in range(200)]  # More than fits on the pages that are there.
-            with pytest.raises(dirdp.ReleaseError, match="cannot be used"):
+            with pytest.raises(dirdp.errors.ReleaseError, match="cannot be used"):
                 bandit.update(["a"] * 200, [1, 0] * 100, person=people)
         assert Model("ab", 2, 9).is_that_of(bandit)
     if aside.exists():

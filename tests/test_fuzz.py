@@ -526,7 +526,7 @@ def check_model(spec):
     model, target, options = built(spec), spec["target"], spec["options"]
     with within(SECONDS), warnings.catch_warnings():
         # A seed only so that a failure can be seen again.
-        warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         try:
             release = dirdp.sample(target, model, random_seed=1, **options)
         except dirdp.DirdpError as error:

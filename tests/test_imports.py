@@ -38,6 +38,7 @@ ROOMS = (
     "networks",
     "curator",
     "bandits",
+    "sparse",
     "plots",
     "cli",
     "__main__",

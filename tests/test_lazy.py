@@ -67,12 +67,13 @@ from typing import assert_type
 
 import numpy as np
 import pymc_dirdp as dirdp
-from pymc_dirdp import ApproxDP, Plan, sample
+from pymc_dirdp import ApproxDP, sample
+from pymc_dirdp.releases import Plan
 
 guarantee: dirdp.Guarantee = ApproxDP(epsilon=1.0, delta=1e-6)
 mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(2), 0.1)
 assert_type(dirdp.calibrate(guarantee, prior=[1, 1], n_records=9), dirdp.mechanisms.DirichletMechanism)
-assert_type(dirdp.audit(mechanism), dirdp.Audit)
+assert_type(dirdp.audit(mechanism), dirdp.auditing.Audit)
 assert_type(dirdp.__version__, str)
 found: Plan = dirdp.plan(guarantee)
 draw = sample(found)

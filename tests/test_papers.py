@@ -184,7 +184,7 @@ def test_one_person_moves_an_optimal_policy_by_all_that_there_is(n):
 
     assert np.abs(policy(1e-9) - policy(-1e-9)).sum() == 2
     # P3's neighbours differ by at most 1, and the entries of its inputs are above a floor.
-    with pytest.raises(dirdp.ArgumentError, match="at most 1"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="at most 1"):
         dirdp.mechanisms.SimplexDomain(2, eta=0.1, etabar=0.1, b=2.0)
-    with pytest.raises(dirdp.ArgumentError, match="eta"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="eta"):
         dirdp.mechanisms.SimplexDomain(2, eta=0.0, etabar=0.1, b=1.0)

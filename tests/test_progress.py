@@ -189,6 +189,6 @@ def test_a_network_counts_its_tables(monkeypatch):
 def test_verbs_print_nothing(capsys):
     for name in ("sample", "analyse", "estimate", "compare"):
         USES[name]()
-    dirdp.posterior(heads(), 10)
+    dirdp.curator.exact_posterior(heads(), 10)
     said = capsys.readouterr()
     assert said.out == said.err == ""

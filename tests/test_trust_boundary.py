@@ -281,7 +281,7 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
         plan = dirdp.plan(guarantee, model, contribution=1, **options)
         release = dirdp.sample(plan, model, sampler=sampler, random_seed=seed, ledger=ledger)
         reports = dirdp.report(plan, full=True), dirdp.report(release, full=True)
-        synthetic = dirdp.sample_posterior_predictive(release, model, n_records=1000, random_seed=1)
+        synthetic = dirdp.releases.sample_posterior_predictive(release, model, n_records=1000, random_seed=1)
     assert ("SeededReleaseWarning" in artefacts["warnings"]) == (seed is not None)
     secrets = secrets_of(counts, plan)
     things = {"release": release, "plan": plan, "composition": plan.composition, "synthetic": synthetic}
@@ -599,7 +599,7 @@ def test_the_search_finds_what_an_error_says():
         try:
             raise ValueError(CELLS[0] if how in ("cause", "context") else "quiet")
         except ValueError as first:
-            error = dirdp.DataError(f"Found {CELLS[0]}." if how == "message" else "Wrong.")
+            error = dirdp.errors.DataError(f"Found {CELLS[0]}." if how == "message" else "Wrong.")
             if how == "note":
                 error.add_note(f"row {CELLS[0]}")
             if how == "attribute":
@@ -610,7 +610,7 @@ def test_the_search_finds_what_an_error_says():
             raise error from first if how == "cause" else None
 
     for how in ("message", "note", "attribute", "cause", "context"):
-        with pytest.raises(dirdp.DataError) as caught:
+        with pytest.raises(dirdp.errors.DataError) as caught:
             failing(how)
         assert leaks(KNOWN, told(caught.value)), how
 
@@ -681,7 +681,7 @@ def test_no_error_keeps_the_data_as_its_context(counts):
         lambda p: dirdp.mechanisms.SimplexMechanism(24, domain).sample(p, protected=[0, 1]),
     )
     for use in uses:
-        with pytest.raises(dirdp.DataError) as caught:
+        with pytest.raises(dirdp.errors.DataError) as caught:
             use(counts)
         assert caught.value.__context__ is None
         assert caught.value.__cause__ is None

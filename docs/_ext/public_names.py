@@ -13,7 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import pymc_dirdp
 
-KINDS = ("verbs", "guarantees", "objects", "errors")
+KINDS = ("verbs", "guarantees", "objects")
 
 
 def kind_of(thing: object) -> str:
@@ -22,8 +22,6 @@ def kind_of(thing: object) -> str:
         return "room"
     if not inspect.isclass(thing):
         return "verbs"
-    if issubclass(thing, Exception):
-        return "errors"
     return "guarantees" if issubclass(thing, pymc_dirdp.Guarantee) else "objects"
 
 

@@ -126,7 +126,7 @@ def write_releases(file, description, names, run, figure, *, needs=()):
     given.out.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         # The same people are released again and again here, on purpose.
-        warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.errors.RepeatedReleaseWarning)
         figure(run(given))
 
 

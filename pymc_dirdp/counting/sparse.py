@@ -53,7 +53,7 @@ class SparseCounts:
     >>> import pymc_dirdp as dirdp
     >>> visits = {"postcode": [10115, 80331, 80331], "illness": ["flu", "flu", "cold"]}
     >>> declared = {"postcode": range(10_000, 100_000), "illness": ["cold", "flu"]}
-    >>> found = dirdp.count_sparse(visits, ["postcode", "illness"], categories=declared)
+    >>> found = dirdp.sparse.count_sparse(visits, ["postcode", "illness"], categories=declared)
     >>> found
     SparseCounts(postcode, illness: 180000 cells)
     >>> found.labels()["postcode"]

@@ -17,10 +17,10 @@ from pymc_dirdp.models.tables import root_model, tables
 from pymc_dirdp.releases.deterministics import checked_names
 from pymc_dirdp.sampling.entropy import Seed, generator
 
-__all__ = ["posterior"]
+__all__ = ["exact_posterior"]
 
 
-def posterior(
+def exact_posterior(
     model: pm.Model | None = None,
     draws: int = 4000,
     *,
@@ -73,7 +73,7 @@ def posterior(
     >>> with pm.Model(coords={"hair": ["black", "brown", "red", "blond"]}):
     ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
     ...     students = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
-    ...     exact = dirdp.posterior(random_seed=1)
+    ...     exact = dirdp.curator.exact_posterior(random_seed=1)
     >>> exact["posterior"]["p"].mean(["chain", "draw"]).round(2).values
     array([0.18, 0.48, 0.12, 0.21])
     >>> exact.attrs["confidential"]

@@ -59,7 +59,7 @@ class MechanismOutput:
     >>> import pymc_dirdp as dirdp
     >>> mechanism = dirdp.mechanisms.TruncatedNoiseMechanism([1, 1, 1], n_records=60, scale=2.0)
     >>> noisy = mechanism.release([30, 20, 10])
-    >>> output = dirdp.MechanismOutput(mechanism, noisy, prior=[1, 1, 1])
+    >>> output = dirdp.mechanisms.MechanismOutput(mechanism, noisy, prior=[1, 1, 1])
     >>> round(float(dirdp.estimate(output).frame()["count"].sum()), 6)
     60.0
     """

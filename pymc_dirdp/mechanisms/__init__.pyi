@@ -1,3 +1,4 @@
+from pymc_dirdp.inference.mechanism_output import MechanismOutput as MechanismOutput
 from pymc_dirdp.mechanisms.base import Mechanism as Mechanism
 from pymc_dirdp.mechanisms.dirichlet import DirichletMechanism as DirichletMechanism
 from pymc_dirdp.mechanisms.discrete_gaussian import DiscreteGaussianMechanism as DiscreteGaussianMechanism

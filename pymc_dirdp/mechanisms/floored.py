@@ -104,7 +104,7 @@ class FlooredDirichletMechanism(CurvesOf, TableMechanism):
     n_records: int | Sequence[int] | None = None
 
     kind: ClassVar[str] = "floored"
-    calibrated_by: ClassVar[str] = "dirdp.calibrate_floored()"
+    calibrated_by: ClassVar[str] = "dirdp.planning.calibrate_floored()"
     output_kind: ClassVar[type[Output]] = Draws
     publishes: ClassVar[str] = "intensities"
     formula: ClassVar[str] = (

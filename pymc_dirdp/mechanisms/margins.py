@@ -336,8 +336,8 @@ class MarginalsMechanism(CurvesOf, TableMechanism):
     def refuse_inference(self) -> NoReturn:
         raise ArgumentError(
             "Margins of a table say something of sums of its cells, so the likelihood is no product over cells, and no "
-            "posterior is computed from it here. dirdp.analyst_model(release) is a PyMC model of all tables, for "
-            "pm.sample; dirdp.fit(release) is one estimate."
+            "posterior is computed from it here. dirdp.releases.analyst_model(release) is a PyMC model of all "
+            "tables, for pm.sample; dirdp.fit(release) is one estimate."
         )
 
     @override

@@ -231,7 +231,7 @@ def least_threshold(
     Parameters
     ----------
     guarantee : Guarantee
-        What :func:`pymc_dirdp.release_sparse` is asked to keep.
+        What :func:`pymc_dirdp.sparse.release_sparse` is asked to keep.
     n_cells : int
         Number of cells of the whole table.
     false_cells : float, default 1

@@ -168,7 +168,7 @@ class TableMechanism(Mechanism):
                 f"The curves of {table!r} rest on the number of records of each row. The promise of a release of a "
                 "model is about a record that is replaced, perhaps by one of another row, so these numbers are data. "
                 "Call plan() again; or release the table alone, by output = mechanism.release(counts), and conclude "
-                "from dirdp.MechanismOutput(mechanism, output, prior=prior)."
+                "from dirdp.mechanisms.MechanismOutput(mechanism, output, prior=prior)."
             )
         if self.assumed_records is not None and (self.assumed_records != n_records or not public):
             raise ArgumentError(

@@ -120,7 +120,7 @@ def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_see
         A release, an analysis of one, or an estimate.
     draws : int, xarray.DataTree or None
         How many; an analysis has its own. By default 4000, or fewer where those would fill much memory. Or draws that
-        were made elsewhere, as by `pm.sample` of `dirdp.analyst_model(release)`.
+        were made elsewhere, as by `pm.sample` of `dirdp.releases.analyst_model(release)`.
     random_seed : int, SeedSequence, Generator or None
     """
     tree = view_of(tree)
@@ -130,7 +130,7 @@ def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_see
         if draws is not None:
             raise ArgumentError(
                 "The release holds one estimate of the shares, and no draws. Leave draws out, or pass what pm.sample "
-                "returns for dirdp.analyst_model(release)."
+                "returns for dirdp.releases.analyst_model(release)."
             )
         return _of_estimate(tree) if "mechanism" not in tree.children else _fitted_jointly(tree)
     if is_analysis(tree):
@@ -169,7 +169,7 @@ def _of_posterior(release: xr.DataTree, idata: xr.DataTree) -> dict[str, DrawnTa
         if name not in posterior or {*posterior[name].dims} != {"chain", "draw", *drawn.dims}:
             raise ArgumentError(
                 f"Expected draws to hold {name!r} with the dims chain, draw, {', '.join(drawn.dims)}, as the model of "
-                "dirdp.analyst_model(release) has it."
+                "dirdp.releases.analyst_model(release) has it."
             )
         draws = posterior[[name]].transpose("chain", "draw", *drawn.dims)
         if draws[name].dtype == np.float32:

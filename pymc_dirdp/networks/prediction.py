@@ -91,8 +91,8 @@ def predict_log_proba(
         How many draws given the release the probabilities are averaged over; by default 4000, and fewer where the
         tables have more than 2500 cells. `"released"` takes the release's own draws. Where one draw of the Dirichlet
         mechanism is the release, that is far too sure of itself.
-        Or what `pm.sample` returned for :func:`pymc_dirdp.analyst_model` of this release: the draws of its group
-        `posterior` are taken, one after the other.
+        Or what `pm.sample` returned for :func:`pymc_dirdp.releases.analyst_model` of this release: the draws of its
+        group `posterior` are taken, one after the other.
     random_seed : int, SeedSequence, Generator or None, default 0
         Of the draws given the release, so the same release gives the same predictions. Harmless: they are public.
 

@@ -52,8 +52,8 @@ def synthetic(
     tables : collection of str, optional
         Tables whose variables the records have; by default all of the release.
     draws : xarray.DataTree, optional
-        What `pm.sample` returned for :func:`pymc_dirdp.analyst_model` of this release. Each set has the shares of one
-        of its draws, spread evenly over all of them.
+        What `pm.sample` returned for :func:`pymc_dirdp.releases.analyst_model` of this release. Each set has the shares
+        of one of its draws, spread evenly over all of them.
     random_seed : int, SeedSequence, Generator or None
         Harmless here: what is drawn from is public.
 

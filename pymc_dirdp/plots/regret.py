@@ -23,7 +23,8 @@ def plot_regret(runs: BanditRuns | Sequence[BanditRuns], *, bound: bool = True, 
         From :func:`pymc_dirdp.simulate_bandit`, for one bandit.
     bound : bool, default True
         Whether to draw the lower bound of the strictest privacy among the runs, see
-        :func:`pymc_dirdp.bandit_lower_bound`. It holds for horizons without end, and may lie above a good policy.
+        :func:`pymc_dirdp.bandits.bandit_lower_bound`. It holds for horizons without end, and may lie above a good
+        policy.
     ax : matplotlib Axes or None
         None makes a new figure.
 

@@ -18,7 +18,7 @@ from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.releases.view import values_of
 from pymc_dirdp.sampling.entropy import Seed, generator
 
-__all__ = ["analyse"]
+__all__ = ["analyse", "analyze"]
 
 type _Array = tuple[NDArray[Any], Labels]
 
@@ -186,3 +186,7 @@ def _attributes(found: Conclusions) -> dict[str, str]:
     if found.seeded:
         attributes["reproducible"] = "not private"
     return attributes
+
+
+# The same verb in American English.
+analyze = analyse

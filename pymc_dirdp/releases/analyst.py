@@ -94,7 +94,7 @@ def analyst_model(
     ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
     ...     students = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
     ...     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6))
-    >>> with dirdp.analyst_model(release) as model:
+    >>> with dirdp.releases.analyst_model(release) as model:
     ...     _ = pm.Deterministic("blond_to_red", model["p"][3] / model["p"][2])
     >>> [variable.name for variable in model.free_RVs + model.potentials]
     ['p', 'p_release']
@@ -210,7 +210,7 @@ def latent_counts(
     ...     heads = pm.Binomial("heads", n=1000, p=p, observed=300)
     ...     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric")
     >>> analysis = dirdp.analyse(release, 10)  # the posterior of a model of your own goes here
-    >>> dirdp.latent_counts(analysis, release)["p"].sum("p_outcome").values
+    >>> dirdp.releases.latent_counts(analysis, release)["p"].sum("p_outcome").values
     array([[1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000]])
     """
     if "posterior" not in getattr(idata, "children", {}):

@@ -26,8 +26,8 @@ def save(release: xr.DataTree, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.release_sparse`. Its text is written; what was added to the
-        tree or changed in it is not.
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.sparse.release_sparse`. Its text is written; what was added
+        to the tree or changed in it is not.
     path : path-like
         The file; another one of this name is replaced once the new one is complete. It is compressed if the name ends
         in `.gz`.

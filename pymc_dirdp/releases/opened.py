@@ -421,7 +421,7 @@ def opened(release: Any) -> Opened:
 
 
 def opened_sparse(release: Any) -> SparseRelease:
-    """What a release from :func:`pymc_dirdp.release_sparse` says, by its text.
+    """What a release from :func:`pymc_dirdp.sparse.release_sparse` says, by its text.
 
     Raises
     ------
@@ -430,7 +430,7 @@ def opened_sparse(release: Any) -> SparseRelease:
     """
     found, _ = from_text(text_of(release))
     if not isinstance(found, SparseRelease):
-        raise ReleaseError("Expected a release from pymc_dirdp.release_sparse, got one from pymc_dirdp.sample.")
+        raise ReleaseError("Expected a release from pymc_dirdp.sparse.release_sparse, got one from pymc_dirdp.sample.")
     return found
 
 

@@ -175,7 +175,7 @@ class Plan:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "plan.json"
         >>> plan.to_json(path)
-        >>> dirdp.Plan.from_json(path).digest == plan.digest
+        >>> dirdp.releases.Plan.from_json(path).digest == plan.digest
         True
         """
         from pymc_dirdp.releases import plan_file

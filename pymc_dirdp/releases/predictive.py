@@ -48,7 +48,7 @@ def sample_posterior_predictive(
     ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1], dims="hair")
     ...     x = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
     >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=0.8, delta=1e-6), model)
-    >>> made = dirdp.sample_posterior_predictive(release, n_records=100)
+    >>> made = dirdp.releases.sample_posterior_predictive(release, n_records=100)
     >>> int(made["posterior_predictive"]["students"].sum())
     100
     """

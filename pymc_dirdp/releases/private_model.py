@@ -181,7 +181,7 @@ def private_model(
     >>> private = dirdp.private_model(dirdp.PureDP(epsilon=1.0), model, public=["which"])
     >>> [rv.name for rv in private.free_RVs], [one.name for one in private.potentials]
     (['effect'], ['y_release'])
-    >>> again = dirdp.private_model(dirdp.release_of(private), model, public=["which"])
+    >>> again = dirdp.private_model(dirdp.releases.release_of(private), model, public=["which"])
     >>> bool(again.compile_logp()(again.initial_point()) == private.compile_logp()(private.initial_point()))
     True
     """
@@ -255,7 +255,7 @@ def release_of(model: pm.Model) -> xr.DataTree:
     ...     rate = pm.Gamma("rate", 2, 1, shape=3)
     ...     cases = pm.Poisson("cases", rate, observed=[3, 0, 5])
     >>> private = dirdp.private_model(dirdp.PureDP(epsilon=1.0), model, counts=["cases"])
-    >>> list(dirdp.release_of(private)["mechanism"].children)
+    >>> list(dirdp.releases.release_of(private)["mechanism"].children)
     ['cases']
     """
     found = vars(model).get(_RELEASE) if isinstance(model, pm.Model) else None

@@ -128,8 +128,8 @@ def release_sparse(
     --------
     >>> import pymc_dirdp as dirdp
     >>> promise = dirdp.ApproxDP(epsilon=1, delta=1e-6)
-    >>> threshold = dirdp.least_threshold(promise, 10**10)
-    >>> release = dirdp.release_sparse(promise, [7, 123_456_789], [1000, 3], 10**10, threshold=threshold)
+    >>> threshold = dirdp.sparse.least_threshold(promise, 10**10)
+    >>> release = dirdp.sparse.release_sparse(promise, [7, 123_456_789], [1000, 3], 10**10, threshold=threshold)
     >>> 7 in release["noisy_counts"]["cell"].values
     True
     """

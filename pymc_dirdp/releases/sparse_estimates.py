@@ -55,8 +55,8 @@ class SparseEstimates(Tabular):
     Examples
     --------
     >>> import pymc_dirdp as dirdp
-    >>> release = dirdp.release_sparse(dirdp.PureDP(epsilon=1), [3], [9000], 10**9, threshold=50)
-    >>> dirdp.estimate_sparse(release, n_records=10_000, n_occupied=20).frame().loc[3, "occupied"] > 0.99
+    >>> release = dirdp.sparse.release_sparse(dirdp.PureDP(epsilon=1), [3], [9000], 10**9, threshold=50)
+    >>> dirdp.sparse.estimate_sparse(release, n_records=10_000, n_occupied=20).frame().loc[3, "occupied"] > 0.99
     np.True_
     """
 
@@ -153,8 +153,8 @@ def estimate_sparse(
     Examples
     --------
     >>> import pymc_dirdp as dirdp
-    >>> release = dirdp.release_sparse(dirdp.PureDP(epsilon=1), [3], [9000], 10**9, threshold=50)
-    >>> found = dirdp.estimate_sparse(release, n_records=10_000, n_occupied=20)
+    >>> release = dirdp.sparse.release_sparse(dirdp.PureDP(epsilon=1), [3], [9000], 10**9, threshold=50)
+    >>> found = dirdp.sparse.estimate_sparse(release, n_records=10_000, n_occupied=20)
     >>> bool(abs(found.means[found.cells.index(3)] - 9000) < 60)
     True
     """
@@ -212,8 +212,8 @@ def analyse_sparse(
     Examples
     --------
     >>> import pymc_dirdp as dirdp
-    >>> release = dirdp.release_sparse(dirdp.PureDP(epsilon=1), [3], [9000], 10**9, threshold=50)
-    >>> found = dirdp.analyse_sparse(release, draws=100, n_records=10_000, n_occupied=20)
+    >>> release = dirdp.sparse.release_sparse(dirdp.PureDP(epsilon=1), [3], [9000], 10**9, threshold=50)
+    >>> found = dirdp.sparse.analyse_sparse(release, draws=100, n_records=10_000, n_occupied=20)
     >>> found["latent_counts"]["total"].shape
     (1, 100)
     """

@@ -137,7 +137,7 @@ def verify(release: xr.DataTree) -> Verification:
     Parameters
     ----------
     release : xarray.DataTree
-        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.release_sparse`, or from a file that anybody may have
+        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.sparse.release_sparse`, or from a file that anybody may have
         written.
 
     Returns

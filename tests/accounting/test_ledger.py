@@ -37,7 +37,9 @@ def test_spends_up_to_the_limit_and_no_further(ledger):
     for number in range(1, 11):
         assert ledger.spend(TENTH, what="hair").number == number
     assert ledger.left == {"epsilon": 0.0, "delta": 0.0}
-    with pytest.raises(dirdp.BudgetError, match=r"epsilon: 1 of 1 spent, 0 left.*With it epsilon: 1\.1.*Request a"):
+    with pytest.raises(
+        dirdp.errors.BudgetError, match=r"epsilon: 1 of 1 spent, 0 left.*With it epsilon: 1\.1.*Request a"
+    ):
         ledger.spend(TENTH, what="hair")
     assert len(ledger.entries()) == 10
     assert ledger.spent == {"epsilon": 1.0, "delta": 1e-6}
@@ -47,7 +49,7 @@ def test_half_and_half_is_the_whole(ledger):
     half = dirdp.ApproxDP(epsilon=0.5, delta=5e-7)
     ledger.spend(half, what="first")
     ledger.spend(half, what="second")
-    with pytest.raises(dirdp.BudgetError):
+    with pytest.raises(dirdp.errors.BudgetError):
         ledger.spend(dirdp.PureDP(epsilon=1e-9), what="third")
 
 
@@ -72,7 +74,7 @@ def test_the_way_is_fixed_by_the_first_release(tmp_path):
     assert ledger.composition_rule == "divergences"
     assert Ledger(LIMIT, tmp_path / "budget.db").composition_rule == "divergences"
     # A promise alone leaks its delta, of which this way has half.
-    with pytest.raises(dirdp.BudgetError, match="'divergences'"):
+    with pytest.raises(dirdp.errors.BudgetError, match="'divergences'"):
         ledger.spend(dirdp.ApproxDP(epsilon=0.01, delta=6e-7), what="another")
     basic = Ledger(LIMIT)
     basic.spend(TENTH, what="a promise")
@@ -82,15 +84,15 @@ def test_the_way_is_fixed_by_the_first_release(tmp_path):
 
 
 def test_a_mechanism_has_to_keep_its_promise(ledger):
-    with pytest.raises(dirdp.ArgumentError, match="does not keep"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="does not keep"):
         ledger.spend(TENTH, what="p", mechanism=dirdp.mechanisms.DirichletMechanism([1.0, 1.0], 1.0))
     assert ledger.entries() == ()
 
 
 def test_what_is_no_guarantee_is_refused(ledger):
-    with pytest.raises(dirdp.ArgumentError, match="Expected a guarantee such as"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Expected a guarantee such as"):
         ledger.spend(0.5, what="p")
-    with pytest.raises(dirdp.ArgumentError, match="Expected limit to be a guarantee"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Expected limit to be a guarantee"):
         Ledger(1.0)
 
 
@@ -102,13 +104,13 @@ def test_what_is_no_ledger_is_refused(other):
     )
     for use in uses:
         with pytest.raises(
-            dirdp.ArgumentError, match=rf"ledger to be a Ledger, got an? {type(other).__name__}\. Make it once"
+            dirdp.errors.ArgumentError, match=rf"ledger to be a Ledger, got an? {type(other).__name__}\. Make it once"
         ):
             use()
 
 
 def test_other_neighbours_do_not_add_up(ledger):
-    with pytest.raises(dirdp.ArgumentError, match="do not add up"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="do not add up"):
         ledger.spend(TENTH, what="p", adjacency="add-remove")
 
 
@@ -117,9 +119,9 @@ def test_releases_are_recorded_before_they_are_drawn(ledger):
     assert release["posterior"]["p"].shape == (1, 1, 4)
     (entry,) = ledger.entries()
     assert entry.what == "p"
-    with pytest.raises(dirdp.BudgetError):
+    with pytest.raises(dirdp.errors.BudgetError):
         dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-7), model(), ledger=ledger)
-    with pytest.raises(dirdp.ArgumentError, match="do not add up"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="do not add up"):
         dirdp.sample(
             dirdp.ApproxDP(epsilon=0.1, delta=1e-7), model(), ledger=ledger, adjacency="add-remove", n_records=9
         )
@@ -127,9 +129,9 @@ def test_releases_are_recorded_before_they_are_drawn(ledger):
 
 
 def test_what_does_not_depend_on_data_is_refused_before_anything_is_spent(ledger):
-    with pytest.raises(dirdp.ArgumentError):
+    with pytest.raises(dirdp.errors.ArgumentError):
         dirdp.sample(TENTH, model(), ledger=ledger, sampler="slow")
-    with pytest.raises(dirdp.ArgumentError):
+    with pytest.raises(dirdp.errors.ArgumentError):
         dirdp.sample(TENTH, model(), ledger=ledger, var_names=["nothing"])
     assert ledger.entries() == ()
 
@@ -139,7 +141,7 @@ def test_what_depends_on_data_is_refused_after_the_charge(ledger):
     """Otherwise the error is an answer about the data that nobody paid for."""
     with model() as broken:
         pm.Multinomial("wrong", n=5, p=pm.Dirichlet("q", np.ones(2)), observed=[2, 2])
-    with pytest.raises(dirdp.DataError, match="The ledger has been charged"):
+    with pytest.raises(dirdp.errors.DataError, match="The ledger has been charged"):
         dirdp.sample(TENTH, broken, ledger=ledger)
     assert len(ledger.entries()) == 1
 
@@ -149,7 +151,7 @@ def test_nothing_is_released_when_nothing_is_recorded(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(dirdp.mechanisms.DirichletMechanism, "sample", lambda *args, **kwargs: drawn.append(1))
     (tmp_path / "budget.db").unlink()
-    with pytest.raises(dirdp.LedgerError, match="missing"):
+    with pytest.raises(dirdp.errors.LedgerError, match="missing"):
         dirdp.sample(TENTH, model(), ledger=ledger)
     assert drawn == []
 
@@ -192,7 +194,7 @@ def test_a_damaged_file_is_refused(tmp_path, damage):
                 connection.execute("""UPDATE entries SET cost = '{"epsilon": -5, "delta": 0}' WHERE number = 3""")
             connection.close()
     for use in (lambda: Ledger(LIMIT, path), lambda: ledger.spend(TENTH, what="hair"), ledger.entries, ledger.verify):
-        with pytest.raises(dirdp.LedgerError, match=r"budget\.db"):
+        with pytest.raises(dirdp.errors.LedgerError, match=r"budget\.db"):
             use()
 
 
@@ -205,7 +207,9 @@ def test_another_limit_is_refused(tmp_path):
         lambda: Ledger(LIMIT, path, adaptive=False),
         lambda: Ledger(LIMIT, path, adjacency="add-remove"),
     ):
-        with pytest.raises(dirdp.LedgerError, match=r"is for Header\(limit=ApproxDP\(epsilon=1\.0, delta=1e-06\)"):
+        with pytest.raises(
+            dirdp.errors.LedgerError, match=r"is for Header\(limit=ApproxDP\(epsilon=1\.0, delta=1e-06\)"
+        ):
             other()
 
 
@@ -222,7 +226,7 @@ def test_a_full_disk_records_nothing(tmp_path, monkeypatch):
         return connection
 
     monkeypatch.setattr(type(ledger._store), "_connected", full)
-    with pytest.raises(dirdp.LedgerError, match="full"):
+    with pytest.raises(dirdp.errors.LedgerError, match="full"):
         ledger.spend(TENTH, what="x" * 100_000)
     monkeypatch.undo()
     assert len(ledger.entries()) == 1
@@ -238,17 +242,17 @@ def test_a_file_that_cannot_be_written_can_still_be_read(tmp_path, monkeypatch):
         sqlite3, "connect", lambda name, **options: connect(f"file:{name}?mode=ro", uri=True, **options)
     )
     assert len(ledger.entries()) == 1
-    with pytest.raises(dirdp.LedgerError, match="readonly"):
+    with pytest.raises(dirdp.errors.LedgerError, match="readonly"):
         ledger.spend(TENTH, what="hair")
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(dirdp.LedgerError, match="cannot be made"):
+    with pytest.raises(dirdp.errors.LedgerError, match="cannot be made"):
         Ledger(LIMIT, tmp_path / "nowhere" / "budget.db")
 
 
 def test_a_ledger_in_memory_is_not_copied(tmp_path):
-    with pytest.raises(dirdp.LedgerError, match="both copies could spend"):
+    with pytest.raises(dirdp.errors.LedgerError, match="both copies could spend"):
         pickle.dumps(Ledger(LIMIT))
     ledger = Ledger(LIMIT, tmp_path / "budget.db", adaptive=False)
     again = pickle.loads(pickle.dumps(ledger))
@@ -264,7 +268,7 @@ def test_threads_never_pass_the_limit(ledger):
         for _ in range(10):
             try:
                 ledger.spend(TENTH, what="hair")
-            except dirdp.BudgetError:
+            except dirdp.errors.BudgetError:
                 refused.append(1)
 
     threads = [threading.Thread(target=spend) for _ in range(4)]
@@ -306,7 +310,7 @@ def test_eight_processes_never_pass_the_limit(tmp_path):
     assert [process.wait(timeout=120) for process in processes] == [0] * 8
     released = sorted(int(line) for i in range(8) for line in (tmp_path / f"out{i}").read_text().split())
     alone = Ledger(LIMIT)
-    with pytest.raises(dirdp.BudgetError):  # noqa: PT012 - one process, until it is refused
+    with pytest.raises(dirdp.errors.BudgetError):  # noqa: PT012 - one process, until it is refused
         while True:
             alone.spend(dirdp.ApproxDP(epsilon=0.01, delta=1e-9), what="alone")
     assert released == list(range(1, len(alone.entries()) + 1))
@@ -341,10 +345,10 @@ def test_what_came_out_is_recorded_even_if_the_process_is_killed(tmp_path, kills
 def test_a_path_at_which_no_file_can_be_is_refused_in_one_way(tmp_path):
     """Found by attack: such paths ended in errors of other libraries."""
     for path in ("a\0b", tmp_path / ("a" * 400), tmp_path, tmp_path / "missing" / "budget.db"):
-        with pytest.raises(dirdp.LedgerError, match=r"[Nn]othing may be released"):
+        with pytest.raises(dirdp.errors.LedgerError, match=r"[Nn]othing may be released"):
             Ledger(LIMIT, path)
     for path in (b"budget.db", 3, ["budget.db"]):
-        with pytest.raises(dirdp.ArgumentError, match="Expected path to be a text"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="Expected path to be a text"):
             Ledger(LIMIT, path)
 
 
@@ -375,7 +379,7 @@ class Gaining(PrivacyCurves):
 )
 def test_a_mechanism_that_loses_less_than_nothing_is_refused(limit, at):
     ledger = Ledger(limit)
-    with pytest.raises(dirdp.ArgumentError, match="below 0"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="below 0"):
         ledger.spend(limit, what="hair", mechanism=Gaining(at))
     assert ledger.entries() == ()
 
@@ -391,7 +395,7 @@ def test_reservations_count_as_spent_until_a_release_uses_them(ledger):
     assert ledger.spent == {"epsilon": 0.35, "delta": 3e-7}
     assert "of it reserved: entries 3 to 4" in str(ledger)
     assert "hair, spring (as reserved in entry 1)" in str(ledger)
-    with pytest.raises(dirdp.BudgetError):
+    with pytest.raises(dirdp.errors.BudgetError):
         ledger.spend(dirdp.ApproxDP(epsilon=0.66, delta=1e-8), what="eyes")
     ledger.verify()
 
@@ -402,18 +406,18 @@ def test_a_reservation_is_used_once(ledger, number):
     ledger.spend(TENTH, what="eyes")
     ledger.reserve(TENTH, what="hair", times=3)
     ledger.spend(TENTH, what="hair", reservation=2)
-    with pytest.raises(dirdp.ArgumentError, match=rf"Entry {number} of the ledger .* Open: 3, 4\."):
+    with pytest.raises(dirdp.errors.ArgumentError, match=rf"Entry {number} of the ledger .* Open: 3, 4\."):
         ledger.spend(TENTH, what="hair", reservation=number)
     assert ledger.spent == {"epsilon": 0.4, "delta": 4e-7}
 
 
 def test_reservations_fit_together_or_there_is_none(ledger):
-    with pytest.raises(dirdp.BudgetError):
+    with pytest.raises(dirdp.errors.BudgetError):
         ledger.reserve(TENTH, what="hair", times=11, unit="record")
     assert ledger.entries() == ()
     ledger.reserve(TENTH, what="hair", times=9, unit="record")
     # A release may cost more than was kept for it where the rest of the limit is enough, and no more.
-    with pytest.raises(dirdp.BudgetError):
+    with pytest.raises(dirdp.errors.BudgetError):
         ledger.spend(dirdp.ApproxDP(epsilon=0.21, delta=1e-7), what="hair", reservation=9)
     ledger.spend(dirdp.ApproxDP(epsilon=0.2, delta=1e-7), what="hair", reservation=9)
     assert ledger.left["epsilon"] == 0
@@ -443,11 +447,11 @@ def test_a_sample_uses_a_reservation(ledger):
     ledger.reserve(TENTH, what="hair, next year", unit="record")
     dirdp.sample(TENTH, model(), ledger=ledger, reservation=1)
     assert ledger.spent["epsilon"] == 0.1
-    with pytest.raises(dirdp.ArgumentError, match="Open: none"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Open: none"):
         dirdp.sample(TENTH, model(), ledger=ledger, reservation=1)
-    with pytest.raises(dirdp.ArgumentError, match='unit="record"'):
+    with pytest.raises(dirdp.errors.ArgumentError, match='unit="record"'):
         Ledger(LIMIT).reserve(TENTH, what="hair")
-    with pytest.raises(dirdp.ArgumentError, match="number of an entry of a ledger"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="number of an entry of a ledger"):
         dirdp.sample(TENTH, model(), reservation=1)
-    with pytest.raises(dirdp.ArgumentError, match="adds promises about unit='record'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="adds promises about unit='record'"):
         ledger.reserve(TENTH, what="hair", unit="person")

@@ -339,7 +339,7 @@ def test_every_kind_of_claim_is_attacked_in_its_own_measure():
 
 def test_a_mechanism_without_a_promise_is_measured(monkeypatch):
     def refuse(*_):
-        raise dirdp.UnattainableError("It keeps no guarantee.")
+        raise dirdp.errors.UnattainableError("It keeps no guarantee.")
 
     mechanism = dirdp.mechanisms.HellingerMechanism([0.1, 0.1], 10, 1.0)
     for curve in ("_renyi", "_rho", "_delta", "_epsilon"):
@@ -351,19 +351,19 @@ def test_a_mechanism_without_a_promise_is_measured(monkeypatch):
 
 def test_what_cannot_be_audited_is_refused():
     mechanism = dirdp.mechanisms.DirichletMechanism(FLAT, 0.3)
-    with pytest.raises(dirdp.ArgumentError, match="pair="):
+    with pytest.raises(dirdp.errors.ArgumentError, match="pair="):
         audit(lambda counts: counts, n=100)
-    with pytest.raises(dirdp.ArgumentError, match=r"delta in \[0, 1\)"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"delta in \[0, 1\)"):
         audit(mechanism, delta=1, n=100)
-    with pytest.raises(dirdp.ArgumentError, match="n to be a whole number >= 100"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="n to be a whole number >= 100"):
         audit(mechanism, n=99)
-    with pytest.raises(dirdp.ArgumentError, match="A Composition releases nothing by itself"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="A Composition releases nothing by itself"):
         audit(Composition(((mechanism, 2),)), n=100)
-    with pytest.raises(dirdp.ArgumentError, match="brings its own sampler"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="brings its own sampler"):
         audit(lambda counts: counts, pair=([1], [0]), sampler="fast", n=100)
-    with pytest.raises(dirdp.ArgumentError, match="steps is for"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="steps is for"):
         audit(mechanism, sampler="fast", steps=100, n=100)
-    with pytest.raises(dirdp.ArgumentError, match="exact"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="exact"):
         audit(dirdp.mechanisms.LaplaceMechanism([1, 1], 2.0), sampler="exact", n=100)
 
 

@@ -40,11 +40,11 @@ def test_results_are_text_html_and_a_frame():
 
 def test_a_mechanism_without_a_promise_is_held_against_the_claim_alone(monkeypatch):
     def refuse(*_):
-        raise dirdp.UnattainableError("It keeps no guarantee.")
+        raise dirdp.errors.UnattainableError("It keeps no guarantee.")
 
     mechanism = dirdp.mechanisms.HellingerMechanism([0.1, 0.1], 10, 1.0)
     for curve in ("_renyi", "_rho", "_delta", "_epsilon"):
         monkeypatch.setattr(type(mechanism), curve, refuse)
     assert check_curve(mechanism, claim=dirdp.PureDP(epsilon=0.1)).verdict == "refuted"
-    with pytest.raises(dirdp.UnattainableError):
+    with pytest.raises(dirdp.errors.UnattainableError):
         check_curve(mechanism)

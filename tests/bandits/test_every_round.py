@@ -56,13 +56,13 @@ def test_it_is_for_one_horizon():
     runs = dirdp.simulate_bandit(policy, [0.9, 0.1], 50, 30, random_seed=1, progressbar=False)
     assert (runs.pulls.sum(axis=1) == 50).all()
     assert (np.diff(runs.regret, axis=1) >= 0).all()
-    with pytest.raises(dirdp.ArgumentError, match="longer horizon"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="longer horizon"):
         dirdp.simulate_bandit(policy, [0.9, 0.1], 51, 2, progressbar=False)
 
 
 def test_a_draw_has_no_pure_privacy():
-    with pytest.raises(dirdp.UnattainableError):
+    with pytest.raises(dirdp.errors.UnattainableError):
         EveryRound(dirdp.PureDP(epsilon=1), horizon=10)
-    with pytest.raises(dirdp.ArgumentError, match="prior"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="prior"):
         EveryRound(PROMISE, 10, prior=(0, 1))
     assert math.isinf(EveryRound(PROMISE, 10).epsilon)

@@ -24,8 +24,8 @@ def test_the_divergence_is_the_least_of_all(x, y, epsilon):
 def test_without_privacy_it_is_that_of_lai_and_robbins():
     means = [0.75, 0.5, 0.6]
     expected = sum((0.75 - mu) / kl(mu, 0.75) for mu in means[1:])
-    assert dirdp.bandit_lower_bound(means, np.inf) == pytest.approx(expected)
-    assert dirdp.bandit_lower_bound(means, 50.0) == pytest.approx(expected)
+    assert dirdp.bandits.bandit_lower_bound(means, np.inf) == pytest.approx(expected)
+    assert dirdp.bandits.bandit_lower_bound(means, 50.0) == pytest.approx(expected)
 
 
 def test_values_of_the_specification():
@@ -33,15 +33,15 @@ def test_values_of_the_specification():
     first, second = [0.75, 0.625, 0.5, 0.375, 0.25], [0.75, 0.7, 0.7, 0.7, 0.7]
     printed = ((first, 0.1, 576), (first, 1.0, 106), (second, 1.0, 432), (second, 0.1, 683))
     for means, epsilon, value in printed:
-        assert dirdp.bandit_lower_bound(means, epsilon) * np.log(1e6) == pytest.approx(value, abs=0.6)
+        assert dirdp.bandits.bandit_lower_bound(means, epsilon) * np.log(1e6) == pytest.approx(value, abs=0.6)
 
 
 def test_equal_arms_cost_nothing_and_no_privacy_budget_costs_all():
-    assert dirdp.bandit_lower_bound([0.5, 0.5], 1.0) == 0
-    assert dirdp.bandit_lower_bound([0.5, 0.4], 0.0) == np.inf
+    assert dirdp.bandits.bandit_lower_bound([0.5, 0.5], 1.0) == 0
+    assert dirdp.bandits.bandit_lower_bound([0.5, 0.4], 0.0) == np.inf
 
 
 @pytest.mark.parametrize("means", [[], [0.5], [0.0, 0.5], [1.0, 0.5], [0.5, np.nan], "ab", [[0.1, 0.2]]])
 def test_bad_means(means):
-    with pytest.raises(dirdp.ArgumentError, match="mean"):
-        dirdp.bandit_lower_bound(means, 1.0)
+    with pytest.raises(dirdp.errors.ArgumentError, match="mean"):
+        dirdp.bandits.bandit_lower_bound(means, 1.0)

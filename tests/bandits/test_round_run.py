@@ -18,10 +18,10 @@ def test_it_plays_as_many_rounds_as_its_guarantee_is_for():
         arm = bandit.select()
         bandit.update(arm, int(arm == "a"))
     assert len(bandit.select(size=4)) == 4
-    with pytest.raises(dirdp.ArgumentError, match="of which 1 are left"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="of which 1 are left"):
         bandit.select(size=2)
     assert bandit.select() in ("a", "b")
-    with pytest.raises(dirdp.ArgumentError, match="for 20 rounds, of which 0 are left"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="for 20 rounds, of which 0 are left"):
         bandit.select()
     released = bandit.released
     assert dict(released.sizes) == {"round": 20, "arm": 2}
@@ -71,12 +71,12 @@ def test_its_report_says_what_it_costs():
 def test_it_has_no_posterior_and_no_file(tmp_path):
     bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, **EVERY, horizon=10)
     for refused in (bandit.posterior, bandit.model, lambda: bandit.log_likelihood(None)):
-        with pytest.raises(dirdp.ArgumentError, match="no posterior"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="no posterior"):
             refused()
     path, ledger = tmp_path / "bandit.db", dirdp.Ledger(PROMISE)
-    with pytest.raises(dirdp.ArgumentError, match="has no file"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="has no file"):
         bandit.save(path)
-    with pytest.raises(dirdp.ArgumentError, match="has no file"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="has no file"):
         dirdp.ThompsonSampler(["a"], PROMISE, **EVERY, horizon=10, path=path, ledger=ledger)
     assert ledger.entries() == ()
     assert not path.exists()

@@ -33,5 +33,5 @@ def test_batches_are_the_default():
     ],
 )
 def test_options_that_do_not_go_together(options, message):
-    with pytest.raises(dirdp.ArgumentError, match=message):
+    with pytest.raises(dirdp.errors.ArgumentError, match=message):
         dirdp.ThompsonSampler(["a"], PROMISE, **options)

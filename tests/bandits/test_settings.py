@@ -45,7 +45,7 @@ def test_a_fingerprint_tells_people_apart_by_the_key():
     assert own.fingerprint("7") != other.fingerprint("7")
     assert settings().fingerprint(None) is None
     for person in (None, 1.5, True, ["Ann"]):
-        with pytest.raises(dirdp.ArgumentError, match="person="):
+        with pytest.raises(dirdp.errors.ArgumentError, match="person="):
             own.fingerprint(person)
 
 

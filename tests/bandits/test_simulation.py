@@ -40,7 +40,7 @@ def test_a_policy_of_ones_own():
 )
 def test_what_cannot_be_simulated(policy, means, options, message):
     policy = policy or dirdp.ThompsonSampler(["a", "b"], PROMISE)
-    with pytest.raises(dirdp.ArgumentError, match=message):
+    with pytest.raises(dirdp.errors.ArgumentError, match=message):
         dirdp.simulate_bandit(policy, means, **({"horizon": 10, "n_runs": 2, "progressbar": False} | options))
 
 

@@ -62,9 +62,9 @@ def test_only_the_last_who_loaded_a_file_releases(tmp_path):
     first.update("a", 1)
     first.save()
     second = dirdp.ThompsonSampler.load(path)
-    with pytest.raises(dirdp.ReleaseError, match="loaded by somebody else"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="loaded by somebody else"):
         first.update("a", 1)
-    with pytest.raises(dirdp.ReleaseError, match="loaded by somebody else"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="loaded by somebody else"):
         first.save()
     second.update("a", 1)
     assert second.released.sizes["batch"] == 1
@@ -80,7 +80,7 @@ def test_a_second_process_takes_over(tmp_path):
         dirdp.ThompsonSampler.load({str(path)!r}).update(["a", "a"], [1, 1])
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
-    with pytest.raises(dirdp.ReleaseError, match="loaded by somebody else"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="loaded by somebody else"):
         bandit.update("a", 1)
     assert dirdp.ThompsonSampler.load(path).released.sizes["batch"] == 1
 
@@ -98,14 +98,14 @@ def test_people_are_remembered_by_a_fingerprint(tmp_path):
 def test_a_file_is_never_overwritten_and_there_is_one_for_each_bandit(tmp_path):
     path = tmp_path / "bandit.db"
     bandit = dirdp.ThompsonSampler(["a"], PROMISE)
-    with pytest.raises(dirdp.ArgumentError, match=r"save\(path\)"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"save\(path\)"):
         bandit.save()
     bandit.save(path)
-    with pytest.raises(dirdp.ArgumentError, match="second one"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="second one"):
         bandit.save(tmp_path / "other.db")
-    with pytest.raises(dirdp.ReleaseError, match="exists"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="exists"):
         dirdp.ThompsonSampler(["a"], PROMISE, path=path)
-    with pytest.raises(dirdp.ReleaseError, match="no file"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="no file"):
         dirdp.ThompsonSampler.load(tmp_path / "missing.db")
 
 
@@ -144,11 +144,11 @@ def test_only_the_owner_may_read_the_file_and_its_journal(tmp_path, monkeypatch)
 
 def test_a_run_without_a_folder_is_not_charged_and_a_failure_leaves_no_file(tmp_path, monkeypatch):
     ledger = dirdp.Ledger(PROMISE)
-    with pytest.raises(dirdp.ReleaseError, match="no folder"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="no folder"):
         dirdp.ThompsonSampler(["a"], PROMISE, path=tmp_path / "missing" / "bandit.db", ledger=ledger)
     assert ledger.entries() == ()
     monkeypatch.setattr(StateFile, "_write", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
-    with pytest.raises(dirdp.ReleaseError, match="cannot be used"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="cannot be used"):
         dirdp.ThompsonSampler(["a"], PROMISE, path=tmp_path / "bandit.db")
     assert list(tmp_path.iterdir()) == []
 
@@ -160,7 +160,7 @@ def test_of_two_who_make_one_file_one_is_refused(tmp_path, monkeypatch):
     # The other one made the file after this one had looked.
     looks, real = [], StateFile.refuse_unless_free
     monkeypatch.setattr(StateFile, "refuse_unless_free", lambda self: looks.append(1) if not looks else real(self))
-    with pytest.raises(dirdp.ReleaseError, match="exists"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="exists"):
         late.create("{}", State.empty(1))
     assert dirdp.ThompsonSampler.load(path).arms == ("a",)
 
@@ -222,7 +222,7 @@ def test_edited_files_are_one_kind_of_error_and_keep_their_owner(tmp_path, edit)
         connection.execute(edit)
         assert list(connection.iterdump()) != before
         owners = connection.execute("SELECT owner FROM bandit").fetchall()
-    with pytest.raises(dirdp.ReleaseError) as caught:
+    with pytest.raises(dirdp.errors.ReleaseError) as caught:
         dirdp.ThompsonSampler.load(path)
     assert bandit._settings.key.hex() not in str(caught.value)
     with closing(sqlite3.connect(path)) as connection:
@@ -243,7 +243,7 @@ def test_any_byte_may_be_damaged(tmp_path):
         hurt.write_bytes(data[: len(data) // 2] if rng.random() < 0.05 else data)
         try:
             bandit = dirdp.ThompsonSampler.load(hurt)
-        except dirdp.ReleaseError:
+        except dirdp.errors.ReleaseError:
             refused += 1
         else:
             assert bandit.privacy.satisfies(bandit.guarantee)
@@ -255,13 +255,13 @@ def test_any_byte_may_be_damaged(tmp_path):
 def test_a_file_that_is_no_database(tmp_path):
     path = tmp_path / "bandit.db"
     path.write_text("hello " * 1000)
-    with pytest.raises(dirdp.ReleaseError, match="cannot be used"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="cannot be used"):
         dirdp.ThompsonSampler.load(path)
 
 
 def test_a_run_that_was_not_paid_for_leaves_no_file(tmp_path):
     path, ledger = tmp_path / "bandit.db", dirdp.Ledger(dirdp.PureDP(epsilon=0.5))
-    with pytest.raises(dirdp.BudgetError):
+    with pytest.raises(dirdp.errors.BudgetError):
         dirdp.ThompsonSampler(["a"], PROMISE, path=path, ledger=ledger)
     assert not path.exists()
 
@@ -269,6 +269,6 @@ def test_a_run_that_was_not_paid_for_leaves_no_file(tmp_path):
 def test_a_run_that_cannot_have_its_file_is_not_charged(tmp_path):
     path, ledger = tmp_path / "bandit.db", dirdp.Ledger(PROMISE)
     path.write_text("mine")
-    with pytest.raises(dirdp.ReleaseError, match="exists"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="exists"):
         dirdp.ThompsonSampler(["a"], PROMISE, path=path, ledger=ledger)
     assert ledger.entries() == ()

@@ -115,9 +115,9 @@ def test_a_private_draw_of_each_batch():
     bandit = played(dirdp.ThompsonSampler(list(means), target, mechanism="dirichlet"), means, 400)
     assert "urn_successes" in bandit.released
     assert bandit.posterior()["decision"]["best"].sel(arm="b") > 0.5
-    with pytest.raises(dirdp.UnattainableError):
+    with pytest.raises(dirdp.errors.UnattainableError):
         dirdp.ThompsonSampler(["a"], PROMISE, mechanism="dirichlet")
-    with pytest.raises(dirdp.ArgumentError, match="mechanism='geometric'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="mechanism='geometric'"):
         dirdp.ThompsonSampler(["a"], target, mechanism="dirichlet", contribution=2)
 
 
@@ -131,9 +131,9 @@ def test_people_give_no_more_than_they_may():
     # Two of Ann and one of Bob are in the open batch of a.
     assert bandit._run.state.open[0].pulls == 3
     assert "Ann" not in repr(vars(bandit._run.state))
-    with pytest.raises(dirdp.ArgumentError, match="person="):
+    with pytest.raises(dirdp.errors.ArgumentError, match="person="):
         bandit.update("a", 1)
-    with pytest.raises(dirdp.ArgumentError, match="contribution="):
+    with pytest.raises(dirdp.errors.ArgumentError, match="contribution="):
         dirdp.ThompsonSampler(["a"], PROMISE).update("a", 1, person="Ann")
 
 
@@ -146,13 +146,13 @@ def test_a_ledger_is_charged_once():
     assert entry.terms.unit == "visitor"
     assert entry.terms.assumptions == ("a visitor contributes no more than 2 rewards of a run",)
     assert "one visitor with at most 2 rewards" in str(bandit.report())
-    with pytest.raises(dirdp.BudgetError):
+    with pytest.raises(dirdp.errors.BudgetError):
         dirdp.ThompsonSampler(["a", "b"], PROMISE, contribution=1, unit="visitor", ledger=ledger)
 
 
 def test_a_promise_about_rewards_is_never_booked_as_one_about_people():
     people = dirdp.Ledger(dirdp.PureDP(epsilon=5), unit="person")
-    with pytest.raises(dirdp.ArgumentError, match="unit='reward'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="unit='reward'"):
         dirdp.ThompsonSampler(["a"], PROMISE, ledger=people)
     assert people.entries() == ()
     dirdp.ThompsonSampler(["a"], PROMISE, contribution=1, ledger=people)
@@ -161,7 +161,7 @@ def test_a_promise_about_rewards_is_never_booked_as_one_about_people():
     assert open_to_all.unit == "reward"
     assert open_to_all.entries()[0].terms.assumptions == ()
     # Nor the other way round: the ledger would add up promises about different units.
-    with pytest.raises(dirdp.ArgumentError, match="unit='person'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="unit='person'"):
         dirdp.ThompsonSampler(["a"], PROMISE, contribution=1, ledger=open_to_all)
 
 
@@ -175,7 +175,7 @@ def test_a_promise_about_rewards_is_never_booked_as_one_about_people():
     ],
 )
 def test_who_is_protected_is_said_once(options, message):
-    with pytest.raises(dirdp.ArgumentError, match=message):
+    with pytest.raises(dirdp.errors.ArgumentError, match=message):
         dirdp.ThompsonSampler(["a"], PROMISE, **options)
 
 
@@ -243,7 +243,7 @@ def test_arms_may_learn_from_one_another():
 @pytest.mark.parametrize("reward", [-0.1, 1.1, math.nan, math.inf, "yes", None, [1]])
 def test_bad_rewards_are_refused_without_showing_them(reward):
     bandit = dirdp.ThompsonSampler(["a"], PROMISE)
-    with pytest.raises(dirdp.DataError) as caught:
+    with pytest.raises(dirdp.errors.DataError) as caught:
         bandit.update("a", reward)
     assert "1.1" not in str(caught.value)
     assert bandit._run.state.open[0].pulls == 0
@@ -251,11 +251,11 @@ def test_bad_rewards_are_refused_without_showing_them(reward):
 
 def test_a_list_with_one_bad_reward_counts_none():
     bandit = dirdp.ThompsonSampler(["a", "b"], PROMISE, first_batch=10)
-    with pytest.raises(dirdp.DataError):
+    with pytest.raises(dirdp.errors.DataError):
         bandit.update(["a", "b"], [1, 2])
-    with pytest.raises(dirdp.ArgumentError, match="as many"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="as many"):
         bandit.update(["a", "b"], [1])
-    with pytest.raises(dirdp.ArgumentError, match="Unknown arm"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Unknown arm"):
         bandit.update(["a", "z"], [1, 1])
     assert [one.pulls for one in bandit._run.state.open] == [0, 0]
 
@@ -279,15 +279,15 @@ def test_a_list_with_one_bad_reward_counts_none():
     ],
 )
 def test_bad_arguments(arms, options, message):
-    with pytest.raises(dirdp.ArgumentError, match=message):
+    with pytest.raises(dirdp.errors.ArgumentError, match=message):
         dirdp.ThompsonSampler(arms, PROMISE, **options)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, math.inf, math.nan])
 def test_a_promise_needs_a_positive_epsilon(epsilon):
-    with pytest.raises(dirdp.ArgumentError, match="epsilon"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="epsilon"):
         dirdp.ThompsonSampler(["a"], dirdp.PureDP(epsilon=epsilon))
-    with pytest.raises(dirdp.ArgumentError, match="guarantee"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="guarantee"):
         dirdp.ThompsonSampler(["a"], 1.0)
 
 
@@ -303,7 +303,7 @@ def test_extreme_priors_and_budgets(prior, epsilon):
 
 def test_a_ledger_for_add_remove_is_told_about_the_reward_of_0():
     ledger = dirdp.Ledger(PROMISE, adjacency="add-remove")
-    with pytest.raises(dirdp.ArgumentError, match="the reward 0"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="the reward 0"):
         dirdp.ThompsonSampler(["a"], PROMISE, ledger=ledger)
     assert ledger.entries() == ()
 
@@ -340,7 +340,7 @@ def test_a_person_has_one_name():
         bandit.update("a", 1, person=person)
     assert bandit._run.state.open[0].pulls == 1
     for nobody in (None, True, "", " ", 5.0, b"5", ("5",), 10**5000, "\ud800"):
-        with pytest.raises(dirdp.ArgumentError, match="pass person="):
+        with pytest.raises(dirdp.errors.ArgumentError, match="pass person="):
             bandit.update("a", 1, person=nobody)
 
 
@@ -357,17 +357,17 @@ def test_copies_would_release_twice():
             attempt(bandit)
     bandit._process = -1
     for use in (bandit.select, lambda: bandit.update("a", 1), lambda: bandit.save("bandit.db")):
-        with pytest.raises(dirdp.ReleaseError, match="fork"):
+        with pytest.raises(dirdp.errors.ReleaseError, match="fork"):
             use()
 
 
 def test_a_seeded_run_is_marked():
-    with pytest.warns(dirdp.SeededReleaseWarning, match="not private"):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning, match="not private"):
         bandit = dirdp.ThompsonSampler(["a"], PROMISE, random_seed=1)
     assert "not private" in str(bandit.report())
     bandit.update(["a", "a"], [1, 0])
     assert "not private" in bandit.released.attrs["reproducible"]
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         again = dirdp.ThompsonSampler(["a"], PROMISE, random_seed=1)
     again.update(["a", "a"], [1, 0])
     assert bandit.released.equals(again.released)
@@ -385,10 +385,10 @@ def test_rewards_may_be_categories_of_public_worth():
     assert decision["best"].sel(arm="b") > 0.8
     assert decision["mean"].sel(arm="b") == pytest.approx(3.2, abs=0.8)
     assert decision["loss"].sel(arm="a") > 0.3
-    with pytest.raises(dirdp.DataError, match="one of 'left'"):
+    with pytest.raises(dirdp.errors.DataError, match="one of 'left'"):
         bandit.update("a", 1)
     for bad in ({"one": 1.0}, {"one": 1.0, "two": 1.0}, {"one": math.nan, "two": 1.0}, {1: 0.0, 2: 1.0}, [0, 1]):
-        with pytest.raises(dirdp.ArgumentError, match="utilities"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="utilities"):
             dirdp.ThompsonSampler(["a"], PROMISE, utilities=bad)
 
 

@@ -190,7 +190,7 @@ def row(policy, horizon, setting, epsilon, n_runs):
     runs = dirdp.simulate_bandit(policy, means, horizon, n_runs, random_seed=SEED, progressbar=False)
     last = np.sort(runs.regret[:, -1])
     cut = len(last) // 20
-    bound = dirdp.bandit_lower_bound(means, epsilon) * math.log(horizon)
+    bound = dirdp.bandits.bandit_lower_bound(means, epsilon) * math.log(horizon)
     numbers = (np.median(last), last[cut : len(last) - cut].mean(), *np.quantile(last, [0.05, 0.95]), bound)
     return horizon, setting, epsilon, runs.name, *(f"{number:.0f}" for number in numbers)
 

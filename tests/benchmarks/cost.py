@@ -71,7 +71,9 @@ def measurements() -> Iterator[tuple[str, str, float]]:
         )
         yield f"calibrate, {strategy}", fill, cost
     for target in (TARGET, dirdp.TruncatedCDP(rho=0.02, omega=20), dirdp.ZeroCDP(rho=0.02)):
-        cost = ratio(lambda target=target: dirdp.calibrate_floored(target, prior=np.ones(4), n_records=592), gammas, 15)
+        cost = ratio(
+            lambda target=target: dirdp.planning.calibrate_floored(target, prior=np.ones(4), n_records=592), gammas, 15
+        )
         yield f"calibrate, floored, {type(target).__name__}", fill, cost
     with pm.Model() as wide:
         p = pm.Dirichlet("p", a=np.ones(1000))

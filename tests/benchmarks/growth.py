@@ -189,7 +189,7 @@ def main() -> None:
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     where = (f"{datetime.now(UTC):%Y-%m-%d}", version("pymc-dirdp"), commit(), platform.python_version(), f"{load:.1f}")
     with TABLE.open("a", newline="", encoding="utf-8") as file, warnings.catch_warnings():
-        warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.errors.RepeatedReleaseWarning)
         writer = csv.writer(file, lineterminator="\n")
         if file.tell() == 0:
             writer.writerow(COLUMNS)

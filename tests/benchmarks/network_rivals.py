@@ -61,7 +61,7 @@ def released(train, structure, categories, epsilon, split):
     """Noisy margins, the same ones each time."""
     model = dirdp.bayesian_network(train, structure, categories=categories)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         return dirdp.sample(
             dirdp.ApproxDP(epsilon=epsilon, delta=DELTA),
             model,

@@ -77,7 +77,7 @@ def draws_of_posteriors() -> Iterator[Pair]:
         return dirdp.analyse(release, DRAWS, progressbar=False)
 
     def nuts() -> object:
-        private = dirdp.analyst_model(release)
+        private = dirdp.releases.analyst_model(release)
         return pm.sample(1000, chains=2, cores=1, model=private, progressbar=False, random_seed=1)
 
     def weight(drawn: object) -> float:

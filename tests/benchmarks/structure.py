@@ -69,7 +69,7 @@ if __name__ == "__main__":
     parser.add_argument("--share", type=float, action="append", help="of the structure; the default if none is given")
     given = parser.parse_args()
     # Every release here is of the same people, and none is published.
-    warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
+    warnings.simplefilter("ignore", dirdp.errors.RepeatedReleaseWarning)
     for name in given.name or NAMES:
         splits = range(given.first, given.first + given.splits)
         run(given.data, name, splits, given.share or [0.25], given.epsilon or EPSILONS)

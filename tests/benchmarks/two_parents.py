@@ -130,7 +130,7 @@ if __name__ == "__main__":
     parser.add_argument("--epsilon", type=float, action="append", help="all four if none is given")
     given = parser.parse_args()
     # Every release here is of the same people, and none is published.
-    warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
+    warnings.simplefilter("ignore", dirdp.errors.RepeatedReleaseWarning)
     network = json.loads((given.data / "networks.json").read_text())[given.name]
     frame, known, _ = read(given.data, given.name)
     categories = {variable: list(known[variable]) for variable in network}

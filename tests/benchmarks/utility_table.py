@@ -52,7 +52,7 @@ def row(kind, d, n, epsilon):
     dirichlet = dirdp.calibrate(target, prior=prior, n_records=n)
     _, choices = choose(target, {"p": TableFacts(prior, n)}, Terms(groups=[("p",)], public_totals=True))
     exact = noises(exact=True, public_totals=True)
-    floored = dirdp.calibrate_floored(target, prior=prior, n_records=n)
+    floored = dirdp.planning.calibrate_floored(target, prior=prior, n_records=n)
     mechanisms = {"Dirichlet": dirichlet, "floored": floored} | {
         name: noise.for_guarantee(target, prior=prior) for name, noise in exact.items()
     }

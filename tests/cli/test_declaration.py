@@ -89,7 +89,7 @@ def test_what_no_declaration_says(written, changes, message, block):
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    with pytest.raises(dirdp.ArgumentError, match=message):
+    with pytest.raises(dirdp.errors.ArgumentError, match=message):
         declared(written(text))
 
 
@@ -109,20 +109,20 @@ def test_what_no_declaration_says(written, changes, message, block):
 )
 def test_what_is_no_toml(written, text):
     """The error repeats nothing of the file, because somebody may have passed the data in its place."""
-    with pytest.raises(dirdp.ArgumentError, match="is no TOML") as raised:
+    with pytest.raises(dirdp.errors.ArgumentError, match="is no TOML") as raised:
         declared(written(text))
     assert not {"592", "70003"} & set(str(raised.value).replace("_", " ").split())
 
 
 @pytest.mark.parametrize("text", ["guarantee = 1", "variables = []", "", "people = 'x'"])
 def test_sections_that_are_none(written, text):
-    with pytest.raises(dirdp.ArgumentError, match="section"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="section"):
         declared(written(text))
 
 
 def test_no_variable(written, block):
     text = block("toml").partition("[variables.sex]")[0] + "[variables]"
-    with pytest.raises(dirdp.ArgumentError, match="declares no variable"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="declares no variable"):
         declared(written(text))
 
 

@@ -75,12 +75,12 @@ def test_wrong_arguments_are_one_line(arguments, run):
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (dirdp.DataError("Some counts\nare negative."), 3, "Some counts are negative."),
-        (dirdp.BudgetError("Too much."), 4, "Too much."),
-        (dirdp.LedgerError("Damaged."), 4, "Damaged."),
-        (dirdp.UnattainableError("Too tight."), 4, "Too tight."),
-        (dirdp.UnsupportedModelError("A\x1b[2Jb."), 2, "A\\x1b[2Jb."),
-        (dirdp.ReleaseError("No release."), 2, "No release."),
+        (dirdp.errors.DataError("Some counts\nare negative."), 3, "Some counts are negative."),
+        (dirdp.errors.BudgetError("Too much."), 4, "Too much."),
+        (dirdp.errors.LedgerError("Damaged."), 4, "Damaged."),
+        (dirdp.errors.UnattainableError("Too tight."), 4, "Too tight."),
+        (dirdp.errors.UnsupportedModelError("A\x1b[2Jb."), 2, "A\\x1b[2Jb."),
+        (dirdp.errors.ReleaseError("No release."), 2, "No release."),
         (PermissionError(13, "Permission denied", "x.nc"), 2, "x.nc: Permission denied"),
         (OSError("secret 592"), 2, "a file: OSError"),
         (KeyboardInterrupt(), 2, "stopped"),

@@ -7,10 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pymc_dirdp import CategoriesFromDataWarning
 from pymc_dirdp.counting.sparse import SparseCounts, count_sparse
 from pymc_dirdp.counting.tables import count
-from pymc_dirdp.errors import ArgumentError, DataError
+from pymc_dirdp.errors import ArgumentError, CategoriesFromDataWarning, DataError
 
 from .test_engines import HOSTILE
 

@@ -307,7 +307,7 @@ def test_posteriors_are_compared_by_records(hair):
         for what in ("elpd", "se", "p"):
             assert getattr(result, what) == pytest.approx(float(sums[what].sel(posterior=name)))
     assert set(az.compare(results).index) == set(POSTERIORS)
-    with pytest.raises(dirdp.ArgumentError, match="elpd_by_cell"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="elpd_by_cell"):
         elpd(xr.DataTree())
 
 
@@ -344,7 +344,7 @@ def test_realised_losses_are_the_formulas(which, request):
 def test_ranks_are_uniform_where_the_reference_is_the_truth():
     """Draws of the private posterior among such draws, and data from the prior among data from the prior."""
     model = hair_model()
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         release = dirdp.sample(dirdp.RenyiDP(order=4, epsilon=50), model, draws=400, random_seed=5)
     realised = diagnose(release, model, draws=100, nuts=False, random_seed=6)["realised"]
     assert stats.kstest(realised["kl_release_rank"].values[0], "uniform").pvalue > 1e-6
@@ -549,23 +549,23 @@ def test_a_saved_release_can_be_diagnosed(tmp_path):
 
 def test_another_model_is_refused(hair):
     _, release, _ = hair
-    with pytest.raises(dirdp.ArgumentError, match="lacks the group"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="lacks the group"):
         diagnose(xr.DataTree(), hair_model())
-    with pytest.raises(dirdp.ArgumentError, match="other tables"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="other tables"):
         diagnose(release, admissions_model())
-    with pytest.raises(dirdp.ArgumentError, match="another prior for 'p'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="another prior for 'p'"):
         diagnose(release, hair_model(prior=(1, 1, 1, 2)))
-    with pytest.raises(dirdp.ArgumentError, match="another number of records for 'p'") as caught:
+    with pytest.raises(dirdp.errors.ArgumentError, match="another number of records for 'p'") as caught:
         diagnose(release, hair_model(HAIR + 1))
     assert "596" not in str(caught.value)
-    with pytest.raises(dirdp.ArgumentError, match="draws"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="draws"):
         diagnose(release, hair_model(), draws=10)
-    with pytest.raises(dirdp.ArgumentError, match="model"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="model"):
         diagnose(release)
     with pm.Model() as model:
         p = pm.Dirichlet("p", [1, 1, 1, 1])
         pm.Multinomial("pupils", n=592, p=p, observed=HAIR)
-    with pytest.raises(dirdp.ArgumentError, match="by other variables"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="by other variables"):
         diagnose(release, model)
 
 
@@ -601,7 +601,7 @@ def test_tables_of_two_kinds_are_diagnosed_together():
 def test_broken_promises_are_an_error_without_a_value():
     model = hair_model()
     release = dirdp.sample(TARGET, model, min_count=50)
-    with pytest.raises(dirdp.DataError) as caught:
+    with pytest.raises(dirdp.errors.DataError) as caught:
         diagnose(release, hair_model([49, 286, 71, 186]))
     assert not any(str(count) in str(caught.value) for count in (49, 286, 186))
 

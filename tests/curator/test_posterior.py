@@ -46,7 +46,7 @@ def fits(values, law):
 
 
 def test_draws_have_the_law_of_prior_plus_counts():
-    tree = dirdp.posterior(hair(), random_seed=1)
+    tree = dirdp.curator.exact_posterior(hair(), random_seed=1)
     assert tree["posterior"]["p"].dims == ("chain", "draw", "hair")
     assert tree["posterior"]["p"].shape == (1, 4000, 4)
     u = np.array([109, 287, 72, 129])
@@ -61,7 +61,7 @@ def test_draws_have_the_law_of_prior_plus_counts():
 
 
 def test_integrated_tables_and_rows_have_closed_forms():
-    tree = dirdp.posterior(integrated(), 3000, random_seed=2)["posterior"]
+    tree = dirdp.curator.exact_posterior(integrated(), 3000, random_seed=2)["posterior"]
     assert set(tree.data_vars) == {"words_p", "hits_p"}
     assert fits(tree["words_p"].values[0, :, 1, 1], stats.beta(8, 2))
     assert fits(tree["hits_p"].values[0, :, 0], stats.beta(4, 8))
@@ -69,7 +69,10 @@ def test_integrated_tables_and_rows_have_closed_forms():
 
 
 def test_without_a_record_the_posterior_is_the_prior():
-    assert fits(dirdp.posterior(hair((0, 0, 0, 0)), random_seed=3)["posterior"]["p"].values[0, :, 3], stats.beta(2, 3))
+    assert fits(
+        dirdp.curator.exact_posterior(hair((0, 0, 0, 0)), random_seed=3)["posterior"]["p"].values[0, :, 3],
+        stats.beta(2, 3),
+    )
 
 
 @pytest.mark.thorough
@@ -79,7 +82,10 @@ def test_nuts_finds_the_same_posterior(make):
     model = make()
     with model:
         trace = pm.sample(1000, tune=700, chains=2, cores=1, random_seed=4, progressbar=False, quiet=True)
-    nuts, exact = trace["posterior"].to_dataset(), dirdp.posterior(model, random_seed=5)["posterior"].to_dataset()
+    nuts, exact = (
+        trace["posterior"].to_dataset(),
+        dirdp.curator.exact_posterior(model, random_seed=5)["posterior"].to_dataset(),
+    )
     assert set(exact.data_vars) == set(nuts.data_vars) - {"code"}
     for name in exact.data_vars:
         assert exact[name].dims == nuts[name].dims
@@ -92,27 +98,27 @@ def test_nuts_finds_the_same_posterior(make):
 
 def test_a_deterministic_of_observed_records_reads_them():
     """`p[a]` is evaluated at the records that were observed, and not at records that are drawn anew."""
-    tree = dirdp.posterior(network(), 50, random_seed=6)["posterior"]
+    tree = dirdp.curator.exact_posterior(network(), 50, random_seed=6)["posterior"]
     np.testing.assert_array_equal(tree["of_each"].values, tree["p_b"].values[:, :, A])
 
 
 def test_var_names_choose_deterministics():
-    assert set(dirdp.posterior(network(), 9, var_names=["p_a", "lift"])["posterior"].data_vars) == {
+    assert set(dirdp.curator.exact_posterior(network(), 9, var_names=["p_a", "lift"])["posterior"].data_vars) == {
         "p_a",
         "p_b",
         "lift",
     }
-    assert set(dirdp.posterior(network(), 9, var_names=[])["posterior"].data_vars) == {"p_a", "p_b"}
-    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'lift'"):
-        dirdp.posterior(network(), 9, var_names=["lit"])
-    with pytest.raises(dirdp.ArgumentError, match="'code', which depends on none of 'p_a', 'p_b'"):
-        dirdp.posterior(network(), 9, var_names=["code"])
-    with pytest.raises(dirdp.ArgumentError, match="write \\['lift'\\]"):
-        dirdp.posterior(network(), 9, var_names="lift")
+    assert set(dirdp.curator.exact_posterior(network(), 9, var_names=[])["posterior"].data_vars) == {"p_a", "p_b"}
+    with pytest.raises(dirdp.errors.ArgumentError, match="Did you mean 'lift'"):
+        dirdp.curator.exact_posterior(network(), 9, var_names=["lit"])
+    with pytest.raises(dirdp.errors.ArgumentError, match="'code', which depends on none of 'p_a', 'p_b'"):
+        dirdp.curator.exact_posterior(network(), 9, var_names=["code"])
+    with pytest.raises(dirdp.errors.ArgumentError, match="write \\['lift'\\]"):
+        dirdp.curator.exact_posterior(network(), 9, var_names="lift")
 
 
 def test_every_group_is_what_arviz_looks_for():
-    tree = dirdp.posterior(network(), 400, random_seed=7)
+    tree = dirdp.curator.exact_posterior(network(), 400, random_seed=7)
     groups = {"posterior", "prior", "log_prior", "log_likelihood", "posterior_predictive", "observed_data"}
     assert set(tree.children) == groups
     np.testing.assert_array_equal(tree["observed_data"]["a"], A)
@@ -125,13 +131,13 @@ def test_it_is_what_a_diagnosis_holds():
     model = hair()
     release = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
     diagnosis = dirdp.diagnose(release, model, draws=100, chains=1, nuts=False, random_seed=9)
-    own = dirdp.posterior(model, 100, random_seed=9)
+    own = dirdp.curator.exact_posterior(model, 100, random_seed=9)
     xr.testing.assert_equal(diagnosis["non_private/posterior"]["p"], own["posterior"]["p"])
     assert set(diagnosis["non_private"].children) == set(own.children)
 
 
 def test_everything_says_that_it_is_confidential(tmp_path):
-    tree = dirdp.posterior(network(), 20)
+    tree = dirdp.curator.exact_posterior(network(), 20)
     assert "confidential" in repr(tree)
     assert "confidential" in repr(tree["posterior"]["p_a"])
     assert all("do not publish" in group.attrs["confidential"] for group in tree.subtree)
@@ -139,7 +145,7 @@ def test_everything_says_that_it_is_confidential(tmp_path):
     tree.to_netcdf(tmp_path / "exact.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "exact.nc", engine="h5netcdf") as back:
         assert all("confidential" in group.attrs for group in back.subtree)
-        with pytest.raises(dirdp.ReleaseError, match="no guarantee covers it"):
+        with pytest.raises(dirdp.errors.ReleaseError, match="no guarantee covers it"):
             dirdp.verify(back)
 
 
@@ -149,10 +155,10 @@ USES = {
     "analyse": dirdp.analyse,
     "analyse, in a list": lambda tree: dirdp.analyse([tree, tree]),
     "estimate": dirdp.estimate,
-    "analyst_model": dirdp.analyst_model,
-    "latent_counts": lambda tree: dirdp.latent_counts(tree, tree),
+    "analyst_model": dirdp.releases.analyst_model,
+    "latent_counts": lambda tree: dirdp.releases.latent_counts(tree, tree),
     "release_logp": lambda tree: dirdp.release_logp(tree, [0.25, 0.25, 0.25, 0.25]),
-    "sample_posterior_predictive": lambda tree: dirdp.sample_posterior_predictive(tree, n_records=3),
+    "sample_posterior_predictive": lambda tree: dirdp.releases.sample_posterior_predictive(tree, n_records=3),
     "synthetic": dirdp.synthetic,
     "predict_log_proba": lambda tree: dirdp.predict_log_proba(tree, {}),
     "predict_log_proba, released": lambda tree: dirdp.predict_log_proba(tree, {}, draws="released"),
@@ -166,29 +172,29 @@ USES = {
 
 @pytest.mark.parametrize("use", USES)
 def test_no_function_takes_it_for_a_release(use):
-    with pytest.raises(dirdp.ReleaseError, match="got a tree that is marked as confidential"):
-        USES[use](dirdp.posterior(hair(), 20))
+    with pytest.raises(dirdp.errors.ReleaseError, match="got a tree that is marked as confidential"):
+        USES[use](dirdp.curator.exact_posterior(hair(), 20))
 
 
 def test_a_part_of_a_diagnosis_is_no_release_either():
     """Found by attack: an analysis is recognised by its groups, which anybody can put beside each other."""
-    exact = dirdp.posterior(hair(), 20)
+    exact = dirdp.curator.exact_posterior(hair(), 20)
     exact["latent_counts"] = xr.DataTree(xr.Dataset({"p": exact["posterior"]["p"].astype(int)}))
-    with pytest.raises(dirdp.ReleaseError, match="marked as confidential"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="marked as confidential"):
         dirdp.predict_log_proba(exact, {})
 
 
 @pytest.mark.parametrize("draws", [0, -1, 1.5, True, "many"])
 def test_draws_are_a_whole_number(draws):
-    with pytest.raises(dirdp.ArgumentError, match="draws"):
-        dirdp.posterior(hair(), draws)
+    with pytest.raises(dirdp.errors.ArgumentError, match="draws"):
+        dirdp.curator.exact_posterior(hair(), draws)
 
 
 def test_what_cannot_be_read_is_refused_in_the_words_of_tables():
     with pm.Model() as model:
         mean = pm.Normal("mean")
         pm.Normal("seen", mean, observed=[1.0])
-    with pytest.raises(dirdp.UnsupportedModelError, match="'mean'"):
-        dirdp.posterior(model)
-    with pytest.raises(dirdp.ArgumentError, match="Expected a PyMC model, got none"):
-        dirdp.posterior()
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="'mean'"):
+        dirdp.curator.exact_posterior(model)
+    with pytest.raises(dirdp.errors.ArgumentError, match="Expected a PyMC model, got none"):
+        dirdp.curator.exact_posterior()

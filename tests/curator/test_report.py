@@ -106,7 +106,7 @@ def test_plans_and_releases_have_their_public_reports():
         text = str(dirdp.report(shown))
         assert "CONFIDENTIAL" not in text
         assert "a share is typically off by" in text
-    with pytest.raises(dirdp.ArgumentError, match="got an int"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="got an int"):
         dirdp.report(5)
 
 

@@ -50,7 +50,7 @@ def random_output(rng, most_records=10_000, most_rows=6):
     values = mechanism.releases(counts, 1, random_seed=rng, sampler=sampler or "fast")[0]
     if kind == "dirichlet":
         values = np.maximum(values, 1e-300)
-    output = dirdp.MechanismOutput(
+    output = dirdp.mechanisms.MechanismOutput(
         mechanism, values, prior=prior, n_records=n if public else None, **({"sampler": sampler} if sampler else {})
     )
     return output, None if public else n + 10 + int(rng.integers(n + 50))

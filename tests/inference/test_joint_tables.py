@@ -163,7 +163,7 @@ def test_fifty_tables_of_two_cells_at_a_small_epsilon():
 SURVEY = ZeroSumJointMechanism([3, 3], 0.5)
 ANSWERS = np.array([[2.0, 5.0, -1.0], [1.0, 0.0, 3.0]])
 PRIOR = np.array([[1.0, 0.3, 2.0], [1.0, 1.0, 1.0]])
-OUTPUT = dirdp.MechanismOutput(SURVEY, ANSWERS, prior=PRIOR, n_records=10)
+OUTPUT = dirdp.mechanisms.MechanismOutput(SURVEY, ANSWERS, prior=PRIOR, n_records=10)
 
 
 def test_public_verbs_read_the_output_of_a_survey():
@@ -205,22 +205,24 @@ def test_a_model_of_the_analyst_holds_the_likelihood():
     logp = dirdp.release_logp(OUTPUT, p)
     assert logp.eval() == pytest.approx(value, rel=1e-12)
     np.testing.assert_allclose(pt.grad(logp, p).eval() * shares, gradient, rtol=1e-10)
-    assert dirdp.analyst_model(OUTPUT).point_logps()["p_release"] < 0
+    assert dirdp.releases.analyst_model(OUTPUT).point_logps()["p_release"] < 0
 
 
 def test_what_public_verbs_refuse():
     with pytest.raises(ArgumentError, match="Reshape it"):
-        dirdp.MechanismOutput(SURVEY, ANSWERS.ravel(), prior=PRIOR.ravel(), n_records=10)
+        dirdp.mechanisms.MechanismOutput(SURVEY, ANSWERS.ravel(), prior=PRIOR.ravel(), n_records=10)
     with pytest.raises(ArgumentError, match="several are not read together"):
-        dirdp.MechanismOutput(SURVEY, np.stack([ANSWERS, ANSWERS]), prior=PRIOR, n_records=10)
+        dirdp.mechanisms.MechanismOutput(SURVEY, np.stack([ANSWERS, ANSWERS]), prior=PRIOR, n_records=10)
     with pytest.raises(ArgumentError, match="Analyse each by itself"):
-        dirdp.estimate([OUTPUT, dirdp.MechanismOutput(SURVEY, 1.0 * ANSWERS[:, ::-1], prior=PRIOR, n_records=10)])
+        dirdp.estimate(
+            [OUTPUT, dirdp.mechanisms.MechanismOutput(SURVEY, 1.0 * ANSWERS[:, ::-1], prior=PRIOR, n_records=10)]
+        )
     with pytest.raises(ArgumentError, match="no product"):
-        dirdp.MechanismOutput(JointMechanism([3, 3], 0.5), ANSWERS, prior=PRIOR, n_records=10)
+        dirdp.mechanisms.MechanismOutput(JointMechanism([3, 3], 0.5), ANSWERS, prior=PRIOR, n_records=10)
     with pytest.raises(ArgumentError, match="row_prior"):
         dirdp.estimate(OUTPUT, row_prior=[1, 1], progressbar=False)
     with pytest.raises(ArgumentError, match="add up to 10 records"):
-        dirdp.estimate(dirdp.MechanismOutput(SURVEY, ANSWERS, prior=PRIOR, n_records=6), progressbar=False)
+        dirdp.estimate(dirdp.mechanisms.MechanismOutput(SURVEY, ANSWERS, prior=PRIOR, n_records=6), progressbar=False)
 
 
 def test_errors():

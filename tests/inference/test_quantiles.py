@@ -32,7 +32,7 @@ def mixture(alpha, counts):
 def released():
     """Two rows of three cells, and what is said of them if they are looked at all at once."""
     mechanism = dirdp.mechanisms.GeometricMechanism(np.ones((2, 3)), scale=2.0)
-    output = dirdp.MechanismOutput(mechanism, [[3, 6, 2], [5, -2, 4]], prior=PRIOR, n_records=16)
+    output = dirdp.mechanisms.MechanismOutput(mechanism, [[3, 6, 2], [5, -2, 4]], prior=PRIOR, n_records=16)
     return output, dirdp.estimate(output).tables["p"]
 
 
@@ -84,7 +84,7 @@ def test_small_parameters(alpha, counts):
 def test_counts_that_are_as_uncertain_as_the_share_given_them(ratio):
     """Found by releases at random: steps that were right for either function were too long for their product."""
     mechanism = dirdp.mechanisms.GaussianMechanism(np.ones(2), ratio * np.sqrt(2 * 800 / 4))
-    output = dirdp.MechanismOutput(mechanism, [420.0, 371.0], prior=np.ones(2), n_records=800)
+    output = dirdp.mechanisms.MechanismOutput(mechanism, [420.0, 371.0], prior=np.ones(2), n_records=800)
     prob = [0.001, 0.5, 0.95, 0.9999]
     found = dirdp.estimate(output, prob).tables["p"]
     law = share_laws(output, None, found.count_means)[0, 0]

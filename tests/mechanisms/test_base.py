@@ -149,11 +149,11 @@ def test_what_is_known_has_a_name():
     assert by_class_name()["DirichletMechanism"] is DirichletMechanism
     with registered(GeometricMechanism):
         assert "geometric" in kinds()
-    with pytest.raises(dirdp.ArgumentError, match="GeometricMechanism"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="GeometricMechanism"):
         CONTINUOUS[0].checked_sampler("exact")
-    with pytest.raises(dirdp.ArgumentError, match="quick"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="quick"):
         URNS[0].checked_sampler("quick")
-    with pytest.raises(dirdp.ArgumentError, match="The law of a"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="The law of a"):
         Mechanism.output_laws(URNS[0], np.ones(3), np.ones(3))
-    with pytest.raises(dirdp.ArgumentError, match="No private posterior"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="No private posterior"):
         Mechanism.posterior_parameters(URNS[0], np.ones((1, 3), dtype=int), np.random.default_rng(1))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_dirdp import ApproxDP, ArgumentError, DataError, RenyiDP, TruncatedCDP
+from pymc_dirdp import ApproxDP, RenyiDP, TruncatedCDP
+from pymc_dirdp.errors import ArgumentError, DataError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.sampling.fast import dirichlet
 

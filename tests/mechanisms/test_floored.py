@@ -192,7 +192,7 @@ def test_the_posterior_given_the_intensities_is_that_of_brute_force(n_records):
         sizes = tables.sum(axis=1).astype(float)
         logs -= _log_gamma_ratio(sizes, np.full(sizes.shape, prior.sum()))
     mass = np.exp(logs - logsumexp(logs))
-    seen = dirdp.MechanismOutput(mechanism, output, prior=prior, n_records=n_records)
+    seen = dirdp.mechanisms.MechanismOutput(mechanism, output, prior=prior, n_records=n_records)
     numbers = {} if n_records else {"n_prior": {"p": 40}}
     found = dirdp.estimate(seen, **numbers).frame()
     np.testing.assert_allclose(found["count"], mass @ tables, rtol=1e-7)
@@ -202,7 +202,7 @@ def test_intensities_tell_more_than_their_shares():
     """Under add-remove the sum of the intensities says how many records there are."""
     mechanism = floored(alpha=[0.02] * 4, r=0.9, floor=4.0, adjacency="add-remove")
     output = mechanism.release([50, 100, 20, 30], random_seed=4)[0]
-    seen = dirdp.MechanismOutput(mechanism, output, prior=np.ones(4))
+    seen = dirdp.mechanisms.MechanismOutput(mechanism, output, prior=np.ones(4))
     counts = dirdp.estimate(seen, n_prior={"p": 2000}).frame()["count"].sum()
     assert 150 < counts < 250
 
@@ -285,13 +285,13 @@ def test_blocks_of_a_survey_lose_more_than_one():
 def test_pure_privacy_takes_a_ceiling():
     assert floored().pure_epsilon == math.inf
     assert 0 < floored(ceiling=30.0).pure_epsilon < math.inf
-    chosen = dirdp.calibrate_floored(dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100)
+    chosen = dirdp.planning.calibrate_floored(dirdp.PureDP(epsilon=1.0), prior=[1, 1], n_records=100)
     assert 0.999 < chosen.pure_epsilon <= 1
 
 
 def test_no_counts_and_no_intensities_exceed_the_pure_loss():
     """All moves of a record in tables of up to 60 records, at all corners of what may be put out."""
-    chosen = dirdp.calibrate_floored(dirdp.PureDP(epsilon=1.0), prior=np.ones(3), n_records=60)
+    chosen = dirdp.planning.calibrate_floored(dirdp.PureDP(epsilon=1.0), prior=np.ones(3), n_records=60)
     ends = np.array([chosen.floor, chosen.ceiling * (1 - 1e-15)])
     counts = np.arange(61.0)
     gain, lose = (

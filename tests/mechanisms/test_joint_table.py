@@ -107,7 +107,7 @@ def test_a_release_is_read_with_the_radius_that_the_rows_share(tmp_path):
     assert "Joint zero-sum noise" in str(dirdp.report(back))
     edited = (tmp_path / "release.json").read_text().replace("JointTableMechanism", "DiscreteGaussianMechanism")
     (tmp_path / "edited.json").write_text(edited)
-    with pytest.raises(dirdp.ReleaseError):
+    with pytest.raises(dirdp.errors.ReleaseError):
         dirdp.load(tmp_path / "edited.json")
 
 
@@ -304,7 +304,7 @@ def test_a_forged_text_does_not_share_a_noise(tmp_path):
     plan = dirdp.plan(PURE, items(3, people=50), mechanism="joint")
     plan.to_json(tmp_path / "plan.json")
     text = (tmp_path / "plan.json").read_text()
-    assert dirdp.Plan.from_json(tmp_path / "plan.json").digest == plan.digest
+    assert dirdp.releases.Plan.from_json(tmp_path / "plan.json").digest == plan.digest
     for edit in (
         lambda one: one["tables"].pop(),
         lambda one: one["tables"][0]["parameters"].pop("beside"),
@@ -324,7 +324,7 @@ def test_a_forged_text_does_not_share_a_noise(tmp_path):
         forged.pop("digest")
         (tmp_path / "forged.json").write_text(in_lines({"digest": digest(forged)} | forged))
         with pytest.raises(dirdp.errors.DirdpError):
-            dirdp.Plan.from_json(tmp_path / "forged.json")
+            dirdp.releases.Plan.from_json(tmp_path / "forged.json")
     assert [one["parameters"]["beside"] for one in json.loads(text)["tables"]] == [[[2, 1, 2]]] * 3
 
 

@@ -120,7 +120,7 @@ def test_the_curator_sees_the_same_model(build):
     """Labels of states are more than there are steps, and none of them is left over."""
     model = built(build, dims=("person", "time"))
     release = dirdp.sample(TARGET, model, unit="person")
-    exact = dirdp.posterior(model, random_seed=1)
+    exact = dirdp.curator.exact_posterior(model, random_seed=1)
     assert exact["observed_data"]["path"].shape == (30, 5)
     assert dirdp.diagnose(release, model, nuts=False, draws=100)["non_private"]
 

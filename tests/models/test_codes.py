@@ -114,7 +114,7 @@ def test_other_indexing_is_refused(use, words):
         pm.Categorical(
             "c", p=p, observed=C[: N - 1] if "cut" in words[0] else C if p.type.ndim == 2 else np.zeros((N, 2), int)
         )
-    with pytest.raises(dirdp.UnsupportedModelError) as caught:
+    with pytest.raises(dirdp.errors.UnsupportedModelError) as caught:
         dirdp.tables(model)
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
@@ -130,7 +130,7 @@ def test_other_indexing_is_refused(use, words):
 )
 def test_wrong_parents_are_an_error_without_a_value(column, problem):
     model = network(parents=lambda model, a, b: (pm.Data("given", column), b))
-    with pytest.raises(dirdp.DataError, match=problem) as caught:
+    with pytest.raises(dirdp.errors.DataError, match=problem) as caught:
         dirdp.sample(TARGET, model, contribution=1)
     assert "'c'" in str(caught.value)
 
@@ -146,9 +146,9 @@ def test_shapes_that_do_not_fit_are_found_before_a_ledger_is_charged(wrong, adja
         pm.Categorical("obs", p=p[codes], observed=words[:, 1:] if wrong.startswith("a code") else words[:, 1])
     ledger = dirdp.Ledger(TARGET)
     options = {"contribution": 4, "adjacency": adjacency, "n_records": 80 if adjacency == "add-remove" else None}
-    with pytest.raises(dirdp.DataError, match=r"'obs' do not have one code .* np.repeat"):
+    with pytest.raises(dirdp.errors.DataError, match=r"'obs' do not have one code .* np.repeat"):
         dirdp.plan(TARGET, model, **options)
-    with pytest.raises(dirdp.DataError, match="'obs' do not have one code"):
+    with pytest.raises(dirdp.errors.DataError, match="'obs' do not have one code"):
         dirdp.sample(TARGET, model, ledger=ledger, **options)
     assert not list(ledger.entries())
 
@@ -158,7 +158,7 @@ def test_a_mask_is_no_array_of_codes():
     with pm.Model() as model:
         theta = pm.Beta("theta", 1, 1, shape=3)
         pm.Bernoulli("k", p=theta[np.array([True, True, True])], observed=[1, 0, 1])
-    with pytest.raises(dirdp.UnsupportedModelError, match="chosen by a mask"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="chosen by a mask"):
         dirdp.tables(model)
 
 
@@ -168,7 +168,7 @@ def test_a_release_of_a_network():
     np.testing.assert_allclose(release["posterior"]["p_c"].sum("C"), 1)
     assert set(release["mechanism"].children) == {"p_a", "p_b", "p_c"}
     assert "p_c" in str(dirdp.report(release, full=True))
-    synthetic = dirdp.sample_posterior_predictive(release, n_records=10)["posterior_predictive"]
+    synthetic = dirdp.releases.sample_posterior_predictive(release, n_records=10)["posterior_predictive"]
     assert synthetic["c"].dims == ("chain", "draw", "A", "B", "C")
 
 
@@ -180,7 +180,7 @@ def test_a_deterministic_for_each_record_is_left_out():
     assert "contrast" in release["posterior"]
     assert "of_each" not in release["posterior"]
     assert "of_each" in release.attrs["left_out"]
-    with pytest.raises(dirdp.ArgumentError, match="'of_each' cannot come along"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="'of_each' cannot come along"):
         dirdp.sample(TARGET, model, contribution=1, var_names=["of_each"])
 
 

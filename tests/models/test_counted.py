@@ -44,14 +44,14 @@ def test_the_plan_protects_the_unit_that_was_counted():
 
 
 def test_the_number_of_records_is_private_unless_it_is_the_number_of_units():
-    with pytest.raises(dirdp.ArgumentError, match=r"3 records of each 'patient'.*adjacency=\"add-remove\""):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"3 records of each 'patient'.*adjacency=\"add-remove\""):
         dirdp.plan(GUARANTEE, model_of(n=counted()))
     single = counted(1)
     assert single.sum() == len(set(RECORDS["patient"]))
     plan = dirdp.plan(GUARANTEE, model_of(n=single))
     assert plan.parts[0].n_records == len(set(RECORDS["patient"]))
     assert "how many of them there are is public" in plan.protected
-    with pytest.raises(dirdp.ArgumentError, match="2 records of each 'patient'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="2 records of each 'patient'"):
         dirdp.plan(GUARANTEE, model_of(n=single + counted(1)))
 
 
@@ -68,7 +68,7 @@ def test_the_number_of_records_is_private_unless_it_is_the_number_of_units():
     ],
 )
 def test_contradictions(observed, planning, message):
-    with pytest.raises(dirdp.ArgumentError, match=message):
+    with pytest.raises(dirdp.errors.ArgumentError, match=message):
         dirdp.plan(GUARANTEE, model_of(**observed()), **planning)
 
 
@@ -121,21 +121,21 @@ def test_the_knowledge_survives_copies_of_the_model():
 def test_a_plan_is_that_of_a_model_with_the_same_people():
     model, plain = model_of(n=counted()), model_of(n=np.asarray(counted()))
     plan = dirdp.plan(GUARANTEE, model, **ADD_REMOVE)
-    with pytest.raises(dirdp.UnsupportedModelError, match="whose records they are"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="whose records they are"):
         dirdp.sample(plan, plain)
     other = dirdp.plan(GUARANTEE, plain, contribution=3, **ADD_REMOVE)
-    with pytest.raises(dirdp.UnsupportedModelError, match="whose records they are"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="whose records they are"):
         dirdp.sample(other, model)
     four = dirdp.plan(GUARANTEE, model_of(n=counted(4)), **ADD_REMOVE)
     assert dirdp.sample(four, model).posterior.sizes["draw"] == 1  # What is protected is more than it has to be.
-    with pytest.raises(dirdp.ArgumentError, match="less than the 4"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="less than the 4"):
         dirdp.sample(plan, model_of(n=counted(4)))
 
 
 def test_report_file_and_verification_say_it(tmp_path, edited):
     plan = dirdp.plan(GUARANTEE, model_of(n=counted()), **ADD_REMOVE)
     plan.to_json(tmp_path / "plan.json")
-    release = dirdp.sample(dirdp.Plan.from_json(tmp_path / "plan.json"), model_of(n=counted()))
+    release = dirdp.sample(dirdp.releases.Plan.from_json(tmp_path / "plan.json"), model_of(n=counted()))
     release.to_netcdf(tmp_path / "release.nc")
     with xr.open_datatree(tmp_path / "release.nc") as held:
         assert dirdp.verify(held)
@@ -143,7 +143,7 @@ def test_report_file_and_verification_say_it(tmp_path, edited):
         assert "the records of one unit (patient) are in the data" in str(dirdp.statement(held))
         assert opened(held).adjacency == "add-remove"
     for wrong in (7, ["patient"]):
-        with pytest.raises(dirdp.ReleaseError):
+        with pytest.raises(dirdp.errors.ReleaseError):
             dirdp.verify(edited(release, (("plan", "people", "counted"), wrong)))
 
 
@@ -153,7 +153,7 @@ def test_a_network_is_planned_for_its_units():
     plan = dirdp.plan(GUARANTEE, model, **ADD_REMOVE)
     assert [part.mechanism.contributed.records for part in plan.parts] == [2, 2]
     assert "every patient" in plan.protected
-    with pytest.raises(dirdp.ArgumentError, match="add-remove"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="add-remove"):
         dirdp.plan(GUARANTEE, model)
     counts = [model.rvs_to_values[variable].eval() for variable in model.observed_RVs]
     np.testing.assert_array_equal(counts[0], counts[1].sum(axis=1))
@@ -169,7 +169,7 @@ def test_a_network_is_planned_for_its_units():
         contribution=1,
     )
     assert dirdp.plan(GUARANTEE, apart).parts[0].n_records == len(held)
-    with pytest.raises(dirdp.ArgumentError, match="Leave counts= out"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Leave counts= out"):
         dirdp.bayesian_network(
             RECORDS | {"k": [1] * 2000},
             structure,

@@ -117,7 +117,7 @@ def test_a_file_gives_labels_back_and_passes_everything(kind, store, tmp_path):
 )
 def test_labels_that_a_file_would_change_are_refused_before_they_are_paid_for(labels, word):
     ledger = dirdp.Ledger(TARGET)
-    with pytest.raises(dirdp.UnsupportedModelError, match=f"The labels of the dim 'k' of 'p' .*{word}"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match=f"The labels of the dim 'k' of 'p' .*{word}"):
         dirdp.sample(TARGET, model_of(labels), ledger=ledger)
     assert ledger.entries() == ()
 

@@ -4,7 +4,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_dirdp import ApproxDP, UnsupportedModelError, plan
+from pymc_dirdp import ApproxDP, plan
+from pymc_dirdp.errors import UnsupportedModelError
 from pymc_dirdp.models import public
 
 TARGET = ApproxDP(epsilon=100, delta=1e-6)

@@ -549,7 +549,7 @@ def test_large_tables_take_no_array_of_all_records():
 def test_a_diagnosis_of_what_a_likelihood_sees(build, error):
     with pm.Model() as model:
         build()
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         release = dirdp.sample(dirdp.ApproxDP(epsilon=3, delta=1e-3), model, random_seed=1)
     if error:
         with pytest.raises(UnsupportedModelError, match=error):

@@ -94,7 +94,7 @@ def test_structures_can_be_written_in_several_ways(structure):
     ],
 )
 def test_wrong_structures(structure, message):
-    with pytest.raises(dirdp.ArgumentError, match=message):
+    with pytest.raises(dirdp.errors.ArgumentError, match=message):
         dirdp.bayesian_network(FRAME, structure, categories=CATEGORIES)
 
 
@@ -104,16 +104,16 @@ def test_priors_by_variable():
     np.testing.assert_array_equal(priors["p_size"], np.broadcast_to([1.0, 2.0, 3.0], (3, 2, 3)))
     np.testing.assert_array_equal(priors["p_class"], [0.5] * 3)
     np.testing.assert_array_equal(priors["p_legs"], np.ones((3, 2)))
-    with pytest.raises(dirdp.ArgumentError, match=r"alpha\['size'\] to broadcast"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"alpha\['size'\] to broadcast"):
         dirdp.bayesian_network(FRAME, NETWORK, categories=CATEGORIES, alpha={"size": [1.0, 2.0]})
-    with pytest.raises(dirdp.ArgumentError, match="> 0"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="> 0"):
         naive(alpha=0.0)
 
 
 def test_a_value_that_was_not_declared_stops_the_model():
-    with pytest.raises(dirdp.DataError, match="'size'"):
+    with pytest.raises(dirdp.errors.DataError, match="'size'"):
         dirdp.naive_bayes(FRAME, CLASS, categories=CATEGORIES | {"size": ["small", "huge"]})
-    with pytest.raises(dirdp.ArgumentError, match="target="):
+    with pytest.raises(dirdp.errors.ArgumentError, match="target="):
         dirdp.naive_bayes(FRAME, CLASS, categories={"legs": [2, 4]})
 
 
@@ -146,7 +146,7 @@ def test_large_counts_are_kept(monkeypatch):
     ],
 )
 def test_names_that_a_model_cannot_hold(name, message):
-    with pytest.raises(dirdp.ArgumentError, match=message):
+    with pytest.raises(dirdp.errors.ArgumentError, match=message):
         dirdp.naive_bayes({name: [0, 1]}, ["cat", "dog"], categories={"class": ["cat", "dog"], name: [0, 1]})
 
 
@@ -155,13 +155,13 @@ def test_names_that_a_model_cannot_hold(name, message):
 )
 def test_labels_that_coords_cannot_keep(labels):
     """As coords 1 and "1" would be one text, and no record would be found in the release."""
-    with pytest.raises(dirdp.ArgumentError, match=r"categories\['x'\] to be .*texts or"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"categories\['x'\] to be .*texts or"):
         dirdp.bayesian_network({"x": labels}, {"x": []}, categories={"x": labels})
 
 
 @pytest.mark.parametrize("label", ["a\nb", "a\x1b[2J", "\ud800", "a\tb", "a\x9b"])
 def test_labels_that_a_terminal_obeys(label):
-    with pytest.raises(dirdp.ArgumentError, match=r"categories\['x'\] to be without control characters"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"categories\['x'\] to be without control characters"):
         dirdp.bayesian_network({"x": [label]}, {"x": []}, categories={"x": [label, "b"]})
 
 
@@ -172,15 +172,15 @@ def test_labels_that_coords_keep(labels):
 
 
 def test_an_alpha_of_no_variable_is_a_slip():
-    with pytest.raises(dirdp.ArgumentError, match="alpha has 'sise'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="alpha has 'sise'"):
         naive(alpha={"sise": 2.0})
-    with pytest.raises(dirdp.ArgumentError, match=r"alpha\['class'\] to be numbers, got a str"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"alpha\['class'\] to be numbers, got a str"):
         naive(alpha="flat")
 
 
 def test_an_undirected_graph_has_no_parents():
     graph = SimpleNamespace(nodes=["class", "legs"], edges=[("class", "legs")], is_directed=lambda: False)
-    with pytest.raises(dirdp.ArgumentError, match="directed graph, got a SimpleNamespace"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="directed graph, got a SimpleNamespace"):
         dirdp.bayesian_network(FRAME, graph, categories=CATEGORIES)
 
 
@@ -213,25 +213,25 @@ class View(Mapping):
 )
 def test_views_of_a_graph_are_refused(view):
     """Found by attack: `G.nodes` had no arrows, and `G.adj` all of them the wrong way round, without a word."""
-    with pytest.raises(dirdp.ArgumentError, match=r"got a View, a view of a graph\. Pass the graph itself"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"got a View, a view of a graph\. Pass the graph itself"):
         dirdp.bayesian_network(FRAME, view, categories=CATEGORIES)
 
 
 def test_a_multigraph_says_what_to_pass():
     edges = View({("class", "legs", 0): {}})
     graph = SimpleNamespace(nodes=["class", "legs"], edges=edges, is_directed=lambda: True, is_multigraph=lambda: True)
-    with pytest.raises(dirdp.ArgumentError, match=r"an arrow twice\. Pass networkx.DiGraph\(graph\)"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"an arrow twice\. Pass networkx.DiGraph\(graph\)"):
         dirdp.bayesian_network(FRAME, graph, categories=CATEGORIES)
 
 
 def test_tables_that_are_too_large_are_refused_before_a_record_is_read():
     categories = {name: range(1000) for name in "abc"}
-    with pytest.raises(dirdp.ArgumentError, match="a, b, c has 1000000000 cells"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="a, b, c has 1000000000 cells"):
         dirdp.bayesian_network({}, {"a": [], "b": [], "c": ["a", "b"]}, categories=categories)
 
 
 def test_columns_of_another_length():
-    with pytest.raises(dirdp.DataError, match="not of one length"):
+    with pytest.raises(dirdp.errors.DataError, match="not of one length"):
         dirdp.naive_bayes(FRAME, CLASS[:-1], categories=CATEGORIES)
 
 
@@ -240,11 +240,11 @@ def test_the_class_may_be_a_column_of_the_features():
     found = counts_of(dirdp.naive_bayes(frame, "class", categories=CATEGORIES))
     for name, counts in counts_of(naive()).items():
         np.testing.assert_array_equal(found[name], counts)
-    with pytest.raises(dirdp.ArgumentError, match=r"categories\['spam'\] to hold the classes"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"categories\['spam'\] to hold the classes"):
         dirdp.naive_bayes(frame, "spam", categories=CATEGORIES)
-    with pytest.raises(dirdp.ArgumentError, match="no column 'class'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="no column 'class'"):
         dirdp.naive_bayes({"size": [], "legs": []}, "class", categories=CATEGORIES)
-    with pytest.raises(dirdp.ArgumentError, match="target='size' another"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="target='size' another"):
         dirdp.naive_bayes(frame, "class", categories=CATEGORIES, target="size")
 
 
@@ -330,13 +330,13 @@ def test_rows_that_stand_for_many_records():
 @pytest.mark.parametrize("last", [[], [-1], [0.5], [True], ["3"], [None], [float("nan")], [2**53]])
 def test_counts_of_rows_that_are_none(last):
     options = {"categories": {"a": ["x", "y"]}, "structure": {"a": []}, "counts": "n"}
-    with pytest.raises(dirdp.DataError, match=r"whole numbers from 0 on|not of one length") as raised:
+    with pytest.raises(dirdp.errors.DataError, match=r"whole numbers from 0 on|not of one length") as raised:
         dirdp.bayesian_network({"a": ["x", "y", "x"], "n": [1, 2, *last]}, **options)
     assert "0.5" not in str(raised.value)
 
 
 def test_a_column_of_counts_that_is_not_there():
-    with pytest.raises(dirdp.ArgumentError, match="no column 'n'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="no column 'n'"):
         dirdp.bayesian_network({"a": ["x"]}, {"a": []}, categories={"a": ["x", "y"]}, counts="n")
 
 

@@ -148,7 +148,7 @@ def test_plans_and_releases_are_written_and_read(structure, release, tmp_path):
     model = dirdp.bayesian_network(RECORDS, structure, categories=CATEGORIES)
     plan = dirdp.plan(TARGET, model, after=structure, **MARGINALS)
     plan.to_json(tmp_path / "plan.json")
-    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
     assert again == plan
     assert again.digest == plan.digest
     assert again.after == (structure,)
@@ -355,7 +355,7 @@ def test_what_is_wrong_is_said_before_a_record_is_read(options, said, monkeypatc
 def test_categories_of_the_data_are_warned_of():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({name: RECORDS[name] for name in "ac"})
-    with pytest.warns(dirdp.CategoriesFromDataWarning):
+    with pytest.warns(dirdp.errors.CategoriesFromDataWarning):
         dirdp.choose_structure(
             TARGET, frame, categories={"a": frame["a"].unique().tolist(), "c": pd.Index(["no", "yes"])}
         )

@@ -73,7 +73,7 @@ def test_each_set_of_records_has_the_shares_of_a_draw_of_its_own(release, poster
         cells = np.array([[np.mean((part["a"] == x) & (part["b"] == y)) for y in ["no", "yes"]] for x in "xyz"])
         np.testing.assert_allclose(cells, joint(posterior)[place], atol=0.05)
     assert len(dirdp.synthetic(release, draws=posterior)) == 300
-    with pytest.raises(dirdp.ArgumentError, match="60 draws"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="60 draws"):
         dirdp.synthetic(release, 10, n_sets=61, draws=posterior)
 
 
@@ -103,7 +103,7 @@ def test_rates_of_success():
     # The only share of a row of two outcomes, so that no sum shows that it is none.
     for share in (1.5, 1 + 1e-6, -0.1):
         wrong = xr.DataTree.from_dict({"/posterior": shares.where(shares != 0.8, share).to_dataset()})
-        with pytest.raises(dirdp.ArgumentError, match="draws of 'rate' are no shares"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="draws of 'rate' are no shares"):
             dirdp.predict_log_proba(release, {"group": ["h", "g"]}, target="rate_outcome", draws=wrong)
 
 
@@ -121,18 +121,18 @@ def test_draws_of_something_else_are_refused(release, posterior):
         "in the shape": given(dataset.isel(draw=[])),
     }
     for message, draws in wrong.items():
-        with pytest.raises(dirdp.ArgumentError, match=message):
+        with pytest.raises(dirdp.errors.ArgumentError, match=message):
             dirdp.log_likelihood(release, data, draws=draws)
     for factor in (0.5, np.nan):
-        with pytest.raises(dirdp.ArgumentError, match=r"draws of 'p_a' are no shares.*add up to 1"):
+        with pytest.raises(dirdp.errors.ArgumentError, match=r"draws of 'p_a' are no shares.*add up to 1"):
             dirdp.log_likelihood(release, data, draws=given(dataset.assign(p_a=factor * dataset["p_a"])))
-    with pytest.raises(dirdp.ArgumentError, match=r"isel\(chain=\[0\]\)"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"isel\(chain=\[0\]\)"):
         dirdp.log_likelihood(release, data, draws=given(dataset.isel(chain=0)))
     one_chain = dirdp.log_likelihood(release, data, draws=given(dataset.isel(chain=[0])))
     assert np.isfinite(one_chain).all()
-    with pytest.raises(dirdp.ArgumentError, match="Pass the release itself"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Pass the release itself"):
         dirdp.log_likelihood(posterior, data, draws=posterior)
-    with pytest.raises(dirdp.ArgumentError, match=r"what pm\.sample returns"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"what pm\.sample returns"):
         dirdp.synthetic(release, draws=10)
 
 
@@ -148,7 +148,7 @@ def test_draws_in_single_precision(release, posterior):
     assert dirdp.synthetic(release, 10, draws=single).shape == (10, 3)
     # A share that is missing is no rounding.
     wrong = dataset.astype(np.float32).assign(p_a=(0.999 * dataset["p_a"]).astype(np.float32))
-    with pytest.raises(dirdp.ArgumentError, match="no shares"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="no shares"):
         dirdp.log_likelihood(release, data, draws=xr.DataTree.from_dict({"/posterior": wrong}))
 
 
@@ -173,7 +173,7 @@ def test_a_sampled_posterior_of_margins_from_the_model_to_the_records():
     model = dirdp.bayesian_network(data, {"a": [], "one": []}, categories=kinds)
     options = {"mechanism": "marginals", "noise": "gaussian"}
     release = dirdp.sample(dirdp.ApproxDP(epsilon=0.2, delta=1e-6), model, **options)
-    with dirdp.analyst_model(release) as posterior_model:
+    with dirdp.releases.analyst_model(release) as posterior_model:
         pm.Deterministic("odds", posterior_model["p_a"][0] / posterior_model["p_a"][1])
         pm.Normal("extra", dims="a")
         idata = pm.sample(
@@ -203,7 +203,7 @@ def network_with_its_model():
     data = {"a": ["x"] * 25 + ["y"] * 15, "b": ["no"] * 20 + ["yes"] * 12 + ["both"] * 8}
     model = dirdp.bayesian_network(data, {"a": [], "b": ["a"]}, categories=kinds)
     release = dirdp.sample(dirdp.PureDP(epsilon=1.0), model, mechanism="geometric", random_seed=2)
-    return release, dirdp.analyst_model(release), None, kinds
+    return release, dirdp.releases.analyst_model(release), None, kinds
 
 
 def classifier_with_a_model_of_ones_own():
@@ -229,7 +229,7 @@ def test_a_sampled_posterior_of_noisy_tables_scores_as_the_exact_one(made):
 
     The release is seeded, because chains mix badly for some releases, and their errors are then not known.
     """
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         release, model, prior, kinds = made()
     options = {"progressbar": False, "random_seed": 1, "compute_convergence_checks": False}
     with model:

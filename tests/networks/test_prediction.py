@@ -204,26 +204,26 @@ def test_a_loose_release_is_the_network_of_the_data():
 
 def test_what_cannot_be_predicted():
     release = made(NAIVE)
-    with pytest.raises(dirdp.ArgumentError, match="'tail' is no variable"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="'tail' is no variable"):
         own_proba(release, FRAME, target="tail")
-    with pytest.raises(dirdp.DataError, match="'size'") as caught:
+    with pytest.raises(dirdp.errors.DataError, match="'size'") as caught:
         own_proba(release, FRAME.assign(size="giant"))
     assert "giant" not in str(caught.value)
-    with pytest.raises(dirdp.DataError, match="'legs'"):
+    with pytest.raises(dirdp.errors.DataError, match="'legs'"):
         own_likelihood(release, {**FRAME, "legs": [None] * N})
-    with pytest.raises(dirdp.DataError, match="not of one length"):
+    with pytest.raises(dirdp.errors.DataError, match="not of one length"):
         own_likelihood(release, {**FRAME, "legs": [2]})
-    with pytest.raises(dirdp.ArgumentError, match="no column 'size'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="no column 'size'"):
         own_proba(release, FRAME.drop(columns="size"))
-    with pytest.raises(dirdp.ArgumentError, match="Expected a release"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Expected a release"):
         own_proba(xr.DataTree(), FRAME)
-    with pytest.raises(dirdp.ArgumentError, match="'size', 'legs' have no parents"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="'size', 'legs' have no parents"):
         own_proba(made(NETWORK), FRAME)
     orphan = made(NAIVE)
     del orphan["mechanism"]["p_class"]
-    with pytest.raises(dirdp.ArgumentError, match="target=, one of 'legs', 'size': each of them has parents"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="target=, one of 'legs', 'size': each of them has parents"):
         own_proba(orphan, FRAME)
-    with pytest.raises(dirdp.ArgumentError, match=r"no table of 'class'.*predict_log_proba"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"no table of 'class'.*predict_log_proba"):
         own_likelihood(orphan, FRAME)
 
 
@@ -269,7 +269,7 @@ def test_beta_tables_predict(mechanism, draws):
         np.testing.assert_allclose(np.exp(found[i]), expected, atol=1e-9 if draws == "released" else 0.02)
     # A prediction that left the Beta out would be another one.
     alone = {name: X[name] for name in ["size"]}
-    with pytest.raises(dirdp.ArgumentError, match="no column 'eggs_outcome'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="no column 'eggs_outcome'"):
         dirdp.predict_log_proba(release, alone)
 
 
@@ -282,7 +282,7 @@ def test_an_outcome_may_be_a_text_a_boolean_or_a_number():
     ]
     assert all(np.array_equal(one, found[0]) for one in found)
     assert not np.allclose(found[0][0], found[0][1])
-    with pytest.raises(dirdp.DataError, match="'eggs_outcome'"):
+    with pytest.raises(dirdp.errors.DataError, match="'eggs_outcome'"):
         dirdp.predict_log_proba(release, X | {"eggs_outcome": [2, 0]}, draws=50)
 
 
@@ -311,7 +311,7 @@ def test_rates_of_groups_without_shares_predict_given_the_group():
     analysis = dirdp.analyse(release, 500, n_prior=4000, random_seed=2)
     found = np.exp(dirdp.predict_log_proba(analysis, {"department": ["C", "A"]}))
     np.testing.assert_allclose(found[:, 0], analysis["posterior"]["rate"].mean(["chain", "draw"])[[2, 0]])
-    with pytest.raises(dirdp.ArgumentError, match="no table of 'department'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="no table of 'department'"):
         dirdp.log_likelihood(analysis, {"department": ["C"], "rate_outcome": [1]})
 
 
@@ -441,20 +441,20 @@ def test_an_analysis_predicts_as_its_release_does():
     plain = dirdp.predict_log_proba(release, records, draws=100)
     np.testing.assert_array_equal(plain, dirdp.predict_log_proba(release, records, draws=100))
     assert not np.array_equal(plain, dirdp.predict_log_proba(release, records, draws=100, random_seed=1))
-    with pytest.raises(dirdp.ArgumentError, match="own draws"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="own draws"):
         dirdp.predict_log_proba(analysis, records, draws=100)
-    with pytest.raises(dirdp.ArgumentError, match="own draws"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="own draws"):
         dirdp.predict_log_proba(analysis, records, draws="released")
     for draws in (0, -1, 2.5):
-        with pytest.raises(dirdp.ArgumentError, match="draws"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="draws"):
             dirdp.predict_log_proba(release, records, draws=draws)
-    with pytest.raises(dirdp.ArgumentError, match="'released'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="'released'"):
         dirdp.predict_log_proba(release, records, draws="release")
 
 
 def test_a_private_number_of_records_needs_an_analysis():
     release = small_release("dirichlet", adjacency="add-remove", n_records=6)
-    with pytest.raises(dirdp.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
         dirdp.predict_log_proba(release, {"x": [0], "y": [1]})
     analysis = dirdp.analyse(release, 200, n_prior=30, random_seed=1)
     found = np.exp(dirdp.predict_log_proba(analysis, {"x": [0], "y": [1]}))

@@ -104,7 +104,7 @@ def test_the_number_of_records():
         p = pm.Dirichlet("p", a=np.ones(3))
         pm.Multinomial("x", n=60, p=p, observed=[30, 20, 10])
         draw = dirdp.sample(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), adjacency="add-remove", n_records=50)
-    with pytest.raises(dirdp.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"n_prior.*dirdp\.analyse"):
         dirdp.synthetic(draw, 10)
     analysis = dirdp.analyse(private, 20, n_prior=200, random_seed=1)
     sizes = dirdp.synthetic(analysis, n_sets=20).groupby(level="set").size()
@@ -141,30 +141,30 @@ def test_tables_that_make_up_no_record(network):
         three = pm.Dirichlet("three", a=np.ones(2), dims="hair")
         pm.Multinomial("z", n=11, p=three, observed=[5, 6])
         release = dirdp.sample(dirdp.PureDP(epsilon=5.0), mechanism="geometric", contribution=1)
-    with pytest.raises(dirdp.ArgumentError, match=r"Two tables hold shares of 'hair'.*tables=\['three'\]"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"Two tables hold shares of 'hair'.*tables=\['three'\]"):
         dirdp.synthetic(release)
-    with pytest.raises(dirdp.ArgumentError, match=r"shares of 'row', 'line'.*tables=\['two'\]"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"shares of 'row', 'line'.*tables=\['two'\]"):
         dirdp.synthetic(release, tables=["one", "two"])
-    with pytest.raises(dirdp.ArgumentError, match="different numbers"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="different numbers"):
         dirdp.synthetic(release, tables=["two", "three"])
     assert set(dirdp.synthetic(release, 5, tables=["two", "three"])) == {"line", "eye", "hair"}
     assert list(dirdp.synthetic(release, tables="two")) == ["line", "eye"]
     for tables in ([], ["four"]):
-        with pytest.raises(dirdp.ArgumentError, match="name some of"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="name some of"):
             dirdp.synthetic(release, tables=tables)
 
 
 @pytest.mark.parametrize("bad", [-1, 0.5, "a", None])
 def test_numbers_that_are_none(network, bad):
     if bad is not None:
-        with pytest.raises(dirdp.ArgumentError, match="n_records"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="n_records"):
             dirdp.synthetic(network, bad)
-    with pytest.raises(dirdp.ArgumentError, match="n_sets"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="n_sets"):
         dirdp.synthetic(network, n_sets=bad)
 
 
 def test_more_sets_than_draws(network):
-    with pytest.raises(dirdp.ArgumentError, match="are 3 draws"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="are 3 draws"):
         dirdp.synthetic(dirdp.analyse(network, 3), n_sets=4)
 
 
@@ -205,13 +205,13 @@ def test_a_damaged_analysis(network, damage):
         lambda given: dirdp.predict_log_proba(given, FRAME),
         lambda given: dirdp.log_likelihood(given, FRAME),
     ):
-        with pytest.raises(dirdp.ReleaseError, match="damaged"):
+        with pytest.raises(dirdp.errors.ReleaseError, match="damaged"):
             use(analysis)
 
 
 @pytest.mark.parametrize("thing", [None, 3, xr.DataTree(), "text"])
 def test_what_is_no_release(thing):
-    with pytest.raises(dirdp.ReleaseError, match="Expected a release"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="Expected a release"):
         dirdp.synthetic(thing)
 
 

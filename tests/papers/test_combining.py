@@ -45,17 +45,17 @@ def test_a_difference_that_is_not_positive_is_replaced():
     ],
 )
 def test_what_cannot_be_combined(estimates, variances):
-    with pytest.raises(dirdp.ArgumentError, match=r"two sets|finite estimates"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"two sets|finite estimates"):
         dirdp.papers.combine(estimates, variances)
 
 
 @pytest.mark.parametrize("ratio", [0.0, -1.0, np.nan, "a"])
 def test_a_ratio_is_positive(ratio):
-    with pytest.raises(dirdp.ArgumentError, match="records_ratio"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="records_ratio"):
         dirdp.papers.combine([0.1, 0.2], [0.1, 0.1], records_ratio=ratio)
 
 
 @pytest.mark.parametrize("prob", [0.0, 1.0, 2.0])
 def test_a_probability_of_an_interval_is_between_0_and_1(prob):
-    with pytest.raises(dirdp.ArgumentError, match="prob"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="prob"):
         dirdp.papers.combine([0.1, 0.2], [0.1, 0.1]).interval(prob)

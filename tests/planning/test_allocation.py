@@ -77,7 +77,7 @@ def test_the_search_for_an_order_ends():
 
 
 def test_a_guarantee_that_nothing_keeps_is_refused():
-    with pytest.raises(dirdp.UnattainableError, match="so tight"):
+    with pytest.raises(dirdp.errors.UnattainableError, match="so tight"):
         allocate(dirdp.ApproxDP(epsilon=0, delta=1e-150), tempered, weights={"a": 1, "b": 1}, groups=TOGETHER, draws=2)
 
 

@@ -7,17 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pymc_dirdp import (
-    ApproxDP,
-    ArgumentError,
-    DirdpError,
-    PureDP,
-    RenyiDP,
-    TruncatedCDP,
-    UnattainableError,
-    ZeroCDP,
-    calibrate,
-)
+from pymc_dirdp import ApproxDP, DirdpError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, calibrate
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL
 from pymc_dirdp.planning.simulated import a_priori_kl

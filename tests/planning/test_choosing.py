@@ -234,7 +234,7 @@ def test_what_cannot_keep_a_guarantee_is_left_out():
 def test_a_ledger_records_noise_as_what_it_is(tmp_path):
     ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.5), path=tmp_path / "ledger.db")
     sample(dirdp.PureDP(epsilon=1.0), hair(), mechanism="laplace", ledger=ledger)
-    with pytest.raises(dirdp.BudgetError):
+    with pytest.raises(dirdp.errors.BudgetError):
         sample(dirdp.PureDP(epsilon=1.0), hair(), mechanism="laplace", ledger=ledger)
     sample(dirdp.PureDP(epsilon=0.4), hair(), mechanism="geometric", ledger=ledger)
 

@@ -89,7 +89,7 @@ def test_the_same_call_gives_the_same_scores_and_rows_are_allowed():
     first, second = compare(TARGET, **options), compare(TARGET, **options)
     assert first == second
     assert all(math.isfinite(score.l_inf) for score in first.scores)
-    with pytest.raises(dirdp.ArgumentError, match="n_records"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="n_records"):
         compare(TARGET, prior=np.ones((3, 2)), n_records=2)
 
 

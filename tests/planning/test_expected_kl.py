@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_dirdp import ArgumentError
 from pymc_dirdp.curator.realised import realised_kl
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.numerics.beta_binomial import count_law
 from pymc_dirdp.planning.expected_kl import PriorExpectedKL, dirichlet_kl
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, UnattainableError, ZeroCDP
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.floored import FlooredDirichletMechanism
 from pymc_dirdp.planning.floored import largest_floored_r
 from pymc_dirdp.planning.simulated import predicted_data, simulated_draw_kl
@@ -157,11 +157,11 @@ TARGETS = [
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_the_promise_is_kept_and_a_larger_r_does_not_keep_it(target, adjacency):
-    mechanism = dirdp.calibrate_floored(target, prior=[1, 1, 1], n_records=500, adjacency=adjacency)
+    mechanism = dirdp.planning.calibrate_floored(target, prior=[1, 1, 1], n_records=500, adjacency=adjacency)
     assert mechanism.satisfies(target)
     larger = FlooredDirichletMechanism(mechanism.alpha, mechanism.r * 1.001, mechanism.floor, adjacency=adjacency)
     assert not larger.satisfies(target)
-    assert mechanism == dirdp.calibrate_floored(target, prior=[1, 1, 1], n_records=500, adjacency=adjacency)
+    assert mechanism == dirdp.planning.calibrate_floored(target, prior=[1, 1, 1], n_records=500, adjacency=adjacency)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_floored_draw_is_closer_to_the_frequencies_than_a_dirichlet_draw(prior
     """The expected divergences were computed with cumulants of sums of intensities, in the design of the mechanism."""
     target = dirdp.ApproxDP(epsilon=epsilon, delta=1e-6)
     data = predicted_data(prior, n_records, n_cells=20_000)
-    kl = simulated_draw_kl(dirdp.calibrate_floored(target, prior=prior, n_records=n_records), data)
+    kl = simulated_draw_kl(dirdp.planning.calibrate_floored(target, prior=prior, n_records=n_records), data)
     assert kl == pytest.approx(expected, rel=0.1)
     drawn = dirdp.calibrate(target, prior=prior, n_records=n_records, objective="estimate")
     assert 2.0 < simulated_draw_kl(drawn, data) / kl < 5.0
@@ -181,7 +181,7 @@ def test_a_floored_draw_is_closer_to_the_frequencies_than_a_dirichlet_draw(prior
 
 def test_a_shift_brings_a_sparse_table_closer():
     target, prior = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), np.full(50, 0.2)
-    chosen = dirdp.calibrate_floored(target, prior=prior, n_records=2000)
+    chosen = dirdp.planning.calibrate_floored(target, prior=prior, n_records=2000)
     data = predicted_data(prior, 2000, n_cells=50_000)
     least, without = (simulated_draw_kl(replace(chosen, shift=c), data) for c in (chosen.shift, 0.0))
     assert 0.5 < chosen.shift < 1
@@ -192,7 +192,7 @@ def test_a_shift_brings_a_sparse_table_closer():
 
 def test_other_floors_are_no_better():
     target, prior = dirdp.ZeroCDP(rho=0.05), np.ones(5)
-    chosen = dirdp.calibrate_floored(target, prior=prior, n_records=800)
+    chosen = dirdp.planning.calibrate_floored(target, prior=prior, n_records=800)
     data = predicted_data(prior, 800, n_cells=50_000)
     least = simulated_draw_kl(chosen, data)
     for times in (1 / 8, 8):
@@ -207,14 +207,16 @@ def test_other_floors_are_no_better():
 @pytest.mark.parametrize("target", [TARGETS[0], TARGETS[1]], ids=str)
 def test_a_public_number_of_records_lets_a_record_count_more(target):
     options = {"prior": [1, 1], "n_records": 400}
-    known, unknown = (dirdp.calibrate_floored(target, **options, public_totals=public) for public in (True, False))
+    known, unknown = (
+        dirdp.planning.calibrate_floored(target, **options, public_totals=public) for public in (True, False)
+    )
     assert known.satisfies(target)
     assert (known.n_records, unknown.n_records) == (400, None)
     assert not replace(known, n_records=None).satisfies(target)
     data = predicted_data(np.ones(2), 400, n_cells=20_000)
     assert simulated_draw_kl(known, data) < 0.85 * simulated_draw_kl(unknown, data)
     # Elsewhere it changes nothing.
-    wide = dirdp.calibrate_floored(target, prior=[1, 1, 1], n_records=400, public_totals=True)
+    wide = dirdp.planning.calibrate_floored(target, prior=[1, 1, 1], n_records=400, public_totals=True)
     assert wide.n_records is None
 
 
@@ -222,7 +224,9 @@ def test_public_numbers_of_rows_let_a_record_count_more():
     """Six departments and their numbers of applicants."""
     target, numbers = dirdp.ApproxDP(epsilon=1.0, delta=1e-6), [933, 585, 918, 792, 584, 714]
     options = {"prior": np.ones((6, 2)), "n_records": numbers}
-    known, unknown = (dirdp.calibrate_floored(target, **options, public_totals=public) for public in (True, False))
+    known, unknown = (
+        dirdp.planning.calibrate_floored(target, **options, public_totals=public) for public in (True, False)
+    )
     assert known.satisfies(target)
     assert (known.n_records, unknown.n_records) == (tuple(numbers), None)
     assert not replace(known, n_records=None).satisfies(target)
@@ -230,10 +234,10 @@ def test_public_numbers_of_rows_let_a_record_count_more():
     data = predicted_data(np.ones((6, 2)), sum(numbers), n_cells=20_000)
     assert simulated_draw_kl(known, data) < 0.75 * simulated_draw_kl(unknown, data)
     # Where only the total is public a record may change rows.
-    total = dirdp.calibrate_floored(target, prior=np.ones((6, 2)), n_records=sum(numbers), public_totals=True)
+    total = dirdp.planning.calibrate_floored(target, prior=np.ones((6, 2)), n_records=sum(numbers), public_totals=True)
     assert total == unknown
     with pytest.raises(ArgumentError, match="6 rows"):
-        dirdp.calibrate_floored(target, prior=np.ones((6, 2)), n_records=[1, 2], public_totals=True)
+        dirdp.planning.calibrate_floored(target, prior=np.ones((6, 2)), n_records=[1, 2], public_totals=True)
 
 
 @pytest.mark.thorough
@@ -241,8 +245,8 @@ def test_public_numbers_of_rows_let_a_record_count_more():
 def test_a_person_with_several_records_is_protected(contribution):
     target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
     prior = np.ones((2, 3))
-    one = dirdp.calibrate_floored(target, prior=prior, n_records=600)
-    several = dirdp.calibrate_floored(target, prior=prior, n_records=600, contribution=contribution)
+    one = dirdp.planning.calibrate_floored(target, prior=prior, n_records=600)
+    several = dirdp.planning.calibrate_floored(target, prior=prior, n_records=600, contribution=contribution)
     assert several.satisfies(target)
     assert several.r < one.r or several.floor > one.floor
 
@@ -260,7 +264,7 @@ def test_a_person_with_several_records_is_protected(contribution):
 def test_a_pure_promise_takes_a_ceiling(d, n_records, prior, epsilon, expected):
     """The expected divergences were computed with cumulants of sums of intensities, in the design of the mechanism."""
     target = dirdp.PureDP(epsilon=epsilon)
-    chosen = dirdp.calibrate_floored(target, prior=np.full(d, prior), n_records=n_records)
+    chosen = dirdp.planning.calibrate_floored(target, prior=np.full(d, prior), n_records=n_records)
     assert chosen.satisfies(target)
     assert not replace(chosen, r=chosen.r * (1 + 1e-6)).satisfies(target)
     assert not replace(chosen, ceiling=chosen.ceiling * 1.001).satisfies(target)
@@ -275,7 +279,7 @@ def test_a_pure_promise_takes_a_ceiling(d, n_records, prior, epsilon, expected):
 @pytest.mark.parametrize("epsilon", [0.01, 20.0])
 def test_pure_promises_of_people_with_several_records(adjacency, contribution, epsilon):
     options = {"prior": np.ones((2, 3)), "n_records": 40, "adjacency": adjacency, "contribution": contribution}
-    chosen = dirdp.calibrate_floored(dirdp.PureDP(epsilon=epsilon), **options)
+    chosen = dirdp.planning.calibrate_floored(dirdp.PureDP(epsilon=epsilon), **options)
     assert 0.999 * epsilon < chosen.pure_epsilon <= epsilon
     assert chosen.ceiling > chosen.floor
 
@@ -283,13 +287,13 @@ def test_pure_promises_of_people_with_several_records(adjacency, contribution, e
 def test_what_is_missing_or_unattainable_is_said():
     target = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
     with pytest.raises(ArgumentError, match="n_records="):
-        dirdp.calibrate_floored(target, prior=[1, 1])
+        dirdp.planning.calibrate_floored(target, prior=[1, 1])
     with pytest.raises(ArgumentError, match="needs a record"):
-        dirdp.calibrate_floored(target, prior=np.ones((3, 2)), n_records=2)
+        dirdp.planning.calibrate_floored(target, prior=np.ones((3, 2)), n_records=2)
     with pytest.raises(UnattainableError, match="State another guarantee"):
-        dirdp.calibrate_floored(dirdp.ApproxDP(epsilon=1e-12, delta=1e-30), prior=[1, 1], n_records=100)
+        dirdp.planning.calibrate_floored(dirdp.ApproxDP(epsilon=1e-12, delta=1e-30), prior=[1, 1], n_records=100)
     # The largest concentration keeps what allows for more.
-    assert dirdp.calibrate_floored(dirdp.ZeroCDP(rho=1e6), prior=[1, 1], n_records=100).r == 100
+    assert dirdp.planning.calibrate_floored(dirdp.ZeroCDP(rho=1e6), prior=[1, 1], n_records=100).r == 100
 
 
 def test_the_comparison_has_a_floored_draw():

@@ -109,7 +109,7 @@ def test_the_error_of_an_estimate_is_what_a_plan_looks_at():
     for _ in range(60):
         shares = rng.dirichlet(np.ones(4))
         noisy = mechanism.release(rng.multinomial(592, shares), random_seed=rng, sampler="fast")
-        found = dirdp.estimate(dirdp.MechanismOutput(mechanism, noisy, prior=np.ones(4), n_records=592))
+        found = dirdp.estimate(dirdp.mechanisms.MechanismOutput(mechanism, noisy, prior=np.ones(4), n_records=592))
         divergences.append(float(np.sum(xlogy(shares, shares / found.frame()["share"].to_numpy()))))
     sd = np.std(divergences) / np.sqrt(60)
     assert errors["geometric"] == pytest.approx(np.mean(divergences), abs=4 * sd)
@@ -192,5 +192,5 @@ def test_a_floored_draw_has_a_price_as_an_estimate():
         dirdp.expected_error(target, mechanism=kind, objective="estimate", **table) for kind in ("floored", "dirichlet")
     ]
     assert 1.7 < errors[1] / errors[0] < 3.5
-    with pytest.raises(dirdp.ArgumentError, match="objective='estimate'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="objective='estimate'"):
         dirdp.expected_error(target, mechanism="floored", **table)

@@ -18,7 +18,7 @@ def test_the_typed_names_are_those_of_the_options():
 @pytest.mark.parametrize("name", list(MechanismPlanning.__annotations__))
 def test_a_word_that_is_unknown_is_refused_everywhere(name):
     wrong = {name: "dirichle"}
-    with pytest.raises(dirdp.ArgumentError, match=name):
+    with pytest.raises(dirdp.errors.ArgumentError, match=name):
         MechanismOptions(**wrong)
     for ask in (
         lambda: dirdp.expected_error(TARGET, prior=np.ones(3), n_records=50, **wrong),
@@ -26,7 +26,7 @@ def test_a_word_that_is_unknown_is_refused_everywhere(name):
         lambda: dirdp.least_records(0.1, TARGET, prior=np.ones(3), **wrong),
         lambda: dirdp.privacy_utility([TARGET], prior=np.ones(3), n_records=50, **wrong),
     ):
-        with pytest.raises(dirdp.ArgumentError, match=name):
+        with pytest.raises(dirdp.errors.ArgumentError, match=name):
             ask()
 
 
@@ -36,5 +36,5 @@ def test_a_name_that_is_unknown_is_refused():
 
 
 def test_a_frontier_has_several_mechanisms():
-    with pytest.raises(dirdp.ArgumentError, match="mechanisms="):
+    with pytest.raises(dirdp.errors.ArgumentError, match="mechanisms="):
         dirdp.privacy_utility([TARGET], prior=np.ones(3), n_records=50, mechanism="laplace")

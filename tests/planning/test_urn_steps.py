@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import pymc_dirdp as dirdp
-from pymc_dirdp import PureDP, TruncatedCDP, UnattainableError, ZeroCDP
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp import PureDP, TruncatedCDP, ZeroCDP
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.planning.calibration import calibrate
 from pymc_dirdp.planning.simulated import a_priori_kl, predicted_data, simulated_draw_kl
@@ -99,7 +99,7 @@ def test_tables_and_draws_share_a_pure_guarantee():
     assert math.fsum(losses) <= 2.0
     assert math.fsum(losses) > 1.999
     assert plan.composition.satisfies(PureDP(epsilon=2.0))
-    with pytest.warns(dirdp.ManyDrawsWarning):
+    with pytest.warns(dirdp.errors.ManyDrawsWarning):
         several = dirdp.plan(PureDP(epsilon=1.0), _two_tables(), mechanism="dirichlet", draws=4)
     assert several.composition.satisfies(PureDP(epsilon=1.0))
 

@@ -23,7 +23,9 @@ def test_a_line_a_band_and_the_lower_bound(runs):
     ax = dirdp.plots.plot_regret(runs)
     median, bound = ax.lines
     assert median.get_ydata() == pytest.approx(np.median(runs.regret, axis=0))
-    assert bound.get_ydata()[-1] == pytest.approx(dirdp.bandit_lower_bound([0.7, 0.4], runs.epsilon) * np.log(500))
+    assert bound.get_ydata()[-1] == pytest.approx(
+        dirdp.bandits.bandit_lower_bound([0.7, 0.4], runs.epsilon) * np.log(500)
+    )
     assert len(ax.collections) == 1
     assert len(named(dirdp.plots.plot_regret([runs, runs], bound=False))) == 2
     assert "median of 20 runs" in str(runs)
@@ -53,7 +55,7 @@ def test_in_a_grey_print_the_ends_of_a_band_belong_to_their_line(runs):
 def test_runs_of_different_bandits_are_not_compared(runs):
     bandit = dirdp.ThompsonSampler(["a", "b"], dirdp.PureDP(epsilon=1.0))
     other = dirdp.simulate_bandit(bandit, [0.7, 0.3], 500, 20, random_seed=1, progressbar=False)
-    with pytest.raises(dirdp.ArgumentError, match="one bandit"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="one bandit"):
         dirdp.plots.plot_regret([runs, other])
-    with pytest.raises(dirdp.ArgumentError, match="at most 5"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="at most 5"):
         dirdp.plots.plot_regret([runs] * 6)

@@ -88,11 +88,11 @@ def test_simple_noise_has_its_closed_forms():
 
 def test_what_is_not_known_is_refused():
     mechanism = dirdp.mechanisms.DirichletMechanism(np.ones(4), 0.3)
-    with pytest.raises(dirdp.ArgumentError, match="moves in it"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="moves in it"):
         mechanism.output_laws(np.array([3.0, 0, 0, 0]), np.array([0.0, 1, 0, 0]))
-    with pytest.raises(dirdp.ArgumentError, match="two data sets that differ"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="two data sets that differ"):
         mechanism.output_laws(np.ones(4), np.ones(4))
-    with pytest.raises(dirdp.ArgumentError, match="too many cells"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="too many cells"):
         dirdp.mechanisms.DiscreteGaussianMechanism(np.ones(2), 1e20).output_laws(
             np.array([1.0, 0.0]), np.array([0.0, 1.0])
         )

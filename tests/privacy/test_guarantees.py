@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from pymc_dirdp import ApproxDP, ArgumentError, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, papers
+from pymc_dirdp import ApproxDP, PureDP, RenyiDP, TruncatedCDP, ZeroCDP, papers
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms import DirichletMechanism
 from pymc_dirdp.privacy.composition import Composition
 

@@ -73,5 +73,5 @@ def test_a_composition_counts_both_orders_in_its_far_tail(epsilon):
     ],
 )
 def test_parameters_whose_loss_is_no_double_are_refused(make):
-    with pytest.raises(dirdp.ArgumentError, match="Expected"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Expected"):
         make()

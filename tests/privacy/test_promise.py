@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from pymc_dirdp import ApproxDP, ArgumentError, Guarantee
+from pymc_dirdp import ApproxDP, Guarantee
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms import DirichletMechanism, GeometricMechanism
 from pymc_dirdp.privacy.guarantees import KINDS, PureDP, RenyiDP, TruncatedCDP, ZeroCDP
 

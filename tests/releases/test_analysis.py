@@ -112,7 +112,7 @@ def test_the_tree_has_the_names_of_the_model_and_says_what_it_rests_on(mechanism
         p = pm.Dirichlet("p", a=np.ones(3), dims="hair")
         pm.Multinomial("students", n=70, p=p, observed=[30, 30, 10])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
+            warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
             release = dirdp.sample(APPROX, contribution=1, mechanism=mechanism, random_seed=1)
     before = release.copy(deep=True)
     analysis = dirdp.analyse(release, 50, random_seed=3)

@@ -59,7 +59,7 @@ def monte_carlo_errors(values, sds):
 
 
 def test_the_model_has_the_names_dims_and_labels_of_the_release():
-    model = dirdp.analyst_model(two_tables())
+    model = dirdp.releases.analyst_model(two_tables())
     assert sorted(variable.name for variable in model.free_RVs) == ["p", "rate"]
     assert [potential.name for potential in model.potentials] == ["rate_release", "p_release"]
     assert model.named_vars_to_dims == {"rate": ("department",), "p": ("hair",)}
@@ -75,7 +75,7 @@ def test_rows_without_labels():
         p = pm.Dirichlet("p", a=np.ones((2, 3)))
         pm.Multinomial("x", n=[3, 4], p=p, observed=[[1, 1, 1], [4, 0, 0]])
         release = dirdp.sample(APPROX)
-    model = dirdp.analyst_model(release)
+    model = dirdp.releases.analyst_model(release)
     assert model["p"].eval().shape == (2, 3)
     assert set(model.named_vars_to_dims["p"]) == set(release["posterior"]["p"].dims) - {"chain", "draw"}
     assert np.isfinite(model.compile_logp()(model.initial_point()))
@@ -83,21 +83,21 @@ def test_rows_without_labels():
 
 def test_some_tables_and_a_prior_of_ones_own():
     release = two_tables()
-    model = dirdp.analyst_model(release, ["p"], prior={"p": [5.0, 6.0, 7.0]})
+    model = dirdp.releases.analyst_model(release, ["p"], prior={"p": [5.0, 6.0, 7.0]})
     assert [variable.name for variable in model.free_RVs] == ["p"]
     assert model["p"].owner.op.dist_params(model["p"].owner)[0].eval().tolist() == [5.0, 6.0, 7.0]
-    assert [variable.name for variable in dirdp.analyst_model(release, "rate").free_RVs] == ["rate"]
+    assert [variable.name for variable in dirdp.releases.analyst_model(release, "rate").free_RVs] == ["rate"]
     for wrong, problem in ((["q"], "no table 'q'"), ([], "at least one table")):
         with pytest.raises(ArgumentError, match=problem):
-            dirdp.analyst_model(release, wrong)
+            dirdp.releases.analyst_model(release, wrong)
     with pytest.raises(ReleaseError, match="Expected a release"):
-        dirdp.analyst_model(None)
+        dirdp.releases.analyst_model(None)
 
 
 def test_the_posterior_is_that_of_the_exact_sums():
     """The model's density, summed over a grid of the simplex, has the means of `estimate`."""
     release = released((5, 3, 1), (1.0, 1.0, 2.0), mechanism="geometric")
-    model = dirdp.analyst_model(release)
+    model = dirdp.releases.analyst_model(release)
     steps = np.arange(0.5, 60) / 60
     grid = np.array([(a, b, 1 - a - b) for a, b in itertools.product(steps, steps) if a + b < 1 - 1e-9])
     logp = model.compile_logp(jacobian=False)
@@ -110,7 +110,7 @@ def test_the_posterior_is_that_of_the_exact_sums():
 
 @pytest.mark.thorough
 def test_a_model_may_be_copied_pickled_conditioned_and_sampled_a_priori():
-    model = dirdp.analyst_model(released())
+    model = dirdp.releases.analyst_model(released())
     point = {"p_simplex__": np.array([0.2, -0.4])}
     value = model.compile_logp()(point)
     for other in (copy.deepcopy(model), model.copy(), cloudpickle.loads(cloudpickle.dumps(model))):
@@ -128,7 +128,7 @@ def test_nuts_agrees_with_exact_draws(prior, mechanism):
     # The release is seeded, because chains mix badly for some releases, and their errors are then not known.
     with pytest.warns(SeededReleaseWarning):
         release = released((40, 20, 0), prior, mechanism=mechanism, sampler="fast", random_seed=4)
-    with dirdp.analyst_model(release), warnings.catch_warnings():
+    with dirdp.releases.analyst_model(release), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         idata = pm.sample(
             600, tune=300, chains=2, cores=2, random_seed=1, progressbar=False, compute_convergence_checks=False
@@ -146,7 +146,7 @@ def test_counts_given_shares_have_the_law_of_all_tables():
     release = released((7, 4, 1), mechanism="geometric")
     shares = np.array([0.4, 0.4, 0.2])
     idata = draws_of(p=(("chain", "draw", "hair"), np.broadcast_to(shares, (2, 1500, 3))))
-    counts = dirdp.latent_counts(idata, release, random_seed=1)["p"]
+    counts = dirdp.releases.latent_counts(idata, release, random_seed=1)["p"]
     assert counts.dims == ("chain", "draw", "hair")
     assert counts.dtype == np.int64
     assert counts["hair"].values.tolist() == ["black", "brown", "red"]
@@ -172,7 +172,7 @@ def test_counts_behind_the_draws_of_analyse_are_those_of_analyse():
     """Shares from the posterior, then counts given them: together they are what `analyse` draws."""
     release = two_tables()
     analysis = dirdp.analyse(release, 1500, random_seed=1)
-    counts = dirdp.latent_counts(analysis, release, "p", random_seed=2)["p"]
+    counts = dirdp.releases.latent_counts(analysis, release, "p", random_seed=2)["p"]
     found, expected = (one.mean(("chain", "draw")).values for one in (counts, analysis["latent_counts"]["p"]))
     spread = counts.std(("chain", "draw")).values
     assert np.all(np.abs(found - expected) < 4 * spread * np.sqrt(2 / 1500))
@@ -185,11 +185,13 @@ def test_counts_behind_the_draws_of_analyse_are_those_of_analyse():
 
 def test_counts_of_rows_and_of_private_numbers():
     release = two_tables()
-    both = dirdp.latent_counts(dirdp.analyse(release, 5), release, random_seed=1)
+    both = dirdp.releases.latent_counts(dirdp.analyse(release, 5), release, random_seed=1)
     assert both["rate"].dims == ("chain", "draw", "department", "rate_outcome")
     assert np.all(both["rate"].sum(("department", "rate_outcome")) == 70)
     private = released(adjacency="add-remove", n_records=100)
-    totals = dirdp.latent_counts(dirdp.analyse(private, 40, n_prior=200), private, n_prior=200)["p"].sum("hair")
+    totals = dirdp.releases.latent_counts(dirdp.analyse(private, 40, n_prior=200), private, n_prior=200)["p"].sum(
+        "hair"
+    )
     assert totals.max() <= 200
     assert len(np.unique(totals)) > 5
 
@@ -197,24 +199,24 @@ def test_counts_of_rows_and_of_private_numbers():
 def test_a_draw_of_zero_is_an_empty_cell():
     dims = ("chain", "draw", "hair")
     edge = draws_of(p=(dims, np.array([[[0.5, 0.5, 0.0]]])))
-    assert dirdp.latent_counts(edge, released(mechanism="geometric"))["p"].values[0, 0, 2] == 0
+    assert dirdp.releases.latent_counts(edge, released(mechanism="geometric"))["p"].values[0, 0, 2] == 0
     with pytest.raises(ArgumentError, match="Did your model use this release"):
-        dirdp.latent_counts(edge, released(min_count=1))
+        dirdp.releases.latent_counts(edge, released(min_count=1))
 
 
 def test_draws_that_do_not_fit_are_refused():
     release, dims = released(), ("chain", "draw", "hair")
     for idata in (None, draws_of()["posterior"], {"posterior": 1}):
         with pytest.raises(ArgumentError, match="group posterior"):
-            dirdp.latent_counts(idata, release)
+            dirdp.releases.latent_counts(idata, release)
     with pytest.raises(ArgumentError, match="at least one table"):
-        dirdp.latent_counts(draws_of(q=(("chain", "draw"), [[0.5]])), release)
+        dirdp.releases.latent_counts(draws_of(q=(("chain", "draw"), [[0.5]])), release)
     with pytest.raises(ArgumentError, match=r"draws of 'p', with the dims"):
-        dirdp.latent_counts(draws_of(q=(("chain", "draw"), [[0.5]])), release, "p")
+        dirdp.releases.latent_counts(draws_of(q=(("chain", "draw"), [[0.5]])), release, "p")
     with pytest.raises(ArgumentError, match=r"shape \(3,\), got \(2,\)"):
-        dirdp.latent_counts(draws_of(p=(dims, [[[0.5, 0.5]]])), release)
+        dirdp.releases.latent_counts(draws_of(p=(dims, [[[0.5, 0.5]]])), release)
     for wrong in ([0.5, 0.3, 0.3], [0.5, 0.7, -0.2], [np.nan, 0.5, 0.5]):
         with pytest.raises(ArgumentError, match="no probabilities"):
-            dirdp.latent_counts(draws_of(p=(dims, [[wrong]])), release)
+            dirdp.releases.latent_counts(draws_of(p=(dims, [[wrong]])), release)
     with pytest.raises(ReleaseError, match="Expected a release"):
-        dirdp.latent_counts(draws_of(p=(dims, [[[0.5, 0.3, 0.2]]])), 3)
+        dirdp.releases.latent_counts(draws_of(p=(dims, [[[0.5, 0.3, 0.2]]])), 3)

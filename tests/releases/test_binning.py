@@ -111,7 +111,7 @@ def test_columns_of_data_frames():
     pl = pytest.importorskip("polars")
     for frame in (pd.DataFrame({"age": AGES}), pl.DataFrame({"age": AGES}), {"age": AGES.tolist()}, {"age": [1, 2.5]}):
         assert 1 <= len(choose(frame).edges) <= 3
-    with pytest.warns(dirdp.CategoriesFromDataWarning):
+    with pytest.warns(dirdp.errors.CategoriesFromDataWarning):
         choose(candidates=pd.Series([30, 40]))
     for missing in ({"age": AGES}, {"who": AGES}):
         with pytest.raises(ArgumentError, match="no column"):
@@ -191,7 +191,7 @@ def test_whether_a_ledger_holds_the_bins_has_to_be_said(bins):
 
 
 def test_a_seed_is_marked(bins):
-    with pytest.warns(dirdp.SeededReleaseWarning, match="bins"):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning, match="bins"):
         chosen = choose(random_seed=1)
     assert chosen.reproducible
     assert "NOT PRIVATE" in str(chosen)
@@ -201,11 +201,11 @@ def test_a_seed_is_marked(bins):
 def test_the_file_is_read_again_and_not_believed(bins, tmp_path):
     path = tmp_path / "bins.json"
     bins.to_json(path)
-    assert dirdp.Bins.from_json(path) == bins
+    assert dirdp.releases.Bins.from_json(path) == bins
     text = path.read_text()
     path.write_text(text.replace('"record"', '"person"'))
     with pytest.raises(ArgumentError, match="was changed"):
-        dirdp.Bins.from_json(path)
+        dirdp.releases.Bins.from_json(path)
     for change in (
         {"edges": []},
         {"edges": list(bins.edges)[::-1] + [1.0]},
@@ -218,11 +218,11 @@ def test_the_file_is_read_again_and_not_believed(bins, tmp_path):
         {"more": 1},
     ):
         with pytest.raises(ArgumentError):
-            dirdp.Bins.from_facts(bins.facts | change)
+            dirdp.releases.Bins.from_facts(bins.facts | change)
 
 
 def test_no_count_is_told(bins):
     """Neighbours with the same edges look the same, and no number of records stands anywhere."""
-    again = dirdp.Bins.from_facts(json.loads(json.dumps(bins.facts)))
+    again = dirdp.releases.Bins.from_facts(json.loads(json.dumps(bins.facts)))
     assert (str(again), repr(again), again._repr_html_()) == (str(bins), repr(bins), bins._repr_html_())
     assert "3000" not in str(bins) + repr(bins) + json.dumps(bins.facts)

@@ -97,7 +97,7 @@ VERBS = {
     "choose_structure": lambda age, sex, ledger: dirdp.choose_structure(
         ONE, {"age": age, "sex": sex}, categories={"age": range(80), "sex": ["f", "m"]}, share=1, ledger=ledger
     ),
-    "release_sparse": lambda age, sex, ledger: dirdp.release_sparse(
+    "release_sparse": lambda age, sex, ledger: dirdp.sparse.release_sparse(
         dirdp.ApproxDP(epsilon=1, delta=1e-3), {"sex": sex}, categories={"sex": ["f", "m"]}, threshold=60, ledger=ledger
     ),
 }

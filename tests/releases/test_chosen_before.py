@@ -181,9 +181,9 @@ def test_bins_that_nobody_has_paid_for_are_refused(model):
     with pytest.raises(ArgumentError, match="bins of 'age'"):
         dirdp.plan(TARGET, wider, mechanism="geometric")
     # In a sparse table, which has no after=.
-    found = dirdp.count_sparse(columns, ["age", "ill"], categories=categories)
+    found = dirdp.sparse.count_sparse(columns, ["age", "ill"], categories=categories)
     with pytest.raises(ArgumentError, match="bins of 'age'"):
-        dirdp.release_sparse(TARGET, found, threshold=50)
+        dirdp.sparse.release_sparse(TARGET, found, threshold=50)
     # And in a model that somebody wrote, where the bins are the rows.
     with pm.Model(coords={"age": free.labels, "ill": ["no", "yes"]}) as own:
         p = pm.Dirichlet("p", np.ones((len(free.labels), 2)), dims=("age", "ill"))
@@ -256,7 +256,7 @@ def test_the_discount_belongs_to_an_entry_of_the_same_ledger(tmp_path):
     for entry in forged:
         path = tmp_path / "bins.json"
         replace(free, entry=entry).to_json(path)
-        lied = dirdp.Bins.from_json(path)
+        lied = dirdp.releases.Bins.from_json(path)
         assert lied.entry == entry
         assert not ledger.holds(lied.entry, lied.fingerprint)
     assert cost([free, lied], ledger) == pytest.approx(1.0, rel=2e-3)
@@ -264,7 +264,7 @@ def test_the_discount_belongs_to_an_entry_of_the_same_ledger(tmp_path):
     for times in (1, 2):
         ledger = dirdp.Ledger(full)
         choose(part, ledger).to_json(path)
-        after = [free, *[dirdp.Bins.from_json(path)] * times]
+        after = [free, *[dirdp.releases.Bins.from_json(path)] * times]
         assert cost(after, ledger) == pytest.approx(0.75, rel=2e-3)
 
 
@@ -286,7 +286,7 @@ def test_a_dear_choice_is_not_covered_by_a_cheap_one_with_the_same_edges():
     every = dirdp.plan(target, table, mechanism="geometric", after=[dear, cheap, same])
     assert every.tables_alone.pure_epsilon == pytest.approx(20 - 10.001, rel=1e-3)
     # A copy of a file stands for what it is a copy of, also when that is gone.
-    copied = dirdp.Bins.from_facts(cheap.facts)
+    copied = dirdp.releases.Bins.from_facts(cheap.facts)
     assert dirdp.plan(target, table, mechanism="geometric", after=[dear, copied, same]).after[1] == cheap
     # An earlier release has covered those with the same edges.
     dirdp.sample(target, table, mechanism="geometric", after=[dear, cheap, same])
@@ -294,7 +294,7 @@ def test_a_dear_choice_is_not_covered_by_a_cheap_one_with_the_same_edges():
     with pytest.raises(ArgumentError, match="nothing covers"):
         dirdp.plan(target, table, mechanism="geometric")
     dear, cheap = halves(5.0), halves(0.001)
-    copied = dirdp.Bins.from_facts(cheap.facts)
+    copied = dirdp.releases.Bins.from_facts(cheap.facts)
     del cheap, every, same
     gc.collect()
     with pytest.raises(ArgumentError, match="nothing covers"):
@@ -327,7 +327,7 @@ def test_plans_and_releases_are_written_and_read(bins, both, tmp_path):
     target = dirdp.PureDP(epsilon=1.5)
     plan = dirdp.plan(target, network, mechanism="geometric", after=(bins, structure))
     plan.to_json(tmp_path / "plan.json")
-    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
     assert again == plan
     assert (again.digest, again.after) == (plan.digest, (bins, structure))
     release = dirdp.sample(again, network)
@@ -339,7 +339,7 @@ def test_plans_and_releases_are_written_and_read(bins, both, tmp_path):
     for edited in (text.replace('"pymc_dirdp bins"', '"pymc_dirdp plan"'), text.replace('"after"', '"before"')):
         (tmp_path / "plan.json").write_text(edited)
         with pytest.raises(ArgumentError):
-            dirdp.Plan.from_json(tmp_path / "plan.json")
+            dirdp.releases.Plan.from_json(tmp_path / "plan.json")
 
 
 def test_a_release_that_denies_a_choice_does_not_verify(bins, model, edited):
@@ -370,7 +370,7 @@ def test_a_release_that_denies_a_choice_does_not_verify(bins, model, edited):
 
 
 def test_a_seed_of_the_bins_is_one_of_the_release():
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         seeded = choose(random_seed=1)
     found = dirdp.verify(dirdp.sample(TARGET, classifier(seeded), mechanism="geometric", after=seeded))
     assert not found

@@ -34,7 +34,7 @@ def test_what_is_no_release_is_refused():
 
 def test_a_seeded_release_is_read_and_marked():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         release = released(random_seed=1)
     assert dirdp.analyse(release, 5).attrs["reproducible"] == "not private"
     assert "reproducible" not in dirdp.analyse(released(), 5).attrs
@@ -57,7 +57,7 @@ def test_a_failed_computation_is_our_error_where_the_numbers_are_those_of_a_rele
         raise FloatingPointError("overflow encountered in divide")
 
     monkeypatch.setattr("pymc_dirdp.inference.table_law.estimate_of_rows", failing)
-    with pytest.raises(dirdp.InternalError, match=r"'rate' could not be computed.*report"):
+    with pytest.raises(dirdp.errors.InternalError, match=r"'rate' could not be computed.*report"):
         dirdp.estimate(release)
 
 

@@ -38,20 +38,20 @@ def refused(plan, model, error, match):
 @pytest.mark.parametrize("draws", [0, -1, 1.5, True, "1"])
 def test_draws_that_are_none(model, plan, draws):
     """Found by attack: -1 draws lose less than nothing, and were charged as that."""
-    refused(replace(plan, draws=draws), model, dirdp.ArgumentError, "draws")
+    refused(replace(plan, draws=draws), model, dirdp.errors.ArgumentError, "draws")
 
 
 def test_more_draws_than_were_planned(model, plan):
-    refused(replace(plan, draws=2), model, dirdp.UnattainableError, "does not keep")
+    refused(replace(plan, draws=2), model, dirdp.errors.UnattainableError, "does not keep")
 
 
 def test_assumptions_that_were_taken_out(model, plan):
     """Found by attack: the release and the ledger would have promised without them."""
-    refused(replace(plan, min_count=0.0), model, dirdp.ArgumentError, "assume")
+    refused(replace(plan, min_count=0.0), model, dirdp.errors.ArgumentError, "assume")
     apart = dirdp.plan(TARGET, model, disjoint=[["p"], ["rate"]])
     assert apart.assumptions
-    refused(replace(apart, assumptions=()), model, dirdp.ArgumentError, "assume")
-    refused(replace(plan, assumptions=("the moon is full",)), model, dirdp.ArgumentError, "assume")
+    refused(replace(apart, assumptions=()), model, dirdp.errors.ArgumentError, "assume")
+    refused(replace(plan, assumptions=("the moon is full",)), model, dirdp.errors.ArgumentError, "assume")
 
 
 def test_curves_that_a_mechanism_remembers_are_not_believed(model, plan):
@@ -62,19 +62,22 @@ def test_curves_that_a_mechanism_remembers_are_not_believed(model, plan):
     stronger.__dict__["_curves"] = kept.__dict__["_curves"]
     assert stronger.epsilon(1e-6) == kept.epsilon(1e-6)
     parts = (replace(plan.parts[0], mechanism=stronger), plan.parts[1])
-    refused(replace(plan, parts=parts), model, dirdp.UnattainableError, "does not keep")
+    refused(replace(plan, parts=parts), model, dirdp.errors.UnattainableError, "does not keep")
 
 
 def test_numbers_and_words_that_no_plan_has(model, plan):
     kept = replace(plan.parts[0].mechanism)
     object.__setattr__(kept, "r", -1.0)
     refused(
-        replace(plan, parts=(replace(plan.parts[0], mechanism=kept), plan.parts[1])), model, dirdp.ArgumentError, "r"
+        replace(plan, parts=(replace(plan.parts[0], mechanism=kept), plan.parts[1])),
+        model,
+        dirdp.errors.ArgumentError,
+        "r",
     )
-    refused(replace(plan, strategy="best"), model, dirdp.ArgumentError, "strategy")
-    refused(replace(plan, objective="fame"), model, dirdp.ArgumentError, "objective")
+    refused(replace(plan, strategy="best"), model, dirdp.errors.ArgumentError, "strategy")
+    refused(replace(plan, objective="fame"), model, dirdp.errors.ArgumentError, "objective")
     edited = replace(plan, reading=replace(plan.reading, others=True))
-    refused(edited, model, dirdp.UnsupportedModelError, "not the one that was planned")
+    refused(edited, model, dirdp.errors.UnsupportedModelError, "not the one that was planned")
 
 
 def test_a_release_names_the_version_that_drew_it(model, plan):
@@ -97,6 +100,6 @@ def test_a_ledger_records_no_loss_below_zero():
 
     for limit in (dirdp.RenyiDP(order=2, epsilon=1), dirdp.TruncatedCDP(rho=1, omega=4)):
         ledger = dirdp.Ledger(limit)
-        with pytest.raises(dirdp.ArgumentError, match="below 0"):
+        with pytest.raises(dirdp.errors.ArgumentError, match="below 0"):
             ledger.spend(limit, what="p", mechanism=Strange([1, 1], 0.1))
         assert ledger.entries() == ()

@@ -125,14 +125,19 @@ def test_what_is_read_is_what_was_written(released, tmp_path):
 
 
 def test_a_sparse_release_is_read_too(tmp_path):
-    sparse = dirdp.release_sparse(dirdp.PureDP(epsilon=1.0), [1, 3], [500, 600], n_cells=10, threshold=50)
+    sparse = dirdp.sparse.release_sparse(dirdp.PureDP(epsilon=1.0), [1, 3], [500, 600], n_cells=10, threshold=50)
     dirdp.save(sparse, tmp_path / "sparse.json")
     assert dirdp.load(tmp_path / "sparse.json").identical(sparse)
 
 
 def test_what_is_no_release_is_not_written(tmp_path):
     release = dirdp.sample(APPROX, labelled(["a", "b"])(), progressbar=False)
-    others = [xr.DataTree(), None, release["posterior"].to_dataset(), dirdp.posterior(labelled(["a", "b"])(), 5)]
+    others = [
+        xr.DataTree(),
+        None,
+        release["posterior"].to_dataset(),
+        dirdp.curator.exact_posterior(labelled(["a", "b"])(), 5),
+    ]
     for other in others:
         with pytest.raises(ReleaseError):
             dirdp.save(other, tmp_path / "other.json")

@@ -111,7 +111,7 @@ def test_zero_concentrated_privacy_is_kept_by_a_draw():
 def test_a_plan_survives_a_file(tmp_path):
     plan = dirdp.plan(TARGET, hair(), mechanism="floored")
     plan.to_json(tmp_path / "plan.json")
-    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
     assert again.digest == plan.digest
     assert again.parts[0].mechanism == plan.parts[0].mechanism
     assert dirdp.verify(dirdp.sample(again, hair())).follows
@@ -172,7 +172,7 @@ def test_a_row_of_two_categories_rests_on_its_public_number(tmp_path):
     plan = dirdp.plan(TARGET, share(), mechanism="floored")
     assert plan.parts[0].mechanism.n_records == 592
     plan.to_json(tmp_path / "plan.json")
-    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
     release = dirdp.sample(again, model=share())
     assert release["mechanism/p"].attrs["public_records"] == 592
     assert dirdp.verify(release)
@@ -232,7 +232,9 @@ def test_numbers_of_rows_are_data_of_a_model_so_no_plan_rests_on_them(tmp_path):
         rate = pm.Beta("rate", 1, 1, shape=3)
         pm.Binomial("admitted", n=[93, 58, 91], p=rate, observed=[60, 37, 32])
     plan = dirdp.plan(TARGET, model, mechanism="floored")
-    mechanism = dirdp.calibrate_floored(TARGET, prior=np.ones((3, 2)), n_records=[93, 58, 91], public_totals=True)
+    mechanism = dirdp.planning.calibrate_floored(
+        TARGET, prior=np.ones((3, 2)), n_records=[93, 58, 91], public_totals=True
+    )
     assert mechanism.assumed_records == plan.parts[0].n_records
     assert mechanism.r > plan.parts[0].mechanism.r
     edited = replace(plan, parts=(replace(plan.parts[0], mechanism=mechanism),))
@@ -242,11 +244,11 @@ def test_numbers_of_rows_are_data_of_a_model_so_no_plan_rests_on_them(tmp_path):
     assert not ledger.entries()
     edited.to_json(tmp_path / "plan.json")
     with pytest.raises(ArgumentError, match="rest on the number of records of each row"):
-        dirdp.Plan.from_json(tmp_path / "plan.json")
+        dirdp.releases.Plan.from_json(tmp_path / "plan.json")
     # The way out.
     assert "MechanismOutput(mechanism, output, prior=prior)" in str(raised.value)
     output, prior = mechanism.release([[60, 33], [37, 21], [32, 59]]), np.ones((3, 2))
-    found = dirdp.estimate(dirdp.MechanismOutput(mechanism, output, prior=prior)).frame()
+    found = dirdp.estimate(dirdp.mechanisms.MechanismOutput(mechanism, output, prior=prior)).frame()
     assert len(found) == 6
 
 

@@ -59,7 +59,7 @@ def release():
 @pytest.mark.thorough
 @pytest.mark.parametrize("consistency", ["joint", "tables"])
 def test_the_model_has_the_names_dims_and_labels_of_the_release(release, consistency):
-    model = dirdp.analyst_model(release, consistency=consistency)
+    model = dirdp.releases.analyst_model(release, consistency=consistency)
     for name, table in release["posterior"].data_vars.items():
         assert model.named_vars_to_dims[name] == table.dims[2:]
         shares = pm.draw(model[name], 3, random_seed=1, mode=QUICK)
@@ -73,39 +73,39 @@ def test_the_model_has_the_names_dims_and_labels_of_the_release(release, consist
 
 
 def test_a_small_network_is_taken_together_and_a_large_one_table_by_table(release, monkeypatch):
-    assert measured_cells(dirdp.analyst_model(release))[:3] == ["a=x", "a=y", "a=z"]
+    assert measured_cells(dirdp.releases.analyst_model(release))[:3] == ["a=x", "a=y", "a=z"]
     monkeypatch.setattr(hierarchical, "MOST_WORK", 3)
-    assert "p_a: a=x of a, b" in measured_cells(dirdp.analyst_model(release))
-    with pytest.raises(dirdp.ArgumentError, match="consistency='tables'"):
-        dirdp.analyst_model(release, consistency="joint")
+    assert "p_a: a=x of a, b" in measured_cells(dirdp.releases.analyst_model(release))
+    with pytest.raises(dirdp.errors.ArgumentError, match="consistency='tables'"):
+        dirdp.releases.analyst_model(release, consistency="joint")
     monkeypatch.setattr(hierarchical, "MOST_CELLS", 10)
-    with pytest.raises(dirdp.ArgumentError, match=r"cells together.*tables="):
-        dirdp.analyst_model(release)
-    some = dirdp.analyst_model(release, ["p_b"])
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"cells together.*tables="):
+        dirdp.releases.analyst_model(release)
+    some = dirdp.releases.analyst_model(release, ["p_b"])
     assert [variable.name for variable in some.deterministics] == ["p_b"]
     assert {"p_b: a=x, b=1", "p_b: a=y", "p_b: b=2"} <= set(measured_cells(some))
 
 
 def test_what_does_not_fit_is_refused(release):
     for options in ({"prior": 1.0}, {"row_prior": 1.0}, {"n_prior": {"p_a": 5}}):
-        with pytest.raises(dirdp.ArgumentError, match="sums of effects"):
-            dirdp.analyst_model(release, **options)
-    with pytest.raises(dirdp.ArgumentError, match="no table 'q'"):
-        dirdp.analyst_model(release, ["q"])
-    with pytest.raises(dirdp.ArgumentError, match="'a', which is a parent"):
-        dirdp.analyst_model(release, ["p_b"], consistency="joint")
-    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'joint'"):
-        dirdp.analyst_model(release, consistency="jointly")
-    with pytest.raises(dirdp.ArgumentError, match="one release"):
-        dirdp.analyst_model([release, release], consistency="joint")
-    with pytest.raises(dirdp.ArgumentError, match="no noisy counts"):
-        dirdp.analyst_model(released("dirichlet"), consistency="tables")
+        with pytest.raises(dirdp.errors.ArgumentError, match="sums of effects"):
+            dirdp.releases.analyst_model(release, **options)
+    with pytest.raises(dirdp.errors.ArgumentError, match="no table 'q'"):
+        dirdp.releases.analyst_model(release, ["q"])
+    with pytest.raises(dirdp.errors.ArgumentError, match="'a', which is a parent"):
+        dirdp.releases.analyst_model(release, ["p_b"], consistency="joint")
+    with pytest.raises(dirdp.errors.ArgumentError, match="Did you mean 'joint'"):
+        dirdp.releases.analyst_model(release, consistency="jointly")
+    with pytest.raises(dirdp.errors.ArgumentError, match="one release"):
+        dirdp.releases.analyst_model([release, release], consistency="joint")
+    with pytest.raises(dirdp.errors.ArgumentError, match="no noisy counts"):
+        dirdp.releases.analyst_model(released("dirichlet"), consistency="tables")
 
 
 def test_noisy_tables_have_a_hierarchical_model_if_one_asks_for_it():
     release = released("geometric")
-    assert "p_a_release" in dirdp.analyst_model(release).named_vars
-    model = dirdp.analyst_model(release, consistency="joint")
+    assert "p_a_release" in dirdp.releases.analyst_model(release).named_vars
+    model = dirdp.releases.analyst_model(release, consistency="joint")
     kinds = {variable.name: type(variable.owner.op).__name__ for variable in model.observed_RVs}
     assert kinds == {"noisy_laplace": "LaplaceRV"}
     assert len(measured_cells(model)) == 3 + 6 + 12
@@ -113,10 +113,10 @@ def test_noisy_tables_have_a_hierarchical_model_if_one_asks_for_it():
 
 def test_a_private_number_of_records_is_a_variable():
     release = released(adjacency="add-remove")
-    model = dirdp.analyst_model(release)
+    model = dirdp.releases.analyst_model(release)
     low, high = (float(bound.eval()) for bound in model["n_records"].owner.op.dist_params(model["n_records"].owner))
     assert low < 2000 < high < 4000
-    capped = dirdp.analyst_model(release, n_prior=5000)
+    capped = dirdp.releases.analyst_model(release, n_prior=5000)
     assert [float(b.eval()) for b in capped["n_records"].owner.op.dist_params(capped["n_records"].owner)] == [0, 5000]
 
 
@@ -126,7 +126,7 @@ def test_a_private_number_of_records_is_a_variable():
 def test_the_density_is_that_of_another_way_to_write_it(noise, consistency):
     """Two variables of two values: the prior and the likelihood by hand, at random points."""
     release = two_nodes(1.0, noise=noise)
-    model = dirdp.analyst_model(release, consistency=consistency)
+    model = dirdp.releases.analyst_model(release, consistency=consistency)
     logp, rng, n = model.compile_logp(jacobian=False, mode=QUICK), np.random.default_rng(0), 300
     measured = {one.axes: one for one in network_of(release).measurements}
     half = np.sqrt(0.5)
@@ -272,7 +272,7 @@ def ranks(epsilon, noise, consistency, wrong=1.0, sets=300, iterations=60, steps
     """
     rng, release = np.random.default_rng(7), two_nodes(epsilon, noise=noise, random_seed=1)
     # Table by table, that of b is looked at.
-    model = dirdp.analyst_model(release, None if consistency == "joint" else ["p_b"], consistency=consistency)
+    model = dirdp.releases.analyst_model(release, None if consistency == "joint" else ["p_b"], consistency=consistency)
     free = [model["scales"], model["effects"]]
     values = dict(zip([one.name for one in free], pm.draw(free, sets, random_seed=3, mode=QUICK), strict=True))
     a, b = tables_of(values, consistency)
@@ -323,7 +323,7 @@ def p_values(found):
 )
 def test_intervals_are_calibrated(epsilon, noise, consistency, size):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         assert min(p_values(ranks(epsilon, noise, consistency, size=size))) > 1e-6
 
 
@@ -331,5 +331,5 @@ def test_intervals_are_calibrated(epsilon, noise, consistency, size):
 @pytest.mark.parametrize("wrong", [1.6])
 def test_noise_of_another_scale_is_noticed(wrong):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         assert min(p_values(ranks(0.3, "gaussian", "joint", wrong))) < 1e-6

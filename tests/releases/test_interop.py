@@ -82,7 +82,7 @@ def test_opendp_draws_with_the_bits_of_the_operating_system(monkeypatch):
 
 
 def test_opendp_gets_no_mechanism_that_is_not_drawn_exactly():
-    with pytest.raises(dirdp.ArgumentError, match="Use GeometricMechanism"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Use GeometricMechanism"):
         to_opendp(dirdp.mechanisms.LaplaceMechanism(np.ones(3), 2.0))
 
 
@@ -101,7 +101,7 @@ def test_what_is_not_installed_is_named_with_the_line_that_installs_it(monkeypat
 
 
 def test_what_is_no_mechanism_is_refused():
-    with pytest.raises(dirdp.ArgumentError, match="release"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="release"):
         to_dp_accounting("a mechanism")
-    with pytest.raises(dirdp.ArgumentError, match="DirichletMechanism"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="DirichletMechanism"):
         to_opendp("a mechanism")

@@ -268,7 +268,7 @@ def test_jax_calls_back():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = dirdp.analyst_model(released(mechanism="geometric"))
+        model = dirdp.releases.analyst_model(released(mechanism="geometric"))
         logp = jax.jit(get_jaxified_logp(model))
         point = np.array([0.3, -0.2])
         expected = model.compile_logp()({"p_simplex__": point})

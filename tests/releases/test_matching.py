@@ -30,7 +30,7 @@ def hair_model(n=592, prior=(1, 1, 1, 1), counts=HAIR):
 )
 def test_a_plan_is_for_one_model(changed):
     plan = dirdp.plan(TARGET, hair_model())
-    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, hair_model(**changed))
     # Other counts are what it is for.
     assert dirdp.sample(plan, hair_model(counts=[107, 287, 71, 127])).attrs["plan_digest"] == plan.digest
@@ -41,7 +41,7 @@ def test_a_plan_beside_any_option_is_an_error_also_if_it_equals_the_default():
     plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", n_records=500)
     for field in dataclasses.fields(Options):
         name, value = field.name, field.default
-        with pytest.raises(dirdp.ArgumentError, match=f"already decides {name}"):
+        with pytest.raises(dirdp.errors.ArgumentError, match=f"already decides {name}"):
             dirdp.sample(plan, hair_model(), **{name: value})
     with pytest.raises(TypeError, match="unexpected keyword argument 'adjacancy'"):
         dirdp.sample(plan, hair_model(), adjacancy="replace-one")
@@ -54,5 +54,7 @@ def test_a_plan_for_another_unit():
         p = pm.Dirichlet("p", np.ones(2))
         pm.Categorical("y", p=p, observed=[0, 1, 1, 0], dims="household")
     plan = dirdp.plan(TARGET, model, unit="household")
-    with pytest.raises(dirdp.ArgumentError, match="This plan protects unit='household'; sample was asked for unit='pe"):
+    with pytest.raises(
+        dirdp.errors.ArgumentError, match="This plan protects unit='household'; sample was asked for unit='pe"
+    ):
         dirdp.sample(plan, model, unit="person")

@@ -86,7 +86,7 @@ def test_a_plan_comes_back_from_its_file(network, tmp_path):
     ):
         plan = dirdp.plan(target, network, **MARGINALS, **options)
         plan.to_json(tmp_path / "plan.json")
-        read = dirdp.Plan.from_json(tmp_path / "plan.json")
+        read = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
         assert read.digest == plan.digest
         assert [part.mechanism for part in read.parts] == [part.mechanism for part in plan.parts]
         assert dirdp.sample(read, network).attrs["plan_digest"] == plan.digest
@@ -207,7 +207,7 @@ def test_pure_privacy_has_noise_that_adds_up_to_the_public_number(network, edite
         assert group.attrs["mechanism"] == "ZeroSumMarginalsMechanism"
         assert all(group[noisy].sum() == 500 for noisy in group.data_vars if noisy.startswith("noisy_counts"))
     assert dirdp.verify(release)
-    with pytest.raises(dirdp.ReleaseError, match="do not add up"):
+    with pytest.raises(dirdp.errors.ReleaseError, match="do not add up"):
         dirdp.verify(edited(release, (("output", "p_b", "noisy_counts_1", 0), lambda count: count + 1)))
 
 
@@ -227,9 +227,9 @@ def test_a_private_number_of_records(network):
 
 
 def test_noise_is_never_shared(network):
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         seeded = dirdp.sample(TARGET, network, **MARGINALS, random_seed=1)
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         again = dirdp.sample(TARGET, network, **MARGINALS, random_seed=1)
     assert seeded["mechanism/p_c"].to_dataset().identical(again["mechanism/p_c"].to_dataset())
     table = dirdp.tables(network)[-1]
@@ -245,7 +245,7 @@ def test_noise_is_never_shared(network):
 def test_a_ledger_and_a_unit(network):
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=1.5, delta=1e-4))
     dirdp.sample(TARGET, network, **MARGINALS, ledger=ledger)
-    with pytest.raises(dirdp.BudgetError):
+    with pytest.raises(dirdp.errors.BudgetError):
         dirdp.sample(TARGET, network, **MARGINALS, ledger=ledger)
     two = dirdp.plan(TARGET, network, **MARGINALS, contribution=2)
     one = dirdp.plan(TARGET, network, **MARGINALS)
@@ -357,7 +357,7 @@ def test_a_survey_of_people_with_an_answer_to_each_item(tmp_path):
     assert dirdp.verify(release)
     assert "person" in str(dirdp.report(release, full=True))
     assert dirdp.fit(release, consistency="tables", progressbar=False)["posterior"]["rate"].shape == (1, 1, 2)
-    assert [variable.name for variable in dirdp.analyst_model(release).observed_RVs] == ["noisy"]
+    assert [variable.name for variable in dirdp.releases.analyst_model(release).observed_RVs] == ["noisy"]
     # Noise that adds up to 0 is for records that lie anywhere.
     geometric = dirdp.sample(dirdp.PureDP(epsilon=1.0), survey(), unit="person", **MARGINALS)
     assert geometric["mechanism/rate"].attrs["mechanism"] == "MarginalsMechanism"
@@ -467,4 +467,4 @@ def test_a_plan_of_margins_states_one_estimate(network, tmp_path):
         dirdp.sample(plan, network)
     plan.to_json(tmp_path / "plan.json")
     with pytest.raises(ArgumentError, match="one estimate"):
-        dirdp.Plan.from_json(tmp_path / "plan.json")
+        dirdp.releases.Plan.from_json(tmp_path / "plan.json")

@@ -112,7 +112,7 @@ def test_from_the_plan_to_the_prediction(options, tmp_path):
     X = {"fur": ["yes", "no"], "eyes": ["two", "two"]}
     with_it = dirdp.predict_log_proba(analysis, X)
     np.testing.assert_allclose(np.exp(with_it).sum(axis=1), 1)
-    with pytest.raises(dirdp.DataError, match="'eyes'"):
+    with pytest.raises(dirdp.errors.DataError, match="'eyes'"):
         dirdp.predict_log_proba(analysis, {"fur": ["yes"], "eyes": ["three"]})
     whole = {"class": ["cat"], "fur": ["no"]}
     own = dirdp.log_likelihood(analysis, whole | {"eyes": ["two"]})
@@ -125,7 +125,7 @@ def test_conclusions_about_other_tables_are_those_without_it():
     release = dirdp.sample(TARGET, naive(), mechanism="geometric")
     mechanism = dirdp.plan(TARGET, naive(), mechanism="geometric").parts[0].mechanism
     noisy = release["mechanism/p_class"]["noisy_counts"].values
-    alone = dirdp.estimate(dirdp.MechanismOutput(mechanism, noisy, n_records=N, prior=np.ones(3)))
+    alone = dirdp.estimate(dirdp.mechanisms.MechanismOutput(mechanism, noisy, n_records=N, prior=np.ones(3)))
     apart = dirdp.estimate(release, jointly=False)
     np.testing.assert_allclose(apart.tables["p_class"].share_means, next(iter(alone.tables.values())).share_means)
     # Its own counts are not known then: any division of the records among the classes is as likely as another.
@@ -168,7 +168,7 @@ def test_one_class_is_no_class_to_divide_by():
 
 
 def test_a_model_of_it_alone_has_nothing_to_estimate():
-    with pytest.raises(dirdp.UnsupportedModelError, match=r"'p_eyes' has one category only"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match=r"'p_eyes' has one category only"):
         dirdp.sample(TARGET, dirdp.bayesian_network(RECORDS, {"eyes": []}, categories=CATEGORIES))
 
 
@@ -191,7 +191,7 @@ def test_it_can_be_diagnosed_and_has_an_exact_posterior(nuts):
     diagnosis = dirdp.diagnose(release, model, draws=100, tune=100, chains=2, nuts=nuts, random_seed=3)
     assert list(diagnosis["elpd"]["table"].values) == ["p_class", "p_fur"]
     assert np.all(diagnosis["nuts" if nuts else "private"]["posterior"]["p_eyes"] == 1)
-    assert np.all(dirdp.posterior(model, 50)["posterior"]["p_eyes"] == 1)
+    assert np.all(dirdp.curator.exact_posterior(model, 50)["posterior"]["p_eyes"] == 1)
 
 
 def test_shares_that_are_known_do_not_make_the_typical_error_small():
@@ -207,5 +207,5 @@ def test_a_file_cannot_add_noise_to_it(edited):
     noisy, alone = names.index("p_fur"), names.index("p_eyes")
     facts = json.loads(release["release"]["text"].item())["plan"]["tables"][noisy]
     edits = [(("plan", "tables", alone, name), facts[name]) for name in ("mechanism", "parameters")]
-    with pytest.raises(dirdp.ReleaseError):
+    with pytest.raises(dirdp.errors.ReleaseError):
         dirdp.verify(edited(release, *edits))

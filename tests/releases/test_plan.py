@@ -75,21 +75,21 @@ def test_budgets_are_equal_unless_weights_say_otherwise():
 
 @pytest.mark.parametrize("weight", [0, -1, math.inf, math.nan])
 def test_weights_have_to_be_positive(weight):
-    with pytest.raises(dirdp.ArgumentError, match=r"weights\['q'\] > 0"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"weights\['q'\] > 0"):
         dirdp.plan(RENYI, clinic(), weights={"q": weight})
 
 
 def test_weights_are_named():
-    with pytest.raises(dirdp.ArgumentError, match="got a list"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="got a list"):
         dirdp.plan(RENYI, clinic(), weights=[1, 2, 1])
 
 
 def test_unknown_names_suggest_the_near_one():
-    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'rate'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Did you mean 'rate'"):
         dirdp.plan(RENYI, clinic(), weights={"rates": 1})
-    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'rate'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Did you mean 'rate'"):
         dirdp.plan(RENYI, clinic(), disjoint=[["rates"], ["p"]])
-    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'rate'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Did you mean 'rate'"):
         dirdp.plan(RENYI, clinic(), adjacency="add-remove", n_records={"rates": 50})
 
 
@@ -114,9 +114,9 @@ def test_a_table_that_is_in_no_group_is_fed_by_anybody():
 
 
 def test_a_person_in_two_groups_is_a_contradiction():
-    with pytest.raises(dirdp.ArgumentError, match="two groups of disjoint"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="two groups of disjoint"):
         dirdp.plan(RENYI, clinic(), disjoint=[["p", "q"], ["x"]])
-    with pytest.raises(dirdp.ArgumentError, match="groups of names"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="groups of names"):
         dirdp.plan(RENYI, clinic(), disjoint=["p", "q"])
 
 
@@ -128,7 +128,7 @@ def test_shares_add_up_to_no_more_than_the_whole():
 
 
 def test_a_parameter_that_is_used_twice_needs_a_word_about_whose_records():
-    with pytest.raises(dirdp.UnsupportedModelError, match="'p' is used twice: 'x' and 'y'"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="'p' is used twice: 'x' and 'y'"):
         twice()
     apart, _ = twice(disjoint=[["x"], ["y"]])
     assert Contribution.of(apart.parts[0].mechanism.contribution) == Contribution()
@@ -139,7 +139,7 @@ def test_a_parameter_that_is_used_twice_needs_a_word_about_whose_records():
     assert both.composition.satisfies(APPROX)
     release = dirdp.sample(both, model)
     assert "at most 2 records" in str(dirdp.report(release, full=True))
-    with pytest.raises(dirdp.UnsupportedModelError, match="used twice"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="used twice"):
         twice(disjoint=[["x", "y"]])
 
 
@@ -188,7 +188,7 @@ def test_each_table_has_its_own_randomness():
     with pm.Model() as model:
         for name in "abcdefgh":
             pm.Multinomial(f"n_{name}", n=40, p=pm.Dirichlet(name, np.ones(2)), observed=[20, 20])
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         release = dirdp.sample(dirdp.RenyiDP(order=2, epsilon=4), model, draws=2000, random_seed=3)
     drawn = np.array([release["posterior"][name].values[0, :, 0] for name in "abcdefgh"])
     correlation = np.corrcoef(drawn) - np.eye(8)
@@ -205,7 +205,7 @@ def test_plans_of_whole_models_do_not_see_the_data(guarantee):
 def test_planning_sizes_by_table():
     plan = dirdp.plan(RENYI, clinic(), adjacency="add-remove", n_records={"p": 10, "q": 20, "rate": 30})
     assert [part.n_records for part in plan.parts] == [10, 20, 30]
-    with pytest.raises(dirdp.ArgumentError, match="n_records"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="n_records"):
         dirdp.plan(RENYI, clinic(), adjacency="add-remove", n_records={"p": 10})
 
 
@@ -228,7 +228,7 @@ def test_many_draws_that_leave_little_of_each_record_are_warned_of(draws, epsilo
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             made = call(target, model, draws=draws, mechanism=mechanism)
-        told = [str(one.message) for one in caught if one.category is dirdp.ManyDrawsWarning]
+        told = [str(one.message) for one in caught if one.category is dirdp.errors.ManyDrawsWarning]
         assert len(told) == warned
         if mechanism == "dirichlet":
             r = made.parts[0].mechanism.r if call is dirdp.plan else float(made["mechanism/p"]["r"])

@@ -115,13 +115,13 @@ def test_a_plan_comes_back_from_a_file_and_draws_the_same(name, tmp_path):
     model = make()
     plan = dirdp.plan(guarantee, model, **options)
     plan.to_json(tmp_path / "plan.json")
-    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
     assert again.digest == plan.digest
     assert str(dirdp.report(again, full=True)) == str(dirdp.report(plan, full=True))
     assert [part.mechanism for part in again.parts] == [part.mechanism for part in plan.parts]
     assert again.reading == plan.reading
     sampler = {"sampler": "fast"} if name == "laplace" else {}
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         drawn, other = (without_the_time(dirdp.sample(one, make(), random_seed=1, **sampler)) for one in (plan, again))
     assert drawn.identical(other)
     again.to_json(tmp_path / "again.json")
@@ -165,7 +165,7 @@ def test_the_ledger_has_the_digest_of_the_file(tmp_path):
     plan = dirdp.plan(TARGET, hair_model())
     plan.to_json(tmp_path / "plan.json")
     ledger = dirdp.Ledger(TARGET)
-    dirdp.sample(dirdp.Plan.from_json(tmp_path / "plan.json"), hair_model(), ledger=ledger)
+    dirdp.sample(dirdp.releases.Plan.from_json(tmp_path / "plan.json"), hair_model(), ledger=ledger)
     (entry,) = ledger.entries()
     assert entry.terms.digest == json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["digest"]
 
@@ -198,18 +198,18 @@ def test_a_change_without_a_new_digest(facts, tmp_path):
     path = tmp_path / "plan.json"
     for key, value in (("draws", 2), ("promise", "nothing"), ("library_version", "9"), ("new", 1), ("digest", "00")):
         path.write_text(json.dumps({**facts, key: value}), encoding="utf-8")
-        with pytest.raises(dirdp.ArgumentError, match="changed after it was written: its digest is another"):
-            dirdp.Plan.from_json(path)
+        with pytest.raises(dirdp.errors.ArgumentError, match="changed after it was written: its digest is another"):
+            dirdp.releases.Plan.from_json(path)
     path.write_text(json.dumps({key: value for key, value in facts.items() if key != "digest"}), encoding="utf-8")
-    with pytest.raises(dirdp.ArgumentError, match="digest"):
-        dirdp.Plan.from_json(path)
+    with pytest.raises(dirdp.errors.ArgumentError, match="digest"):
+        dirdp.releases.Plan.from_json(path)
 
 
 def test_another_version(edited):
     changed, write = edited
     changed["version"] = 2
-    with pytest.raises(dirdp.ArgumentError, match="another version of the format than 1"):
-        dirdp.Plan.from_json(write(changed))
+    with pytest.raises(dirdp.errors.ArgumentError, match="another version of the format than 1"):
+        dirdp.releases.Plan.from_json(write(changed))
 
 
 @pytest.mark.parametrize(
@@ -234,19 +234,19 @@ def test_another_version(edited):
 )
 def test_what_is_no_plan_at_all(text, tmp_path):
     (tmp_path / "plan.json").write_bytes(text)
-    with pytest.raises(dirdp.ArgumentError, match=r"no plan such as Plan\.to_json writes"):
-        dirdp.Plan.from_json(tmp_path / "plan.json")
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"no plan such as Plan\.to_json writes"):
+        dirdp.releases.Plan.from_json(tmp_path / "plan.json")
 
 
 def test_a_weaker_plan_with_a_digest_of_its_own(edited):
     """The promise is decided again on the exact curves: a number of the file makes it no weaker than it says."""
     changed, write = edited
     changed["tables"][0]["parameters"]["r"] *= 1.001
-    with pytest.raises(dirdp.UnattainableError, match="does not keep"):
-        dirdp.Plan.from_json(write(changed))
+    with pytest.raises(dirdp.errors.UnattainableError, match="does not keep"):
+        dirdp.releases.Plan.from_json(write(changed))
     changed["tables"][0]["parameters"]["r"] /= 1.01
     assert (
-        dirdp.report(dirdp.Plan.from_json(write(changed)), full=True).title
+        dirdp.report(dirdp.releases.Plan.from_json(write(changed)), full=True).title
         == "Plan of a private posterior draw of p, rate"
     )
 
@@ -321,7 +321,7 @@ def test_a_forged_fact_is_refused_when_it_is_read(edited, where, value):
         node = node[step]
     node[last] = value
     with pytest.raises(dirdp.DirdpError, match=r"The plan (is damaged|does not keep)"):
-        dirdp.Plan.from_json(write(changed))
+        dirdp.releases.Plan.from_json(write(changed))
 
 
 def leaves(node, path=()):
@@ -337,7 +337,7 @@ def test_no_change_at_all_makes_a_promise_weaker(edited):
     """Any value of the file, replaced: the file or the model is refused, or the release keeps what the plan says."""
     facts, write = edited
     model = two_tables()
-    original = dirdp.Plan.from_json(write(copy.deepcopy(facts))).guarantee
+    original = dirdp.releases.Plan.from_json(write(copy.deepcopy(facts))).guarantee
     drawn = 0
     values = [None, True, -1, 0, 2, 0.5, 1e-300, 1e300, 10**400, "", "p", "inf", [], {}, [[]], [1], {"time": "x"}]
     for path, value in itertools.product(list(leaves(facts)), values):
@@ -349,7 +349,7 @@ def test_no_change_at_all_makes_a_promise_weaker(edited):
             continue
         node[path[-1]] = value
         try:
-            plan = dirdp.Plan.from_json(write(changed))
+            plan = dirdp.releases.Plan.from_json(write(changed))
             release = dirdp.sample(plan, model)
         except dirdp.DirdpError:
             continue
@@ -363,7 +363,7 @@ def test_no_change_at_all_makes_a_promise_weaker(edited):
 
 def test_a_plan_for_another_model(tmp_path):
     dirdp.plan(TARGET, hair_model()).to_json(tmp_path / "plan.json")
-    plan = dirdp.Plan.from_json(tmp_path / "plan.json")
+    plan = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
     ledger = dirdp.Ledger(TARGET)
     others = [two_tables(), people_model(), hair_model(n=593), hair_model(prior=2.0), hair_model(labels=list("abcd"))]
     for other in others:
@@ -374,4 +374,4 @@ def test_a_plan_for_another_model(tmp_path):
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
-        dirdp.Plan.from_json(tmp_path / "plan.json")
+        dirdp.releases.Plan.from_json(tmp_path / "plan.json")

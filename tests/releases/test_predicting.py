@@ -86,7 +86,7 @@ def test_predictions_read_marginals_by_the_joint_fit(model, plan):
 def test_the_choice_is_the_same_each_time_and_survives_a_file(model, plan, tmp_path):
     assert plan == dirdp.plan(TARGET, model, **AUTO)
     plan.to_json(tmp_path / "plan.json")
-    assert dirdp.Plan.from_json(tmp_path / "plan.json").digest == plan.digest
+    assert dirdp.releases.Plan.from_json(tmp_path / "plan.json").digest == plan.digest
 
 
 def test_one_table_is_released_by_itself():
@@ -115,13 +115,13 @@ def test_prediction_is_how_auto_compares(model, mechanism):
 
 def test_candidates_that_cannot_be_planned_are_left_out(plan):
     def refused():
-        raise dirdp.UnattainableError("too tight")
+        raise dirdp.errors.UnattainableError("too tight")
 
     tables = {part.table.name: part.table for part in plan.parts}
     mechanisms = {part.table.name: part.mechanism for part in plan.parts}
     found = best_for_prediction({"no": refused, "yes": lambda: mechanisms}, tables, 400, plan.reading)
     assert found == (mechanisms, None)
-    with pytest.raises(dirdp.UnattainableError, match="too tight"):
+    with pytest.raises(dirdp.errors.UnattainableError, match="too tight"):
         best_for_prediction({"no": refused, "neither": refused}, tables, 400, plan.reading)
 
 

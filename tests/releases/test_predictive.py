@@ -13,7 +13,10 @@ def test_a_number_of_records_is_not_negative():
         pm.Multinomial("y", n=9, p=p, observed=[4, 4, 1])
     release = dirdp.sample(dirdp.RenyiDP(order=3, epsilon=0.2), model)
     assert (
-        dirdp.sample_posterior_predictive(release, n_records=0, random_seed=1)["posterior_predictive"]["y"].sum() == 0
+        dirdp.releases.sample_posterior_predictive(release, n_records=0, random_seed=1)["posterior_predictive"][
+            "y"
+        ].sum()
+        == 0
     )
-    with pytest.raises(dirdp.ArgumentError, match="n_records"):
-        dirdp.sample_posterior_predictive(release, n_records=-1, random_seed=1)
+    with pytest.raises(dirdp.errors.ArgumentError, match="n_records"):
+        dirdp.releases.sample_posterior_predictive(release, n_records=-1, random_seed=1)

@@ -43,7 +43,7 @@ def term_at(private, name="y_release", **values):
 def part_of(private):
     from pymc_dirdp.releases.opened import opened
 
-    stored = opened(dirdp.release_of(private))
+    stored = opened(dirdp.releases.release_of(private))
     (part,) = stored.plan.parts
     return part, stored.release.output[part.table.name].values[0]
 
@@ -183,13 +183,13 @@ def test_the_recipient_has_the_same_model(tmp_path):
 
     private = dirdp.private_model(APPROX, model(group, y), public=["group"])
     path = tmp_path / "survey.json"
-    dirdp.save(dirdp.release_of(private), path)
+    dirdp.save(dirdp.releases.release_of(private), path)
     # A row for each group, in another order, and made-up answers.
     again = dirdp.private_model(path, model(np.array([2, 0, 1]), [0, 0, 0]), public=["group"])
     point = private.initial_point()
     assert again.compile_logp()(point) == private.compile_logp()(point)
-    assert dirdp.verify(dirdp.release_of(again)) is not None
-    assert "1" in str(dirdp.statement(dirdp.release_of(private)))
+    assert dirdp.verify(dirdp.releases.release_of(again)) is not None
+    assert "1" in str(dirdp.statement(dirdp.releases.release_of(private)))
     with pytest.raises(ReleaseError, match="other rows or outcomes"):
         dirdp.private_model(path, model(np.array([2, 0, 2]), [0, 0, 0]), public=["group"])
     with pytest.raises(ArgumentError, match="costs nothing"):
@@ -265,7 +265,7 @@ def test_nothing_is_left_behind(said):
         assert group.tobytes() not in text
         assert y.tobytes() not in text
     if hidden:
-        assert str(n) not in str(dirdp.release_of(private)["release"]["text"].item())
+        assert str(n) not in str(dirdp.releases.release_of(private)["release"]["text"].item())
 
 
 def test_a_covariate_that_is_observed_is_refused():
@@ -337,7 +337,7 @@ def test_what_is_said_wrongly_is_refused_before_the_charge(name, said, match):
 
 def test_no_private_model():
     with pytest.raises(ArgumentError, match="without a release"):
-        dirdp.release_of(pm.Model())
+        dirdp.releases.release_of(pm.Model())
     with pm.Model() as model:
         pm.Normal("a")
     with pytest.raises(UnsupportedModelError, match="observes nothing"):

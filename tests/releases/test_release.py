@@ -38,7 +38,7 @@ def admissions_model(admitted=(601, 370, 322), applied=(933, 585, 918)):
 
 
 def seeded(*args, **kwargs):
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         return dirdp.sample(*args, random_seed=1, **kwargs)
 
 
@@ -197,23 +197,23 @@ def test_coords_of_other_dims_stay_behind():
 def test_add_remove_keeps_the_number_of_records_private():
     plan = dirdp.plan(TARGET, hair_model(), adjacency="add-remove", strategy="temper")
     assert plan.parts[0].n_records is None
-    with pytest.raises(dirdp.ArgumentError, match="pass n_records="):
+    with pytest.raises(dirdp.errors.ArgumentError, match="pass n_records="):
         dirdp.plan(TARGET, hair_model(), adjacency="add-remove")
     release = dirdp.sample(TARGET, hair_model(), adjacency="add-remove", n_records=1000)
     assert release["utility"]["n_records"].values.tolist() == [1000]
     assert "592" not in str(dirdp.report(release, full=True))
-    with pytest.raises(dirdp.ArgumentError, match="Under replace-one"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Under replace-one"):
         dirdp.plan(TARGET, hair_model(), n_records=592)
 
 
 def test_an_edited_model_is_refused_after_the_plan():
     plan = dirdp.plan(TARGET, hair_model())
     assert dirdp.sample(plan, hair_model([592, 0, 0, 0]))["posterior"]["p"].shape == (1, 1, 4)
-    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, hair_model([108, 286, 71, 128], 593))
-    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, admissions_model())
-    with pytest.raises(dirdp.ArgumentError, match="already decides strategy"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="already decides strategy"):
         dirdp.sample(plan, hair_model(), strategy="temper")
 
 
@@ -222,7 +222,7 @@ def test_a_forged_plan_is_caught_at_release():
     (part,) = plan.parts
     stronger = dataclasses.replace(part.mechanism, r=part.mechanism.r * 1.001)
     plan = dataclasses.replace(plan, parts=(dataclasses.replace(part, mechanism=stronger),))
-    with pytest.raises(dirdp.UnattainableError, match="nothing was drawn"):
+    with pytest.raises(dirdp.errors.UnattainableError, match="nothing was drawn"):
         dirdp.sample(plan, hair_model())
 
 
@@ -255,19 +255,19 @@ def test_no_records_give_a_draw_from_the_private_prior():
 
 @pytest.mark.parametrize("counts", [[-1, 1, 500, 92], [108, 286, 71, 128]])
 def test_wrong_counts_are_an_error_without_a_value(counts):
-    with pytest.raises(dirdp.DataError) as caught:
+    with pytest.raises(dirdp.errors.DataError) as caught:
         dirdp.sample(TARGET, hair_model(counts))
     chain = [caught.value, caught.value.__cause__, caught.value.__context__]
     assert not any(str(abs(count)) in str(error) for error in chain if error for count in counts if abs(count) > 9)
 
 
 def test_no_model_is_refused():
-    with pytest.raises(dirdp.ArgumentError, match="model"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="model"):
         dirdp.sample(TARGET)
 
 
 def test_a_misspelt_strategy_suggests_the_near_one():
-    with pytest.raises(dirdp.ArgumentError, match="Did you mean 'temper'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="Did you mean 'temper'"):
         dirdp.plan(TARGET, hair_model(), strategy="tempered")
 
 
@@ -302,7 +302,7 @@ def test_a_plan_is_reported_before_any_count_is_read():
 
 
 def test_report_refuses_what_is_not_a_release():
-    with pytest.raises(dirdp.ArgumentError, match="lacks the group 'release'"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="lacks the group 'release'"):
         dirdp.report(xr.DataTree())
 
 
@@ -311,19 +311,19 @@ def test_a_path_or_anything_but_a_tree_is_no_release_and_the_way_to_open_a_file_
     dirdp.save(dirdp.sample(TARGET, hair_model()), path)
     for read in (dirdp.report, dirdp.verify, dirdp.analyse, dirdp.estimate, dirdp.statement):
         for given in (path, str(path), hair_model(), None):
-            with pytest.raises(dirdp.ReleaseError, match=r"an xarray\.DataTree, got .*pymc_dirdp\.load\("):
+            with pytest.raises(dirdp.errors.ReleaseError, match=r"an xarray\.DataTree, got .*pymc_dirdp\.load\("):
                 read(given)
     assert dirdp.verify(dirdp.load(path))
 
 
 def test_synthetic_data_use_the_release_alone():
     release = dirdp.sample(TARGET, hair_model())
-    synthetic = dirdp.sample_posterior_predictive(release, n_records=10**6, random_seed=3)
+    synthetic = dirdp.releases.sample_posterior_predictive(release, n_records=10**6, random_seed=3)
     assert set(synthetic.children) == {"posterior_predictive"}
     students = synthetic["posterior_predictive"]["students"]
     assert int(students.sum()) == 10**6
     np.testing.assert_allclose(students.values / 1e6, release["posterior"]["p"].values, atol=0.003)
-    beta = dirdp.sample_posterior_predictive(dirdp.sample(TARGET, admissions_model()), n_records=50)
+    beta = dirdp.releases.sample_posterior_predictive(dirdp.sample(TARGET, admissions_model()), n_records=50)
     assert beta["posterior_predictive"]["admitted"].dims == ("chain", "draw", "department")
 
 
@@ -334,12 +334,12 @@ def test_why_not_pymcs_own_posterior_predictive():
     with model:
         leaking = pm.sample_posterior_predictive(release, progressbar=False)
     np.testing.assert_array_equal(leaking["observed_data"]["students"], HAIR)
-    assert "observed_data" not in dirdp.sample_posterior_predictive(release, model, n_records=592).children
+    assert "observed_data" not in dirdp.releases.sample_posterior_predictive(release, model, n_records=592).children
 
 
 def test_synthetic_data_of_no_release_are_refused():
-    with pytest.raises(dirdp.ArgumentError, match="Expected a release"):
-        dirdp.sample_posterior_predictive(xr.DataTree(), n_records=3)
+    with pytest.raises(dirdp.errors.ArgumentError, match="Expected a release"):
+        dirdp.releases.sample_posterior_predictive(xr.DataTree(), n_records=3)
 
 
 @pytest.mark.slow
@@ -370,14 +370,14 @@ def test_a_promise_of_any_size_can_be_reported(epsilon):
 def test_an_error_of_the_data_is_no_free_answer():
     """At 0.1.0 `min_count=k` with an empty ledger told the smallest cell, and nothing was recorded."""
     ledger = dirdp.Ledger(TARGET)
-    with pytest.raises(dirdp.DataError, match=r"min_count.*The ledger has been charged"):
+    with pytest.raises(dirdp.errors.DataError, match=r"min_count.*The ledger has been charged"):
         dirdp.sample(TARGET, hair_model(), min_count=72, ledger=ledger)
     assert len(ledger.entries()) == 1
     # With nothing left the answer is the same whether the promise holds or not.
     for min_count in (72, 71):
-        with pytest.raises(dirdp.BudgetError):
+        with pytest.raises(dirdp.errors.BudgetError):
             dirdp.sample(TARGET, hair_model(), min_count=min_count, ledger=ledger)
-    with pytest.raises(dirdp.DataError, match=r"must hold for every data set that could have occurred\.$"):
+    with pytest.raises(dirdp.errors.DataError, match=r"must hold for every data set that could have occurred\.$"):
         dirdp.sample(TARGET, hair_model(), min_count=72)
 
 
@@ -391,7 +391,7 @@ def test_an_entry_holds_the_unit_the_assumptions_and_the_plan():
     assert entry.terms.min_count == 3
     assert entry.terms.digest == chosen.digest
     assert dirdp.plan(TARGET, hair_model(), contribution=3).digest != chosen.digest
-    with pytest.raises(dirdp.ArgumentError, match="keep one ledger for each unit"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="keep one ledger for each unit"):
         dirdp.sample(TARGET, hair_model(), ledger=ledger)
 
 
@@ -419,7 +419,7 @@ def test_data_in_the_place_of_another_argument_are_not_printed():
             {"a": [], "b": ["a"]}, {"a": ["48611"], "b": ["31337"]}, categories={"a": ["u"]}
         ),
     ):
-        with pytest.raises(dirdp.ArgumentError) as error:
+        with pytest.raises(dirdp.errors.ArgumentError) as error:
             call()
         assert "48611" not in str(error.value)
         assert "31337" not in str(error.value)

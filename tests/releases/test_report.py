@@ -177,7 +177,7 @@ def test_a_prior_from_a_file_with_which_nothing_can_be_computed_warns_of_nothing
         text = str(
             dirdp.report(edited(release, (("plan", "tables", 0, "prior"), lambda own: [prior] * len(own))), full=True)
         )
-    except dirdp.ReleaseError as error:
+    except dirdp.errors.ReleaseError as error:
         text = str(error)
     assert text
 

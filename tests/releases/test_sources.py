@@ -147,7 +147,7 @@ def test_a_prior_of_ones_own_takes_the_place_of_two():
 
 def test_a_seeded_one_marks_all():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         seeded = released(random_seed=1)
     assert dirdp.analyse([released(), seeded], 5).attrs["reproducible"] == "not private"
     assert "reproducible" not in dirdp.analyse([released(), released()], 5).attrs
@@ -250,7 +250,9 @@ def test_a_beta_given_the_class_is_a_feature():
 def test_outputs_that_tell_of_other_totals_of_rows_are_not_pooled():
     survey = dirdp.mechanisms.ZeroSumGeometricMechanism(np.ones((2, 3)), 2.0, contribution=Contribution(1, ("each",)))
     tables = [[[3, 1, 2], [2, 2, 2]], [[3, 2, 1], [1, 2, 3]], [[3, 1, 1], [3, 2, 2]]]
-    first, same, other = (dirdp.MechanismOutput(survey, x, prior=np.ones((2, 3)), n_records=12) for x in tables)
+    first, same, other = (
+        dirdp.mechanisms.MechanismOutput(survey, x, prior=np.ones((2, 3)), n_records=12) for x in tables
+    )
     assert dirdp.estimate([first, same], progressbar=False)
     with pytest.raises(ArgumentError, match="different numbers of records in its rows"):
         dirdp.estimate([first, other], progressbar=False)

@@ -7,25 +7,17 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from pymc_dirdp import (
-    ApproxDP,
+from pymc_dirdp import ApproxDP, Ledger, PureDP, analyse, estimate, verify
+from pymc_dirdp.errors import (
     ArgumentError,
     BudgetError,
     CategoriesFromDataWarning,
     DataError,
-    Ledger,
-    PureDP,
     ReleaseError,
     SeededReleaseWarning,
     UnsupportedModelError,
-    analyse,
-    count_sparse,
-    estimate,
-    estimate_sparse,
-    least_threshold,
-    release_sparse,
-    verify,
 )
+from pymc_dirdp.sparse import count_sparse, estimate_sparse, least_threshold, release_sparse
 
 PROMISE = PureDP(epsilon=1)
 PLACES = {"zip": ["1", "2", "3"], "ill": [False, True]}

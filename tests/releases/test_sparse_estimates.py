@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from pymc_dirdp import ArgumentError, PureDP, ReleaseError, analyse_sparse, estimate_sparse, release_sparse
+from pymc_dirdp import PureDP
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.sparse_law import SparseLaw, SparsePrior
 from pymc_dirdp.releases.opened import opened_sparse
+from pymc_dirdp.sparse import analyse_sparse, estimate_sparse, release_sparse
 
 PRIOR = {"n_records": 5000, "n_occupied": 100}
 

@@ -76,7 +76,7 @@ def test_the_entry_has_the_columns_of_the_register_and_the_digest_of_the_plan(gu
 
 
 def test_a_seeded_release_says_loudly_that_it_is_not_private():
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         release = dirdp.sample(TARGET, survey(), random_seed=1)
     found = dirdp.statement(release)
     assert str(found).startswith("**NOT PRIVATE.**")
@@ -104,7 +104,7 @@ def test_a_seeded_release_says_loudly_that_it_is_not_private():
 def test_a_release_that_does_not_verify_has_no_statement(edit, seed):
     release = dirdp.sample(TARGET, survey(), random_seed=seed)
     edit(release)
-    with pytest.raises(dirdp.ReleaseError):
+    with pytest.raises(dirdp.errors.ReleaseError):
         dirdp.statement(release)
 
 

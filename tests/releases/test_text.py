@@ -39,11 +39,11 @@ def network():
 
 def sparse():
     labels = {"city": ["Köln", "São Paulo"], "age": list(range(40))}
-    return dirdp.release_sparse(
+    return dirdp.sparse.release_sparse(
         APPROX,
         pd.DataFrame({"city": ["Köln"] * 90, "age": [7] * 90}),
         categories=labels,
-        threshold=dirdp.least_threshold(APPROX, 80),
+        threshold=dirdp.sparse.least_threshold(APPROX, 80),
     )
 
 

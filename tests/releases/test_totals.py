@@ -70,7 +70,7 @@ def test_a_plan_that_would_publish_a_private_number_is_refused(options, tmp_path
         dirdp.sample(forged, survey())
     forged.to_json(tmp_path / "plan.json")
     with pytest.raises(ArgumentError, match="private number of records"):
-        dirdp.Plan.from_json(tmp_path / "plan.json")
+        dirdp.releases.Plan.from_json(tmp_path / "plan.json")
 
 
 @pytest.mark.parametrize("change", [[1, 0], [1, -1], [-20, 20]], ids=["a sum", "sums of rows", "fewer than none"])
@@ -134,7 +134,7 @@ def test_a_share_of_a_public_number_of_records_loses_less(tmp_path):
     # Found before the curve of a public number of records: r = 0.2784.
     assert part.mechanism.r == pytest.approx(0.3329, abs=1e-4)
     chosen.to_json(tmp_path / "plan.json")
-    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
     assert (again, again.digest) == (chosen, chosen.digest)
     release = dirdp.sample(again, share())
     dirdp.save(release, tmp_path / "release.json")
@@ -158,7 +158,7 @@ def test_curves_that_rest_on_another_number_of_records_are_refused(number, edite
         dirdp.sample(replace(chosen, parts=(other,)), share())
     # The same number in both places is the plan of a data set of this size.
     both = replace(chosen, parts=(replace(other, n_records=number),))
-    with pytest.raises(dirdp.UnsupportedModelError, match="number of records"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="number of records"):
         dirdp.sample(both, share())
 
 
@@ -192,7 +192,7 @@ def test_several_draws_of_an_uneven_table_lose_in_one_direction():
     with pm.Model() as built:
         p = pm.Dirichlet("p", a=[0.5, 50.0, 50.0])
         pm.Multinomial("x", n=50, p=p, observed=[3, 20, 27])
-    with pytest.warns(dirdp.ManyDrawsWarning):
+    with pytest.warns(dirdp.errors.ManyDrawsWarning):
         release = dirdp.sample(APPROX, built, strategy="temper", draws=30)
     assert dirdp.verify(release)
     mechanism = dirdp.plan(APPROX, built, strategy="temper").parts[0].mechanism

@@ -102,7 +102,7 @@ def numbers(tree):
 def released(name):
     build, guarantee, options = CASES[name]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dirdp.SeededReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.errors.SeededReleaseWarning)
         return numbers(dirdp.sample(guarantee, build(), random_seed=20261121, **options))
 
 

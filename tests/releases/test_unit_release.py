@@ -84,7 +84,7 @@ def test_a_release_by_unit():
 
 def test_people_with_private_lengths():
     model = documents([5, 9, 2])
-    with pytest.raises(dirdp.ArgumentError, match="n_records is for"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="n_records is for"):
         dirdp.plan(TARGET, model, unit="document", public_n=["words"], n_records=100)
     options = {"unit": "document", "max_records_per_person": 10, "n_records": 30}
     plan = dirdp.plan(TARGET, model, **options)
@@ -95,16 +95,16 @@ def test_people_with_private_lengths():
     # How long they are is private, so the same plan serves other lengths.
     assert dirdp.plan(TARGET, documents([1, 1, 10]), **options) == plan
     dirdp.sample(plan, documents([1, 1, 10]))
-    with pytest.raises(dirdp.DataError, match="more than max_records_per_person=10"):
+    with pytest.raises(dirdp.errors.DataError, match="more than max_records_per_person=10"):
         dirdp.sample(plan, documents([1, 1, 11]))
-    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, documents([1, 1, 2, 2]))
     assert "16" not in plan.protected
 
 
 def test_too_many_records_are_an_error_that_is_paid_for():
     ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5))
-    with pytest.raises(dirdp.DataError, match="The ledger has been charged"):
+    with pytest.raises(dirdp.errors.DataError, match="The ledger has been charged"):
         dirdp.sample(
             TARGET, documents([1, 11]), unit="document", max_records_per_person=10, n_records=20, ledger=ledger
         )
@@ -118,7 +118,7 @@ def test_a_plan_that_protects_less_than_its_reading_is_refused():
     (part,) = plan.parts
     weaker = dirdp.mechanisms.DirichletMechanism(part.mechanism.alpha, part.mechanism.r)
     forged = dataclasses.replace(plan, parts=(dataclasses.replace(part, mechanism=weaker),))
-    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(forged, survey())
 
 
@@ -134,7 +134,7 @@ def test_a_model_whose_number_of_trials_has_become_data_is_refused_after_the_pla
 
     plan = dirdp.plan(TARGET, model(37))
     dirdp.sample(plan, model(37))
-    with pytest.raises(dirdp.UnsupportedModelError, match="what is observed in 'visited'"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="what is observed in 'visited'"):
         dirdp.sample(plan, model(None))
 
 
@@ -186,7 +186,7 @@ def test_public_data_in_a_prior_are_named_with_the_guarantee():
     with pm.Model() as model:
         p = pm.Dirichlet("p", pm.Data("earlier survey", np.array([3.0, 2.0])))
         pm.Multinomial("y", n=50, p=p, observed=[20, 30])
-    with pytest.raises(dirdp.UnsupportedModelError, match=r"public_prior=\['earlier survey'\]"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match=r"public_prior=\['earlier survey'\]"):
         dirdp.plan(TARGET, model)
     plan = dirdp.plan(TARGET, model, public_prior=["earlier survey"])
     assert plan.parts[0].table.prior.tolist() == [3, 2]
@@ -198,7 +198,7 @@ def test_public_data_in_a_prior_are_named_with_the_guarantee():
     # A plan is one for these data: others are another prior.
     with model:
         pm.set_data({"earlier survey": np.array([3.0, 4.0])})
-    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(plan, model)
-    with pytest.raises(dirdp.ArgumentError, match=r"Expected public_prior to be a list of names of pm.Data"):
+    with pytest.raises(dirdp.errors.ArgumentError, match=r"Expected public_prior to be a list of names of pm.Data"):
         dirdp.plan(TARGET, model, public_prior="earlier survey")

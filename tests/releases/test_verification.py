@@ -181,7 +181,12 @@ def test_whatever_is_shown_is_visible():
 
 @pytest.mark.parametrize("what", [None, 3, "release.nc", {}, xr.Dataset(), xr.DataTree()])
 def test_what_is_no_release_is_said_to_be_none(what):
-    for use in (verify, dirdp.report, as_mechanism, lambda one: dirdp.sample_posterior_predictive(one, n_records=3)):
+    for use in (
+        verify,
+        dirdp.report,
+        as_mechanism,
+        lambda one: dirdp.releases.sample_posterior_predictive(one, n_records=3),
+    ):
         with pytest.raises(ReleaseError, match="Expected a release"):
             use(what)
 

@@ -17,14 +17,14 @@ TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
     "release",
     [
         lambda model: dirdp.sample(TARGET, model, random_seed=1),
-        lambda _: dirdp.release_sparse(TARGET, [5], [700], 10**6, threshold=60, random_seed=1),
+        lambda _: dirdp.sparse.release_sparse(TARGET, [5], [700], 10**6, threshold=60, random_seed=1),
     ],
 )
 def test_a_seed_warns_where_it_was_given(release):
     with pm.Model() as model:
         p = pm.Dirichlet("p", a=[1.0, 2.0])
         pm.Multinomial("answers", n=14, p=p, observed=[4, 10])
-    with pytest.warns(dirdp.SeededReleaseWarning, match="not private") as caught:
+    with pytest.warns(dirdp.errors.SeededReleaseWarning, match="not private") as caught:
         release(model)
     assert [warning.filename for warning in caught] == [__file__]
 
@@ -40,7 +40,7 @@ def test_a_second_release_without_a_ledger_warns_once():
             dirdp.sample(TARGET, model)
         ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=5, delta=1e-5))
         dirdp.sample(TARGET, model, ledger=ledger)
-    assert [warning.category for warning in caught] == [dirdp.RepeatedReleaseWarning]
+    assert [warning.category for warning in caught] == [dirdp.errors.RepeatedReleaseWarning]
     assert "ledger=" in str(caught[0].message)
     assert caught[0].filename == __file__
 
@@ -54,11 +54,11 @@ def counted(labels, counts):
 
 def test_labels_in_the_order_of_their_counts_warn_the_curator():
     answers = pd.Series(["no"] * 11 + ["yes"] * 40 + ["never"] * 23 + ["perhaps"] * 17).value_counts()
-    with pytest.warns(dirdp.CategoriesFromDataWarning, match="'p' descend along the dim 'answer'") as caught:
+    with pytest.warns(dirdp.errors.CategoriesFromDataWarning, match="'p' descend along the dim 'answer'") as caught:
         dirdp.sample(TARGET, counted(list(answers.index), answers.to_numpy()))
     assert [warning.filename for warning in caught] == [__file__]
     assert not set("0123456789") & set(str(caught[0].message)), "no number of the data"
-    with pytest.warns(dirdp.CategoriesFromDataWarning):
+    with pytest.warns(dirdp.errors.CategoriesFromDataWarning):
         dirdp.sample(TARGET, counted([3, 1, 0, 2], [9, 8, 4, 1]))
 
 
@@ -83,7 +83,7 @@ def test_the_sums_of_all_rows_descend_along_labels_of_either_axis():
             p = pm.Dirichlet("p", a=np.ones((4, 2)), dims=("place", "answer"))
             pm.Multinomial("answers", n=np.sum(counts, axis=1), p=p, observed=counts)
         descends = np.all(np.diff(np.sum(counts, axis=1)) < 0)
-        with pytest.warns(dirdp.CategoriesFromDataWarning) if descends else contextlib.nullcontext():
+        with pytest.warns(dirdp.errors.CategoriesFromDataWarning) if descends else contextlib.nullcontext():
             dirdp.sample(TARGET, model)
 
 
@@ -91,7 +91,7 @@ def test_a_beta_has_no_dim_for_its_two_outcomes():
     with pm.Model(coords={"arm": list("dacb")}) as model:
         p = pm.Beta("p", 1, 1, dims="arm")
         pm.Binomial("y", n=[9, 7, 5, 3], p=p, observed=[1, 2, 3, 3], dims="arm")
-    with pytest.warns(dirdp.CategoriesFromDataWarning):
+    with pytest.warns(dirdp.errors.CategoriesFromDataWarning):
         dirdp.sample(TARGET, model)
 
 
@@ -112,11 +112,11 @@ def test_a_weak_guarantee_warns_where_the_user_calls(guarantee, said, call):
     model = counted(None, [40, 60])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warnings.simplefilter("ignore", dirdp.RepeatedReleaseWarning)
+        warnings.simplefilter("ignore", dirdp.errors.RepeatedReleaseWarning)
         call(guarantee, model)
     assert len(caught) == (said is not None)
     for warning in caught:
-        assert warning.category is dirdp.WeakGuaranteeWarning
+        assert warning.category is dirdp.errors.WeakGuaranteeWarning
         assert said in str(warning.message)
         assert warning.filename == __file__
 
@@ -124,7 +124,7 @@ def test_a_weak_guarantee_warns_where_the_user_calls(guarantee, said, call):
 @pytest.mark.filterwarnings("default::pymc_dirdp.errors.WeakGuaranteeWarning")
 def test_the_warning_of_delta_tells_no_private_number():
     """Under add-remove the delta that is proposed follows from the number to plan for, which is public."""
-    with pytest.warns(dirdp.WeakGuaranteeWarning, match="such as 1e-05") as caught:
+    with pytest.warns(dirdp.errors.WeakGuaranteeWarning, match="such as 1e-05") as caught:
         dirdp.plan(
             dirdp.ApproxDP(epsilon=1, delta=0.1), counted(None, [40, 60]), adjacency="add-remove", n_records=5000
         )

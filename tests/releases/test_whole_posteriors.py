@@ -171,7 +171,7 @@ def test_three_categories_of_hellinger_publish_what_the_paper_does():
     z = published(release) + 1.0
     drawn = release["posterior"]["p"].values[0]
     assert kstest(drawn[:, 0], "beta", args=(z[0], z[1:].sum())).pvalue > 1e-6
-    for conclude in (dirdp.analyse, dirdp.estimate, dirdp.analyst_model):
+    for conclude in (dirdp.analyse, dirdp.estimate, dirdp.releases.analyst_model):
         with pytest.raises(ArgumentError, match="no product over cells") as error:
             conclude(release)
         assert not isinstance(error.value, ReleaseError)
@@ -219,7 +219,7 @@ def test_a_plan_comes_back_from_a_file_and_the_ledger_is_charged_once(kind, tmp_
     built = model([6, 2, 4])
     plan = dirdp.plan(ONE, built, mechanism=kind, draws=50)
     plan.to_json(tmp_path / "plan.json")
-    again = dirdp.Plan.from_json(tmp_path / "plan.json")
+    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
     assert again.digest == plan.digest
     assert [part.mechanism for part in again.parts] == [part.mechanism for part in plan.parts]
     assert str(dirdp.report(again, full=True)) == str(dirdp.report(plan, full=True))
@@ -229,12 +229,12 @@ def test_a_plan_comes_back_from_a_file_and_the_ledger_is_charged_once(kind, tmp_
     assert len(ledger.entries()) == 1
     assert "1-differential privacy" in str(ledger)
     assert dirdp.verify(release)
-    with pytest.raises(dirdp.BudgetError):
+    with pytest.raises(dirdp.errors.BudgetError):
         dirdp.sample(again, built, ledger=ledger)
-    with pytest.warns(dirdp.SeededReleaseWarning):
+    with pytest.warns(dirdp.errors.SeededReleaseWarning):
         one, other = (dirdp.sample(p, built, random_seed=4) for p in (plan, again))
     np.testing.assert_array_equal(one["posterior"]["p"], other["posterior"]["p"])
-    with pytest.raises(dirdp.UnsupportedModelError, match="not the one that was planned"):
+    with pytest.raises(dirdp.errors.UnsupportedModelError, match="not the one that was planned"):
         dirdp.sample(again, model([6, 2, 5]))
 
 
@@ -249,7 +249,7 @@ def test_a_plan_for_another_number_of_records_is_refused(kind, tmp_path, text_of
     facts.pop("digest")
     path.write_text(text_of_facts(facts))
     with pytest.raises(ArgumentError, match="rest on a number of records"):
-        dirdp.Plan.from_json(path)
+        dirdp.releases.Plan.from_json(path)
     (part,) = plan.parts
     other = dataclasses.replace(part, mechanism=dataclasses.replace(part.mechanism, n_records=11))
     with pytest.raises(ArgumentError, match="rest on a number of records"):

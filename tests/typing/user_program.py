@@ -44,16 +44,16 @@ def model_of(counts: list[int]) -> pm.Model:
 def curator(model: pm.Model, folder: Path) -> xr.DataTree:
     """From the plan to the release, with a budget."""
     found = dirdp.tables(model)
-    assert_type(found, tuple[dirdp.Table, ...])
+    assert_type(found, tuple[dirdp.releases.Table, ...])
     assert_type(found[0].shape, tuple[int, ...])
 
     plan = dirdp.plan(TARGET, model, adjacency="add-remove", draws=2, weights={"p": 1.0})
-    assert_type(plan, dirdp.Plan)
+    assert_type(plan, dirdp.releases.Plan)
     assert_type(plan.digest, str)
     assert_type(plan.composition.epsilon(1e-6), float)
-    assert_type(dirdp.report(plan), dirdp.Report)
+    assert_type(dirdp.report(plan), dirdp.releases.Report)
     plan.to_json(folder / "plan.json")
-    assert_type(dirdp.Plan.from_json(folder / "plan.json"), dirdp.Plan)
+    assert_type(dirdp.releases.Plan.from_json(folder / "plan.json"), dirdp.releases.Plan)
 
     ledger = dirdp.Ledger(TARGET, folder / "ledger.db", unit="person")
     release = dirdp.sample(plan, model, ledger=ledger, var_names=["p"])
@@ -65,34 +65,34 @@ def curator(model: pm.Model, folder: Path) -> xr.DataTree:
     assert_type(ledger.head, str)
     assert_type(ledger.verify(), str)
 
-    assert_type(dirdp.statement(release), dirdp.Statement)
+    assert_type(dirdp.statement(release), dirdp.releases.Statement)
     assert_type(dirdp.statement(release).to_json(), str)
     diagnosis = dirdp.diagnose(release, model)
-    assert_type(dirdp.report(diagnosis), dirdp.Report)
+    assert_type(dirdp.report(diagnosis), dirdp.releases.Report)
     assert_type(diagnosis, xr.DataTree)
-    assert_type(dirdp.posterior(model, 1000, var_names=[], random_seed=1), xr.DataTree)
+    assert_type(dirdp.curator.exact_posterior(model, 1000, var_names=[], random_seed=1), xr.DataTree)
     return release
 
 
 def anybody(release: xr.DataTree) -> None:
     """What a reader of a published file does."""
     verification = dirdp.verify(release)
-    assert_type(verification, dirdp.Verification)
+    assert_type(verification, dirdp.releases.Verification)
     assert_type(bool(verification), bool)
     assert_type(verification.stated, dirdp.Guarantee)
     assert_type(verification.kept, dirdp.Guarantee | None)
     assert_type(str(dirdp.report(release)), str)
     assert_type(dirdp.analyse([release, release], 100, jointly=False, random_seed=1, progressbar=False), xr.DataTree)
-    assert_type(dirdp.estimate(release, prior={"p": [1, 1, 1, 1]}), dirdp.Estimates)
-    assert_type(dirdp.sample_posterior_predictive(release, n_records=100, random_seed=1), xr.DataTree)
+    assert_type(dirdp.estimate(release, prior={"p": [1, 1, 1, 1]}), dirdp.releases.Estimates)
+    assert_type(dirdp.releases.sample_posterior_predictive(release, n_records=100, random_seed=1), xr.DataTree)
     combined = dirdp.papers.combine([0.3, 0.4], [0.01, 0.01])
     assert_type(combined, dirdp.papers.Combined)
     assert_type(combined.interval(0.9), tuple[NDArray[np.float64], NDArray[np.float64]])
-    with dirdp.analyst_model(release, ["p"]) as model:
+    with dirdp.releases.analyst_model(release, ["p"]) as model:
         assert_type(model, pm.Model)
         again: object = dirdp.release_logp(release, [0.2, 0.5, 0.1, 0.2], "p")
         assert again is not None
-    assert_type(dirdp.latent_counts(dirdp.analyse(release), release, random_seed=1), xr.Dataset)
+    assert_type(dirdp.releases.latent_counts(dirdp.analyse(release), release, random_seed=1), xr.Dataset)
 
 
 def planning() -> None:
@@ -100,9 +100,9 @@ def planning() -> None:
     mechanism = dirdp.calibrate(TARGET, prior=[1, 1, 1], n_records=100)
     assert_type(mechanism, dirdp.mechanisms.DirichletMechanism)
     comparison = dirdp.compare(TARGET, prior=np.ones(3), n_records=100)
-    assert_type(comparison, dirdp.Comparison)
+    assert_type(comparison, dirdp.planning.Comparison)
     frontier = dirdp.privacy_utility([TARGET], prior=[1, 1, 1], n_records=100)
-    assert_type(frontier, dirdp.Frontier)
+    assert_type(frontier, dirdp.planning.Frontier)
     assert_type(frontier.amounts, tuple[float, ...])
     assert_type(dirdp.expected_error(TARGET, prior=[1, 1, 1], n_records=100), float)
     assert_type(dirdp.least_records(0.1, TARGET, prior=[1, 1, 1]), int)
@@ -112,7 +112,7 @@ def planning() -> None:
 def mechanisms(counts: NDArray[np.int64]) -> None:
     """Mechanisms on their own, and their privacy curves."""
     prior = np.ones(3)
-    several: list[dirdp.Mechanism] = [
+    several: list[dirdp.mechanisms.Mechanism] = [
         dirdp.mechanisms.DirichletMechanism(prior, 0.1),
         dirdp.mechanisms.GaussianMechanism.for_guarantee(TARGET, prior=prior),
         dirdp.mechanisms.DiscreteGaussianMechanism.for_guarantee(TARGET, prior=prior),
@@ -128,19 +128,19 @@ def mechanisms(counts: NDArray[np.int64]) -> None:
     dirichlet = dirdp.mechanisms.DirichletMechanism(prior, 0.1)
     assert_type(dirichlet.sample(counts, draws=2, random_seed=1), NDArray[np.float64])
 
-    output = dirdp.MechanismOutput(dirichlet, dirichlet.sample(counts), prior=prior, n_records=20)
+    output = dirdp.mechanisms.MechanismOutput(dirichlet, dirichlet.sample(counts), prior=prior, n_records=20)
     assert_type(dirdp.analyse(output, 100), xr.DataTree)
-    assert_type(dirdp.estimate([output, output]), dirdp.Estimates)
+    assert_type(dirdp.estimate([output, output]), dirdp.releases.Estimates)
 
     audited = dirdp.audit(dirichlet, claim=TARGET, n=1000, random_seed=1)
-    assert_type(audited, dirdp.Audit)
+    assert_type(audited, dirdp.auditing.Audit)
     assert_type(audited.verdict, str)
 
     def black_box(table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Somebody's own mechanism."""
         return table + np.random.default_rng().normal(size=table.shape)
 
-    assert_type(dirdp.audit(black_box, pair=([3, 4], [4, 3]), n=1000), dirdp.Audit)
+    assert_type(dirdp.audit(black_box, pair=([3, 4], [4, 3]), n=1000), dirdp.auditing.Audit)
 
 
 def records() -> None:
@@ -158,10 +158,12 @@ def records() -> None:
     assert_type(dirdp.log_likelihood(dirdp.analyse(release), frame), NDArray[np.float64])
     assert_type(dirdp.predict_log_proba(release, frame, draws="released"), NDArray[np.float64])
     dirdp.synthetic(release, 100, n_sets=20, random_seed=1)
-    sparse = dirdp.release_sparse(TARGET, frame, categories=categories, threshold=dirdp.least_threshold(TARGET, 4))
+    sparse = dirdp.sparse.release_sparse(
+        TARGET, frame, categories=categories, threshold=dirdp.sparse.least_threshold(TARGET, 4)
+    )
     assert_type(sparse, xr.DataTree)
-    assert_type(dirdp.estimate_sparse(sparse, n_records=2, n_occupied=1), dirdp.SparseEstimates)
-    assert_type(dirdp.analyse_sparse(sparse, n_records=2, n_occupied=1), xr.DataTree)
+    assert_type(dirdp.sparse.estimate_sparse(sparse, n_records=2, n_occupied=1), dirdp.sparse.SparseEstimates)
+    assert_type(dirdp.sparse.analyse_sparse(sparse, n_records=2, n_occupied=1), xr.DataTree)
     assert_type(dirdp.fit(release), xr.DataTree)
 
 
