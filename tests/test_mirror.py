@@ -127,15 +127,12 @@ TESTED_BY = {
     "releases/accuracy.py": ("releases/test_report.py", "the errors in words"),
     "releases/fitted.py": ("releases/test_measurements.py", "shares by margins of all tables"),
     "releases/formulas.py": ("releases/test_deterministics.py", "which arrays and numbers a formula holds"),
+    "releases/grammar.py": ("releases/test_text.py", "texts of every kind in which any one place is wrong"),
     "releases/model_terms.py": ("releases/test_private_model.py", "each kind of term against sums over all counts"),
     "releases/opened.py": ("releases/test_text.py", "what all functions read, with every place edited"),
     "releases/planned.py": ("releases/test_plan.py", "plans, and what of a forged one is refused"),
     "releases/view.py": ("releases/test_text.py", "the tree against its text"),
     "sampling/compiled_noise.py": ("sampling/test_discrete_noise.py", "the same words give the same noise"),
-    "stored/draws.py": ("releases/test_text.py", "shares of every kind of release"),
-    "stored/readable.py": ("stored/test_choice.py", "texts in which any one place is wrong"),
-    "stored/structure.py": ("networks/test_choosing.py", "structures that contradict themselves"),
-    "stored/untrusted.py": ("networks/test_drawn.py", "trees that are no release"),
     "planning/simulated.py": ("planning/test_calibration.py", "simulated errors against closed forms"),
 }
 LONG = 80

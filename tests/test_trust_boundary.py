@@ -295,7 +295,7 @@ def test_nothing_that_comes_out_of_a_release_holds_a_secret(kind, way, adjacency
     for name, thing in things.items():
         artefacts |= shown(name, thing)
     artefacts |= saved(release, tmp_path)
-    plan.to_json(tmp_path / "plan.json")
+    dirdp.save(plan, tmp_path / "plan.json")
     artefacts["plan file"] = (tmp_path / "plan.json").read_text(encoding="utf-8")
     assert max(map(len, artefacts.values())) < min(CELLS), "an offset in a file could look like a count"
     assert leaks(secrets, artefacts) == {}

@@ -98,6 +98,14 @@ class Design:
         """The size of the next batch of an arm with so many pulls in finished batches."""
         return min(max(self.first_batch, math.ceil(self.growth * pulls)), self.mechanism.largest_batch)
 
+    def refuse_others(self, batches: Sequence[tuple[int, int]]) -> None:
+        """Refuse the finished batches of an arm, sizes and outputs, that do not follow from the rules."""
+        pulls = 0
+        for size, output in batches:
+            if size != self.next_size(pulls) or not self.mechanism.fits(output, size):
+                raise ArgumentError("A batch does not follow from the rules.")
+            pulls += size
+
     def to_json(self) -> dict[str, Any]:
         """All rules, for a file."""
         return {

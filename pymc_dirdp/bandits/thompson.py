@@ -3,16 +3,18 @@
 import os
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.accounting.rules import refuse_other
+from pymc_dirdp.bandits.design import Design
 from pymc_dirdp.bandits.rewards import checked_labels, checked_utilities, listed
 from pymc_dirdp.bandits.schedule import rules_of
 from pymc_dirdp.bandits.settings import Settings, unit_of
 from pymc_dirdp.bandits.store import State, StateFile
+from pymc_dirdp.bandits.transcript import Transcript
 from pymc_dirdp.bandits.view import BanditView
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError, SeededReleaseWarning
@@ -269,6 +271,18 @@ class ThompsonSampler(BanditView):
                 file = StateFile(path)
                 file.create(self._settings.to_json(), self._run.state)
                 self._run.file = file
+
+    def transcript(self) -> Transcript:
+        """What was released by now, as a text for anybody, see :func:`pymc_dirdp.save`. Open batches are not in it.
+
+        Raises
+        ------
+        ArgumentError
+            With `schedule="every-round"`, whose draws are no batches.
+        """
+        self._settings.to_json()
+        with self._lock:
+            return Transcript(cast(Settings[Design], self._settings), self._run.state.released)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "ThompsonSampler":

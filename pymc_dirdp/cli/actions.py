@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["analyse", "init", "ledger", "plan", "release", "report", "statement", "verify"]
 
-# The format of a text is the first that it names, in its first lines.
-_START, _FORMAT, _PLAN = 300, b'"format": ', b'"pymc_dirdp plan"'
-
 _ENGINE: Final = "h5netcdf"
 
 
@@ -46,8 +43,10 @@ def plan(declaration: Path, data: Path | None, out: Path | None, *, force: bool)
         )
     chosen = _plan(facts, _made_up(facts, facts.records) if data is None else _model(facts, data, facts.records))
     if out is not None:
+        from pymc_dirdp.releases.files import save
+
         with new_file(out, force=force) as aside:
-            chosen.to_json(aside)
+            save(chosen, aside)
     return report_of(chosen)
 
 
@@ -77,12 +76,6 @@ def release(
 
 def report(path: Path, *, full: bool = False) -> "Report":
     """The report of a release or of a plan, whichever the file holds."""
-    with path.open("rb") as opened:
-        start = opened.read(_START)
-    if start.partition(_FORMAT)[2].startswith(_PLAN):
-        from pymc_dirdp.releases.planned import Plan
-
-        return report_of(Plan.from_json(path), full=full)
     return report_of(_opened(path), full=full)
 
 
@@ -174,7 +167,9 @@ def _read_plan(path: Path, facts: Declaration) -> "Plan":
     """A plan from a file, which has to state the guarantee that was declared."""
     from pymc_dirdp.releases.planned import Plan
 
-    given = Plan.from_json(path)
+    given = _opened(path)
+    if not isinstance(given, Plan):
+        raise ArgumentError(f"{path} holds no plan; the command plan writes one.")
     theirs = given.guarantee, given.adjacency, given.reading.stated.contribution
     if theirs != (facts.guarantee, facts.adjacency, facts.contribution):
         raise ArgumentError(
@@ -199,7 +194,7 @@ def _ledger(facts: Declaration, *, new: bool) -> "Ledger | None":
     return Ledger(facts.limit, facts.ledger, adjacency=facts.adjacency)
 
 
-def _opened(path: Path) -> "xr.DataTree":
+def _opened(path: Path) -> Any:
     from pymc_dirdp.releases.files import load
 
     return load(path)

@@ -196,7 +196,7 @@ def _laws(release: xr.DataTree, model: pm.Model) -> tuple[tuple[Law, ...], dict[
     """
     stored = opened(release)
     own_tables = tables(model, public_prior=stored.reading.stated.public_prior)
-    groups = {name: table.group.dataset for name, table in stored.tables.items()}
+    groups = {name: table.view for name, table in stored.tables.items()}
     if [table.name for table in own_tables] != list(groups):
         raise _another_model("holds other tables")
     _refuse_several_tables(own_tables)

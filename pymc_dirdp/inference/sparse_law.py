@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -34,33 +34,42 @@ class SparsePrior:
 
     Parameters
     ----------
-    n_cells : int
-        Of the whole table.
     n_records : float
         The number of records that is expected. Positive.
     n_occupied : float
-        How many cells are expected to hold a record: below `n_records` and below `n_cells`.
+        How many cells are expected to hold a record: below `n_records` and below the number of cells.
+    n_cells : int, optional
+        Of the whole table; a release knows its own.
 
     Examples
     --------
-    >>> prior = SparsePrior(10**6, 1000, 100)
+    >>> import pymc_dirdp as dirdp
+    >>> prior = dirdp.sparse.SparsePrior(n_records=1000, n_occupied=100).over(10**6)
     >>> x = np.arange(20_000)
     >>> law = np.exp(prior.log_mass(x))
     >>> bool(abs(law @ x - 1e-3) < 1e-9), bool(abs(law[1:].sum() - 1e-4) < 1e-10)
     (True, True)
     """
 
-    n_cells: int
     n_records: float
     n_occupied: float
+    n_cells: int | None = None
 
     def __post_init__(self) -> None:
         records, occupied = positive(n_records=self.n_records), positive(n_occupied=self.n_occupied)
-        if not occupied < min(records, self.n_cells) * (1 - 1e-9):
+        if not occupied < min(records, self._cells) * (1 - 1e-9):
             raise ArgumentError(
                 "Expected n_occupied below n_records and below the number of cells, got "
                 f"n_occupied={occupied:g} and n_records={records:g}."
             )
+
+    @property
+    def _cells(self) -> float:
+        return math.inf if self.n_cells is None else self.n_cells
+
+    def over(self, n_cells: int) -> "SparsePrior":
+        """The same for a table of so many cells."""
+        return replace(self, n_cells=n_cells)
 
     @cached_property
     def concentration(self) -> float:
@@ -82,15 +91,15 @@ class SparsePrior:
         return math.exp(brentq(log_excess, low, high, xtol=1e-12))
 
     def _occupied(self, concentration: float) -> float:
-        empty = -concentration / self.n_cells * math.log1p(self.n_records / concentration)
-        return -self.n_cells * math.expm1(empty)
+        empty = -concentration / self._cells * math.log1p(self.n_records / concentration)
+        return -self._cells * math.expm1(empty)
 
     def log_mass(self, counts: NDArray[np.int64]) -> Array:
         """Logarithm of the probability of counts of one cell. Elementwise."""
         from scipy.special import gammaln
 
         x, total = np.asarray(counts, dtype=np.float64), self.concentration
-        a = total / self.n_cells
+        a = total / self._cells
         log_ratio = -math.log1p(total / self.n_records)
         ways = gammaln(x + a) - gammaln(a) - gammaln(x + 1)
         return np.asarray(ways - a * math.log1p(self.n_records / total) + x * log_ratio)

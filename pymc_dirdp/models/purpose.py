@@ -4,18 +4,16 @@ from weakref import WeakKeyDictionary
 
 import pymc as pm
 
-from pymc_dirdp.stored.structure import Structure
-
 __all__ = ["build_for", "built_for", "chosen_structure"]
 
 _OBJECTIVES: WeakKeyDictionary[pm.Model, str] = WeakKeyDictionary()
-_STRUCTURES: WeakKeyDictionary[pm.Model, Structure] = WeakKeyDictionary()
+_STRUCTURES: WeakKeyDictionary[pm.Model, object] = WeakKeyDictionary()
 
 
 def build_for(model: pm.Model, *, objective: str, structure: object = None) -> None:
     """Remember the objective of a model, and its structure if that was chosen from data. A copy does not know them."""
     _OBJECTIVES[model] = objective
-    if isinstance(structure, Structure):
+    if structure is not None:
         _STRUCTURES[model] = structure
 
 
@@ -24,6 +22,6 @@ def built_for(model: pm.Model) -> str | None:
     return _OBJECTIVES.get(model)
 
 
-def chosen_structure(model: pm.Model) -> Structure | None:
+def chosen_structure(model: pm.Model) -> object:
     """The structure that was chosen from data; None for any other model."""
     return _STRUCTURES.get(model)

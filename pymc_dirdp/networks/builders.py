@@ -19,6 +19,7 @@ from pymc_dirdp.counting.families import count_families, table_shape
 from pymc_dirdp.errors import ArgumentError, type_name
 from pymc_dirdp.models.names import PYMC_NAMES, is_one_line, is_path_name
 from pymc_dirdp.models.purpose import build_for
+from pymc_dirdp.releases.choices import Structure
 
 __all__ = ["bayesian_network", "naive_bayes", "refuse_labels", "refuse_names"]
 
@@ -181,7 +182,7 @@ def bayesian_network(
             p = pm.Dirichlet(f"p_{name}", a=priors[name], dims=dims)
             pm.Multinomial(f"n_{name}", n=np.asarray(cells).sum(axis=-1), p=p, observed=cells, dims=dims)
     # Nobody reads the draw of a network as a posterior: it predicts.
-    build_for(model, objective="prediction", structure=structure)
+    build_for(model, objective="prediction", structure=structure if isinstance(structure, Structure) else None)
     return model
 
 

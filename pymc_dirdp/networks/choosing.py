@@ -15,9 +15,9 @@ from pymc_dirdp.networks.builders import refuse_labels, refuse_names
 from pymc_dirdp.planning.structure import part_of, tree_within
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.charging import Sealed, charged_choice, people_of
+from pymc_dirdp.releases.choices import Structure
 from pymc_dirdp.releases.warned import warn_if_seeded
 from pymc_dirdp.sampling.entropy import Seed
-from pymc_dirdp.stored.structure import Structure
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger

@@ -1,5 +1,6 @@
 """The draws of the tables that one record goes through: of a release, or given a release."""
 
+import json
 import math
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,14 +11,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.checks import MOST_RECORDS, integer
+from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.networks.fitting import fit
 from pymc_dirdp.releases.analysis import analyse
-from pymc_dirdp.releases.opened import opened, view_of
+from pymc_dirdp.releases.opened import ListedLabels, ReleasedTable, labels_of, opened, refuse_confidential
+from pymc_dirdp.releases.view import TEXT_GROUP
 from pymc_dirdp.sampling.entropy import Seed
-from pymc_dirdp.stored.draws import Drawn, drawn_tables, probabilities, stored_labels
-from pymc_dirdp.stored.untrusted import Group, group_at
 
 __all__ = ["DrawnTable", "analysed", "given_release", "is_analysis", "is_estimate", "of_release", "records_of_estimate"]
 
@@ -27,6 +27,10 @@ Integers = NDArray[np.int64]
 _DRAWS, _MOST_SHARES = 4000, 10**7
 # Shares in single precision add up to 1 within this tolerance.
 _SINGLE = 1e-5
+# Those in double precision, for any number of categories that is in use.
+_DOUBLE = 1e-9
+# What stands for a share that was drawn as 0: its logarithm is finite.
+_TINY = np.finfo(np.float64).tiny
 _NO_COUNTS: Integers = np.empty(0, dtype=np.int64)
 
 
@@ -48,7 +52,7 @@ class DrawnTable:
         Whether the variable is the outcome of a Beta table.
     """
 
-    labels: tuple[tuple[str, list[Any] | None], ...]
+    labels: ListedLabels
     shares: Array
     counts: Integers
     is_beta: bool = False
@@ -59,21 +63,25 @@ class DrawnTable:
         return tuple(dim for dim, _ in self.labels)
 
 
+def _is_release(tree: Any) -> bool:
+    refuse_confidential(tree)
+    return TEXT_GROUP in getattr(tree, "children", {})
+
+
 def is_analysis(tree: Any) -> bool:
     """Whether a tree is what `dirdp.analyse` returns, and not a release."""
-    children = getattr(tree, "children", {})
-    return "latent_counts" in children and "mechanism" not in children
+    return not _is_release(tree) and "latent_counts" in getattr(tree, "children", {})
 
 
 def is_estimate(tree: Any) -> bool:
     """Whether a tree holds one estimate of the shares, and no draws: of `dirdp.fit`, or a release of marginals."""
-    return "estimate" in getattr(tree, "attrs", ())
+    return opened(tree).is_estimate if _is_release(tree) else "estimate" in getattr(tree, "attrs", ())
 
 
 def records_of_estimate(tree: xr.DataTree) -> int:
     """The number of records that an estimate tells, or an error if it tells none."""
-    if "mechanism" not in tree.children:
-        return Group("/", tree.to_dataset()).whole("n_records", 0, MOST_RECORDS)
+    if not _is_release(tree):
+        return integer(0, n_records=tree.attrs.get("n_records"))
     plan = opened(tree).plan
     sizes = {part.n_records for part in plan.parts} if plan.reading.sizes_are_public else set()
     if len(sizes) != 1:
@@ -83,18 +91,22 @@ def records_of_estimate(tree: xr.DataTree) -> int:
 
 def of_release(release: xr.DataTree) -> dict[str, DrawnTable]:
     """The draws that a release holds itself, or the estimate of `dirdp.fit`."""
-    if is_estimate(release) and "mechanism" not in release.children:
+    if not _is_release(release) and is_estimate(release):
         return _of_estimate(release)
-    release = view_of(release)
-    found = {}
-    for name, drawn in drawn_tables(release).items():
-        values = drawn.positive.reshape(-1, *drawn.values.shape[2:])
-        if drawn.family == "beta":
-            outcome = (f"{name}_outcome", ["success", "failure"])
-            found[name] = DrawnTable((*drawn.labels, outcome), _pairs(values), _NO_COUNTS, is_beta=True)
-        else:
-            found[name] = DrawnTable(drawn.labels, values, _NO_COUNTS)
-    return found
+    return {
+        name: _table(table.share_labels, table.draws, name, is_beta=table.family == "beta")
+        for name, table in opened(release).tables.items()
+    }
+
+
+def _table(
+    labels: ListedLabels, values: Array, name: str, *, is_beta: bool, counts: Integers = _NO_COUNTS
+) -> DrawnTable:
+    """A table of draws, shape `(draws, ...)`; of a Beta those of success, to which those of failure are put."""
+    if is_beta:
+        labels = (*labels, (f"{name}_outcome", ["success", "failure"]))
+        values = np.stack([values, np.maximum(1 - values, 0.0)], axis=-1)
+    return DrawnTable(labels, np.maximum(values, _TINY), counts, is_beta=is_beta)
 
 
 def analysed(release: xr.DataTree, draws: int, random_seed: Seed) -> xr.DataTree:
@@ -123,7 +135,6 @@ def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_see
         were made elsewhere, as by `pm.sample` of `dirdp.releases.analyst_model(release)`.
     random_seed : int, SeedSequence, Generator or None
     """
-    tree = view_of(tree)
     if isinstance(draws, xr.DataTree):
         return _of_posterior(tree, draws)
     if is_estimate(tree):
@@ -132,13 +143,13 @@ def given_release(tree: xr.DataTree, draws: int | xr.DataTree | None, random_see
                 "The release holds one estimate of the shares, and no draws. Leave draws out, or pass what pm.sample "
                 "returns for dirdp.releases.analyst_model(release)."
             )
-        return _of_estimate(tree) if "mechanism" not in tree.children else _fitted_jointly(tree)
+        return _fitted_jointly(tree) if _is_release(tree) else _of_estimate(tree)
     if is_analysis(tree):
         if draws is not None:
             raise ArgumentError("An analysis has its own draws. Leave draws out, or pass the release itself.")
         return _of_analysis(tree)
     if draws is None:
-        cells = sum(math.prod(drawn.values.shape[2:]) for drawn in drawn_tables(tree).values())
+        cells = sum(math.prod(table.draws.shape[1:]) for table in opened(tree).tables.values())
         draws = min(_DRAWS, max(100, _MOST_SHARES // cells))
     return _of_analysis(analysed(tree, integer(1, draws=draws), random_seed))
 
@@ -155,95 +166,85 @@ def _fitted_jointly(release: xr.DataTree) -> dict[str, DrawnTable]:
 
 def _of_posterior(release: xr.DataTree, idata: xr.DataTree) -> dict[str, DrawnTable]:
     """Draws of the tables of a release from the posterior of a model of it; the same draw of each goes together."""
-    if "mechanism" not in getattr(release, "children", {}):
+    if not _is_release(release):
         raise ArgumentError("Draws of a model stand beside the release that the model is of. Pass the release itself.")
     if "posterior" not in idata.children:
         raise ArgumentError("Expected draws to have the group posterior, as from pm.sample.")
     posterior, found = idata.children["posterior"].to_dataset(), {}
-    for name, drawn in drawn_tables(release).items():
-        if name in posterior and not {"chain", "draw"} <= {*posterior[name].dims}:
-            raise ArgumentError(
-                f"The draws of {name!r} have no dim chain or no dim draw. Select some of them by a list, such as "
-                "draws.isel(chain=[0]), which keeps the dim."
-            )
-        if name not in posterior or {*posterior[name].dims} != {"chain", "draw", *drawn.dims}:
-            raise ArgumentError(
-                f"Expected draws to hold {name!r} with the dims chain, draw, {', '.join(drawn.dims)}, as the model of "
-                "dirdp.releases.analyst_model(release) has it."
-            )
-        draws = posterior[[name]].transpose("chain", "draw", *drawn.dims)
-        if draws[name].dtype == np.float32:
-            draws[name] = _in_doubles(draws[name], drawn)
-        group = Group("posterior", draws)
-        own = dict(stored_labels(group, name))
-        for dim, declared in drawn.labels:
-            if declared is not None and own[dim] != declared:
-                raise ArgumentError(f"The draws of {name!r} have other labels of {dim!r} than the release.")
-        expected, shape = drawn.values.shape[2:], group.dataset[name].shape
-        if shape[2:] != expected or 0 in shape:
-            raise ArgumentError(f"Expected at least one draw of {name!r}, in the shape {expected}, got {shape[2:]}.")
-        try:
-            values = probabilities(group, name, drawn.family)
-        except ReleaseError:
-            # It is the draws that are wrong, and not the release.
-            raise ArgumentError(
-                f"The draws of {name!r} are no shares: each lies in [0, 1]"
-                + (f", and over {drawn.dims[-1]!r} they add up to 1." if drawn.family != "beta" else ".")
-            ) from None
-        shares, labels = values.reshape(-1, *values.shape[2:]), drawn.labels
-        if drawn.family == "beta":
-            shares, labels = _pairs(shares), (*labels, (f"{name}_outcome", ["success", "failure"]))
-        found[name] = DrawnTable(labels, shares, _NO_COUNTS, is_beta=drawn.family == "beta")
+    for name, table in opened(release).tables.items():
+        found[name] = _table(table.share_labels, _drawn_of(posterior, table), name, is_beta=table.family == "beta")
     return found
 
 
-def _in_doubles(draws: xr.DataArray, drawn: Drawn) -> xr.DataArray:
-    """Draws of a sampler in single precision, whose shares add up to 1 as nearly as that can be."""
-    found = draws.astype(np.float64)
-    if drawn.family == "beta":
-        return found
-    total = found.sum(drawn.dims[-1])
-    return found / total.where(np.abs(total - 1) < _SINGLE, 1.0)
+def _drawn_of(posterior: xr.Dataset, table: ReleasedTable) -> Array:
+    """The draws of one table in a posterior, shape `(draws, ...)`, or an error about them."""
+    name, dims, expected = table.name, table.dims, table.draws.shape[1:]
+    if name in posterior and not {"chain", "draw"} <= {*posterior[name].dims}:
+        raise ArgumentError(
+            f"The draws of {name!r} have no dim chain or no dim draw. Select some of them by a list, such as "
+            "draws.isel(chain=[0]), which keeps the dim."
+        )
+    if name not in posterior or {*posterior[name].dims} != {"chain", "draw", *dims}:
+        raise ArgumentError(
+            f"Expected draws to hold {name!r} with the dims chain, draw, {', '.join(dims)}, as the model of "
+            "dirdp.releases.analyst_model(release) has it."
+        )
+    draws = posterior[name].transpose("chain", "draw", *dims)
+    own = dict(labels_of(draws))
+    for dim, declared in table.share_labels:
+        if declared is not None and own[dim] != declared:
+            raise ArgumentError(f"The draws of {name!r} have other labels of {dim!r} than the release.")
+    if draws.shape[2:] != expected or 0 in draws.shape:
+        raise ArgumentError(f"Expected at least one draw of {name!r}, in the shape {expected}, got {draws.shape[2:]}.")
+    return _shares(draws, is_beta=table.family == "beta")
+
+
+def _shares(draws: xr.DataArray, *, is_beta: bool) -> Array:
+    """Draws of shares with dims `chain` and `draw` first, as an array of shape `(draws, ...)`; others are refused."""
+    values = np.asarray(draws.values, dtype=np.float64)
+    near = _SINGLE if draws.dtype == np.float32 else _DOUBLE
+    total = 1.0 if is_beta else values.sum(axis=-1, keepdims=True)
+    if not (np.all((values >= 0) & (values <= 1 + near)) and np.all(np.abs(total - 1) < near)):
+        raise ArgumentError(
+            f"The draws of {draws.name!r} are no shares: each lies in [0, 1]"
+            + ("." if is_beta else f", and over {draws.dims[-1]!r} they add up to 1.")
+        )
+    # Those in single precision add up to 1 as nearly as that can be.
+    values = values / total if near == _SINGLE else values
+    return np.asarray(values.reshape(-1, *values.shape[2:]))
 
 
 def _of_estimate(estimate: xr.DataTree) -> dict[str, DrawnTable]:
-    posterior = group_at(estimate, "posterior")
-    betas = Group("/", estimate.to_dataset()).names("beta_tables")
-    found = {}
-    for name in map(str, posterior.dataset.data_vars):
-        values = probabilities(posterior, name, "beta" if name in betas else "dirichlet")
-        shares, labels = values.reshape(-1, *values.shape[2:]), stored_labels(posterior, name)
-        if name in betas:
-            labels, shares = (*labels, (f"{name}_outcome", ["success", "failure"])), _pairs(shares)
-        found[name] = DrawnTable(labels, shares, _NO_COUNTS, is_beta=name in betas)
+    found: dict[str, DrawnTable] = {}
+    try:
+        betas = json.loads(estimate.attrs["beta_tables"])
+        known = all(name in estimate["posterior"] for name in betas)
+    except (LookupError, TypeError, ValueError):
+        known = False
+    if not known:
+        raise ArgumentError("Expected a release, an analysis, or an estimate of dirdp.fit; this estimate is damaged.")
+    for name, draws in estimate["posterior"].to_dataset().data_vars.items():
+        is_beta = name in betas
+        found[str(name)] = _table(labels_of(draws), _shares(draws, is_beta=is_beta), str(name), is_beta=is_beta)
     return found
 
 
 def _of_analysis(analysis: xr.DataTree) -> dict[str, DrawnTable]:
-    posterior, latent = group_at(analysis, "posterior"), group_at(analysis, "latent_counts")
-    return {str(name): _drawn_with_counts(posterior, latent, str(name)) for name in latent.dataset.data_vars}
+    posterior, latent = (analysis[name].to_dataset() for name in ("posterior", "latent_counts"))
+    return {str(name): _drawn_with_counts(posterior, drawn) for name, drawn in latent.data_vars.items()}
 
 
-def _drawn_with_counts(posterior: Group, latent: Group, name: str) -> DrawnTable:
-    variable = latent.dataset[name]
-    if not {"chain", "draw"} < set(variable.dims) or variable.dtype.kind != "i":
-        raise latent.damaged(f"{name!r} holds no counts of draws")
-    counts = variable.transpose("chain", "draw", ...).values
-    if name not in posterior.dataset.data_vars:
-        raise posterior.damaged(f"the variable {name!r} is missing")
-    family = "dirichlet" if posterior.dataset[name].ndim == variable.ndim else "beta"
-    values = probabilities(posterior, name, family)
-    shares = _pairs(values) if family == "beta" else values
-    if shares.shape != counts.shape:
-        raise posterior.damaged(f"the draws of {name!r} do not have the shape of its counts")
-    if np.any(counts < 0) or np.any(values == 0):
-        raise posterior.damaged(f"a count of {name!r} is negative, or a probability is 0")
-    # A dim of a mechanism's group may have been renamed; the draws have the names of the model.
-    own = stored_labels(posterior, name)
-    labels = own if family == "dirichlet" else (*own, stored_labels(latent, name)[-1])
-    shape = (-1, *counts.shape[2:])
-    return DrawnTable(labels, shares.reshape(shape), counts.reshape(shape), is_beta=family == "beta")
-
-
-def _pairs(values: Array) -> Array:
-    return np.stack([values, np.maximum(1 - values, 0.0)], axis=-1)
+def _drawn_with_counts(posterior: xr.Dataset, drawn: xr.DataArray) -> DrawnTable:
+    name = str(drawn.name)
+    if name not in posterior or not {"chain", "draw"} < set(drawn.dims):
+        raise ArgumentError(f"The analysis has no draws of the shares and the counts of {name!r} together.")
+    counts = drawn.transpose("chain", "draw", ...)
+    shares = posterior[name].transpose("chain", "draw", ...)
+    is_beta = shares.ndim < counts.ndim
+    labels = labels_of(shares)
+    if counts.shape != (*shares.shape, 2) if is_beta else counts.shape != shares.shape:
+        raise ArgumentError(f"The analysis has counts of {name!r} in another shape than its shares.")
+    if counts.dtype.kind != "i" or np.any(counts.values < 0):
+        raise ArgumentError(f"The analysis holds something else than counts of {name!r}.")
+    found = counts.values.reshape(-1, *counts.shape[2:])
+    return _table(labels, _shares(shares, is_beta=is_beta), name, is_beta=is_beta, counts=found)

@@ -16,9 +16,8 @@ from pymc_dirdp.inference.network_margins import EliminationError
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.measurements import network_of
+from pymc_dirdp.releases.opened import ReleasedTable, computable
 from pymc_dirdp.releases.trees import tree_of
-from pymc_dirdp.stored.draws import Drawn
-from pymc_dirdp.stored.untrusted import computable
 
 __all__ = ["fit"]
 
@@ -124,13 +123,13 @@ def _fitted(
     return fit_tables(families, measurements, n_records, bar), "tables"
 
 
-def _posterior(shares: dict[str, Array], drawn: dict[str, Drawn]) -> xr.Dataset:
+def _posterior(shares: dict[str, Array], drawn: dict[str, ReleasedTable]) -> xr.Dataset:
     variables = {}
     for name, one in drawn.items():
         # A Beta variable is the probability of success, the first of its two categories.
         values = shares[name][..., 0] if one.family == "beta" else shares[name]
-        labels: tuple[tuple[str, Any], ...] = (("chain", [0]), ("draw", [0]), *one.labels)
+        labels: tuple[tuple[str, Any], ...] = (("chain", [0]), ("draw", [0]), *one.share_labels)
         coords = {dim: found for dim, found in labels if found is not None}
-        values = np.broadcast_to(values, one.values.shape[2:])[None, None]
+        values = np.broadcast_to(values, one.draws.shape[1:])[None, None]
         variables[name] = xr.DataArray(values, coords, [dim for dim, _ in labels])
     return xr.Dataset(variables)

@@ -102,7 +102,7 @@ def plot_analysis(
 def _read_as_data(release: xr.DataTree, name: str, alpha: Array, aware: Estimate) -> tuple[Array, Array]:
     """The released shares, and the parameters of the posterior of somebody who takes the output for the data."""
     records = aware.count_means.reshape(alpha.shape).sum(axis=-1, keepdims=True)
-    counts = opened(release).published(name).as_counts(records)
+    counts = opened(release).tables[name].output.as_counts(records)
     return counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-300), alpha + counts
 
 

@@ -60,7 +60,7 @@ def plot_draw(release: xr.DataTree, *, var_name: str | None = None, prob: float 
     >>> ax = dirdp.plots.plot_draw(release)
     """
     stored = opened(release)
-    release, tables = stored.tree, {name: table.group.dataset for name, table in stored.tables.items()}
+    release, tables = stored.tree, {name: table.view for name, table in stored.tables.items()}
     name = next(iter(tables)) if var_name is None else one_of(tables, var_name=var_name)
     table, mechanism = tables[name], stored.tables[name].mechanism
     if mechanism.output_kind is Marginals:

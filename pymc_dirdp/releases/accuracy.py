@@ -10,7 +10,7 @@ from pymc_dirdp.arrays import Array
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.planning.share_error import draw_share_error
 from pymc_dirdp.planning.smallest_share import smallest_share
-from pymc_dirdp.releases.opened import Opened, StoredTable
+from pymc_dirdp.releases.opened import Opened, ReleasedTable
 
 __all__ = ["expected_errors", "in_range", "typical_errors"]
 
@@ -75,7 +75,7 @@ def _details(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         yield "KL of the estimate", f"{in_range(of_estimates, 3)} nats expected, from the shares{by_table}"
 
 
-def _of_tables(stored: Opened, utility: xr.Dataset, error: Callable[[StoredTable, float], float | None]) -> Array:
+def _of_tables(stored: Opened, utility: xr.Dataset, error: Callable[[ReleasedTable, float], float | None]) -> Array:
     """A number for each table; NaN where it is not known. A file may hold numbers of which nothing can be computed."""
     known = []
     with np.errstate(all="ignore"):

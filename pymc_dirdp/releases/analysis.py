@@ -9,11 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.inference.seen import Labels, Seen
+from pymc_dirdp.inference.sparse_law import SparsePrior
 from pymc_dirdp.models.names import dim_name
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import Conclusions, conclusions
 from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.opened import sparse_release
 from pymc_dirdp.releases.sources import Source
+from pymc_dirdp.releases.sparse_estimates import drawn as drawn_cells
+from pymc_dirdp.releases.sparse_estimates import refuse_options
 from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.releases.view import values_of
 from pymc_dirdp.sampling.entropy import Seed, generator
@@ -27,7 +31,7 @@ def analyse(
     release: Source | Sequence[Source],
     draws: int = 4000,
     *,
-    prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    prior: ArrayLike | Mapping[str, ArrayLike] | SparsePrior | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     jointly: bool = True,
@@ -43,15 +47,16 @@ def analyse(
     Parameters
     ----------
     release : xarray.DataTree, MechanismOutput, or a list of them
-        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.load`; or what a mechanism output alone. A list holds
-        several releases of the same tables **of the same records**, and is read as all that is known of these. Releases
-        of other data, such as another year's, are not for one list: analyse each by itself. In either case what the
-        people lose adds up over all releases that they are in.
+        From :func:`pymc_dirdp.sample`, :func:`pymc_dirdp.sparse.release_sparse` or :func:`pymc_dirdp.load`; or what a
+        mechanism output alone. A list holds several releases of the same tables **of the same records**, and is read as
+        all that is known of these. Releases of other data, such as another year's, are not for one list: analyse each
+        by itself. In either case what the people lose adds up over all releases that they are in.
     draws : int, default 4000
         How many; they are independent, so as many are worth as many.
-    prior : array_like, or mapping from table to array_like, optional
+    prior : array_like, mapping from table to array_like, or SparsePrior, optional
         Your own prior of the shares, in the shape of the table, which for a Beta ends in (success, failure). By
-        default that of the model.
+        default that of the model. Of a release of a sparse table, which has none, a
+        :class:`pymc_dirdp.sparse.SparsePrior`.
     n_prior : int or array_like, or mapping from table to those, optional
         Your prior of the number of records where it is private: an integer n makes 0 to n as likely as one
         another, a `range` each number in it, and an array holds the weights of 0, 1, 2, .... A draw needs one. For
@@ -76,7 +81,8 @@ def analyse(
         records in each cell; `observed_data` what was published; `sample_stats` for each table the share of proposals
         that was accepted and the logarithm of the evidence, which is one number for tables that are taken together.
         The attributes say what it is conditional on, and whether tables were taken together. Of several releases
-        `observed_data` has a group for each.
+        `observed_data` has a group for each. Of a sparse table `latent_counts` holds `count` of each listed cell, with
+        the dims chain, draw and listed; `others`, the number of records in all cells that are not listed; and `total`.
 
     Raises
     ------
@@ -116,6 +122,10 @@ def analyse(
     (1, 4000, 4)
     """
     draws = integer(1, draws=draws)
+    sparse = sparse_release(release)
+    if sparse is not None:
+        refuse_options(n_prior=n_prior, row_prior=row_prior)
+        return drawn_cells(sparse, prior, draws, random_seed)
     found = conclusions(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
         drawn = found.laws.draw(draws, generator(random_seed), bar)

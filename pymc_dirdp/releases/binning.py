@@ -15,9 +15,9 @@ from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.charging import Sealed, charged_choice, people_of
+from pymc_dirdp.releases.choices import Bins
 from pymc_dirdp.releases.warned import warn_if_seeded
 from pymc_dirdp.sampling.entropy import Seed
-from pymc_dirdp.stored.bins import Bins
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger

@@ -9,10 +9,10 @@ from pymc_dirdp.counting.bounding import Bound
 from pymc_dirdp.errors import DirdpError, LedgerError, UnattainableError
 from pymc_dirdp.mechanisms.choice import ChoiceMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.choices import fingerprint_of
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.verification import kept_of
 from pymc_dirdp.sampling.entropy import Seed
-from pymc_dirdp.stored.choice import fingerprint_of
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger
@@ -39,7 +39,7 @@ def charged_choice(
     Returns
     -------
     terms : dict
-        The arguments of :class:`~pymc_dirdp.stored.choice.PrivateChoice`.
+        The arguments of :class:`~pymc_dirdp.releases.choices.PrivateChoice`.
 
     Raises
     ------

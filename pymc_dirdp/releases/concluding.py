@@ -13,6 +13,7 @@ from pymc_dirdp.inference.class_law import ClassLaw, class_table
 from pymc_dirdp.inference.pooled import pooled
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.separate_laws import SeparateLaws
+from pymc_dirdp.inference.sparse_law import SparsePrior
 from pymc_dirdp.releases.comes_along import Deterministic
 from pymc_dirdp.releases.sources import Source, told
 from pymc_dirdp.releases.wording import told_totals
@@ -90,7 +91,7 @@ class Conclusions:
 
 def conclusions(
     source: Source | Sequence[Source],
-    prior: PerTable[ArrayLike],
+    prior: PerTable[ArrayLike] | SparsePrior,
     n_prior: PerTable[int | ArrayLike],
     row_prior: PerTable[ArrayLike],
     jointly: bool,
@@ -105,6 +106,11 @@ def conclusions(
         If a prior does not fit, or the releases cannot be read together.
     """
     found = told(source)
+    if isinstance(prior, SparsePrior):
+        raise ArgumentError(
+            "SparsePrior is for a release of a sparse table, from release_sparse. Leave prior out, or pass an array in "
+            "the shape of the table."
+        )
     names = tuple(found.tables[0])
     priors, n_priors, row_priors = (
         _by_table(given, names, called)

@@ -22,10 +22,10 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import told_apart
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.releases.cell_dims import PUBLIC_TOTALS, cell_dims, renamed
+from pymc_dirdp.releases.choices import followed_by
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word
 from pymc_dirdp.sampling.exact import grid_share
-from pymc_dirdp.stored.choices import followed_by
 
 if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table

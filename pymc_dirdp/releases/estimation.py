@@ -4,16 +4,20 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final, override
+from typing import Any, final, overload, override
 
+import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_dirdp.display import Tabular
 from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.seen import Seen
+from pymc_dirdp.inference.sparse_law import SparsePrior
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.releases.opened import sparse_release
 from pymc_dirdp.releases.sources import Source
+from pymc_dirdp.releases.sparse_estimates import SparseEstimates, estimated, refuse_options
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["Estimates", "estimate"]
@@ -92,17 +96,37 @@ class Estimates(Tabular):
         )
 
 
+@overload
+def estimate(
+    release: xr.DataTree, prob: Sequence[float] = ..., *, prior: SparsePrior, progressbar: bool = ...
+) -> SparseEstimates: ...
+
+
+@overload
+def estimate(
+    release: Source | Sequence[Source],
+    prob: Sequence[float] = ...,
+    *,
+    prior: ArrayLike | Mapping[str, ArrayLike] | None = ...,
+    n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = ...,
+    row_prior: ArrayLike | Mapping[str, ArrayLike] | None = ...,
+    jointly: bool = ...,
+    random_seed: Seed = ...,
+    progressbar: bool = ...,
+) -> Estimates: ...
+
+
 def estimate(
     release: Source | Sequence[Source],
     prob: Sequence[float] = (0.5, 0.8, 0.95),
     *,
-    prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
+    prior: ArrayLike | Mapping[str, ArrayLike] | SparsePrior | None = None,
     n_prior: int | ArrayLike | Mapping[str, int | ArrayLike] | None = None,
     row_prior: ArrayLike | Mapping[str, ArrayLike] | None = None,
     jointly: bool = True,
     random_seed: Seed = None,
     progressbar: bool = True,
-) -> Estimates:
+) -> Estimates | SparseEstimates:
     """Means, standard deviations and central intervals of shares and counts given a release.
 
     Parameters
@@ -118,7 +142,7 @@ def estimate(
 
     Returns
     -------
-    estimates : Estimates
+    estimates : Estimates, or SparseEstimates of a release of a sparse table
         Exact sums, without sampling. Where the totals of rows, or the number of records, are private and leave more
         open than can be summed over (1000 totals of a row, or 6000 pairs of a total and a cell), and for features that
         are taken together with their classes, averages over 20,000 exact independent draws stand for the sums, and
@@ -142,6 +166,10 @@ def estimate(
     ['share', 'share_sd', 'share_low_0.9', 'share_high_0.9']
     """
     interval_ends(prob)
+    sparse = sparse_release(release)
+    if sparse is not None:
+        refuse_options(n_prior=n_prior, row_prior=row_prior)
+        return estimated(sparse, prior, prob)
     found = conclusions(release, prior, n_prior, row_prior, jointly)
     with Bar(len(found.tables), "tables", shown=progressbar) as bar:
         tables = found.laws.estimate(list(prob), generator(random_seed), bar)

@@ -1,16 +1,19 @@
-"""A release in a file: one text, which any program reads."""
+"""What is published, in a file: one text, which any program reads."""
 
 import gzip
 import os
 import secrets
 import zlib
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
 from pymc_dirdp.checks import integer
 from pymc_dirdp.errors import ReleaseError
-from pymc_dirdp.releases.opened import from_text, text_of
+from pymc_dirdp.releases.grammar import Text, understood
+from pymc_dirdp.releases.opened import computable, from_text, shown_tree, text_of
+from pymc_dirdp.releases.text import Release, SparseRelease
 
 __all__ = ["load", "save"]
 
@@ -20,14 +23,16 @@ _GZIP, _PACKED = ".gz", b"\x1f\x8b"
 _NETCDF = (b"\x89HDF", b"CDF")
 
 
-def save(release: xr.DataTree, path: str | os.PathLike[str]) -> None:
-    """Write a release to a file, which :func:`load` reads: a JSON text that holds the plan and what was drawn.
+def save(release: xr.DataTree | Text, path: str | os.PathLike[str]) -> None:
+    """Write a release, a plan or a private choice to a file, which :func:`load` reads: a JSON text of its facts.
 
     Parameters
     ----------
-    release : xarray.DataTree
-        From :func:`pymc_dirdp.sample` or :func:`pymc_dirdp.sparse.release_sparse`. Its text is written; what was added
-        to the tree or changed in it is not.
+    release : xarray.DataTree, Plan, Bins, Structure or Transcript
+        From :func:`pymc_dirdp.sample`, :func:`pymc_dirdp.sparse.release_sparse`, :func:`pymc_dirdp.plan`,
+        :func:`pymc_dirdp.choose_bins`, :func:`pymc_dirdp.choose_structure` or
+        :meth:`pymc_dirdp.ThompsonSampler.transcript`. Of a tree its text is written; what was added to the tree or
+        changed in it is not.
     path : path-like
         The file; another one of this name is replaced once the new one is complete. It is compressed if the name ends
         in `.gz`.
@@ -58,8 +63,9 @@ def save(release: xr.DataTree, path: str | os.PathLike[str]) -> None:
     ...     dirdp.load(f"{folder}/hair.json").identical(release)
     True
     """
-    text = text_of(release)
-    from_text(text)
+    text = release.text if isinstance(release, Text) else text_of(release)
+    if not isinstance(release, Text):
+        from_text(text)
     file, content = Path(path), text.encode()
     if file.suffix == _GZIP:
         # Without a time, so that the same release is the same file.
@@ -73,8 +79,8 @@ def save(release: xr.DataTree, path: str | os.PathLike[str]) -> None:
         aside.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> xr.DataTree:
-    """A release from a file of :func:`save`.
+def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> Any:
+    """What :func:`save` wrote. Nothing in the file is believed.
 
     Parameters
     ----------
@@ -85,14 +91,16 @@ def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> xr.D
 
     Returns
     -------
-    release : xarray.DataTree
-        As :func:`pymc_dirdp.sample` returns it. Whether its guarantee follows was not decided, see
-        :func:`pymc_dirdp.verify`.
+    release : xarray.DataTree, Plan, Bins, Structure or Transcript
+        A release as :func:`pymc_dirdp.sample` returns it; whether its guarantee follows was not decided, see
+        :func:`pymc_dirdp.verify`. A plan or a choice keeps its guarantee, which is decided on its exact curves here.
 
     Raises
     ------
     ReleaseError
-        If the file holds anything else than the text of a release, or is too long.
+        If the file holds anything else than such a text, was changed, contradicts itself, or is too long.
+    UnattainableError
+        If a plan does not keep its guarantee.
     OSError
         If there is no such file, or it cannot be read.
 
@@ -117,11 +125,13 @@ def load(path: str | os.PathLike[str], *, most_bytes: int = _MOST_BYTES) -> xr.D
             "by its own to_netcdf keeps its text: open it by xarray.open_datatree."
         )
     try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        raise ReleaseError(f"{file} is no text such as dirdp.save writes, or a damaged one.") from None
-    _, tree = from_text(text)
-    return tree.copy(deep=True)
+        found = understood(content)
+    except ReleaseError as error:
+        raise ReleaseError(f"{file}: {error}") from None
+    if not isinstance(found, Release | SparseRelease):
+        return found
+    with computable():
+        return shown_tree(found)
 
 
 def _read(file: Path, most: int) -> bytes:

@@ -16,7 +16,7 @@ from pymc_dirdp.inference.flat_tables import FlatTables, JointCells
 from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.network_margins import EliminationError, NetworkMargins
 from pymc_dirdp.releases.measurements import Network
-from pymc_dirdp.stored.draws import Drawn
+from pymc_dirdp.releases.opened import ReleasedTable
 
 __all__ = ["MOST_CELLS", "MOST_WORK", "hierarchical_model"]
 
@@ -60,11 +60,11 @@ def hierarchical_model(network: Network, consistency: Consistency | None, n_prio
     margins = _margins(network, consistency)
     with pm.Model() as model:
         for name, drawn in network.drawn.items():
-            for dim, labels in drawn.labels:
-                size = drawn.values.shape[2 + drawn.dims.index(dim)]
+            for dim, labels in drawn.share_labels:
+                size = drawn.draws.shape[1 + drawn.dims.index(dim)]
                 model.add_coord(dim, range(size) if labels is None else labels)
             if _is_constant(drawn):
-                pm.Deterministic(name, pt.ones(drawn.values.shape[2:]), dims=drawn.dims)
+                pm.Deterministic(name, pt.ones(drawn.draws.shape[1:]), dims=drawn.dims)
         varying = [family for family in families if not _is_constant(network.drawn[family.name])]
         if varying:
             own = _Names(model, network)
@@ -88,9 +88,9 @@ class _Names:
         return name
 
 
-def _is_constant(drawn: Drawn) -> bool:
+def _is_constant(drawn: ReleasedTable) -> bool:
     """Whether the variable has one category, which every record is in."""
-    return drawn.family != "beta" and drawn.values.shape[-1] == 1
+    return drawn.family != "beta" and drawn.draws.shape[-1] == 1
 
 
 def _margins(network: Network, consistency: Consistency | None) -> NetworkMargins | None:
@@ -292,7 +292,7 @@ def _labels(network: Network) -> dict[str, list[Any]]:
     """The labels of the values of each variable."""
     found: dict[str, list[Any]] = {}
     for family in network.families:
-        given = [labels for _, labels in network.drawn[family.name].labels]
+        given = [labels for _, labels in network.drawn[family.name].share_labels]
         given += [["success", "failure"]] * (len(family.axes) - len(given))
         for axis, size, own in zip(family.axes, family.shape, given, strict=False):
             found.setdefault(axis, list(range(size)) if own is None else list(own))
@@ -312,7 +312,7 @@ def _table(flat: Any, family: Family, start: int) -> Any:
 def _publish(family: Family, network: Network, p: Any) -> None:
     """The shares with the name, the dims and the order of the axes that they have in the release."""
     given = next(one for one in network.families if one.name == family.name)
-    drawn: Drawn = network.drawn[family.name]
+    drawn: ReleasedTable = network.drawn[family.name]
     turned = p.dimshuffle([family.axes.index(axis) for axis in given.axes])
     # A Beta variable is the probability of success, the first of its two categories.
     pm.Deterministic(family.name, turned[..., 0] if drawn.family == "beta" else turned, dims=drawn.dims or None)

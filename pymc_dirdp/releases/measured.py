@@ -13,8 +13,8 @@ from pymc_dirdp.planning.margin_noise import Protected, by_table, chosen_noise
 from pymc_dirdp.planning.margins import Axes, margins_of
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.choices import losses_of
 from pymc_dirdp.releases.options import Options
-from pymc_dirdp.stored.choices import losses_of
 
 __all__ = ["axes_of", "measured"]
 

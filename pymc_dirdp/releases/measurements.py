@@ -10,9 +10,8 @@ import xarray as xr
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.margins import Family, Measurement
 from pymc_dirdp.releases.fitted import measurements_of_table
-from pymc_dirdp.releases.opened import Opened, opened
+from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
 from pymc_dirdp.releases.sources import checked
-from pymc_dirdp.stored.draws import Drawn, drawn_tables
 
 __all__ = ["Network", "measurements_of", "network_of"]
 
@@ -31,7 +30,7 @@ class Network:
     measurements : tuple of Measurement
     n_records : int or None
         None if it is private.
-    drawn : dict of str to Drawn
+    drawn : dict of str to ReleasedTable
         The tables as the release holds them, by name.
     of_margins : bool
         Whether margins of the tables were measured, and not the tables alone.
@@ -40,7 +39,7 @@ class Network:
     families: tuple[Family, ...]
     measurements: tuple[Measurement, ...]
     n_records: int | None
-    drawn: dict[str, Drawn]
+    drawn: dict[str, ReleasedTable]
     of_margins: bool
 
     def refuse_parts(self) -> None:
@@ -82,7 +81,7 @@ def network_of(release: xr.DataTree) -> Network:
     found, measurements, n_records = measurements_of(release)
     stored = opened(release)
     _refuse_other_records(stored)
-    drawn = drawn_tables(stored.tree)
+    drawn = stored.tables
     # A variable with one category has no noisy counts, and may be a parent.
     others = sorted(drawn.keys() - {family.name for family in found})
     families = (*found, *(Family(name, (_variable(drawn[name]),), (1,)) for name in others))
@@ -90,9 +89,9 @@ def network_of(release: xr.DataTree) -> Network:
     return Network(families, measurements, n_records, drawn, stored.is_estimate)
 
 
-def _variable(drawn: Drawn) -> str:
+def _variable(drawn: ReleasedTable) -> str:
     """The variable of a table, by the name that its axis has in the table of counts."""
-    return str(drawn.group.dataset["prior"].dims[-1])
+    return str(drawn.view["prior"].dims[-1])
 
 
 def _refuse_other_records(stored: Opened) -> None:
@@ -148,8 +147,8 @@ def measurements_of(release: xr.DataTree) -> tuple[tuple[Family, ...], tuple[Mea
     for name, table in stored.tables.items():
         if table.prior.shape[-1] == 1:
             continue
-        dims = tuple(str(dim) for dim in table.group.dataset["prior"].dims)
-        family, own = measurements_of_table(name, dims, table.mechanism, stored.published(name))
+        dims = tuple(str(dim) for dim in table.view["prior"].dims)
+        family, own = measurements_of_table(name, dims, table.mechanism, table.output)
         families.append(family)
         measurements += own
     sizes = {part.n_records for part in stored.plan.parts} if stored.reading.sizes_are_public else set()

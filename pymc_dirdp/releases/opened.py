@@ -7,17 +7,20 @@ tree that it was given. :func:`pymc_dirdp.verify` says whether these differ.
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import Any, final
 
+import numpy as np
 import xarray as xr
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.errors import ArgumentError, ReleaseError, type_name
 from pymc_dirdp.inference.joint_tables import SharedNoise
+from pymc_dirdp.inference.seen import Labels
 from pymc_dirdp.mechanisms.joint import JointLikelihoods
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise, RowLikelihood
@@ -27,25 +30,28 @@ from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.aware import shared_noises
+from pymc_dirdp.releases.choices import PrivateChoice
+from pymc_dirdp.releases.grammar import understood
 from pymc_dirdp.releases.planned import Plan, PlannedTable
-from pymc_dirdp.releases.text import Release, SparseRelease, understood
+from pymc_dirdp.releases.text import Release, SparseRelease
 from pymc_dirdp.releases.view import TEXT_GROUP, view
-from pymc_dirdp.stored.choice import PrivateChoice
-from pymc_dirdp.stored.draws import Drawn, drawn_tables, stored_labels
-from pymc_dirdp.stored.untrusted import Group, computable, refuse_others
 
 __all__ = [
+    "ListedLabels",
     "Opened",
     "ReleasedTable",
-    "StoredTable",
+    "computable",
     "from_text",
+    "labels_of",
     "opened",
-    "opened_sparse",
+    "refuse_confidential",
     "shown_tree",
+    "sparse_release",
     "text_of",
-    "view_of",
 ]
 
+type ListedLabels = tuple[tuple[str, list[Any] | None], ...]
+"""The name of each axis, and the labels along it if it has any."""
 # Releases that were opened last: the verbs of an analysis all open the same one.
 _MOST_KEPT = 8
 _KEPT: "OrderedDict[str, tuple[Release | SparseRelease, xr.DataTree]]" = OrderedDict()
@@ -54,28 +60,51 @@ _LOCK = Lock()
 
 @final
 @dataclass(frozen=True, eq=False)
-class StoredTable:
-    """How one table was released.
+class ReleasedTable:
+    """One table of a release, with all that inference from it needs; of a plan, without an output.
 
     Attributes
     ----------
     part : PlannedTable
-    group : Group
-        Its group of the view.
+    view : Dataset
+        The group of its mechanism in the view.
+    release : Release or None
+        None for a plan.
+    shown : DataArray or None
+        The draws that the view shows, with dims `chain` and `draw` before those of the shares; of a Beta variable those
+        of success.
+    is_public : bool
+        Whether the number of records is public.
+    shared : tuple of SharedNoise and int, or None
+        The outputs of all tables that share its noise, and which of them this one is.
     """
 
     part: PlannedTable
-    group: Group
+    view: xr.Dataset
+    release: Release | None
+    shown: xr.DataArray | None
+    is_public: bool
+    shared: tuple[SharedNoise, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """That of the table."""
+        return self.part.table.name
 
     @property
     def mechanism(self) -> TableMechanism:
-        """The mechanism that released it."""
+        """What drew it."""
         return self.part.mechanism
 
     @property
     def prior(self) -> Array:
-        """The model's own."""
+        """The model's own, shape (..., d)."""
         return self.part.table.prior
+
+    @property
+    def family(self) -> str:
+        """`"dirichlet"` or `"beta"`."""
+        return self.part.table.family
 
     @property
     def contribution(self) -> Contribution:
@@ -86,6 +115,130 @@ class StoredTable:
     def totals(self) -> tuple[int, ...]:
         """The public numbers of records of the entries of some row axes; empty without any."""
         return self.part.totals
+
+    @property
+    def n_records(self) -> int | None:
+        """How many records the table holds; None if that is private."""
+        return self.part.n_records if self.is_public else None
+
+    @property
+    def observed_names(self) -> tuple[str, ...]:
+        """The observed variables that it is counted from."""
+        return tuple(likelihood.name for likelihood in self.part.table.likelihoods)
+
+    @property
+    def output(self) -> Output:
+        """What its mechanism published."""
+        if self.release is None:
+            raise ArgumentError("A plan has put out nothing.")
+        return self.release.output[self.name]
+
+    @property
+    def published(self) -> Array:
+        """Independent outputs of the mechanism, shape (k, ..., d): one noisy table, or all draws."""
+        return self.output.values
+
+    @property
+    def draws(self) -> Array:
+        """The draws that the view shows, shape (draws, ...); of a Beta variable those of success."""
+        if self.shown is None:
+            raise ArgumentError("A plan has drawn nothing.")
+        return np.asarray(self.shown.values[0])
+
+    @property
+    def share_labels(self) -> ListedLabels:
+        """Axes of the draws after `chain` and `draw`, with their labels."""
+        return () if self.shown is None else labels_of(self.shown)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the axes of the draws after `chain` and `draw`."""
+        return tuple(dim for dim, _ in self.share_labels)
+
+    @property
+    def cell_labels(self) -> ListedLabels:
+        """Axes of the table of counts, with their labels."""
+        return labels_of(self.view["prior"])
+
+    @property
+    def least(self) -> int:
+        """What every cell is promised to hold."""
+        return math.ceil(self.mechanism.min_count or 0)
+
+    @cached_property
+    def blocks(self) -> list[tuple[Integers, int]]:
+        """The rows, by number, whose records add up to a number that is public or that the output tells; often none."""
+        if self.totals:
+            rows = self.mechanism.contributed.rows_by_entry(self.prior.shape)
+            return list(zip(rows, self.totals, strict=True))
+        return [(rows, round(total)) for rows, total in self.mechanism.published_totals(self.published[0])]
+
+    @property
+    def cell_noise(self) -> CellNoise | None:
+        """The noise on each cell of the noisy table; None where draws are the output."""
+        return self.mechanism.cell_noise
+
+    @cached_property
+    def joint_rows(self) -> JointLikelihoods | None:
+        """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
+        if self.shared is not None:
+            noise, number = self.shared
+            return noise.likelihoods[number]
+        return self.mechanism.joint_rows(self.published[0])
+
+    @property
+    def mechanism_names(self) -> tuple[str, ...]:
+        """The class of the mechanism."""
+        return (type(self.mechanism).__name__,)
+
+    @property
+    def observed(self) -> list[tuple[Array, Labels]]:
+        """The noisy counts, or the draws that are the release, with the names and labels of the axes."""
+        return [self.output.observed(self.cell_labels, self.share_labels)]
+
+    def damaged(self, problem: str) -> ReleaseError:
+        """The error about numbers that no mechanism can have put out."""
+        return ReleaseError(
+            f"The release is damaged: of {self.name!r} {problem}. Read it again from whoever published it."
+        )
+
+    @property
+    def possible_records(self) -> range | None:
+        """The numbers of records that the release's own draws take for as likely as one another, if they do."""
+        if self.n_records is not None or "most_records" not in self.view.attrs:
+            return None
+        return range(int(self.view.attrs["least_records"]), int(self.view.attrs["most_records"]) + 1)
+
+    def row_likelihoods(self) -> list[list[RowLikelihood]]:
+        """For each row, the likelihoods of all outputs, which are independent given the counts.
+
+        Raises
+        ------
+        ArgumentError
+            If the mechanism has no product law, so that nothing is inferred from what it puts out.
+        ReleaseError
+            If the mechanism cannot have put this out.
+        """
+        self.mechanism.refuse_inference()
+        steps = None if self.release is None else self.release.steps(self.part)
+        try:
+            return self.output.row_likelihoods(self.mechanism, steps)
+        except ArgumentError as error:
+            raise self.damaged(f"what was put out is none of this mechanism ({error})") from error
+
+
+def labels_of(variable: xr.DataArray) -> ListedLabels:
+    """Each dim of a variable but `chain` and `draw`, with its labels if it has any."""
+    return tuple(
+        (str(dim), _plain(variable.coords[dim].values) if dim in variable.coords else None)
+        for dim in variable.dims
+        if dim not in ("chain", "draw")
+    )
+
+
+def _plain(labels: Any) -> list[Any]:
+    """Labels as Python values; those that Python has no kind for, such as nanoseconds, as NumPy's."""
+    return list(labels) if labels.dtype.kind in "Mmu" else labels.tolist()
 
 
 @final
@@ -147,24 +300,22 @@ class Opened:
         return self.release is not None and self.release.is_seeded
 
     @property
-    def privacy(self) -> Group:
-        """The group `privacy` of the view."""
-        return Group("privacy", self.tree["privacy"].to_dataset())
-
-    @property
     def is_estimate(self) -> bool:
         """Whether the shares are one estimate, fitted to what is published of all tables, and no draw."""
         return bool(self.plan.publishing(Marginals))
 
     @cached_property
-    def tables(self) -> dict[str, StoredTable]:
+    def tables(self) -> dict[str, ReleasedTable]:
         """Its tables by name."""
-        groups = self.tree["mechanism"].children
+        groups, public = self.tree["mechanism"].children, self.reading.sizes_are_public
+        shown = {} if self.release is None else self.tree["posterior"].to_dataset().data_vars
+        shared = {} if self.release is None else shared_noises(self.plan, self.release.output)
         return {
-            part.table.name: StoredTable(
-                part, Group(f"mechanism/{part.table.name}", groups[part.table.name].to_dataset())
+            name: ReleasedTable(
+                part, groups[name].to_dataset(), self.release, shown.get(name), public, shared.get(name)
             )
             for part in self.plan.parts
+            for name in (part.table.name,)
         }
 
     @cached_property
@@ -177,166 +328,6 @@ class Opened:
         """The largest loss of what the samplers put out; for an urn it is finite, other than for what it draws from."""
         return float(self.tree["privacy"].attrs.get("pure_epsilon", math.inf))
 
-    def published(self, table: str) -> Output:
-        """What was published of a table."""
-        if self.release is None:
-            raise ArgumentError("A plan has put out nothing.")
-        return self.release.output[table]
-
-    @cached_property
-    def outputs(self) -> "dict[str, ReleasedTable]":
-        """The tables that were released, by name."""
-        if self.release is None:
-            raise ArgumentError("A plan has put out nothing.")
-        drawn, public = drawn_tables(self.tree), self.reading.sizes_are_public
-        shared = shared_noises(self.plan, self.release.output)
-        return {
-            part.table.name: ReleasedTable(
-                part,
-                self.published(part.table.name),
-                drawn[part.table.name],
-                steps=self.release.steps(part) if self.release.sampler == "exact" else None,
-                n_records=part.n_records if public else None,
-                totals=part.totals if public else (),
-                shared=shared.get(part.table.name),
-            )
-            for part in self.plan.parts
-        }
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ReleasedTable:
-    """One table of a release, with all that inference from it needs.
-
-    Attributes
-    ----------
-    part : PlannedTable
-    output : Output
-        What its mechanism published.
-    drawn : Drawn
-        The draws of the release, with the labels of their axes.
-    steps : int or None
-        Of the urn that drew.
-    n_records : int or None
-        How many records the table holds; None if that is private.
-    totals : tuple of int
-        The public numbers of records of the entries of some row axes; empty without any.
-    shared : tuple of SharedNoise and int, or None
-        The outputs of all tables that share its noise, and which of them this one is.
-    """
-
-    part: PlannedTable
-    output: Output
-    drawn: Drawn
-    steps: int | None
-    n_records: int | None
-    totals: tuple[int, ...] = ()
-    shared: tuple[SharedNoise, int] | None = None
-
-    @property
-    def mechanism(self) -> TableMechanism:
-        """What drew it."""
-        return self.part.mechanism
-
-    @property
-    def prior(self) -> Array:
-        """The model's own, shape (..., d)."""
-        return self.part.table.prior
-
-    @property
-    def published(self) -> Array:
-        """Independent outputs of the mechanism, shape (k, ..., d): one noisy table, or all draws."""
-        return self.output.values
-
-    @property
-    def least(self) -> int:
-        """What every cell is promised to hold."""
-        return math.ceil(self.mechanism.min_count or 0)
-
-    @cached_property
-    def blocks(self) -> list[tuple[Integers, int]]:
-        """The rows, by number, whose records add up to a number that is public or that the output tells; often none."""
-        if self.totals:
-            rows = self.mechanism.contributed.rows_by_entry(self.prior.shape)
-            return list(zip(rows, self.totals, strict=True))
-        return [(rows, round(total)) for rows, total in self.mechanism.published_totals(self.published[0])]
-
-    @property
-    def cell_noise(self) -> CellNoise | None:
-        """The noise on each cell of the noisy table; None where draws are the output."""
-        return self.mechanism.cell_noise
-
-    @cached_property
-    def joint_rows(self) -> JointLikelihoods | None:
-        """The likelihood of all rows together, where noise has a latent radius; otherwise None."""
-        if self.shared is not None:
-            noise, number = self.shared
-            return noise.likelihoods[number]
-        return self.mechanism.joint_rows(self.published[0])
-
-    @property
-    def name(self) -> str:
-        """That of the table."""
-        return self.part.table.name
-
-    @property
-    def group(self) -> Group:
-        """The group of its mechanism in the view."""
-        return self.drawn.group
-
-    @property
-    def family(self) -> str:
-        """`"dirichlet"` or `"beta"`."""
-        return self.drawn.family
-
-    @property
-    def share_labels(self) -> tuple[tuple[str, list[Any] | None], ...]:
-        """Axes of the draws after `chain` and `draw`, with their labels."""
-        return self.drawn.labels
-
-    @property
-    def cell_labels(self) -> tuple[tuple[str, list[Any] | None], ...]:
-        """Axes of the table of counts, with their labels."""
-        return stored_labels(self.group, "prior")
-
-    @property
-    def mechanism_names(self) -> tuple[str, ...]:
-        """The class of the mechanism."""
-        return (type(self.mechanism).__name__,)
-
-    @property
-    def observed(self) -> list[tuple[Array, tuple[tuple[str, list[Any] | None], ...]]]:
-        """The noisy counts, or the draws that are the release, with the names and labels of the axes."""
-        return [self.output.observed(self.cell_labels, self.share_labels)]
-
-    def damaged(self, problem: str) -> ReleaseError:
-        """The error about numbers that no mechanism can have put out."""
-        return self.group.damaged(problem)
-
-    @property
-    def possible_records(self) -> range | None:
-        """The numbers of records that the release's own draws take for as likely as one another, if they do."""
-        if self.n_records is not None or "most_records" not in self.group:
-            return None
-        return range(int(self.group.number("least_records")), int(self.group.number("most_records")) + 1)
-
-    def row_likelihoods(self) -> list[list[RowLikelihood]]:
-        """For each row, the likelihoods of all outputs, which are independent given the counts.
-
-        Raises
-        ------
-        ArgumentError
-            If the mechanism has no product law, so that nothing is inferred from what it puts out.
-        ReleaseError
-            If the mechanism cannot have put this out.
-        """
-        self.mechanism.refuse_inference()
-        try:
-            return self.output.row_likelihoods(self.mechanism, self.steps)
-        except ArgumentError as error:
-            raise self.group.damaged(f"what was put out is none of this mechanism ({error})") from error
-
 
 def text_of(tree: Any) -> str:
     """The text that a tree holds, which nobody has checked.
@@ -346,7 +337,7 @@ def text_of(tree: Any) -> str:
     ReleaseError
         If the tree holds none, so that it is no release, or one whose text was lost.
     """
-    refuse_others(tree)
+    refuse_confidential(tree)
     children = getattr(tree, "children", None)
     if not isinstance(children, Mapping):
         raise ReleaseError(
@@ -379,29 +370,27 @@ def from_text(text: str) -> tuple[Release | SparseRelease, xr.DataTree]:
         encoded = text.encode()
     except UnicodeEncodeError:
         raise ReleaseError("The release is damaged: its text holds halves of characters.") from None
-    release = understood(encoded)
+    release: Any = understood(encoded, Release, SparseRelease)
     with computable():
-        tree = view(release)
-    keep(release, tree)
-    return release, tree
+        return release, _kept(release)
 
 
-def keep(release: Release | SparseRelease, tree: xr.DataTree) -> None:
-    """Keep the view of a release, so that it is not made again."""
+def shown_tree(release: Release | SparseRelease) -> xr.DataTree:
+    """The view of a release that was drawn or read, for its user."""
+    return _kept(release).copy(deep=True)
+
+
+def _kept(release: Release | SparseRelease) -> xr.DataTree:
+    """The view of a release, which is kept, so that it is not made again."""
+    tree = view(release)
     if isinstance(release, Release) and release.plan.after:
         # Bins that nobody has paid for are known as long as somebody holds them.
-        return
+        return tree
     with _LOCK:
         _KEPT[release.text] = release, tree
         while len(_KEPT) > _MOST_KEPT:
             _KEPT.popitem(last=False)
-
-
-def shown_tree(release: Release | SparseRelease) -> xr.DataTree:
-    """The view of a release that was just drawn, for its user."""
-    tree = view(release)
-    keep(release, tree)
-    return tree.copy(deep=True)
+    return tree
 
 
 def opened(release: Any) -> Opened:
@@ -415,26 +404,39 @@ def opened(release: Any) -> Opened:
     found, tree = from_text(text_of(release))
     if isinstance(found, SparseRelease):
         raise ReleaseError(
-            "This is a release of a sparse table. Use estimate_sparse or analyse_sparse, with your prior of it."
+            "This is a release of a sparse table, which verify, report, estimate and analyse take. This function takes "
+            "a release of a model, from pymc_dirdp.sample."
         )
     return Opened(found.plan, tree, found)
 
 
-def opened_sparse(release: Any) -> SparseRelease:
-    """What a release from :func:`pymc_dirdp.sparse.release_sparse` says, by its text.
-
-    Raises
-    ------
-    ReleaseError
-        If it is no such release, or its text is damaged.
-    """
+def sparse_release(release: Any) -> SparseRelease | None:
+    """What a release from :func:`pymc_dirdp.sparse.release_sparse` says, by its text; None for anything else."""
+    if TEXT_GROUP not in getattr(release, "children", ()):
+        return None
     found, _ = from_text(text_of(release))
-    if not isinstance(found, SparseRelease):
-        raise ReleaseError("Expected a release from pymc_dirdp.sparse.release_sparse, got one from pymc_dirdp.sample.")
-    return found
+    return found if isinstance(found, SparseRelease) else None
 
 
-def view_of(tree: Any) -> Any:
-    """The view of a release, by its text; an analysis or an estimate, which is no release, as it is."""
-    refuse_others(tree)
-    return opened(tree).tree if TEXT_GROUP in getattr(tree, "children", ()) else tree
+def refuse_confidential(tree: Any) -> None:
+    """Refuse a tree that was computed from the data themselves."""
+    if "confidential" in getattr(tree, "attrs", ()):
+        raise ReleaseError(
+            "Expected a release from pymc_dirdp.sample, got a tree that is marked as confidential: like those of "
+            "posterior() and diagnose(), it was computed from the data themselves, and no guarantee covers it."
+        )
+
+
+@contextmanager
+def computable() -> Iterator[None]:
+    """Turn a failed computation into a ReleaseError: the numbers of a text may be too large or too small for curves."""
+    try:
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            yield
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, ReleaseError):
+            raise
+        raise ReleaseError(
+            "The release is damaged: no curve can be computed from its numbers, some of which are far too large or too "
+            "small."
+        ) from error

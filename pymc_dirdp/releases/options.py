@@ -12,8 +12,8 @@ from pymc_dirdp.mechanisms.margins import NOISES
 from pymc_dirdp.models.stated import Stated, Unit, stated
 from pymc_dirdp.planning.margins import Measure
 from pymc_dirdp.planning.options import MechanismOptions, MechanismPlanning
+from pymc_dirdp.releases.choices import PrivateChoice
 from pymc_dirdp.releases.planned import MOST_DRAWS
-from pymc_dirdp.stored.choice import PrivateChoice
 
 __all__ = ["Options", "Planning", "predicts", "refuse_unknown", "with_options"]
 

@@ -18,7 +18,7 @@ from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import check_names
 from pymc_dirdp.models.observations import records_of
 from pymc_dirdp.models.protected import Reading
-from pymc_dirdp.models.purpose import built_for
+from pymc_dirdp.models.purpose import built_for, chosen_structure
 from pymc_dirdp.models.reading import public_totals, read
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.models.tables import root_model, tables
@@ -27,7 +27,7 @@ from pymc_dirdp.planning.choosing import Choice, TableFacts, Terms, choose
 from pymc_dirdp.planning.margins import MEASURES
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases.chosen_before import refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
+from pymc_dirdp.releases.choices import losses_of, refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.measured import measured
 from pymc_dirdp.releases.options import Options, Planning, predicts, refuse_unknown, with_options
@@ -35,7 +35,6 @@ from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.predicting import best_for_prediction
 from pymc_dirdp.releases.warned import warn_if_weak
 from pymc_dirdp.releases.wording import assumed
-from pymc_dirdp.stored.choices import losses_of
 
 __all__ = ["plan"]
 
@@ -105,7 +104,7 @@ def plan(guarantee: Guarantee, model: pm.Model | None = None, **planning: Unpack
         planning["objective"] = objective if planning.get("mechanism") == "auto" else "estimate"
     whole = predicts(planning)
     wanted = Options(**planning)
-    refuse_unpaid_structure(model, wanted.choices)
+    refuse_unpaid_structure(chosen_structure(model), wanted.choices)
     by_name = {table.name: table for table in tables(model, public_prior=wanted.stated.public_prior)}
     labels = (held_labels(dim) for table in by_name.values() for dim in table.coords.values() if dim is not None)
     refuse_unpaid_bins(labels, wanted.choices)

@@ -1,13 +1,12 @@
 """A plan: the public facts about a release that will be drawn, and their fingerprint."""
 
 import math
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, override
 
 from pymc_dirdp.checks import at_least, integer, one_of
-from pymc_dirdp.errors import ArgumentError
+from pymc_dirdp.errors import ArgumentError, UnattainableError
 from pymc_dirdp.mechanisms.outputs import Marginals, Output
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
@@ -17,11 +16,10 @@ from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.choices import PrivateChoice, followed_by
+from pymc_dirdp.releases.grammar import Text
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.wording import assumed
-from pymc_dirdp.stored.choice import PrivateChoice
-from pymc_dirdp.stored.choices import followed_by
-from pymc_dirdp.stored.readable import digest
 
 if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table
@@ -61,7 +59,7 @@ class PlannedTable:
 
 
 @dataclass(frozen=True, repr=False)
-class Plan:
+class Plan(Text):
     """What will be done with the data, decided before any of them is counted. It is public: safe to print or to write.
 
     Attributes
@@ -101,6 +99,14 @@ class Plan:
     Plan(1-differential privacy, 'p' by geometric)
     >>> chosen.draws
     100
+
+    A plan is also a file that a colleague reads, and draws from: nothing in it is believed.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dirdp.save(chosen, f"{folder}/plan.json")
+    ...     dirdp.load(f"{folder}/plan.json") == chosen
+    True
     """
 
     guarantee: Guarantee
@@ -148,68 +154,29 @@ class Plan:
         """How many records of one table a unit holds at most."""
         return max(self.reading.contribution(part.table.name).total(part.table.shape) for part in self.parts)
 
+    called: ClassVar[str] = "plan"
+    made_by: ClassVar[str] = "plan"
+
     @property
-    def digest(self) -> str:
-        """A fingerprint of all that :meth:`to_json` writes: plans with equal digests promise and do the same."""
-        from pymc_dirdp.releases import plan_file
+    @override
+    def own_facts(self) -> dict[str, Any]:
+        from pymc_dirdp.releases.plan_text import facts_of  # It needs this file.
 
-        return digest(plan_file.contents(self))
-
-    def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan to a file that people can read, and that says nothing of the data.
-
-        Parameters
-        ----------
-        path : path-like
-            The file, which is made or replaced.
-
-        Examples
-        --------
-        >>> import pymc as pm
-        >>> import pymc_dirdp as dirdp
-        >>> from pathlib import Path
-        >>> with pm.Model() as model:
-        ...     p = pm.Dirichlet("p", a=[1, 1, 1, 1])
-        ...     students = pm.Multinomial("students", n=592, p=p, observed=[108, 286, 71, 127])
-        >>> plan = dirdp.plan(dirdp.ApproxDP(epsilon=1.0, delta=1e-6), model)
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "plan.json"
-        >>> plan.to_json(path)
-        >>> dirdp.releases.Plan.from_json(path).digest == plan.digest
-        True
-        """
-        from pymc_dirdp.releases import plan_file
-
-        Path(path).write_text(plan_file.written(self), encoding="utf-8")
+        return facts_of(self)
 
     @classmethod
-    def from_json(cls, path: str | os.PathLike[str]) -> "Plan":
-        """Read a plan that :meth:`to_json` wrote. Nothing in the file is believed.
+    @override
+    def from_facts(cls, facts: Mapping[str, Any]) -> "Plan":
+        from pymc_dirdp.releases.plan_text import plan_of
 
-        The digest shows that nobody changed the file by accident. Whoever changes it on purpose can write a new digest,
-        so the promise is decided again on the exact curves, here and in :func:`pymc_dirdp.sample`, which also compares
-        the plan with the model.
+        return plan_of(facts)
 
-        Parameters
-        ----------
-        path : path-like
-
-        Returns
-        -------
-        plan : Plan
-
-        Raises
-        ------
-        ArgumentError
-            If it is no plan, is of another version, was changed, or contradicts itself.
-        UnattainableError
-            If the plan does not keep its promise.
-        OSError
-            If the file cannot be read.
-        """
-        from pymc_dirdp.releases import plan_file
-
-        return plan_file.understood(Path(path).read_bytes())
+    @override
+    def refuse_unkept(self) -> None:
+        for choice in self.after:
+            choice.refuse_unkept()
+        if not self.composition.satisfies(self.guarantee):
+            raise UnattainableError(f"The plan does not keep {self.guarantee}, although it says so. Call plan() again.")
 
     def publishing(self, kind: type[Output]) -> tuple[PlannedTable, ...]:
         """The tables of which outputs of a kind are published."""

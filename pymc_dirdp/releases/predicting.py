@@ -199,12 +199,15 @@ def fit_errors(
     Returns
     -------
     errors : dict of str to EstimateError
-        Empty if there are no such tables or no records, or the tables have more than 2,000 cells together.
+        Empty if there are no such tables or no records, if the tables have more than 2,000 cells together, or if two of
+        them are tables of the same variable.
     """
     fitted = {name: one for name, one in mechanisms.items() if one.output_kind is Marginals}
     chosen = tuple((name, axes_of(tables[name]), one) for name, one in fitted.items())
     cells = sum(math.prod(length for _, length in axes) for _, axes, _ in chosen)
-    if not chosen or n_records == 0 or cells > _MOST_FITTED:
+    # Two tables of the same variable are no network; a text may say that there are two.
+    apart = len({axes[-1][0] for _, axes, _ in chosen}) == len(chosen)
+    if not chosen or n_records == 0 or cells > _MOST_FITTED or not apart:
         return {}
     errors = _simulated(chosen, n_records, public, min(_NETWORKS, max(1, _FITTED // cells)))
     return {name: error for (name, *_), error in zip(chosen, errors, strict=True)}

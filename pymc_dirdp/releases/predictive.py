@@ -8,7 +8,6 @@ from pymc_dirdp.checks import integer
 from pymc_dirdp.releases.opened import opened
 from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.sampling.entropy import Seed, generator
-from pymc_dirdp.stored.draws import drawn_tables
 
 __all__ = ["sample_posterior_predictive"]
 
@@ -53,19 +52,18 @@ def sample_posterior_predictive(
     100
     """
     size = integer(0, n_records=n_records)
-    release = opened(release).tree
-    drawn = drawn_tables(release)
+    stored = opened(release)
     rng = generator(random_seed)
     datasets = {}
-    posterior = release.children["posterior"].to_dataset()
-    for name, table in drawn.items():
-        p = posterior[name].transpose("chain", "draw", ...)
-        for observed in table.group.names("observed"):
+    posterior = stored.tree.children["posterior"].to_dataset()
+    for name, table in stored.tables.items():
+        p = posterior[name]
+        for observed in table.observed_names:
             if table.family == "beta":
-                values = rng.binomial(size, np.minimum(table.values, 1.0))
+                values = rng.binomial(size, np.minimum(p.values, 1.0))
             else:
                 # The released components sum to 1 up to rounding, and NumPy refuses a sum above 1.
-                values = rng.multinomial(size, table.values / table.values.sum(axis=-1, keepdims=True))
+                values = rng.multinomial(size, p.values / p.values.sum(axis=-1, keepdims=True))
             datasets[observed] = p.copy(data=np.asarray(values))
     dataset = xr.Dataset(datasets, attrs=posterior.attrs | {"n_records": size})
     return tree_of({"/posterior_predictive": dataset})

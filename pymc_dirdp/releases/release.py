@@ -25,6 +25,7 @@ from pymc_dirdp.privacy.randomised_response import RandomisedResponse
 from pymc_dirdp.progress import Bar
 from pymc_dirdp.releases.aware import try_law
 from pymc_dirdp.releases.charging import Sealed
+from pymc_dirdp.releases.choices import followed_by
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import as_formulas, derived_quantities, try_out
 from pymc_dirdp.releases.matching import of_model, refuse_second_planning
@@ -37,7 +38,6 @@ from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import kept_of
 from pymc_dirdp.releases.warned import warn_if_ranked, warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, generator, randomness
-from pymc_dirdp.stored.choices import followed_by
 
 if TYPE_CHECKING:
     from pymc_dirdp.accounting.ledger import Ledger

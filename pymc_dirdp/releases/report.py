@@ -17,14 +17,15 @@ from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.accuracy import expected_errors
-from pymc_dirdp.releases.description import described
-from pymc_dirdp.releases.opened import Opened, StoredTable, opened
+from pymc_dirdp.releases.choices import losses_of
+from pymc_dirdp.releases.description import described, sparse_neighbours
+from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened, sparse_release
 from pymc_dirdp.releases.planned import Plan
 from pymc_dirdp.releases.statement import odds_of_the_truth
 from pymc_dirdp.releases.summary import summary
-from pymc_dirdp.releases.verification import Verification, verified
+from pymc_dirdp.releases.text import SparseRelease
+from pymc_dirdp.releases.verification import Verification, verified, verify
 from pymc_dirdp.releases.wording import told_totals
-from pymc_dirdp.stored.choices import losses_of
 
 __all__ = ["Report", "report"]
 
@@ -76,6 +77,8 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
         groups = described(release, release.composition, sampler="not chosen yet")
         stored = Opened(release, xr.DataTree.from_dict({"/posterior": xr.Dataset(), **groups}))
         verification = verified(stored)
+    elif (sparse := sparse_release(release)) is not None:
+        return _of_sparse(sparse, verify(release))
     else:
         stored = opened(release)
         verification = verified(stored, release)
@@ -103,6 +106,30 @@ def report(release: xr.DataTree | Plan, *, full: bool = False) -> Report:
     )
     notes = (*_reading(stored), *_notes(tree), *((_label(names), f"{text}{_listed(names)}") for text, names in better))
     return Report(title, (*sections, ("Notes", notes)) if notes else sections)
+
+
+def _of_sparse(release: SparseRelease, verification: Verification) -> Report:
+    """The report of a list of cells, which is short."""
+    if not verification.follows:
+        failed = tuple((check.name, check.sentence) for check in verification.checks if not check.passed)
+        return Report(verification.headline, (("", (*failed, ("instead", verification.alternative))),))
+    mechanism, listed = release.mechanism, len(release.output.cells)
+    n = mechanism.n_cells
+    delta = release.guarantee.stated_delta or 1e-6
+    epsilon, pure = float(mechanism.epsilon(delta)), mechanism.pure_epsilon
+    at_none = f"epsilon {up(pure, 4):.4g} at delta 0"
+    answers = (
+        ("listed", f"{listed} of {n} cells, with a noisy count of at least {mechanism.threshold}"),
+        ("error", f"{mechanism.dense.noise_sd:.3g} records, the standard deviation of the noise in each cell"),
+        ("not listed", "a cell that is not listed need not be empty; its noisy count is below the threshold"),
+    )
+    promised = (
+        ("protects", f"every {release.unit}: {sparse_neighbours(mechanism, release.unit)}"),
+        ("at most", f"epsilon {up(epsilon, 4):.4g} at delta {delta:g}; " * (epsilon < pure) + at_none),
+        ("mechanism", f"geometric noise of scale {mechanism.scale:.4g} in every cell, also the empty ones"),
+    )
+    then = (("next", "dirdp.estimate(release, prior=dirdp.sparse.SparsePrior(n_records=..., n_occupied=...))"),)
+    return Report(f"Private list of cells, {_short(release.guarantee)}", (("", answers), ("", promised), ("", then)))
 
 
 def _short(guarantee: Guarantee) -> str:
@@ -184,10 +211,10 @@ def _mechanism(stored: Opened) -> Lines:
     laws = dict.fromkeys(map(_law, tables))
     lines = [("law", "; ".join(laws))]
     # Noise has one setting only, so it has no strategy.
-    if drawn := [table.group.dataset.attrs for table in tables if table.mechanism.tempered is not None]:
+    if drawn := [table.view.attrs for table in tables if table.mechanism.tempered is not None]:
         strategy, objective = drawn[0]["strategy"], drawn[0]["objective"]
         lines.append(("strategy", f"{strategy}, for the {objective}" if strategy == "optimal" else strategy))
-    every = [table.group.dataset.attrs for table in tables]
+    every = [table.view.attrs for table in tables]
     samplers = dict.fromkeys(f"{attrs['sampler']}{_arithmetic(attrs)}" for attrs in every)
     sources = dict.fromkeys(str(attrs.get("randomness", "")) for attrs in every)
     lines.append(("sampler", "; ".join(samplers)))
@@ -203,8 +230,8 @@ def _arithmetic(attrs: dict[Any, Any]) -> str:
     return f"; {attrs['arithmetic']}{grid}"
 
 
-def _law(table: StoredTable) -> str:
-    mechanism, how = table.mechanism, table.group.dataset.attrs.get("postprocess")
+def _law(table: ReleasedTable) -> str:
+    mechanism, how = table.mechanism, table.view.attrs.get("postprocess")
     formula = mechanism.law_in_words
     if how is not None:
         formula = f"draws from Dirichlet(z + prior), z the {mechanism.published_in_words}; postprocess: {how}"
@@ -213,7 +240,7 @@ def _law(table: StoredTable) -> str:
 
 def _tables(stored: Opened) -> Lines:
     """How each table is released, and what it is counted from. What is the same for several is told once."""
-    observed = {name: ", ".join(table.group.names("observed")) for name, table in stored.tables.items()}
+    observed = {name: ", ".join(table.observed_names) for name, table in stored.tables.items()}
     lines = []
     for text, names in _alike((name, _table(table)) for name, table in stored.tables.items()).items():
         several = [f"{name} from {observed[name]}" for name in names]
@@ -227,7 +254,7 @@ def _margins(stored: Opened, utility: xr.Dataset) -> Lines:
     sizes = dict(zip(utility["table"].values.tolist(), utility["n_records"].values.tolist(), strict=True))
     told = []
     for name, table in stored.tables.items():
-        dims = [str(dim) for dim in table.group.dataset["prior"].dims]
+        dims = [str(dim) for dim in table.view["prior"].dims]
         for axes, sd in table.mechanism.margins_with_noise:
             share = f", {sd / sizes[name]:.2g} of all records" if sizes[name] > 0 else ""
             told.append(
@@ -243,8 +270,8 @@ def _listed(names: list[str]) -> str:
     return f": {', '.join(names)}" if len(names) > 1 else ""
 
 
-def _table(table: StoredTable) -> str:
-    drawn, attrs = table.mechanism.tempered, table.group.dataset.attrs
+def _table(table: ReleasedTable) -> str:
+    drawn, attrs = table.mechanism.tempered, table.view.attrs
     above = "; with r above 1 the draw is more concentrated than the posterior" * (drawn is not None and drawn.r > 1)
     possible = ""
     if "most_records" in attrs:
@@ -275,8 +302,8 @@ def _reading(stored: Opened) -> Lines:
     return tuple((f"draws{said.format(', '.join(names))}", text) for text, names in by_text.items())
 
 
-def _meaning(table: StoredTable) -> str:
-    return table.mechanism.draws_in_words(table.group.dataset.attrs.get("postprocess"))
+def _meaning(table: ReleasedTable) -> str:
+    return table.mechanism.draws_in_words(table.view.attrs.get("postprocess"))
 
 
 def _notes(release: xr.DataTree) -> Lines:
@@ -305,7 +332,7 @@ def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         for name, table in stored.tables.items()
         # What loses nothing cannot lose less.
         if table.mechanism.output_kind is Draws
-        and "chosen_from" not in table.group.dataset.attrs
+        and "chosen_from" not in table.view.attrs
         and table.mechanism.pure_epsilon > 0
         and sizes[name] > 0
     }

@@ -97,7 +97,7 @@ def _of_releases(given: list[Any]) -> Told:
     if len(set(identities)) < len(identities):
         raise _twice()
     return Told(
-        [dict(one.outputs) for one in stored],
+        [dict(one.tables) for one in stored],
         seeded=any(one.reproducible for one in stored),
         same_people=all(len(one.groups) == 1 for one in stored),
         has_own_prior=False,

@@ -20,7 +20,7 @@ from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import check_labels, held_labels
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.charging import Sealed
-from pymc_dirdp.releases.chosen_before import refuse_unpaid_bins
+from pymc_dirdp.releases.choices import refuse_unpaid_bins
 from pymc_dirdp.releases.library import library_version
 from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.text import SparseRelease
@@ -93,8 +93,8 @@ def release_sparse(
     release : xarray.DataTree
         It may be published and saved by :func:`pymc_dirdp.save`. Group `noisy_counts` holds `cell` and `noisy_count` of
         each listed cell; `mechanism` the scale, the threshold and `n_cells`, as a text; `privacy` the promise;
-        `categories` the labels, if there are any. :func:`estimate_sparse` and :func:`analyse_sparse` read it, and
-        :func:`verify` checks it.
+        `categories` the labels, if there are any. :func:`estimate` and :func:`analyse` read it, given a
+        :class:`SparsePrior`; :func:`report` says what it promises, and :func:`verify` checks it.
 
     Raises
     ------

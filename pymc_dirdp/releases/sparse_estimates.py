@@ -11,15 +11,14 @@ import xarray as xr
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular
-from pymc_dirdp.errors import ReleaseError
+from pymc_dirdp.errors import ArgumentError, ReleaseError
 from pymc_dirdp.inference.estimates import interval_ends
 from pymc_dirdp.inference.sparse_law import CountLaw, SparseLaw, SparsePrior
 from pymc_dirdp.releases.library import library_version
-from pymc_dirdp.releases.opened import opened_sparse
 from pymc_dirdp.releases.text import SparseRelease
 from pymc_dirdp.sampling.entropy import Seed, generator
 
-__all__ = ["SparseEstimates", "analyse_sparse", "estimate_sparse"]
+__all__ = ["SparseEstimates", "drawn", "estimated", "refuse_options"]
 
 # So many cells are shown; the frame has all.
 _SHOWN = 20
@@ -56,7 +55,8 @@ class SparseEstimates(Tabular):
     --------
     >>> import pymc_dirdp as dirdp
     >>> release = dirdp.sparse.release_sparse(dirdp.PureDP(epsilon=1), [3], [9000], 10**9, threshold=50)
-    >>> dirdp.sparse.estimate_sparse(release, n_records=10_000, n_occupied=20).frame().loc[3, "occupied"] > 0.99
+    >>> prior = dirdp.sparse.SparsePrior(n_records=10_000, n_occupied=20)
+    >>> dirdp.estimate(release, prior=prior).frame().loc[3, "occupied"] > 0.99
     np.True_
     """
 
@@ -120,55 +120,23 @@ class SparseEstimates(Tabular):
         )
 
 
-def estimate_sparse(
-    release: xr.DataTree, prob: Sequence[float] = (0.5, 0.8, 0.95), *, n_records: float, n_occupied: float
-) -> SparseEstimates:
+def estimated(release: SparseRelease, prior: Any, prob: Sequence[float]) -> SparseEstimates:
     """Means, standard deviations and central intervals of the counts of listed cells, and of all others.
 
-    Parameters
-    ----------
-    release : xarray.DataTree
-        From :func:`release_sparse`, also from a file, see :func:`pymc_dirdp.load`.
-    prob : sequence of float
-        Probabilities of the intervals, in (0, 1).
-    n_records, n_occupied : float
-        Your prior: how many records you expect in the whole table, and in how many cells. Shares are
-        `Dirichlet(a, ..., a)`, with the small a at which so many cells hold a record on average, and the number of
-        records is negative binomial with shape ``a * n_cells``. Then the counts are independent.
-
-    Returns
-    -------
-    estimates : SparseEstimates
-        Exact sums, without sampling. A cell that is not listed is known to have a noisy count below the threshold, and
-        is told by that.
-
-    Raises
-    ------
-    ReleaseError
-        If it is no release of a sparse table, is damaged, or contradicts itself.
-    ArgumentError
-        If `n_occupied` is not below `n_records` and the number of cells, or the prior contradicts the list so much that
-        nothing can be computed.
-
-    Examples
-    --------
-    >>> import pymc_dirdp as dirdp
-    >>> release = dirdp.sparse.release_sparse(dirdp.PureDP(epsilon=1), [3], [9000], 10**9, threshold=50)
-    >>> found = dirdp.sparse.estimate_sparse(release, n_records=10_000, n_occupied=20)
-    >>> bool(abs(found.means[found.cells.index(3)] - 9000) < 60)
-    True
+    They are exact sums, without sampling. A cell that is not listed is known to have a noisy count below the threshold,
+    and is told by that.
     """
     levels = tuple(interval_ends(prob) and prob)
-    stored, law = _law(release, n_records, n_occupied)
-    values, place = np.unique(stored.output.noisy, return_inverse=True)
+    law = _law(release, prior)
+    values, place = np.unique(release.output.noisy, return_inverse=True)
     # One law at a time, because all of them may be too large for the memory.
     rows = [_summary(law.given(z), levels) for z in values.tolist()]
     numbers = np.array([row for row, _ in rows]).reshape(-1, 3)[place]
     ends = np.array([ends for _, ends in rows], dtype=np.int64).reshape(-1, len(levels), 2)[place]
     variance = float((numbers[:, 1] ** 2).sum()) + law.n_others * law.other.variance
     return SparseEstimates(
-        cells=tuple(stored.names(stored.output.cells)),
-        noisy_counts=stored.output.noisy,
+        cells=tuple(release.names(release.output.cells)),
+        noisy_counts=release.output.noisy,
         means=numbers[:, 0],
         sds=numbers[:, 1],
         occupied=numbers[:, 2],
@@ -182,77 +150,56 @@ def estimate_sparse(
     )
 
 
-def analyse_sparse(
-    release: xr.DataTree, draws: int = 4000, *, n_records: float, n_occupied: float, random_seed: Seed = None
-) -> xr.DataTree:
-    """Independent draws of the counts of listed cells, and of the number of records in all others.
-
-    Parameters
-    ----------
-    release : xarray.DataTree
-        From :func:`release_sparse`, also from a file, see :func:`pymc_dirdp.load`.
-    draws : int, default 4000
-        How many. The result holds so many numbers for each listed cell.
-    n_records, n_occupied : float
-        Your prior, as for :func:`estimate_sparse`.
-    random_seed : int, SeedSequence, Generator or None
-        Harmless here: what is drawn from is public.
-
-    Returns
-    -------
-    analysis : xarray.DataTree
-        `latent_counts` holds `count` of each listed cell, with the dims chain, draw and listed; `others`, the number of
-        records in all cells that are not listed; and `total`. `observed_data` holds the list.
-
-    Raises
-    ------
-    ReleaseError, ArgumentError
-        As :func:`estimate_sparse` does.
-
-    Examples
-    --------
-    >>> import pymc_dirdp as dirdp
-    >>> release = dirdp.sparse.release_sparse(dirdp.PureDP(epsilon=1), [3], [9000], 10**9, threshold=50)
-    >>> found = dirdp.sparse.analyse_sparse(release, draws=100, n_records=10_000, n_occupied=20)
-    >>> found["latent_counts"]["total"].shape
-    (1, 100)
-    """
+def drawn(release: SparseRelease, prior: Any, draws: int, random_seed: Seed) -> xr.DataTree:
+    """Independent draws of the counts of listed cells, and of the number of records in all others."""
     draws = integer(1, draws=draws)
-    stored, law = _law(release, n_records, n_occupied)
+    law = _law(release, prior)
     counts, others = law.draw(draws, generator(random_seed))
-    axes = ("chain", "draw")
+    axes, cells = ("chain", "draw"), ("listed", release.output.cells)
     latent = xr.Dataset(
         {
             "count": ((*axes, "listed"), counts[None]),
             "others": (axes, others[None]),
             "total": (axes, (counts.sum(axis=1) + others)[None]),
         },
-        {"chain": [0], "draw": np.arange(draws), "cell": ("listed", stored.output.cells)},
+        {"chain": [0], "draw": np.arange(draws), "cell": cells},
     )
-    seen = xr.Dataset({"noisy_count": ("listed", stored.output.noisy)}, {"cell": ("listed", stored.output.cells)})
+    seen = xr.Dataset({"noisy_count": ("listed", release.output.noisy)}, {"cell": cells})
     tree = xr.DataTree.from_dict({"/latent_counts": latent, "/observed_data": seen})
     tree.attrs = {
         "inference_library": "pymc_dirdp",
         "inference_library_version": library_version(),
         "method": "exact independent draws given what was published",
         "conditional_on": _condition(law),
-        **({"reproducible": "not private"} if stored.is_seeded else {}),
+        **({"reproducible": "not private"} if release.is_seeded else {}),
     }
     return tree
+
+
+def refuse_options(**given: object) -> None:
+    """Refuse what has no meaning for a list of cells."""
+    if others := [name for name, value in given.items() if value is not None]:
+        raise ArgumentError(
+            f"{others[0]} is for tables of a model. What you expect of a sparse table is said by "
+            "prior=dirdp.sparse.SparsePrior(n_records=..., n_occupied=...)."
+        )
 
 
 def _summary(law: CountLaw, levels: Sequence[float]) -> tuple[list[float], list[tuple[int, int]]]:
     return [law.mean, math.sqrt(law.variance), law.occupied], [law.interval(level) for level in levels]
 
 
-def _law(release: Any, n_records: float, n_occupied: float) -> tuple[SparseRelease, SparseLaw]:
-    stored = opened_sparse(release)
-    if not stored.mechanism.satisfies(stored.guarantee):
-        raise ReleaseError(
-            f"{stored.guarantee} does not follow from the release, so nothing is inferred from it. See dirdp.verify."
+def _law(release: SparseRelease, prior: Any) -> SparseLaw:
+    if not isinstance(prior, SparsePrior):
+        raise ArgumentError(
+            "A release of a sparse table has no prior of its own. Say what you expect: "
+            "prior=dirdp.sparse.SparsePrior(n_records=5000, n_occupied=100), how many records in how many cells."
         )
-    prior = SparsePrior(stored.mechanism.n_cells, n_records, n_occupied)
-    return stored, SparseLaw(stored.mechanism, stored.output.noisy, prior)
+    if not release.mechanism.satisfies(release.guarantee):
+        raise ReleaseError(
+            f"{release.guarantee} does not follow from the release, so nothing is inferred from it. See dirdp.verify."
+        )
+    return SparseLaw(release.mechanism, release.output.noisy, prior.over(release.mechanism.n_cells))
 
 
 def _condition(law: SparseLaw) -> str:

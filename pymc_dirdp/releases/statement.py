@@ -229,7 +229,7 @@ def _unprotected(stored: Opened) -> str:
 
 
 def _assumed(stored: Opened) -> list[str]:
-    parts = [*stored.privacy.names("assumptions")]
+    parts = [*stored.plan.assumptions]
     if len(stored.groups) > 1:
         parts.append(f"different people feed the groups {' and '.join(', '.join(group) for group in stored.groups)}")
     if stored.min_count > 0:
@@ -303,7 +303,7 @@ def _entry(stored: Opened, verification: Verification) -> dict[str, Any]:
 
 
 def _counted_from(stored: Opened) -> str:
-    return ", ".join(dict.fromkeys(name for table in stored.tables.values() for name in table.group.names("observed")))
+    return ", ".join(dict.fromkeys(name for table in stored.tables.values() for name in table.observed_names))
 
 
 def _markdown(text: str) -> str:

@@ -8,7 +8,7 @@ import xarray as xr
 from pymc_dirdp.display import clipped
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.releases.accuracy import in_range, typical_errors
-from pymc_dirdp.releases.opened import Opened, StoredTable
+from pymc_dirdp.releases.opened import Opened, ReleasedTable
 from pymc_dirdp.releases.statement import odds_of_the_truth
 from pymc_dirdp.releases.verification import Verification
 
@@ -142,7 +142,7 @@ def _mechanism(stored: Opened) -> str:
     return f"{clipped(laws[0], _TEXT - len(more) - len(sampler))}{more}{sampler}"
 
 
-def _law(table: StoredTable) -> str:
+def _law(table: ReleasedTable) -> str:
     mechanism = table.mechanism
     if mechanism.tempered is None:
         return mechanism.in_short

@@ -1,9 +1,7 @@
-"""A release as a text: its plan, and what was drawn. Whoever reads it believes nothing that it says.
+"""A release as a text: its plan, and what was drawn; and a release of a sparse table, which is a list of cells.
 
 The text holds facts alone: what was decided, and what the mechanisms put out. Curves, errors, sentences, draws given
-noisy counts and the values of Deterministics follow from the facts, see :mod:`pymc_dirdp.releases.view`. The grammar is
-closed: what is understood of a text is written again, and has to be the same text, byte for byte. So it has no place
-for anything else, and nothing is allocated that the text does not hold.
+noisy counts and the values of Deterministics follow from the facts, see :mod:`pymc_dirdp.releases.view`.
 """
 
 import math
@@ -11,31 +9,37 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, Self, final, override
 
 import numpy as np
 
 from pymc_dirdp.accounting.entries import one_line
 from pymc_dirdp.arrays import Integers
 from pymc_dirdp.checks import integer, one_of
-from pymc_dirdp.errors import ArgumentError, DirdpError, ReleaseError, shown
+from pymc_dirdp.errors import ArgumentError, shown
 from pymc_dirdp.mechanisms.base import SAMPLERS
 from pymc_dirdp.mechanisms.outputs import Cells, Output
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.expressions import Expression
 from pymc_dirdp.models.names import is_path_name, is_variable_name
 from pymc_dirdp.privacy.guarantees import Guarantee
-from pymc_dirdp.releases import plan_file
 from pymc_dirdp.releases.comes_along import Deterministic, LeftOut
-from pymc_dirdp.releases.planned import Plan, PlannedTable, made_again
+from pymc_dirdp.releases.grammar import (
+    Text,
+    at,
+    digest,
+    guarantee_facts,
+    guarantee_of,
+    label_facts,
+    label_of,
+    line_of,
+    version_of,
+)
+from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.sampling.entropy import SOURCES
-from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, version_of
 
-__all__ = ["Release", "SparseRelease", "identity", "understood"]
+__all__ = ["Release", "SparseRelease", "identity"]
 
-_RELEASE, _SPARSE, _VERSION = "pymc_dirdp release", "pymc_dirdp sparse release", 1
-_AGAIN = "Ask for the file again."
 _SEED = "seed"
 _AN_IDENTITY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 # No release has more shares in all its draws; a few characters of a text say how many draws there are.
@@ -44,7 +48,7 @@ _MOST_SHARES = 10**8
 
 @final
 @dataclass(frozen=True, eq=False)
-class Release:
+class Release(Text):
     """A release: its plan and what was drawn, all of it public.
 
     Attributes
@@ -80,13 +84,14 @@ class Release:
         """Whether it was drawn with a seed, or rests on a choice that was."""
         return self.randomness == _SEED or any(choice.reproducible for choice in self.plan.after)
 
-    @cached_property
-    def facts(self) -> dict[str, Any]:
-        """All that it says, in texts, numbers, lists and dicts."""
+    called: ClassVar[str] = "release"
+    made_by: ClassVar[str] = "sample"
+
+    @property
+    @override
+    def own_facts(self) -> dict[str, Any]:
         return {
-            "format": _RELEASE,
-            "version": _VERSION,
-            "plan": plan_file.contents(self.plan),
+            "plan": self.plan.facts,
             "sampler": self.sampler,
             "randomness": self.randomness,
             "identity": self.identity,
@@ -99,21 +104,41 @@ class Release:
             "output": {table: output.facts for table, output in self.output.items()},
         }
 
-    @cached_property
-    def text(self) -> str:
-        """The text, with its digest: a line for each fact, and for each row of a table."""
-        return in_lines({"digest": self.digest} | self.facts)
+    @classmethod
+    @override
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        with at("its plan"):
+            plan = Plan.from_facts(facts["plan"])
+        sampler = one_of(SAMPLERS, sampler=facts["sampler"])
+        for part in plan.parts:
+            part.mechanism.checked_sampler(sampler)
+        shapes = {part.table.name: _released_shape(part) for part in plan.parts}
+        release = cls(
+            plan=plan,
+            sampler=sampler,
+            randomness=one_of((*SOURCES[sampler], _SEED), randomness=facts["randomness"]),
+            identity=_identity_of(facts["identity"]),
+            postprocess=_postprocess(facts["postprocess"], plan),
+            output={part.table.name: _output(facts["output"], part, plan.draws) for part in plan.parts},
+            deterministics=tuple(_deterministic(one, shapes) for one in facts["deterministics"]),
+            left_out=tuple(LeftOut(**{key: line_of(value) for key, value in one.items()}) for one in facts["left_out"]),
+        )
+        names = [*shapes, *(one.name for one in release.deterministics)]
+        if len(set(names)) < len(names):
+            raise ArgumentError("two variables have the same name.")
+        return release
 
-    @cached_property
-    def digest(self) -> str:
-        """A fingerprint of all that the text says."""
-        return digest(self.facts)
+    @override
+    def refuse_unkept(self) -> None:
+        for choice in self.plan.after:
+            choice.refuse_unkept()
 
     def steps(self, part: PlannedTable) -> int | None:
         """The number of steps of the urn that drew a table; None without one."""
         return part.mechanism.steps(self.sampler, part.n_records)
 
     @property
+    @override
     def problem(self) -> str | None:
         """What of the output its mechanism cannot have put out, in a sentence; None if all of it can be."""
         return next((f"in {shown(table)} {problem}" for table, problem in self._problems()), None)
@@ -127,7 +152,7 @@ class Release:
 
 @final
 @dataclass(frozen=True, eq=False)
-class SparseRelease:
+class SparseRelease(Text):
     """A release of a sparse table: the cells whose noisy counts reached the threshold.
 
     Attributes
@@ -157,13 +182,14 @@ class SparseRelease:
         """Whether it was drawn with a seed."""
         return self.randomness == _SEED
 
+    called: ClassVar[str] = "sparse release"
+    made_by: ClassVar[str] = "release_sparse"
+
     @property
-    def facts(self) -> dict[str, Any]:
-        """All that it says, in texts, numbers, lists and dicts."""
+    @override
+    def own_facts(self) -> dict[str, Any]:
         mechanism = self.mechanism
         return {
-            "format": _SPARSE,
-            "version": _VERSION,
             "promise": str(self.guarantee),
             "library_version": self.library_version,
             "guarantee": guarantee_facts(self.guarantee),
@@ -177,18 +203,47 @@ class SparseRelease:
                 "scale": mechanism.scale,
             },
             "categories": self.categories
-            and {name: [plan_file.label_facts(one) for one in labels] for name, labels in self.categories.items()},
+            and {name: [label_facts(one) for one in labels] for name, labels in self.categories.items()},
             "randomness": self.randomness,
             "output": self.output.facts,
         }
 
-    @cached_property
-    def text(self) -> str:
-        """The text, with its digest."""
-        facts = self.facts
-        return in_lines({"digest": digest(facts)} | facts)
+    @classmethod
+    @override
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        given, categories = facts["parameters"], facts["categories"]
+        one_of((SparseGeometricMechanism.__name__,), mechanism=facts["mechanism"])
+        mechanism = SparseGeometricMechanism(
+            integer(2, n_cells=given["n_cells"]),
+            integer(1, threshold=given["threshold"]),
+            given["scale"],
+            adjacency=facts["adjacency"],
+            contribution=integer(1, contribution=facts["contribution"]),
+        )
+        labels = None
+        if categories is not None:
+            labels = {line_of(name): [label_of(one) for one in own] for name, own in categories.items()}
+            if math.prod(map(len, labels.values())) != mechanism.n_cells:
+                raise ArgumentError("the labels are not those of so many cells.")
+            if any(len(set(own)) < len(own) for own in labels.values()):
+                raise ArgumentError("two labels are the same.")
+        unit = one_line(unit=facts["unit"])
+        if unit != unit.strip():
+            raise ArgumentError("the unit begins or ends with a space.")
+        if mechanism.contribution > 1 and unit == "record":
+            raise ArgumentError("it speaks of single records, and of several records of a person.")
+        return cls(
+            guarantee=guarantee_of(facts["guarantee"]),
+            mechanism=mechanism,
+            unit=unit,
+            categories=labels,
+            randomness=one_of((*SOURCES["exact"], _SEED), randomness=facts["randomness"]),
+            output=Cells.read(facts["output"]),
+            library_version=version_of(facts["library_version"]),
+        )
 
     @property
+    @override
     def problem(self) -> str | None:
         """What of the list the mechanism cannot have put out; None if all of it can be."""
         return next(self.output.problems(self.mechanism), None)
@@ -203,65 +258,6 @@ class SparseRelease:
         return list(zip(*columns, strict=True))
 
 
-def understood(text: bytes) -> Release | SparseRelease:
-    """The release of which this is the text.
-
-    Parameters
-    ----------
-    text : bytes
-        Anybody may have written it.
-
-    Raises
-    ------
-    ReleaseError
-        If it is no text of a release, or says anything that no release says. Whether the guarantee follows is another
-        question, see :func:`pymc_dirdp.verify`.
-    """
-    sparse = text[:200].find(_SPARSE.encode()) >= 0
-    form, what, made_by = (_SPARSE, "sparse release", "release_sparse") if sparse else (_RELEASE, "release", "sample")
-    try:
-        facts, _ = parsed(text, form, _VERSION, what=what, again=_AGAIN, made_by=f"{made_by}()")
-        # Numbers may be far too large or too small to be computed with.
-        with np.errstate(over="raise", invalid="raise", divide="raise"):
-            release = _sparse(facts) if sparse else _release(facts)
-            # Written again, it has to be the same text: so it says nothing else.
-            if release.text.encode() != text:
-                raise ValueError
-            problem = release.problem
-    except DirdpError as error:
-        raise ReleaseError(f"The {what} is damaged: {error}") from None
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        raise ReleaseError(
-            f"The {what} is damaged: it says what no release says, or contradicts itself. {_AGAIN}"
-        ) from None
-    if problem is not None:
-        raise ReleaseError(f"The {what} is damaged: {problem}. {_AGAIN}")
-    return release
-
-
-def _release(facts: Mapping[str, Any]) -> Release:
-    plan = plan_file.of_contents(facts["plan"])
-    made_again(plan)
-    sampler = one_of(SAMPLERS, sampler=facts["sampler"])
-    for part in plan.parts:
-        part.mechanism.checked_sampler(sampler)
-    shapes = {part.table.name: _released_shape(part) for part in plan.parts}
-    release = Release(
-        plan=plan,
-        sampler=sampler,
-        randomness=one_of((*SOURCES[sampler], _SEED), randomness=facts["randomness"]),
-        identity=_identity_of(facts["identity"]),
-        postprocess=_postprocess(facts["postprocess"], plan),
-        output={part.table.name: _output(facts["output"][part.table.name], part, plan.draws) for part in plan.parts},
-        deterministics=tuple(_deterministic(one, shapes) for one in facts["deterministics"]),
-        left_out=tuple(LeftOut(**{key: _line(value) for key, value in one.items()}) for one in facts["left_out"]),
-    )
-    names = [*shapes, *(one.name for one in release.deterministics)]
-    if len(set(names)) < len(names):
-        raise ArgumentError("two variables have the same name.")
-    return release
-
-
 def identity(random_seed: object, output: Mapping[str, Output]) -> str:
     """The identity of a new release; with a seed the same release has the same one whenever it is drawn."""
     if random_seed is None:
@@ -270,7 +266,7 @@ def identity(random_seed: object, output: Mapping[str, Output]) -> str:
 
 
 def _identity_of(value: Any) -> str:
-    if not _AN_IDENTITY.fullmatch(_line(value)):
+    if not _AN_IDENTITY.fullmatch(line_of(value)):
         raise ArgumentError("its identity is not 32 hexadecimal digits.")
     return str(value)
 
@@ -281,9 +277,11 @@ def _released_shape(part: PlannedTable) -> tuple[int, ...]:
 
 def _output(facts: Mapping[str, Any], part: PlannedTable, draws: int) -> Output:
     """The output of a table, with the shapes that its arrays have to have."""
+    name = part.table.name
     if draws * math.prod(part.table.shape) > _MOST_SHARES:
         raise ArgumentError(f"it has more than {_MOST_SHARES} shares in all its draws.")
-    return part.mechanism.read_output(facts, part.table.name, draws=draws, of_success=part.table.family == "beta")
+    with at(f"the output of {shown(name)}"):
+        return part.mechanism.read_output(facts[name], name, draws=draws, of_success=part.table.family == "beta")
 
 
 def _postprocess(facts: Mapping[str, Any], plan: Plan) -> dict[str, str]:
@@ -297,47 +295,8 @@ def _postprocess(facts: Mapping[str, Any], plan: Plan) -> dict[str, str]:
 
 
 def _deterministic(facts: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Deterministic:
-    name, dims = _line(facts["name"]), facts["dims"]
+    name, dims = line_of(facts["name"]), facts["dims"]
     if not is_variable_name(name) or not all(dim is None or is_path_name(dim) for dim in dims or ()):
         raise ArgumentError("a Deterministic has a name that no release holds.")
     expression = Expression.from_facts(facts["expression"], shapes)
     return Deterministic(name, None if dims is None else tuple(dims), expression)
-
-
-def _sparse(facts: Mapping[str, Any]) -> SparseRelease:
-    given, categories = facts["parameters"], facts["categories"]
-    one_of((SparseGeometricMechanism.__name__,), mechanism=facts["mechanism"])
-    mechanism = SparseGeometricMechanism(
-        integer(2, n_cells=given["n_cells"]),
-        integer(1, threshold=given["threshold"]),
-        given["scale"],
-        adjacency=facts["adjacency"],
-        contribution=integer(1, contribution=facts["contribution"]),
-    )
-    labels = None
-    if categories is not None:
-        labels = {_line(name): [plan_file.label_of(one) for one in own] for name, own in categories.items()}
-        if math.prod(map(len, labels.values())) != mechanism.n_cells:
-            raise ArgumentError("the labels are not those of so many cells.")
-        if any(len(set(own)) < len(own) for own in labels.values()):
-            raise ArgumentError("two labels are the same.")
-    unit = one_line(unit=facts["unit"])
-    if unit != unit.strip():
-        raise ArgumentError("the unit begins or ends with a space.")
-    if mechanism.contribution > 1 and unit == "record":
-        raise ArgumentError("it speaks of single records, and of several records of a person.")
-    return SparseRelease(
-        guarantee=guarantee_of(facts["guarantee"]),
-        mechanism=mechanism,
-        unit=unit,
-        categories=labels,
-        randomness=one_of((*SOURCES["exact"], _SEED), randomness=facts["randomness"]),
-        output=Cells.read(facts["output"]),
-        library_version=version_of(facts["library_version"]),
-    )
-
-
-def _line(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value

@@ -16,9 +16,8 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.library import library_version
-from pymc_dirdp.releases.opened import Opened, from_text, text_of
+from pymc_dirdp.releases.opened import Opened, computable, from_text, text_of
 from pymc_dirdp.releases.text import SparseRelease
-from pymc_dirdp.stored.untrusted import computable
 
 __all__ = ["SEEDED", "Check", "Verification", "kept_of", "verified", "verify"]
 

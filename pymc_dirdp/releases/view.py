@@ -16,12 +16,12 @@ from pymc_dirdp.releases.cell_dims import cell_dims
 from pymc_dirdp.releases.comes_along import Deterministic, LeftOut
 from pymc_dirdp.releases.description import described, sparse_described
 from pymc_dirdp.releases.fitted import shares_fitted
+from pymc_dirdp.releases.grammar import digest
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.posterior import posterior_group
 from pymc_dirdp.releases.text import Release, SparseRelease
 from pymc_dirdp.releases.trees import tree_of
 from pymc_dirdp.releases.wording import ESTIMATE
-from pymc_dirdp.stored.readable import digest
 
 __all__ = ["TEXT_GROUP", "values_of", "view"]
 

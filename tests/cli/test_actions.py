@@ -345,7 +345,7 @@ def test_options_reach_the_plan(alone, declare, run):
         ('mechanism = "geometric"', 'mechanism = "dirichlet"\nstrategy = "temper"\ndraws = 2\nweights = {p_hair = 3}')
     )
     assert run("plan", "survey.toml", "--out", "plan.json")[0] == 0
-    plan = dirdp.releases.Plan.from_json("plan.json")
+    plan = dirdp.load("plan.json")
     assert (plan.strategy, plan.draws) == ("temper", 2)
     assert plan.parts[1].mechanism.r > plan.parts[0].mechanism.r
     for old, new in (("draws = 2", "draws = 0"), ("p_hair = 3", "hair = 3"), ('"temper"', "1"), ("draws = 0", "")):

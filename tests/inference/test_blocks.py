@@ -33,7 +33,7 @@ def survey(**options):
 
 
 def output_of(release):
-    return opened(release).outputs["p"]
+    return opened(release).tables["p"]
 
 
 def dirichlet_multinomial(x, prior):

@@ -16,7 +16,7 @@ from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
     ("n_cells", "n_records", "n_occupied"), [(100, 1000.0, 60.0), (10**10, 1e6, 1e4), (2**63 - 1, 50.0, 49.0)]
 )
 def test_the_prior_expects_what_it_says(n_cells, n_records, n_occupied):
-    prior = SparsePrior(n_cells, n_records, n_occupied)
+    prior = SparsePrior(n_records, n_occupied, n_cells)
     shape = prior.concentration / n_cells
     law = nbinom(shape, prior.concentration / (prior.concentration + n_records))
     assert n_cells * law.mean() == pytest.approx(n_records)
@@ -36,12 +36,12 @@ def test_the_prior_expects_what_it_says(n_cells, n_records, n_occupied):
 )
 def test_priors_that_cannot_be(n_records, n_occupied):
     with pytest.raises(ArgumentError):
-        SparsePrior(100, n_records, n_occupied)
+        SparsePrior(n_records, n_occupied, 100)
 
 
 def law_of(n_cells=1000, threshold=9, scale=2.0, noisy=(), n_records=500.0, n_occupied=50.0):
     mechanism = SparseGeometricMechanism(n_cells, threshold, scale)
-    return SparseLaw(mechanism, np.array(noisy, dtype=np.int64), SparsePrior(n_cells, n_records, n_occupied))
+    return SparseLaw(mechanism, np.array(noisy, dtype=np.int64), SparsePrior(n_records, n_occupied, n_cells))
 
 
 def by_hand(law, likelihood):
@@ -132,7 +132,7 @@ def test_draws_have_the_law():
 def test_truths_lie_among_draws_as_often_as_they_should():
     """Tables from the prior, lists from tables: the ranks of the truths among 49 draws are uniform."""
     n_cells, scale, threshold, draws, tables = 400, 2.0, 6, 49, 300
-    mechanism, prior = SparseGeometricMechanism(n_cells, threshold, scale), SparsePrior(n_cells, 300.0, 40.0)
+    mechanism, prior = SparseGeometricMechanism(n_cells, threshold, scale), SparsePrior(300.0, 40.0, n_cells)
     rng = np.random.default_rng(7)
     shape = prior.concentration / n_cells
     ranks: dict[str, list[float]] = {"listed": [], "total": [], "naive": []}

@@ -23,7 +23,7 @@ def released(**options):
         p = pm.Dirichlet("p", a=PRIOR)
         pm.Multinomial("x", n=COUNTS.sum(axis=1), p=p, observed=COUNTS)
         release = dirdp.sample(dirdp.ApproxDP(epsilon=2.0, delta=1e-3), **options)
-    return opened(release).outputs["p"]
+    return opened(release).tables["p"]
 
 
 def brute_force(output, most, row_prior):
@@ -103,7 +103,7 @@ def test_a_private_number_of_a_single_row():
         p = pm.Dirichlet("p", a=[1.0, 2.0, 0.5])
         pm.Multinomial("x", n=9, p=p, observed=[5, 3, 1])
         release = dirdp.sample(dirdp.PureDP(epsilon=1.0), mechanism="geometric", adjacency="add-remove")
-    output = opened(release).outputs["p"]
+    output = opened(release).tables["p"]
     weights = np.arange(16.0) ** 2
     law = TableLaw(output, Beliefs(n_prior=weights))
     x = np.array([x for x in itertools.product(range(16), repeat=3) if sum(x) <= 15], dtype=float)

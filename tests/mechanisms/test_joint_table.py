@@ -16,7 +16,7 @@ from pymc_dirdp.mechanisms import JointTableMechanism, ZeroSumGeometricMechanism
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
-from pymc_dirdp.stored.readable import digest, in_lines
+from pymc_dirdp.releases.grammar import digest, in_lines
 
 EACH = Contribution(1, ("each",))
 PURE = dirdp.PureDP(epsilon=1.0)
@@ -302,9 +302,9 @@ def test_a_release_of_several_tables_is_read_together(tmp_path):
 def test_a_forged_text_does_not_share_a_noise(tmp_path):
     """Attacks: a table that leaves, one that is alone, another scale, and people of another group."""
     plan = dirdp.plan(PURE, items(3, people=50), mechanism="joint")
-    plan.to_json(tmp_path / "plan.json")
+    dirdp.save(plan, tmp_path / "plan.json")
     text = (tmp_path / "plan.json").read_text()
-    assert dirdp.releases.Plan.from_json(tmp_path / "plan.json").digest == plan.digest
+    assert dirdp.load(tmp_path / "plan.json").digest == plan.digest
     for edit in (
         lambda one: one["tables"].pop(),
         lambda one: one["tables"][0]["parameters"].pop("beside"),
@@ -324,7 +324,7 @@ def test_a_forged_text_does_not_share_a_noise(tmp_path):
         forged.pop("digest")
         (tmp_path / "forged.json").write_text(in_lines({"digest": digest(forged)} | forged))
         with pytest.raises(dirdp.errors.DirdpError):
-            dirdp.releases.Plan.from_json(tmp_path / "forged.json")
+            dirdp.load(tmp_path / "forged.json")
     assert [one["parameters"]["beside"] for one in json.loads(text)["tables"]] == [[[2, 1, 2]]] * 3
 
 

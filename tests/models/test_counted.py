@@ -134,8 +134,8 @@ def test_a_plan_is_that_of_a_model_with_the_same_people():
 
 def test_report_file_and_verification_say_it(tmp_path, edited):
     plan = dirdp.plan(GUARANTEE, model_of(n=counted()), **ADD_REMOVE)
-    plan.to_json(tmp_path / "plan.json")
-    release = dirdp.sample(dirdp.releases.Plan.from_json(tmp_path / "plan.json"), model_of(n=counted()))
+    dirdp.save(plan, tmp_path / "plan.json")
+    release = dirdp.sample(dirdp.load(tmp_path / "plan.json"), model_of(n=counted()))
     release.to_netcdf(tmp_path / "release.nc")
     with xr.open_datatree(tmp_path / "release.nc") as held:
         assert dirdp.verify(held)

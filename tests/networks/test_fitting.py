@@ -202,11 +202,11 @@ def test_a_damaged_estimate_is_refused():
     for name, value in (("beta_tables", "not JSON"), ("beta_tables", "[1]"), ("n_records", -3), ("n_records", "many")):
         hostile = estimate.copy(deep=True)
         hostile.attrs[name] = value
-        with pytest.raises(dirdp.errors.ReleaseError):
+        with pytest.raises(dirdp.errors.ArgumentError):
             dirdp.synthetic(hostile) if name == "n_records" else dirdp.log_likelihood(hostile, data)
     hostile = estimate.copy(deep=True)
     hostile["posterior/p_b"] = 2 * hostile["posterior/p_b"]
-    with pytest.raises(dirdp.errors.ReleaseError, match="no probability"):
+    with pytest.raises(dirdp.errors.ArgumentError, match="are no shares"):
         dirdp.log_likelihood(hostile, data)
 
 

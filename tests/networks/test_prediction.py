@@ -42,7 +42,7 @@ def naive():
 
 
 def made(structure, draws=1, chains=1, categories=CATEGORIES):
-    """A tree of a release's shape, with tables that no two cells of are alike."""
+    """A tree such as `dirdp.fit` returns, with tables that no two cells of are alike."""
     rng = np.random.default_rng(9)
     tables = {}
     for name, parents in structure.items():
@@ -50,11 +50,9 @@ def made(structure, draws=1, chains=1, categories=CATEGORIES):
         values = rng.dirichlet(np.ones(len(categories[name])), (chains, draws, *(len(categories[v]) for v in parents)))
         tables[f"p_{name}"] = (("chain", "draw", *dims), values)
     coords = {"chain": range(chains), "draw": range(draws)} | {name: categories[name] for name in structure}
-    groups = {
-        f"/mechanism/{table}": xr.Dataset(attrs={"family": "dirichlet", "observed": f'["n{table[1:]}"]'})
-        for table in tables
-    }
-    return xr.DataTree.from_dict({"/posterior": xr.Dataset(tables, coords), **groups})
+    tree = xr.DataTree.from_dict({"/posterior": xr.Dataset(tables, coords)})
+    tree.attrs = {"estimate": "made up", "beta_tables": "[]"}
+    return tree
 
 
 def joint_by_hand(release, structure, record, chain=0, draw=0):
@@ -125,8 +123,8 @@ def test_many_features_do_not_underflow():
     categories = {"class": ["a", "b"], **{x: [0, 1] for x in names}}
     tables = {"p_class": (("chain", "draw", "class"), [[[0.5, 0.5]]])}
     tables |= {f"p_{x}": (("chain", "draw", "class", x), [[[[0.999, 0.001], [0.9, 0.1]]]]) for x in names}
-    groups = {f"/mechanism/{table}": xr.Dataset(attrs={"family": "dirichlet"}) for table in tables}
-    release = xr.DataTree.from_dict({"/posterior": xr.Dataset(tables, categories), **groups})
+    release = xr.DataTree.from_dict({"/posterior": xr.Dataset(tables, categories)})
+    release.attrs = {"estimate": "made up", "beta_tables": "[]"}
     found = own_proba(release, {x: [1] for x in names})
     np.testing.assert_allclose(found, [[-300 * np.log(100), 0.0]], atol=1e-10)
 
@@ -220,7 +218,7 @@ def test_what_cannot_be_predicted():
     with pytest.raises(dirdp.errors.ArgumentError, match="'size', 'legs' have no parents"):
         own_proba(made(NETWORK), FRAME)
     orphan = made(NAIVE)
-    del orphan["mechanism"]["p_class"]
+    orphan["posterior"] = orphan["posterior"].to_dataset().drop_vars("p_class")
     with pytest.raises(dirdp.errors.ArgumentError, match="target=, one of 'legs', 'size': each of them has parents"):
         own_proba(orphan, FRAME)
     with pytest.raises(dirdp.errors.ArgumentError, match=r"no table of 'class'.*predict_log_proba"):

@@ -9,6 +9,7 @@ import pytest
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, BudgetError, DataError
 from pymc_dirdp.releases import binning
+from pymc_dirdp.releases.grammar import understood
 
 AGES = np.random.default_rng(4).gamma(4, 12, 3000)
 CANDIDATES = range(1, 200)
@@ -198,14 +199,14 @@ def test_a_seed_is_marked(bins):
     assert "NOT PRIVATE" not in str(bins)
 
 
-def test_the_file_is_read_again_and_not_believed(bins, tmp_path):
+def test_the_file_is_read_again_and_not_believed(bins, tmp_path, text_of_facts):
     path = tmp_path / "bins.json"
-    bins.to_json(path)
-    assert dirdp.releases.Bins.from_json(path) == bins
+    dirdp.save(bins, path)
+    assert dirdp.load(path) == bins
     text = path.read_text()
     path.write_text(text.replace('"record"', '"person"'))
     with pytest.raises(ArgumentError, match="was changed"):
-        dirdp.releases.Bins.from_json(path)
+        dirdp.load(path)
     for change in (
         {"edges": []},
         {"edges": list(bins.edges)[::-1] + [1.0]},
@@ -218,7 +219,7 @@ def test_the_file_is_read_again_and_not_believed(bins, tmp_path):
         {"more": 1},
     ):
         with pytest.raises(ArgumentError):
-            dirdp.releases.Bins.from_facts(bins.facts | change)
+            understood(text_of_facts(bins.facts | change).encode())
 
 
 def test_no_count_is_told(bins):

@@ -110,8 +110,8 @@ def test_zero_concentrated_privacy_is_kept_by_a_draw():
 
 def test_a_plan_survives_a_file(tmp_path):
     plan = dirdp.plan(TARGET, hair(), mechanism="floored")
-    plan.to_json(tmp_path / "plan.json")
-    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+    dirdp.save(plan, tmp_path / "plan.json")
+    again = dirdp.load(tmp_path / "plan.json")
     assert again.digest == plan.digest
     assert again.parts[0].mechanism == plan.parts[0].mechanism
     assert dirdp.verify(dirdp.sample(again, hair())).follows
@@ -171,8 +171,8 @@ def test_a_diagnosis_leaves_out_what_is_about_dirichlet_draws():
 def test_a_row_of_two_categories_rests_on_its_public_number(tmp_path):
     plan = dirdp.plan(TARGET, share(), mechanism="floored")
     assert plan.parts[0].mechanism.n_records == 592
-    plan.to_json(tmp_path / "plan.json")
-    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+    dirdp.save(plan, tmp_path / "plan.json")
+    again = dirdp.load(tmp_path / "plan.json")
     release = dirdp.sample(again, model=share())
     assert release["mechanism/p"].attrs["public_records"] == 592
     assert dirdp.verify(release)
@@ -242,9 +242,9 @@ def test_numbers_of_rows_are_data_of_a_model_so_no_plan_rests_on_them(tmp_path):
     with pytest.raises(ArgumentError, match="rest on the number of records of each row") as raised:
         dirdp.sample(edited, model, ledger=ledger)
     assert not ledger.entries()
-    edited.to_json(tmp_path / "plan.json")
+    dirdp.save(edited, tmp_path / "plan.json")
     with pytest.raises(ArgumentError, match="rest on the number of records of each row"):
-        dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+        dirdp.load(tmp_path / "plan.json")
     # The way out.
     assert "MechanismOutput(mechanism, output, prior=prior)" in str(raised.value)
     output, prior = mechanism.release([[60, 33], [37, 21], [32, 59]]), np.ones((3, 2))

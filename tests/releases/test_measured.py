@@ -85,8 +85,8 @@ def test_a_plan_comes_back_from_its_file(network, tmp_path):
         (TARGET, {"contribution": 2}),
     ):
         plan = dirdp.plan(target, network, **MARGINALS, **options)
-        plan.to_json(tmp_path / "plan.json")
-        read = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+        dirdp.save(plan, tmp_path / "plan.json")
+        read = dirdp.load(tmp_path / "plan.json")
         assert read.digest == plan.digest
         assert [part.mechanism for part in read.parts] == [part.mechanism for part in plan.parts]
         assert dirdp.sample(read, network).attrs["plan_digest"] == plan.digest
@@ -465,6 +465,6 @@ def test_a_plan_of_margins_states_one_estimate(network, tmp_path):
     plan = replace(dirdp.plan(TARGET, network, **MARGINALS), draws=2)
     with pytest.raises(ArgumentError, match="one estimate"):
         dirdp.sample(plan, network)
-    plan.to_json(tmp_path / "plan.json")
+    dirdp.save(plan, tmp_path / "plan.json")
     with pytest.raises(ArgumentError, match="one estimate"):
-        dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+        dirdp.load(tmp_path / "plan.json")

@@ -85,8 +85,8 @@ def test_predictions_read_marginals_by_the_joint_fit(model, plan):
 @pytest.mark.thorough
 def test_the_choice_is_the_same_each_time_and_survives_a_file(model, plan, tmp_path):
     assert plan == dirdp.plan(TARGET, model, **AUTO)
-    plan.to_json(tmp_path / "plan.json")
-    assert dirdp.releases.Plan.from_json(tmp_path / "plan.json").digest == plan.digest
+    dirdp.save(plan, tmp_path / "plan.json")
+    assert dirdp.load(tmp_path / "plan.json").digest == plan.digest
 
 
 def test_one_table_is_released_by_itself():

@@ -37,7 +37,7 @@ def brute_force(releases, most, public):
     logs = gammaln(n + 1) + gammaln(a) - gammaln(n + a) - (0 if public else np.log(most + 1))
     logs += np.sum(gammaln(x + PRIOR) - gammaln(x + 1) - gammaln(PRIOR), axis=1)
     for release in releases:
-        one = opened(release).outputs["p"]
+        one = opened(release).tables["p"]
         logs += sum(one.mechanism.log_likelihood(y, x, steps=one.steps) for y in one.published)
     return x, np.exp(logs - logsumexp(logs)), logsumexp(logs)
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from pymc_dirdp import ApproxDP, Ledger, PureDP, analyse, estimate, verify
+from pymc_dirdp import ApproxDP, Ledger, PureDP, estimate, fit, statement, verify
 from pymc_dirdp.errors import (
     ArgumentError,
     BudgetError,
@@ -17,7 +17,7 @@ from pymc_dirdp.errors import (
     SeededReleaseWarning,
     UnsupportedModelError,
 )
-from pymc_dirdp.sparse import count_sparse, estimate_sparse, least_threshold, release_sparse
+from pymc_dirdp.sparse import SparsePrior, count_sparse, least_threshold, release_sparse
 
 PROMISE = PureDP(epsilon=1)
 PLACES = {"zip": ["1", "2", "3"], "ill": [False, True]}
@@ -50,14 +50,14 @@ def test_an_empty_list_is_a_release(tmp_path):
     release.to_netcdf(tmp_path / "release.nc")
     with xr.open_datatree(tmp_path / "release.nc") as back:
         assert verify(back)
-        assert estimate_sparse(back, n_records=10, n_occupied=3).cells == ()
+        assert estimate(back, prior=SparsePrior(10, 3)).cells == ()
 
 
 def test_cells_with_labels():
     table = pd.DataFrame({"zip": ["3", "1"], "ill": [True, False], "n": [900, 500]})
     release = release_sparse(PROMISE, table, table["n"], categories=PLACES, threshold=50)
     assert release["noisy_counts"]["cell"].values.tolist() == [0, 5]
-    found = estimate_sparse(release, n_records=1500, n_occupied=4)
+    found = estimate(release, prior=SparsePrior(1500, 4))
     assert found.cells == (("1", False), ("3", True))
     assert found.frame().loc[[("3", True)], "count"].item() == pytest.approx(900, abs=60)
     assert verify(release)
@@ -174,8 +174,8 @@ def test_the_ledger_is_charged_before_the_counts_are_looked_at():
 
 def test_what_reads_other_releases_says_what_reads_this_one():
     release = release_sparse(PROMISE, [5], [700], 10**6, threshold=60)
-    for read in (analyse, estimate):
-        with pytest.raises(ReleaseError, match="estimate_sparse or analyse_sparse"):
+    for read in (statement, fit):
+        with pytest.raises(ReleaseError, match="verify, report, estimate and analyse take"):
             read(release)
 
 

@@ -68,9 +68,9 @@ def test_a_plan_that_would_publish_a_private_number_is_refused(options, tmp_path
     forged = replace(chosen, parts=(replace(part, mechanism=other),))
     with pytest.raises(ArgumentError, match="private number of records"):
         dirdp.sample(forged, survey())
-    forged.to_json(tmp_path / "plan.json")
+    dirdp.save(forged, tmp_path / "plan.json")
     with pytest.raises(ArgumentError, match="private number of records"):
-        dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+        dirdp.load(tmp_path / "plan.json")
 
 
 @pytest.mark.parametrize("change", [[1, 0], [1, -1], [-20, 20]], ids=["a sum", "sums of rows", "fewer than none"])
@@ -133,8 +133,8 @@ def test_a_share_of_a_public_number_of_records_loses_less(tmp_path):
     assert part.mechanism.n_records == part.n_records == 1000
     # Found before the curve of a public number of records: r = 0.2784.
     assert part.mechanism.r == pytest.approx(0.3329, abs=1e-4)
-    chosen.to_json(tmp_path / "plan.json")
-    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+    dirdp.save(chosen, tmp_path / "plan.json")
+    again = dirdp.load(tmp_path / "plan.json")
     assert (again, again.digest) == (chosen, chosen.digest)
     release = dirdp.sample(again, share())
     dirdp.save(release, tmp_path / "release.json")

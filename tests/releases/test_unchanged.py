@@ -111,9 +111,9 @@ def test_release_is_the_same(name):
     before, now = json.loads(REFERENCE.read_text(encoding="utf-8"))[name], released(name)
     assert set(now) == set(before)
     for place, value in before.items():
-        # Solvers of another SciPy end in other last digits; a draw or a count would differ by far more. A bound is flat
-        # around its best order, so that order moves more than the bound.
-        rtol = 1e-4 if place.endswith("/best_order_at") else 1e-8
+        # Solvers of another SciPy, or on another processor, end in other last digits (1e-7 of r was seen); a draw or a
+        # count would differ by far more. A bound is flat around its best order, so that moves more than the bound.
+        rtol = 1e-4 if place.endswith("/best_order_at") else 3e-6
         np.testing.assert_allclose(now[place], value, rtol=rtol, atol=1e-300, err_msg=place)
 
 

@@ -53,8 +53,8 @@ def exact():
 def test_the_whole_way(target, tmp_path):
     plan = dirdp.plan(target, hair(), mechanism="dirichlet")
     assert plan.composition.satisfies(target)
-    plan.to_json(tmp_path / "plan.json")
-    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+    dirdp.save(plan, tmp_path / "plan.json")
+    again = dirdp.load(tmp_path / "plan.json")
     assert again == plan
     dirdp.sample(again, hair()).to_netcdf(tmp_path / "release.nc")
     release = xr.open_datatree(tmp_path / "release.nc")

@@ -218,8 +218,8 @@ def test_every_guarantee_is_kept_and_used(name, guarantee):
 def test_a_plan_comes_back_from_a_file_and_the_ledger_is_charged_once(kind, tmp_path):
     built = model([6, 2, 4])
     plan = dirdp.plan(ONE, built, mechanism=kind, draws=50)
-    plan.to_json(tmp_path / "plan.json")
-    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+    dirdp.save(plan, tmp_path / "plan.json")
+    again = dirdp.load(tmp_path / "plan.json")
     assert again.digest == plan.digest
     assert [part.mechanism for part in again.parts] == [part.mechanism for part in plan.parts]
     assert str(dirdp.report(again, full=True)) == str(dirdp.report(plan, full=True))
@@ -243,13 +243,13 @@ def test_a_plan_for_another_number_of_records_is_refused(kind, tmp_path, text_of
     """The curves of the Hellinger mechanism depend on the number; it may not differ from that of the table."""
     built, path = model([6, 2, 4]), tmp_path / "plan.json"
     plan = dirdp.plan(ONE, built, mechanism=kind)
-    plan.to_json(path)
+    dirdp.save(plan, path)
     facts = json.loads(path.read_text())
     facts["tables"][0]["parameters"]["records"] = 11
     facts.pop("digest")
     path.write_text(text_of_facts(facts))
     with pytest.raises(ArgumentError, match="rest on a number of records"):
-        dirdp.releases.Plan.from_json(path)
+        dirdp.load(path)
     (part,) = plan.parts
     other = dataclasses.replace(part, mechanism=dataclasses.replace(part.mechanism, n_records=11))
     with pytest.raises(ArgumentError, match="rest on a number of records"):

@@ -52,8 +52,9 @@ def curator(model: pm.Model, folder: Path) -> xr.DataTree:
     assert_type(plan.digest, str)
     assert_type(plan.composition.epsilon(1e-6), float)
     assert_type(dirdp.report(plan), dirdp.releases.Report)
-    plan.to_json(folder / "plan.json")
-    assert_type(dirdp.releases.Plan.from_json(folder / "plan.json"), dirdp.releases.Plan)
+    dirdp.save(plan, folder / "plan.json")
+    again: dirdp.releases.Plan = dirdp.load(folder / "plan.json")
+    assert_type(again.text, str)
 
     ledger = dirdp.Ledger(TARGET, folder / "ledger.db", unit="person")
     release = dirdp.sample(plan, model, ledger=ledger, var_names=["p"])
@@ -162,8 +163,8 @@ def records() -> None:
         TARGET, frame, categories=categories, threshold=dirdp.sparse.least_threshold(TARGET, 4)
     )
     assert_type(sparse, xr.DataTree)
-    assert_type(dirdp.sparse.estimate_sparse(sparse, n_records=2, n_occupied=1), dirdp.sparse.SparseEstimates)
-    assert_type(dirdp.sparse.analyse_sparse(sparse, n_records=2, n_occupied=1), xr.DataTree)
+    assert_type(dirdp.estimate(sparse, prior=dirdp.sparse.SparsePrior(2, 1)), dirdp.sparse.SparseEstimates)
+    assert_type(dirdp.analyse(sparse, prior=dirdp.sparse.SparsePrior(2, 1)), xr.DataTree)
     assert_type(dirdp.fit(release), xr.DataTree)
 
 

@@ -1,19 +1,25 @@
-"""Bins and structures that were chosen before a release: one guarantee for all, the ledger, files, and refusals."""
+"""Bins and structures that were chosen before a release: one guarantee for all, the ledger, texts, and refusals."""
 
+import copy
 import gc
 import itertools
+import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pymc as pm
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.accounting.entries import Receipt
 from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
-from pymc_dirdp.stored.bins import Bins
-from pymc_dirdp.stored.choices import choices_of
+from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
+from pymc_dirdp.mechanisms.tree import TreeMechanism
+from pymc_dirdp.releases.choices import Bins, Structure, choices_of
+from pymc_dirdp.releases.grammar import understood
 
 TARGET = dirdp.ApproxDP(epsilon=1.0, delta=1e-6)
 KINDS = [
@@ -116,7 +122,7 @@ def test_the_loss_of_both_together_by_enumeration():
     """
     from pymc_dirdp.privacy.composition import Composition
     from pymc_dirdp.privacy.randomised_response import RandomisedResponse
-    from pymc_dirdp.stored.choices import followed_by
+    from pymc_dirdp.releases.choices import followed_by
 
     first, second = RandomisedResponse(0.3), RandomisedResponse(0.5)
 
@@ -255,16 +261,16 @@ def test_the_discount_belongs_to_an_entry_of_the_same_ledger(tmp_path):
     ]
     for entry in forged:
         path = tmp_path / "bins.json"
-        replace(free, entry=entry).to_json(path)
-        lied = dirdp.releases.Bins.from_json(path)
+        dirdp.save(replace(free, entry=entry), path)
+        lied = dirdp.load(path)
         assert lied.entry == entry
         assert not ledger.holds(lied.entry, lied.fingerprint)
     assert cost([free, lied], ledger) == pytest.approx(1.0, rel=2e-3)
     # What is true is believed, from a file as well; but one entry pays once.
     for times in (1, 2):
         ledger = dirdp.Ledger(full)
-        choose(part, ledger).to_json(path)
-        after = [free, *[dirdp.releases.Bins.from_json(path)] * times]
+        dirdp.save(choose(part, ledger), path)
+        after = [free, *[dirdp.load(path)] * times]
         assert cost(after, ledger) == pytest.approx(0.75, rel=2e-3)
 
 
@@ -326,8 +332,8 @@ def test_plans_and_releases_are_written_and_read(bins, both, tmp_path):
     structure, network = both
     target = dirdp.PureDP(epsilon=1.5)
     plan = dirdp.plan(target, network, mechanism="geometric", after=(bins, structure))
-    plan.to_json(tmp_path / "plan.json")
-    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+    dirdp.save(plan, tmp_path / "plan.json")
+    again = dirdp.load(tmp_path / "plan.json")
     assert again == plan
     assert (again.digest, again.after) == (plan.digest, (bins, structure))
     release = dirdp.sample(again, network)
@@ -339,7 +345,7 @@ def test_plans_and_releases_are_written_and_read(bins, both, tmp_path):
     for edited in (text.replace('"pymc_dirdp bins"', '"pymc_dirdp plan"'), text.replace('"after"', '"before"')):
         (tmp_path / "plan.json").write_text(edited)
         with pytest.raises(ArgumentError):
-            dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+            dirdp.load(tmp_path / "plan.json")
 
 
 def test_a_release_that_denies_a_choice_does_not_verify(bins, model, edited):
@@ -397,3 +403,100 @@ def test_the_facts_of_choices_are_not_believed(bins):
     for wrong in (None, {}, [], "x", [1], [{}], [bins.facts | {"edges": []}]):
         with pytest.raises(ArgumentError):
             choices_of(wrong)
+
+
+KEPT = {"guarantee": dirdp.PureDP(epsilon=2.0), "unit": "record", "entry": Receipt("0" * 32, 1, "0" * 64)}
+KEPT |= {"identity": "0" * 32, "reproducible": False, "library_version": "0.1.0"}
+CHOICES = {
+    "bins": Bins(column="age", edges=(18.0, 65.0), mechanism=QuantilesMechanism(3, n_candidates=9, scale=8.0), **KEPT),
+    "structure": Structure(
+        parents=(("rain", ()), ("wet", ("rain",))),
+        mechanism=TreeMechanism((2, 3), 8.0, 10.0, "geometric"),
+        **KEPT,
+    ),
+}
+STRANGE = [None, -1, 0, 1, True, 10**400, 0.5, float("nan"), float("inf"), "", "x", "\x1b[2J\n", "9" * 5000]
+STRANGE += [[], {}, [[]]]
+
+
+def places(facts, path=()):
+    """Every place in nested dicts and lists."""
+    for key, value in facts.items() if isinstance(facts, dict) else enumerate(facts):
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+def changed(facts, path, value, *, left_out=False):
+    found = copy.deepcopy(facts)
+    inside = found
+    for key in path[:-1]:
+        inside = inside[key]
+    if left_out:
+        del inside[path[-1]]
+    else:
+        inside[path[-1]] = value
+    return found
+
+
+def read(text):
+    """The choice and no text, or the text of the one error that is allowed."""
+    try:
+        return understood(text.encode(), Bins, Structure), ""
+    except ArgumentError as error:
+        return None, str(error)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_what_was_written_is_read(name, tmp_path):
+    choice, path = CHOICES[name], tmp_path / "choice.json"
+    dirdp.save(choice, path)
+    assert dirdp.load(path) == choice
+    assert json.loads(path.read_text())["format"] == f"pymc_dirdp {name}"
+    other = CHOICES["bins" if name == "structure" else "structure"]
+    with pytest.raises(ArgumentError, match=f"Expected a {other.called}, got a text of the kind"):
+        understood(path.read_bytes(), type(other))
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@settings(max_examples=300)
+@given(data=st.data())
+def test_one_thing_that_is_wrong_is_one_error(text_of_facts, name, data):
+    """A file with a digest of its own, as whoever writes it can make."""
+    choice = CHOICES[name]
+    facts = choice.facts
+    path = data.draw(st.sampled_from(list(places(facts))))
+    left_out = data.draw(st.booleans())
+    wrong = changed(facts, path, data.draw(st.sampled_from(STRANGE)), left_out=left_out)
+    found, said = read(text_of_facts(wrong))
+    assert "\x1b" not in said
+    assert len(said) < 1500
+    if found is not None:
+        # It says something else that is true of itself.
+        assert found.mechanism.satisfies(found.guarantee)
+        assert json.loads(json.dumps(found.facts)) == wrong
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_stronger_promise_is_not_believed(name, text_of_facts):
+    choice = CHOICES[name]
+    for factor, kept in ((0.99, False), (1.01, True)):
+        stated = dirdp.PureDP(epsilon=choice.mechanism.pure_epsilon * factor)
+        wrong = {"promise": str(stated), "guarantee": {"kind": "PureDP", "epsilon": stated.epsilon}}
+        found, said = read(text_of_facts(choice.facts | wrong))
+        assert found.guarantee == stated if kept else "does not keep" in said
+
+
+@pytest.mark.parametrize(
+    ("edges", "names"),
+    [
+        ((18.0,), ("below 18", "18 or more")),
+        ((-0.5, 0.1, 3.0), ("below -0.5", "-0.5 to below 0.1", "0.1 to below 3", "3 or more")),
+        ((1.0, 1.0 + 2**-52), ("below 1", "1 to below 1.0000000000000002", "1.0000000000000002 or more")),
+    ],
+)
+def test_every_bin_has_a_name_of_its_own(edges, names):
+    bins = Bins(column="age", edges=edges, mechanism=QuantilesMechanism(4, n_candidates=9, scale=8.0), **KEPT)
+    assert bins.labels == names
+    assert set(bins.label([-100.0, *edges])) == set(names)
+    assert all(name in str(bins) for name in names)

@@ -1,6 +1,5 @@
 """A plan as a text that people can read, and back. Anyone who reads it believes nothing that it says."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, get_args
@@ -8,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 
 from pymc_dirdp.checks import MOST_RECORDS, at_least, integer, one_of
-from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError
+from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.mechanisms.table import TableMechanism
@@ -21,22 +20,26 @@ from pymc_dirdp.models.views import View
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.contribution import Contribution
+from pymc_dirdp.releases.choices import choices_of
+from pymc_dirdp.releases.grammar import (
+    at,
+    guarantee_facts,
+    guarantee_of,
+    label_facts,
+    label_of,
+    line_of,
+    plain,
+    version_of,
+)
 from pymc_dirdp.releases.planned import MOST_DRAWS, Plan, PlannedTable, made_again
 from pymc_dirdp.releases.wording import assumed
-from pymc_dirdp.stored.choices import choices_of
-from pymc_dirdp.stored.readable import digest, guarantee_facts, guarantee_of, in_lines, parsed, plain, version_of
 
-__all__ = ["contents", "label_facts", "label_of", "of_contents", "understood", "written"]
-
-_FORMAT, _VERSION = "pymc_dirdp plan", 1
-_AGAIN = "Ask for the file again, or call plan() again."
+__all__ = ["facts_of", "plan_of"]
 
 
-def contents(plan: Plan) -> dict[str, Any]:
+def facts_of(plan: Plan) -> dict[str, Any]:
     """All that a plan says, in texts, numbers, lists and dicts. The first sentences follow from the numbers."""
     return {
-        "format": _FORMAT,
-        "version": _VERSION,
         "promise": str(plan.guarantee),
         "protected": plan.protected,
         "assumptions": list(plan.assumptions),
@@ -53,47 +56,13 @@ def contents(plan: Plan) -> dict[str, Any]:
     } | ({"after": [choice.facts for choice in plan.after]} if plan.after else {})
 
 
-def written(plan: Plan) -> str:
-    """The plan with its digest, as JSON: a line for each fact, and for each row of a table."""
-    facts = contents(plan)
-    return in_lines({"digest": digest(facts)} | facts)
-
-
-def understood(text: bytes) -> Plan:
-    """The plan that was written, checked as if somebody had forged it.
-
-    Raises
-    ------
-    ArgumentError
-        If it is no plan, is of another version, was changed, or contradicts itself.
-    UnattainableError
-        If it does not keep its guarantee.
-    """
-    facts, computed_digest = parsed(text, _FORMAT, _VERSION, what="plan", again=_AGAIN, made_by="plan()")
-    try:
-        plan = of_contents(facts)
-        made_again(plan)
-        # Written again, it has to be the same text: so it says nothing else, and its sentences follow from its numbers.
-        if digest(contents(plan)) != computed_digest:
-            raise ValueError
-    except DirdpError as error:
-        raise ArgumentError(f"The plan is damaged: {error}") from None
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        raise ArgumentError(
-            f"The plan is damaged: it says what no plan says, or contradicts itself. {_AGAIN}"
-        ) from None
-    if not plan.composition.satisfies(plan.guarantee):
-        raise UnattainableError(f"The plan does not keep {plan.guarantee}, although it says so. Call plan() again.")
-    return plan
-
-
-def of_contents(facts: Mapping[str, Any]) -> Plan:
-    """The plan of which these are the contents; errors of all kinds if it is none. Its guarantee is not decided."""
+def plan_of(facts: Mapping[str, Any]) -> Plan:
+    """The plan that says these facts; errors of all kinds if none does. Its guarantee is not decided."""
     adjacency = facts["adjacency"]
     people = dict(facts["people"])
     n_units, others = people.pop("n_units"), people.pop("others")
     said = stated(**people | {"unit": tuple(people["unit"]) or None})
-    parts = tuple(_part(table, adjacency) for table in facts["tables"])
+    parts = tuple(_part(table, adjacency, i) for i, table in enumerate(facts["tables"]))
     shapes = tuple((part.table.name, part.table.shape) for part in parts)
     contributions = tuple((part.table.name, part.mechanism.contributed) for part in parts)
     groups = tuple(map(tuple, facts["groups"]))
@@ -109,7 +78,7 @@ def of_contents(facts: Mapping[str, Any]) -> Plan:
     reading = Reading(said, adjacency_named(adjacency), shapes, contributions, groups, n_units, bool(others))
     if integer(1, draws=facts["draws"]) > MOST_DRAWS:
         raise ArgumentError(f"it has more than {MOST_DRAWS} draws.")
-    return Plan(
+    plan = Plan(
         guarantee=guarantee_of(facts["guarantee"]),
         parts=parts,
         groups=groups,
@@ -123,6 +92,8 @@ def of_contents(facts: Mapping[str, Any]) -> Plan:
         library_version=version_of(facts["library_version"]),
         after=choices_of(facts["after"]) if "after" in facts else (),
     )
+    made_again(plan)
+    return plan
 
 
 def _table(part: PlannedTable) -> dict[str, Any]:
@@ -153,7 +124,12 @@ def _parameter(value: Any) -> Any:
     return plain(value) if isinstance(value, tuple) else np.asarray(value).tolist()
 
 
-def _part(facts: dict[str, Any], adjacency: str) -> PlannedTable:
+def _part(facts: dict[str, Any], adjacency: str, place: int) -> PlannedTable:
+    with at(f"table {place + 1}"):
+        return _read_part(facts, adjacency)
+
+
+def _read_part(facts: dict[str, Any], adjacency: str) -> PlannedTable:
     table = _read_table(facts)
     kind = by_class_name()[one_of(by_class_name(), mechanism=facts["mechanism"])]
     adds = facts["one_person_adds"]
@@ -185,7 +161,7 @@ def _own_facts(kind: type[TableMechanism]) -> list[Fact]:
 def _read_table(facts: dict[str, Any]) -> Table:
     dims, coords = facts["dims"], facts["labels"]
     table = Table(
-        name=_text(facts["name"]),
+        name=line_of(facts["name"]),
         family="beta" if facts["family"] == "beta" else "dirichlet",
         prior=facts["prior"],
         dims=None if dims is None else tuple(dims),
@@ -218,14 +194,14 @@ def _observed(likelihood: Likelihood) -> dict[str, Any]:
 
 def _likelihood(facts: dict[str, Any], n_cells: int) -> Likelihood:
     rows = tuple(None if axis is None else integer(0, rows=axis) for axis in facts["rows"])
-    view, parents = facts["view"], tuple(map(_text, facts["parents"]))
+    view, parents = facts["view"], tuple(map(line_of, facts["parents"]))
     if view is not None:
         cells = np.array(view["cells"])
         # The last axis holds the categories, and -1 stands for a cell of another table.
         if cells.dtype.kind != "i" or not cells.ndim or not np.all((cells >= -1) & (cells < n_cells)):
             raise ArgumentError("a view leads to cells that its table does not have.")
         view = View(cells, bool(view["by_codes"]))
-    return Likelihood(_text(facts["name"]), _kind(facts["kind"]), rows, parents, view)
+    return Likelihood(line_of(facts["name"]), _kind(facts["kind"]), rows, parents, view)
 
 
 def _kind(name: str) -> KindName:
@@ -236,48 +212,7 @@ def _kind(name: str) -> KindName:
 
 
 def _choice(facts: dict[str, Any]) -> Choice:
-    pairs = tuple((_text(kind), at_least(0, expected_kl=kl)) for kind, kl in facts["expected_kl"])
+    pairs = tuple((line_of(kind), at_least(0, expected_kl=kl)) for kind, kl in facts["expected_kl"])
     if not pairs:
         raise ArgumentError("a choice was made from nothing.")
     return Choice(pairs)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def label_facts(label: Any) -> Any:
-    """A label as JSON: a text, a number or a truth value as it is, all else with the name of its kind."""
-    if isinstance(label, np.datetime64):
-        return {"time": str(label)}
-    if isinstance(label, np.timedelta64):
-        return {"nanoseconds": int(label.astype(np.int64))}
-    if isinstance(label, np.uint64):
-        # Such numbers would become doubles beside smaller ones.
-        return {"unsigned": int(label)}
-    if isinstance(label, bytes):
-        return {"bytes": label.hex()}
-    if isinstance(label, str):
-        return str.__str__(label)
-    plain = label.item() if isinstance(label, np.generic) else label
-    return {"number": str(plain)} if isinstance(plain, float) and not math.isfinite(plain) else plain
-
-
-def label_of(label: Any) -> Any:
-    """The label that was written as JSON."""
-    match label:
-        case {"time": str(text)}:
-            return np.datetime64(text, "ns")
-        case {"nanoseconds": int(number)}:
-            return np.timedelta64(number, "ns")
-        case {"unsigned": int(number)}:
-            return np.uint64(number)
-        case {"bytes": str(text)}:
-            return bytes.fromhex(text)
-        case {"number": "inf" | "-inf" as text}:
-            return float(text)
-        case str() | bool() | int() | float():
-            return label
-    raise TypeError

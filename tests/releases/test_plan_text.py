@@ -114,8 +114,8 @@ def test_a_plan_comes_back_from_a_file_and_draws_the_same(name, tmp_path):
     make, guarantee, options = PLANNED[name]
     model = make()
     plan = dirdp.plan(guarantee, model, **options)
-    plan.to_json(tmp_path / "plan.json")
-    again = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+    dirdp.save(plan, tmp_path / "plan.json")
+    again = dirdp.load(tmp_path / "plan.json")
     assert again.digest == plan.digest
     assert str(dirdp.report(again, full=True)) == str(dirdp.report(plan, full=True))
     assert [part.mechanism for part in again.parts] == [part.mechanism for part in plan.parts]
@@ -124,12 +124,12 @@ def test_a_plan_comes_back_from_a_file_and_draws_the_same(name, tmp_path):
     with pytest.warns(dirdp.errors.SeededReleaseWarning):
         drawn, other = (without_the_time(dirdp.sample(one, make(), random_seed=1, **sampler)) for one in (plan, again))
     assert drawn.identical(other)
-    again.to_json(tmp_path / "again.json")
+    dirdp.save(again, tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "plan.json").read_bytes()
 
 
 def test_the_file_is_for_people(tmp_path):
-    dirdp.plan(TARGET, two_tables()).to_json(tmp_path / "plan.json")
+    dirdp.save(dirdp.plan(TARGET, two_tables()), tmp_path / "plan.json")
     text = (tmp_path / "plan.json").read_text(encoding="utf-8")
     lines = [line.strip() for line in text.splitlines()]
     for line in ('"promise": "(1, 1e-06)-differential privacy",', '"k": ["a", "b", "c"]', "[1.0, 1.0, 0.1],"):
@@ -145,7 +145,7 @@ def test_the_file_holds_no_count(tmp_path):
         pm.Multinomial("students", n=592, p=p, observed=[592, 0, 0, 0])
     plans = [dirdp.plan(TARGET, model) for model in (hair_model(), other)]
     for i, plan in enumerate(plans):
-        plan.to_json(tmp_path / f"{i}.json")
+        dirdp.save(plan, tmp_path / f"{i}.json")
     assert (tmp_path / "0.json").read_bytes() == (tmp_path / "1.json").read_bytes()
 
 
@@ -153,19 +153,17 @@ def test_the_file_holds_no_count(tmp_path):
 def test_a_colleague_needs_the_file_alone(tmp_path):
     """Another process reads the report of the plan, and a pickle is not needed."""
     plan = dirdp.plan(TARGET, hair_model())
-    plan.to_json(tmp_path / "plan.json")
-    code = (
-        f"import pymc_dirdp as d; p = d.Plan.from_json({str(tmp_path / 'plan.json')!r}); print(d.report(p), p.digest)"
-    )
+    dirdp.save(plan, tmp_path / "plan.json")
+    code = f"import pymc_dirdp as d; p = d.load({str(tmp_path / 'plan.json')!r}); print(d.report(p), p.digest)"
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert printed == f"{dirdp.report(plan)} {plan.digest}\n"
 
 
 def test_the_ledger_has_the_digest_of_the_file(tmp_path):
     plan = dirdp.plan(TARGET, hair_model())
-    plan.to_json(tmp_path / "plan.json")
+    dirdp.save(plan, tmp_path / "plan.json")
     ledger = dirdp.Ledger(TARGET)
-    dirdp.sample(dirdp.releases.Plan.from_json(tmp_path / "plan.json"), hair_model(), ledger=ledger)
+    dirdp.sample(dirdp.load(tmp_path / "plan.json"), hair_model(), ledger=ledger)
     (entry,) = ledger.entries()
     assert entry.terms.digest == json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["digest"]
 
@@ -177,7 +175,7 @@ def facts(tmp_path_factory):
     # The first table is drawn, whatever would be better, so that there is an r to change.
     drawn = dirdp.plan(TARGET, two_tables(), disjoint=[["p"], ["rate"]])
     parts = (replace(drawn.parts[0], choice=chosen.parts[0].choice), chosen.parts[1])
-    replace(chosen, parts=parts).to_json(path)
+    dirdp.save(replace(chosen, parts=parts), path)
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -199,17 +197,17 @@ def test_a_change_without_a_new_digest(facts, tmp_path):
     for key, value in (("draws", 2), ("promise", "nothing"), ("library_version", "9"), ("new", 1), ("digest", "00")):
         path.write_text(json.dumps({**facts, key: value}), encoding="utf-8")
         with pytest.raises(dirdp.errors.ArgumentError, match="changed after it was written: its digest is another"):
-            dirdp.releases.Plan.from_json(path)
+            dirdp.load(path)
     path.write_text(json.dumps({key: value for key, value in facts.items() if key != "digest"}), encoding="utf-8")
     with pytest.raises(dirdp.errors.ArgumentError, match="digest"):
-        dirdp.releases.Plan.from_json(path)
+        dirdp.load(path)
 
 
 def test_another_version(edited):
     changed, write = edited
     changed["version"] = 2
     with pytest.raises(dirdp.errors.ArgumentError, match="another version of the format than 1"):
-        dirdp.releases.Plan.from_json(write(changed))
+        dirdp.load(write(changed))
 
 
 @pytest.mark.parametrize(
@@ -234,8 +232,10 @@ def test_another_version(edited):
 )
 def test_what_is_no_plan_at_all(text, tmp_path):
     (tmp_path / "plan.json").write_bytes(text)
-    with pytest.raises(dirdp.errors.ArgumentError, match=r"no plan such as Plan\.to_json writes"):
-        dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+    with pytest.raises(
+        dirdp.errors.ArgumentError, match=r"no text of pymc_dirdp, such as dirdp\.save writes|of netCDF"
+    ):
+        dirdp.load(tmp_path / "plan.json")
 
 
 def test_a_weaker_plan_with_a_digest_of_its_own(edited):
@@ -243,12 +243,9 @@ def test_a_weaker_plan_with_a_digest_of_its_own(edited):
     changed, write = edited
     changed["tables"][0]["parameters"]["r"] *= 1.001
     with pytest.raises(dirdp.errors.UnattainableError, match="does not keep"):
-        dirdp.releases.Plan.from_json(write(changed))
+        dirdp.load(write(changed))
     changed["tables"][0]["parameters"]["r"] /= 1.01
-    assert (
-        dirdp.report(dirdp.releases.Plan.from_json(write(changed)), full=True).title
-        == "Plan of a private posterior draw of p, rate"
-    )
+    assert dirdp.report(dirdp.load(write(changed)), full=True).title == "Plan of a private posterior draw of p, rate"
 
 
 @pytest.mark.parametrize(
@@ -321,7 +318,7 @@ def test_a_forged_fact_is_refused_when_it_is_read(edited, where, value):
         node = node[step]
     node[last] = value
     with pytest.raises(dirdp.DirdpError, match=r"The plan (is damaged|does not keep)"):
-        dirdp.releases.Plan.from_json(write(changed))
+        dirdp.load(write(changed))
 
 
 def leaves(node, path=()):
@@ -337,7 +334,7 @@ def test_no_change_at_all_makes_a_promise_weaker(edited):
     """Any value of the file, replaced: the file or the model is refused, or the release keeps what the plan says."""
     facts, write = edited
     model = two_tables()
-    original = dirdp.releases.Plan.from_json(write(copy.deepcopy(facts))).guarantee
+    original = dirdp.load(write(copy.deepcopy(facts))).guarantee
     drawn = 0
     values = [None, True, -1, 0, 2, 0.5, 1e-300, 1e300, 10**400, "", "p", "inf", [], {}, [[]], [1], {"time": "x"}]
     for path, value in itertools.product(list(leaves(facts)), values):
@@ -349,7 +346,7 @@ def test_no_change_at_all_makes_a_promise_weaker(edited):
             continue
         node[path[-1]] = value
         try:
-            plan = dirdp.releases.Plan.from_json(write(changed))
+            plan = dirdp.load(write(changed))
             release = dirdp.sample(plan, model)
         except dirdp.DirdpError:
             continue
@@ -362,8 +359,8 @@ def test_no_change_at_all_makes_a_promise_weaker(edited):
 
 
 def test_a_plan_for_another_model(tmp_path):
-    dirdp.plan(TARGET, hair_model()).to_json(tmp_path / "plan.json")
-    plan = dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+    dirdp.save(dirdp.plan(TARGET, hair_model()), tmp_path / "plan.json")
+    plan = dirdp.load(tmp_path / "plan.json")
     ledger = dirdp.Ledger(TARGET)
     others = [two_tables(), people_model(), hair_model(n=593), hair_model(prior=2.0), hair_model(labels=list("abcd"))]
     for other in others:
@@ -374,4 +371,4 @@ def test_a_plan_for_another_model(tmp_path):
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
-        dirdp.releases.Plan.from_json(tmp_path / "plan.json")
+        dirdp.load(tmp_path / "plan.json")

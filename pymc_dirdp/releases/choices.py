@@ -1,0 +1,514 @@
+"""What was chosen privately from the records before a release: bins of a column, or the structure of a network.
+
+A choice is public and is a text of its own. It has cost, so a release from the same records pays for it as well, or a
+ledger has: what was chosen and is covered by neither is refused.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from typing import Any, ClassVar, Self, final, override
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_dirdp.accounting.entries import Receipt, one_line
+from pymc_dirdp.counting.intervals import interval_of
+from pymc_dirdp.display import Labelled, Sections
+from pymc_dirdp.errors import ArgumentError, ReleaseError, UnattainableError
+from pymc_dirdp.mechanisms.choice import ChoiceMechanism
+from pymc_dirdp.mechanisms.quantiles import QuantilesMechanism
+from pymc_dirdp.mechanisms.tree import TreeMechanism
+from pymc_dirdp.privacy.composition import Composition
+from pymc_dirdp.privacy.curves import PrivacyCurves
+from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.releases.grammar import Text, at, digest, guarantee_facts, guarantee_of, version_of
+
+__all__ = [
+    "Bins",
+    "PrivateChoice",
+    "Structure",
+    "choices_of",
+    "fingerprint_of",
+    "followed_by",
+    "losses_of",
+    "refuse_all_spent",
+    "refuse_unpaid_bins",
+    "refuse_unpaid_structure",
+]
+
+# A model has no more tables than this, and a text must not take for ever.
+_MOST = 1000
+# So that a model with their labels is not planned as if they were public.
+_UNPAID: WeakValueDictionary[int, "Bins"] = WeakValueDictionary()
+# The identities of those that a release has covered.
+_RELEASED: set[str] = set()
+
+
+def fingerprint_of(mechanism: ChoiceMechanism, guarantee: Guarantee, unit: str, identity: str) -> str:
+    """What a ledger is told of a choice before it is made."""
+    facts = {"mechanism": mechanism.facts, "guarantee": guarantee_facts(guarantee), "unit": unit, "identity": identity}
+    return digest(facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateChoice(Labelled, Text):
+    """What was chosen privately from the records. A subclass says what that is.
+
+    Attributes
+    ----------
+    mechanism : ChoiceMechanism
+        How it was chosen, with its privacy curves.
+    guarantee : Guarantee
+        What choosing it keeps, by itself.
+    unit : str
+        Whom that protects.
+    identity : str
+        A random text, which tells two choices apart that came out the same: both have cost.
+    entry : Receipt or None
+        The entry of the ledger that holds what it has cost.
+    reproducible : bool
+        Whether a seed was used, so that the choice is not private.
+    library_version : str
+    """
+
+    mechanism: ChoiceMechanism
+    guarantee: Guarantee
+    unit: str
+    identity: str = field(repr=False)
+    entry: Receipt | None
+    reproducible: bool
+    library_version: str
+
+    version: ClassVar[int] = 2
+    mechanism_class: ClassVar[type[ChoiceMechanism]]
+    """The class of the mechanism that a text can hold."""
+
+    @property
+    @abstractmethod
+    def _chosen(self) -> dict[str, Any]:
+        """What was chosen, in texts, numbers, lists and dicts."""
+
+    @staticmethod
+    @abstractmethod
+    def _read(facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that stand for what was chosen; an error of any kind if the facts are none of it."""
+
+    @property
+    @abstractmethod
+    def _is_consistent(self) -> bool:
+        """Whether the mechanism could have chosen it."""
+
+    @property
+    @abstractmethod
+    def in_short(self) -> str:
+        """How it was chosen, in a few words."""
+
+    @property
+    @abstractmethod
+    def _what_it_decides(self) -> str:
+        """What of a release depends on it, in words."""
+
+    @property
+    def adjacency(self) -> str:
+        """What one unit can change."""
+        return self.mechanism.adjacency
+
+    @property
+    def told(self) -> str:
+        """What a release says of it."""
+        return (
+            f"{self._what_it_decides} chosen from the same records, privately, by {self.in_short}; that alone keeps "
+            f"{self.guarantee}, and the guarantee covers both"
+        )
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it says that a ledger holds what it has cost. :meth:`Ledger.holds` knows whether it does."""
+        return self.entry is not None
+
+    @property
+    def fingerprint(self) -> str:
+        """What its entry of a ledger states as a digest: all that was known before it was chosen."""
+        return fingerprint_of(self.mechanism, self.guarantee, self.unit, self.identity)
+
+    @property
+    def _in_ledger(self) -> tuple[str, str]:
+        return "ledger", "recorded" if self.recorded else "not recorded: pass after= to what is released next"
+
+    def mark_released(self) -> None:
+        """Remember that the guarantee of a release covers it."""
+
+    def refuse_other_people(self, adjacency: str, unit: str) -> None:
+        """Refuse to add the loss of this choice to one that is about others."""
+        for name, mine, its in (("adjacency", self.adjacency, adjacency), ("unit", self.unit, unit)):
+            if mine != its:
+                raise ArgumentError(
+                    f"The {self.called} came from a choice for {name}={mine!r} and the release is for {its!r}, so "
+                    "their losses do not add up. Choose and release for the same people."
+                )
+
+    @property
+    @override
+    def own_facts(self) -> dict[str, Any]:
+        return {
+            "promise": str(self.guarantee),
+            **self._chosen,
+            "mechanism": self.mechanism.facts,
+            "guarantee": guarantee_facts(self.guarantee),
+            "unit": self.unit,
+            "identity": self.identity,
+            "entry": None if self.entry is None else asdict(self.entry),
+            "reproducible": self.reproducible,
+            "library_version": self.library_version,
+        }
+
+    @classmethod
+    @override
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        found = cls(
+            **cls._read(facts),
+            mechanism=cls.mechanism_class.from_facts(facts["mechanism"]),
+            guarantee=guarantee_of(facts["guarantee"]),
+            unit=one_line(unit=facts["unit"]),
+            identity=one_line(identity=facts["identity"]),
+            entry=None if facts["entry"] is None else Receipt.from_facts(facts["entry"]),
+            reproducible=facts["reproducible"],
+            library_version=version_of(facts["library_version"]),
+        )
+        # The number 1 is equal to True.
+        if not found._is_consistent or type(found.reproducible) is not bool:  # its own class
+            raise ValueError
+        return found
+
+    @override
+    def refuse_unkept(self) -> None:
+        if not self.mechanism.satisfies(self.guarantee):
+            raise ReleaseError(
+                f"The choice of the {self.called} does not keep {self.guarantee}, although its facts say so. Ask for "
+                "it again; to choose again costs privacy again."
+            )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Bins(PrivateChoice):
+    """The bins of a column, as :func:`choose_bins` has chosen them. They are public, and may be published.
+
+    A bin holds the numbers from its lower edge to below its upper edge. The object holds no count.
+
+    Attributes
+    ----------
+    column : str
+        What the numbers are.
+    edges : tuple of float
+        In rising order; one fewer than there are bins.
+    mechanism : QuantilesMechanism
+        How they were chosen, with its privacy curves.
+    guarantee : Guarantee
+        What choosing them keeps, by itself.
+    unit : str
+        Whom that protects.
+    identity : str
+        A random text, which tells two choices apart that came out the same: both have cost.
+    entry : Receipt or None
+        The entry of the ledger that holds what it has cost.
+    reproducible : bool
+        Whether a seed was used, so that the choice is not private.
+    library_version : str
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> ledger = dirdp.Ledger(dirdp.PureDP(epsilon=5.0))
+    >>> records = {"age": [20, 30, 40, 50] * 500}
+    >>> bins = dirdp.choose_bins(
+    ...     dirdp.PureDP(epsilon=4.0), records, "age", n_bins=2, candidates=[35, 60], ledger=ledger
+    ... )
+    >>> bins.labels
+    ('below 35', '35 or more')
+    >>> dirdp.count({"age": bins.label(records["age"])}, ["age"], categories={"age": bins.labels}).tolist()
+    [1000, 1000]
+    """
+
+    column: str
+    edges: tuple[float, ...]
+    mechanism: QuantilesMechanism
+
+    called: ClassVar[str] = "bins"
+    made_by: ClassVar[str] = "choose_bins"
+    mechanism_class: ClassVar[type[ChoiceMechanism]] = QuantilesMechanism
+
+    def __post_init__(self) -> None:
+        if not self.recorded:
+            # By its place in memory: a copy that came from a file is equal, and may live longer.
+            _UNPAID[id(self)] = self
+
+    @property
+    def released(self) -> bool:
+        """Whether the guarantee of a release of this process has covered these bins."""
+        return self.identity in _RELEASED
+
+    def mark_released(self) -> None:
+        """Remember that the guarantee of a release covers these bins."""
+        _RELEASED.add(self.identity)
+
+    @staticmethod
+    def unpaid() -> tuple["Bins", ...]:
+        """The bins of this process whose cost no ledger holds, as long as somebody holds them."""
+        return tuple(_UNPAID.values())
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of each bin, in rising order: the categories of the column."""
+        names = [f"{edge!r}".removesuffix(".0") for edge in self.edges]
+        between = [f"{low} to below {high}" for low, high in pairwise(names)]
+        return (f"below {names[0]}", *between, f"{names[-1]} or more")
+
+    def label(self, values: Any) -> NDArray[np.str_]:
+        """The name of the bin of each number. **Secret**, like the numbers.
+
+        Parameters
+        ----------
+        values : one-dimensional array or column of numbers
+            Without missing values.
+
+        Raises
+        ------
+        DataError
+            If a value is missing or is no number.
+        """
+        return np.array(self.labels)[interval_of(values, self.edges, self.column)]
+
+    @override
+    def _told(self) -> tuple[str, Sections]:
+        lines = [
+            ("bins", ", ".join(self.labels)),
+            ("cost", f"{self.guarantee}, for {self.adjacency} of one {self.unit}"),
+            ("how", self.in_short),
+            self._in_ledger,
+        ]
+        if self.reproducible:
+            lines.append(("NOT PRIVATE", "they were chosen with a seed"))
+        return f"Bins of {self.column}, chosen privately", [("", lines)]
+
+    @property
+    @override
+    def in_short(self) -> str:
+        return (
+            f"{self.mechanism.n_bins - 1} choices among {self.mechanism.n_candidates} candidates by the exponential "
+            f"mechanism, with a scale of {self.mechanism.scale:.4g} records"
+        )
+
+    @property
+    @override
+    def _what_it_decides(self) -> str:
+        return f"where the bins of {self.column} end was"
+
+    @property
+    @override
+    def _chosen(self) -> dict[str, Any]:
+        return {"column": self.column, "edges": list(self.edges)}
+
+    @staticmethod
+    @override
+    def _read(facts: Mapping[str, Any]) -> dict[str, Any]:
+        return {"column": one_line(column=facts["column"]), "edges": tuple(facts["edges"])}
+
+    @property
+    @override
+    def _is_consistent(self) -> bool:
+        numbers = all(type(edge) is float and math.isfinite(edge) for edge in self.edges)
+        rising = numbers and all(low < high for low, high in pairwise(self.edges))
+        return rising and 0 < len(self.edges) < self.mechanism.n_bins
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Structure(PrivateChoice, Mapping[str, tuple[str, ...]]):
+    """The parents of each variable, as :func:`choose_structure` has chosen them. It is public, and may be published.
+
+    It is a mapping of each variable to its parents, so :func:`pymc_dirdp.bayesian_network` takes it as it is. It holds
+    no score and no count.
+
+    Attributes
+    ----------
+    parents : tuple of (str, tuple of str)
+        The parents of each variable, at most one, in the order of the categories.
+    mechanism : TreeMechanism
+        How they were chosen, with its privacy curves.
+    guarantee : Guarantee
+        What choosing them keeps, by itself.
+    unit : str
+        Whom that protects.
+    identity : str
+        A random text, which tells two choices apart that came out the same: both have cost.
+    entry : Receipt or None
+        The entry of the ledger that holds what it has cost.
+    reproducible : bool
+        Whether a seed was used, so that the choice is not private.
+    library_version : str
+
+    Examples
+    --------
+    >>> import pymc_dirdp as dirdp
+    >>> records = {"rain": ["no", "yes"] * 500, "wet": ["no", "yes"] * 500, "coin": ["tail"] * 1000}
+    >>> categories = {"rain": ["no", "yes"], "wet": ["no", "yes"], "coin": ["head", "tail"]}
+    >>> structure = dirdp.choose_structure(dirdp.PureDP(epsilon=4.0), records, categories=categories)
+    >>> structure["wet"]
+    ('rain',)
+    """
+
+    parents: tuple[tuple[str, tuple[str, ...]], ...]
+    mechanism: TreeMechanism
+
+    called: ClassVar[str] = "structure"
+    made_by: ClassVar[str] = "choose_structure"
+    mechanism_class: ClassVar[type[ChoiceMechanism]] = TreeMechanism
+
+    @override
+    def __getitem__(self, name: str) -> tuple[str, ...]:
+        return dict(self.parents)[name]
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict(self.parents))
+
+    @override
+    def __len__(self) -> int:
+        return len(self.parents)
+
+    @override
+    def _told(self) -> tuple[str, Sections]:
+        edges = [f"{parent} -> {name}" for name, given in self.parents for parent in given]
+        joined = {name for child, given in self.parents if given for name in (child, *given)}
+        alone = [name for name in self if name not in joined]
+        lines = [
+            ("edges", ", ".join(edges) or "none"),
+            *([("without an edge", ", ".join(alone))] if alone else []),
+            ("cost", f"{self.guarantee}, for {self.adjacency} of one {self.unit}"),
+            ("how", self.in_short),
+            self._in_ledger,
+        ]
+        if self.reproducible:
+            lines.append(("NOT PRIVATE", "it was chosen with a seed"))
+        return "Structure chosen privately", [("", lines)]
+
+    @property
+    @override
+    def in_short(self) -> str:
+        chosen, sd = self.mechanism, self.mechanism.margins[0].noise_sd
+        return (
+            f"{chosen.choices} choices of loss range {chosen.choice.u:.4g} by the exponential mechanism, after "
+            f"{len(chosen.margins)} margins with {chosen.noise} noise of standard deviation {sd:.4g}"
+        )
+
+    @property
+    @override
+    def _what_it_decides(self) -> str:
+        return "which tables there are was"
+
+    @property
+    @override
+    def _chosen(self) -> dict[str, Any]:
+        return {"parents": {name: list(given) for name, given in self.parents}}
+
+    @staticmethod
+    @override
+    def _read(facts: Mapping[str, Any]) -> dict[str, Any]:
+        return {"parents": _checked_parents(facts["parents"])}
+
+    @property
+    @override
+    def _is_consistent(self) -> bool:
+        return len(self.mechanism.lengths) == len(self)
+
+
+def _checked_parents(given: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The parents of each variable, if each has one at most and there is no cycle."""
+    parents = tuple((one_line(variable=name), tuple(one_line(parent=p) for p in ps)) for name, ps in given.items())
+    known = {name for name, _ in parents}
+    if not all(len(ps) <= 1 and set(ps) <= known for _, ps in parents):
+        raise ArgumentError("a variable has two parents, or one that is no variable.")
+    try:
+        TopologicalSorter(dict(parents)).prepare()
+    except CycleError:
+        raise ArgumentError("its edges have a cycle.") from None
+    return parents
+
+
+def losses_of(choices: Sequence[PrivateChoice]) -> tuple[tuple[PrivacyCurves, int], ...]:
+    """The curves of each choice, once: equal ones that were made twice have cost twice."""
+    return tuple((choice.mechanism, 1) for choice in choices)
+
+
+def followed_by(choices: Sequence[PrivateChoice], curves: PrivacyCurves) -> PrivacyCurves:
+    """The curves of the choices and of what is released after them, from the same records."""
+    return Composition((*losses_of(choices), (curves, 1))) if choices else curves
+
+
+def choices_of(facts: Any) -> tuple[PrivateChoice, ...]:
+    """The choices that a plan says; errors of all kinds if it says none."""
+    if not isinstance(facts, list) or not 0 < len(facts) <= _MOST or not all(isinstance(one, dict) for one in facts):
+        raise ArgumentError("Expected a list of what was chosen before.")
+    kinds: dict[str, type[PrivateChoice]] = {f"pymc_dirdp {kind.called}": kind for kind in (Bins, Structure)}
+    found = []
+    for one in facts:
+        kind = kinds.get(str(one.get("format")))
+        if kind is None:
+            raise ArgumentError("Something was chosen before, and it is neither bins nor a structure.")
+        with at(
+            f"the {kind.called} that were chosen before" if kind is Bins else "the structure that was chosen before"
+        ):
+            found.append(kind.from_facts(one))
+    return tuple(found)
+
+
+def refuse_unpaid_structure(chosen: object, choices: Sequence[PrivateChoice]) -> None:
+    """Refuse a model whose structure was chosen from data, if nothing covers what that has cost."""
+    if isinstance(chosen, Structure) and chosen not in choices and not chosen.recorded:
+        raise ArgumentError(
+            "The structure of this model was chosen from the records, and nothing covers what that has cost. Add "
+            "after=structure, and the guarantee covers both; or choose it with ledger=, which then holds its cost. If "
+            "you have paid for it elsewhere, build the model from dict(structure)."
+        )
+
+
+def refuse_unpaid_bins(dims: Iterable[Iterable[Any]], choices: Sequence[PrivateChoice] = ()) -> None:
+    """Refuse tables of bins that were chosen from data, if nothing covers what that has cost.
+
+    Parameters
+    ----------
+    dims : iterable of iterable
+        The labels of each axis of each table.
+    choices : sequence of PrivateChoice, default ()
+        What the guarantee covers.
+    """
+    # By which of several bins with the same edges a table was counted cannot be seen. So all of them have to be
+    # covered, here or by an earlier release: else bins that cost 5 would be covered by those that cost .001.
+    covered = {choice.labels for choice in choices if isinstance(choice, Bins)}
+    unpaid = [bins for bins in Bins.unpaid() if bins not in choices and not (bins.released and bins.labels in covered)]
+    for labels in [set(map(str, dim)) for dim in dims] if unpaid else []:
+        for bins in unpaid:
+            # There may be other categories beside the bins, such as one for missing values.
+            if labels.issuperset(bins.labels):
+                raise ArgumentError(
+                    f"The bins of {bins.column!r} were chosen from the records, and nothing covers what that has cost. "
+                    "Pass after=bins to plan() or sample(), and the guarantee covers both; or choose them with "
+                    "ledger=, which then holds their cost. Bins that were chosen twice have cost twice: after=[first, "
+                    "second]."
+                )
+
+
+def refuse_all_spent(guarantee: Guarantee, choices: Sequence[PrivateChoice]) -> None:
+    """Refuse choices that leave nothing of the guarantee."""
+    if choices and not Composition(losses_of(choices)).satisfies(guarantee):
+        each = "; ".join(f"the {choice.called} {choice.guarantee}" for choice in choices)
+        raise UnattainableError(
+            f"What was chosen before does not keep {guarantee} by itself: it keeps, one by one, {each}. Relax the "
+            "guarantee; to choose again would cost more."
+        )

@@ -1,0 +1,303 @@
+"""The form of every text that leaves the house: JSON in one canonical order, with a version and a digest.
+
+A plan, a release, a list of sparse cells, a private choice and a bandit's transcript are each a :class:`Text`: it says
+its facts, and is made of them. :func:`understood` reads any of them and believes nothing. The grammar is closed: what
+is understood of a text is written again, and has to be the same text, byte for byte. So a text has no place for
+anything that the library does not understand, and nothing is allocated that the text does not hold.
+"""
+
+import abc
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
+from importlib import import_module
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+
+from pymc_dirdp.errors import ArgumentError, DirdpError, InternalError, ReleaseError, shown
+from pymc_dirdp.privacy.guarantees import KINDS, Guarantee
+
+__all__ = [
+    "Text",
+    "at",
+    "digest",
+    "guarantee_facts",
+    "guarantee_of",
+    "in_lines",
+    "label_facts",
+    "label_of",
+    "line_of",
+    "plain",
+    "understood",
+    "version_of",
+]
+
+_FORMAT = "pymc_dirdp "
+# Where the classes of texts are; they are imported once a text of theirs is read.
+_HOMES = {
+    "bandit": "pymc_dirdp.bandits.transcript:Transcript",
+    "bins": "pymc_dirdp.releases.choices:Bins",
+    "plan": "pymc_dirdp.releases.planned:Plan",
+    "release": "pymc_dirdp.releases.text:Release",
+    "sparse release": "pymc_dirdp.releases.text:SparseRelease",
+    "structure": "pymc_dirdp.releases.choices:Structure",
+}
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+# A version of a package in Python, and no other text.
+_A_VERSION = re.compile(r"\d[\w.+!-]{0,39}", re.ASCII)
+_NOTHING = "it says what no such text says, or contradicts itself"
+
+
+class Text(abc.ABC):
+    """What is published as a text: it says facts alone, and whoever reads them believes nothing."""
+
+    called: ClassVar[str]
+    """What it is, in a word or two; a text says it in its first line."""
+    version: ClassVar[int] = 1
+    """The version of the grammar of this kind of text."""
+    made_by: ClassVar[str]
+    """The function that makes it."""
+
+    @property
+    @abc.abstractmethod
+    def own_facts(self) -> dict[str, Any]:
+        """All that it says, in texts, numbers, lists and dicts."""
+
+    @classmethod
+    @abc.abstractmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """What says these facts; errors of all kinds if nothing does. Whether a guarantee follows is not decided."""
+
+    @property
+    def problem(self) -> str | None:
+        """What of its facts cannot be true together, in a sentence; None if all of them can."""
+        return None
+
+    def refuse_unkept(self) -> None:  # noqa: B027  # A release is verified instead.
+        """Refuse a plan or a choice that does not keep its guarantee; of a release, :func:`pymc_dirdp.verify` says."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that the text says but its digest."""
+        return {"format": f"{_FORMAT}{self.called}", "version": self.version} | self.own_facts
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of all that the text says."""
+        return digest(self.facts)
+
+    @property
+    def text(self) -> str:
+        """The text, with its digest: a line for each fact, and for each row of a table."""
+        return in_lines({"digest": self.digest} | self.facts)
+
+
+class _MisreadError(ReleaseError):
+    """A text that says something wrong, and where."""
+
+    def __init__(self, problem: str, *places: str) -> None:
+        super().__init__(problem)
+        self.problem, self.places = problem, places
+
+    def __str__(self) -> str:
+        return f"{f'in {", ".join(self.places)}: ' if self.places else ''}{self.problem}"
+
+
+@contextmanager
+def at(place: str) -> Iterator[None]:
+    """Where in a text the facts stand that are read here; an error about them names it."""
+    try:
+        yield
+    except InternalError:
+        raise
+    except _MisreadError as error:
+        raise _MisreadError(error.problem, place, *error.places) from None
+    except DirdpError as error:
+        raise _MisreadError(str(error).removesuffix("."), place) from None
+    except KeyError as error:
+        raise _MisreadError(f"{shown(error.args[0])} is missing", place) from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise _MisreadError(_NOTHING, place) from None
+
+
+def understood(content: bytes, *kinds: type[Text]) -> Text:
+    """What a text says, whoever has written it.
+
+    Parameters
+    ----------
+    content : bytes
+    *kinds : type
+        What is expected; by default any text of this library.
+
+    Raises
+    ------
+    ReleaseError
+        If it is no such text, or says anything that none says. Whether a release keeps its guarantee is another
+        question, see :func:`pymc_dirdp.verify`.
+    UnattainableError
+        If it is a plan or a choice that does not keep its guarantee.
+    """
+    expected = " or ".join(kind.called for kind in kinds) or "text of pymc_dirdp"
+    try:
+        facts = json.loads(content, object_pairs_hook=_distinct, parse_constant=_refused)
+        called = facts["format"].removeprefix(_FORMAT)
+        kind = _kind(called)
+    except (ValueError, RecursionError, LookupError, AttributeError, TypeError):
+        raise ReleaseError(f"This is no {expected}, such as dirdp.save writes, or a damaged one.") from None
+    if kinds and kind not in kinds:
+        raise ReleaseError(f"Expected a {expected}, got a text of the kind {kind.called!r}.")
+    if type(facts.get("version")) is not int or facts["version"] != kind.version:
+        raise ReleaseError(
+            f"The {called} has another version of the format than {kind.version}, which this library reads. Call "
+            f"{kind.made_by}() again, or read it with the library that wrote it."
+        )
+    try:
+        with at(called), np.errstate(over="raise", invalid="raise", divide="raise"):
+            if facts.pop("digest", None) != digest(facts):
+                raise ReleaseError("it was changed after it was written: its digest is another one")
+            # Numbers may be far too large or too small to be computed with.
+            found = kind.from_facts(facts)
+            _refuse_more(found.text, content)
+            if found.problem is not None:
+                raise ReleaseError(found.problem)
+    except _MisreadError as error:
+        inside = f" in {', '.join(error.places[1:])}" if error.places[1:] else ""
+        raise ReleaseError(
+            f"The {called} is damaged{inside}: {error.problem}. Ask whoever published it for the text again."
+        ) from None
+    found.refuse_unkept()
+    return found
+
+
+def _kind(called: str) -> type[Text]:
+    module, _, name = _HOMES[called].partition(":")
+    found: type[Text] = getattr(import_module(module), name)
+    return found
+
+
+def _refuse_more(again: str, content: bytes) -> None:
+    """Refuse a text that is not the one that its facts are written as: so it says nothing else."""
+    if again.encode() != content:
+        ours, theirs = again.encode().split(b"\n"), content.split(b"\n")
+        # The second line is the digest, which differs because another one does.
+        differing = (i for i, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other and i != 1)
+        place = next(differing, min(len(ours), len(theirs)))
+        raise ReleaseError(f"line {place + 1} is not as it is written; {_NOTHING}")
+
+
+def digest(facts: Mapping[str, Any]) -> str:
+    """The SHA-256 of facts, in hexadecimal."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def in_lines(facts: Mapping[str, Any]) -> str:
+    """The facts as JSON: a line for each fact, and for each row of a table."""
+    return _lines(dict(facts)) + "\n"
+
+
+def guarantee_facts(guarantee: Guarantee) -> dict[str, Any]:
+    """A guarantee as JSON, which has no infinity."""
+    numbers = asdict(guarantee).items()
+    return {"kind": type(guarantee).__name__} | {n: x if math.isfinite(x) else str(x) for n, x in numbers}
+
+
+def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
+    """The guarantee that was written; errors of all kinds if it is none."""
+    numbers = {name: math.inf if value == "inf" else value for name, value in facts.items() if name != "kind"}
+    return KINDS[facts["kind"]](**numbers)
+
+
+def version_of(value: Any) -> str:
+    """The version of the library that a text states; free text, which could hold anything, is refused."""
+    if not isinstance(value, str) or not _A_VERSION.fullmatch(value):
+        raise ArgumentError("the version of the library is none.")
+    return value
+
+
+def plain(value: Any) -> Any:
+    """The same with lists in place of tuples, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def line_of(value: Any) -> str:
+    """A text; errors of all kinds if it is none."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def label_facts(label: Any) -> Any:
+    """A label as JSON: a text, a number or a truth value as it is, all else with the name of its kind."""
+    if isinstance(label, np.datetime64):
+        return {"time": str(label)}
+    if isinstance(label, np.timedelta64):
+        return {"nanoseconds": int(label.astype(np.int64))}
+    if isinstance(label, np.uint64):
+        # Such numbers would become doubles beside smaller ones.
+        return {"unsigned": int(label)}
+    if isinstance(label, bytes):
+        return {"bytes": label.hex()}
+    if isinstance(label, str):
+        return str.__str__(label)
+    plain = label.item() if isinstance(label, np.generic) else label
+    return {"number": str(plain)} if isinstance(plain, float) and not math.isfinite(plain) else plain
+
+
+def label_of(label: Any) -> Any:
+    """The label that was written as JSON."""
+    match label:
+        case {"time": str(text)}:
+            return np.datetime64(text, "ns")
+        case {"nanoseconds": int(number)}:
+            return np.timedelta64(number, "ns")
+        case {"unsigned": int(number)}:
+            return np.uint64(number)
+        case {"bytes": str(text)}:
+            return bytes.fromhex(text)
+        case {"number": "inf" | "-inf" as text}:
+            return float(text)
+        case str() | bool() | int() | float():
+            return label
+    raise TypeError
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A dict without a name that stands twice, of which two readers could see different values."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+def _refused(constant: str) -> NoReturn:
+    """NaN and Infinity are not JSON."""
+    raise ValueError(constant)
+
+
+def _lines(value: Any, margin: str = "") -> str:
+    """JSON with a line for each fact, and for each row of a table."""
+    deeper = f"{margin}  "
+    if isinstance(value, dict) and value:
+        lines = [f"{_JSON.encode(key)}: {_lines(item, deeper)}" for key, item in value.items()]
+        return f"{{\n{deeper}{f',\n{deeper}'.join(lines)}\n{margin}}}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        if _is_table(value):
+            # All rows at once: a call for each of a million rows takes long.
+            rows = _JSON.encode(value)[1:-1].replace("], [", f"],\n{deeper}[")
+        else:
+            rows = f",\n{deeper}".join(_lines(item, deeper) for item in value)
+        return f"[\n{deeper}{rows}\n{margin}]"
+    return _JSON.encode(value)
+
+
+def _is_table(rows: list[Any]) -> bool:
+    """Whether a list holds lists of numbers alone."""
+    return all(type(row) is list for row in rows) and {type(one) for row in rows for one in row} <= {int, float}

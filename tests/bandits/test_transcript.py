@@ -1,0 +1,108 @@
+"""What a bandit has released, as a text that anybody reads and nobody goes on from."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pymc_dirdp as dirdp
+from pymc_dirdp.bandits import Transcript
+
+
+def run(**options):
+    # Draws have no pure guarantee, so they keep another one.
+    guarantee = dirdp.ApproxDP(epsilon=1.0, delta=1e-6) if "mechanism" in options else dirdp.PureDP(epsilon=1.0)
+    rng = np.random.default_rng(3)
+    bandit = dirdp.ThompsonSampler(["a", 7, "ü"], guarantee, **options)
+    people = options.get("contribution")
+    for number in range(400):
+        arm = bandit.select()
+        bandit.update(arm, int(rng.random() < 0.4), person=None if people is None else number)
+    return bandit
+
+
+RUNS = {
+    "noise": {},
+    "people": {"contribution": 2, "unit": "visitor"},
+    "draws": {"mechanism": "dirichlet", "prior": (2.0, 3.0)},
+}
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def bandit(request):
+    return run(**RUNS[request.param])
+
+
+def test_what_is_read_shows_what_the_bandit_shows(bandit, tmp_path):
+    dirdp.save(bandit.transcript(), tmp_path / "run.json.gz")
+    found = dirdp.load(tmp_path / "run.json.gz")
+    assert isinstance(found, Transcript)
+    assert found.released.identical(bandit.released)
+    assert str(found.report()) == str(bandit.report())
+    np.testing.assert_allclose(found.posterior(10)["decision"]["mean"], bandit.posterior(10)["decision"]["mean"])
+    assert not hasattr(found, "update")
+    assert not hasattr(found, "select")
+
+
+def test_the_text_holds_nothing_that_is_open_and_nobody(bandit):
+    text = bandit.transcript().text
+    facts = json.loads(text)
+    held = bandit.transcript()._settings
+    assert held.key.hex() not in text
+    assert bandit._settings.key.hex() not in text
+    assert set(facts) == {
+        "digest",
+        "format",
+        "version",
+        "promise",
+        "library_version",
+        "guarantee",
+        "unit",
+        "arms",
+        "utilities",
+        "design",
+        "seeded",
+        "released",
+    }
+    assert [len(one) for one in facts["released"]] == [
+        list(map(str, bandit.released["arm"].values)).count(str(arm)) for arm in bandit.arms
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("released", 0, 0, 0), 99),
+        (("released", 0, 0, 1), 10**6 + 0.5),
+        (("released", 0, 0, 1), True),
+        (("released", 0), []),
+        (("released",), []),
+        (("design", "scale"), 1e-3),
+        (("seeded",), 1),
+        (("arms", 0), "ü"),
+        (("arms", 0), None),
+        (("unit",), "x\n"),
+        (("guarantee", "epsilon"), 0.1),
+        (("utilities",), {"left": 1}),
+    ],
+)
+def test_a_transcript_that_contradicts_itself_is_refused(path, value, text_of_facts, tmp_path):
+    facts = json.loads(run().transcript().text)
+    facts.pop("digest")
+    inside = facts
+    for key in path[:-1]:
+        inside = inside[key]
+    before, inside[path[-1]] = inside[path[-1]], value
+    if path == ("released", 0):
+        value.extend(before[1:])
+    (tmp_path / "run.json").write_text(text_of_facts(facts), encoding="utf-8")
+    with pytest.raises((dirdp.errors.ReleaseError, dirdp.errors.UnattainableError), match=r"damaged|does not keep"):
+        dirdp.load(tmp_path / "run.json")
+
+
+def test_a_run_with_draws_of_every_round_has_no_transcript():
+    bandit = dirdp.ThompsonSampler(
+        ["a", "b"], dirdp.ApproxDP(epsilon=1.0, delta=1e-6), schedule="every-round", horizon=9
+    )
+    with pytest.raises(dirdp.errors.ArgumentError, match="every-round"):
+        bandit.transcript()
