@@ -10,8 +10,7 @@ from pymc_dirdp.bandits.settings import Settings
 from pymc_dirdp.bandits.store import State
 from pymc_dirdp.bandits.view import BanditView
 from pymc_dirdp.errors import ArgumentError, UnattainableError
-from pymc_dirdp.releases.grammar import Text, guarantee_facts, guarantee_of, line_of, version_of
-from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.grammar import Text, guarantee_facts, guarantee_of, library_version, line_of, version_of
 
 __all__ = ["Transcript"]
 

@@ -14,10 +14,10 @@ from pymc_dirdp.inference.margins import Family, Measurement, number_of_records
 from pymc_dirdp.inference.network_fit import fit_jointly
 from pymc_dirdp.inference.network_margins import EliminationError
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.measurements import network_of
 from pymc_dirdp.releases.opened import ReleasedTable, computable
-from pymc_dirdp.releases.trees import tree_of
+from pymc_dirdp.releases.view import tree_of
 
 __all__ = ["fit"]
 

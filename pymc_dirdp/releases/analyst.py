@@ -12,11 +12,10 @@ from pymc_dirdp.checks import one_of
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.blocks import law_of
 from pymc_dirdp.inference.number_laws import ImpossibleError
-from pymc_dirdp.releases.concluding import Conclusions, conclusions
+from pymc_dirdp.releases.concluding import Conclusions, Source, checked, conclusions
 from pymc_dirdp.releases.hierarchical import hierarchical_model
 from pymc_dirdp.releases.likelihood import logp_of, owned
 from pymc_dirdp.releases.measurements import network_of
-from pymc_dirdp.releases.sources import Source, checked
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["analyst_model", "latent_counts"]

@@ -10,7 +10,7 @@ from pymc_dirdp.errors import DirdpError, LedgerError, UnattainableError
 from pymc_dirdp.mechanisms.choice import ChoiceMechanism
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import fingerprint_of
-from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.verification import kept_of
 from pymc_dirdp.sampling.entropy import Seed
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -11,9 +12,11 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.inference.joint_tables import expected_error
+from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import held_labels
+from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
 from pymc_dirdp.planning.allocation import composed
 from pymc_dirdp.planning.estimate_error import EstimateError
 from pymc_dirdp.planning.expected_kl import effective_records
@@ -21,7 +24,6 @@ from pymc_dirdp.planning.simulated import a_priori_kl
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.composition import told_apart
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.releases.cell_dims import PUBLIC_TOTALS, cell_dims, renamed
 from pymc_dirdp.releases.choices import followed_by
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.wording import NO_NUMBER, people_of, records_word
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from pymc_dirdp.models.table import Table
     from pymc_dirdp.releases.text import SparseRelease
 
-__all__ = ["described", "labels", "sparse_described", "sparse_neighbours"]
+__all__ = ["PUBLIC_TOTALS", "cell_dims", "described", "labels", "renamed", "sparse_described", "sparse_neighbours"]
 
 # The curves that the view of a release shows, each with its arguments.
 _CURVES = {"renyi_divergence": "order", "delta": "epsilon", "epsilon_at": "delta_at", "best_order_at": "delta_at"}
@@ -265,3 +267,21 @@ def sparse_neighbours(mechanism: SparseGeometricMechanism, unit: str) -> str:
         return adjacency_named(mechanism.adjacency).statement
     what = "change" if adjacency_named(mechanism.adjacency).records_are_public else "appear or disappear"
     return f"the records of one {unit}, at most {mechanism.contribution}, {what}"
+
+
+PUBLIC_TOTALS = "public_totals"
+"""The variable that holds the public numbers of records of the entries of some row axes."""
+
+
+def cell_dims(table: "Table") -> list[str]:
+    """The dims of the table of counts: those of the variable, and for a Beta the dim of its two outcomes."""
+    axes = table.dims or (None,) * (len(table.shape) - (table.family == "beta"))
+    # A variable of the group may not have the name of a dim.
+    dims = [renamed(dim_name(table.name, axis, dim)) for axis, dim in enumerate(axes)]
+    return [*dims, outcome_dim(table.name)] if table.family == "beta" else dims
+
+
+def renamed(dim: str) -> str:
+    """A name for a dim that no variable of a group `mechanism` has."""
+    taken = {PUBLIC_TOTALS}.union(*(kind.reserved_names() for kind in by_class_name().values()))
+    return dim_beside(dim, taken | {dim for name in taken if re.fullmatch(rf"{name}(_\d+)+", dim)})

@@ -14,10 +14,9 @@ from pymc_dirdp.inference.estimates import Estimate, interval_ends
 from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.inference.sparse_law import SparsePrior
 from pymc_dirdp.progress import Bar
-from pymc_dirdp.releases.concluding import conclusions
+from pymc_dirdp.releases.concluding import Source, conclusions
 from pymc_dirdp.releases.opened import sparse_release
-from pymc_dirdp.releases.sources import Source
-from pymc_dirdp.releases.sparse_estimates import SparseEstimates, estimated, refuse_options
+from pymc_dirdp.releases.sparse import SparseEstimates, estimated, refuse_options
 from pymc_dirdp.sampling.entropy import Seed, generator
 
 __all__ = ["Estimates", "estimate"]

@@ -14,8 +14,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
+from importlib.metadata import version
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -32,6 +33,7 @@ __all__ = [
     "in_lines",
     "label_facts",
     "label_of",
+    "library_version",
     "line_of",
     "plain",
     "understood",
@@ -301,3 +303,9 @@ def _lines(value: Any, margin: str = "") -> str:
 def _is_table(rows: list[Any]) -> bool:
     """Whether a list holds lists of numbers alone."""
     return all(type(row) is list for row in rows) and {type(one) for row in rows for one in row} <= {int, float}
+
+
+@cache
+def library_version() -> str:
+    """The version as it is installed; looked up once, because that takes a millisecond."""
+    return version("pymc-dirdp")

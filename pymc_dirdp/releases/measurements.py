@@ -9,9 +9,9 @@ import xarray as xr
 
 from pymc_dirdp.errors import ArgumentError
 from pymc_dirdp.inference.margins import Family, Measurement
-from pymc_dirdp.releases.fitted import measurements_of_table
+from pymc_dirdp.releases.concluding import checked
 from pymc_dirdp.releases.opened import Opened, ReleasedTable, opened
-from pymc_dirdp.releases.sources import checked
+from pymc_dirdp.releases.view import measurements_of_table
 
 __all__ = ["Network", "measurements_of", "network_of"]
 

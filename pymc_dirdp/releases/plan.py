@@ -28,7 +28,7 @@ from pymc_dirdp.planning.margins import MEASURES
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import losses_of, refuse_all_spent, refuse_unpaid_bins, refuse_unpaid_structure
-from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.grammar import library_version
 from pymc_dirdp.releases.measured import measured
 from pymc_dirdp.releases.options import Options, Planning, predicts, refuse_unknown, with_options
 from pymc_dirdp.releases.planned import Plan, PlannedTable

@@ -17,8 +17,7 @@ from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.choices import PrivateChoice, followed_by
-from pymc_dirdp.releases.grammar import Text
-from pymc_dirdp.releases.library import library_version
+from pymc_dirdp.releases.grammar import Text, library_version
 from pymc_dirdp.releases.wording import assumed
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.choosing import Choice
 from pymc_dirdp.planning.estimate_error import EstimateError
 from pymc_dirdp.planning.margins import Axes
-from pymc_dirdp.releases.fitted import fitted_shares, shares_fitted
 from pymc_dirdp.releases.measured import axes_of
+from pymc_dirdp.releases.view import fitted_shares, shares_fitted
 
 __all__ = ["SimulatedNetwork", "best_for_prediction", "fit_errors", "simulated_network"]
 

@@ -36,12 +36,12 @@ from pymc_dirdp.models.without_data import (
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.guarantees import Guarantee
 from pymc_dirdp.releases.charging import Sealed
+from pymc_dirdp.releases.concluding import checked
 from pymc_dirdp.releases.files import load
-from pymc_dirdp.releases.model_terms import counts_term, expected_name, in_model, rows_term, shares_name, term_name
+from pymc_dirdp.releases.likelihood import counts_term, expected_name, in_model, rows_term, shares_name, term_name
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, PlannedTable
 from pymc_dirdp.releases.release import sample_sealed
-from pymc_dirdp.releases.sources import checked
 from pymc_dirdp.sampling.entropy import Seed
 
 if TYPE_CHECKING:

@@ -33,9 +33,9 @@ from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
 from pymc_dirdp.releases.plan import plan
 from pymc_dirdp.releases.planned import Plan, made_again
-from pymc_dirdp.releases.posterior import refuse_dims
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import kept_of
+from pymc_dirdp.releases.view import refuse_dims
 from pymc_dirdp.releases.warned import warn_if_ranked, warn_of_repetition, warn_of_seed
 from pymc_dirdp.sampling.entropy import Seed, generator, randomness
 

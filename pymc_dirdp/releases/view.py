@@ -5,25 +5,38 @@ that the digest of the output seeds. They are public, because they follow from w
 """
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import xarray as xr
 
 from pymc_dirdp.arrays import Array
-from pymc_dirdp.mechanisms.outputs import Marginals
+from pymc_dirdp.errors import ArgumentError, UnsupportedModelError
+from pymc_dirdp.inference.family_fit import fit_tables
+from pymc_dirdp.inference.margins import Family, Measurement
+from pymc_dirdp.mechanisms.outputs import Marginals, Output
+from pymc_dirdp.mechanisms.table import TableMechanism
+from pymc_dirdp.models.names import dim_name
+from pymc_dirdp.models.table import Table
 from pymc_dirdp.releases.aware import draws_given, draws_of_data, draws_together, number_prior
-from pymc_dirdp.releases.cell_dims import cell_dims
-from pymc_dirdp.releases.comes_along import Deterministic, LeftOut
-from pymc_dirdp.releases.description import described, sparse_described
-from pymc_dirdp.releases.fitted import shares_fitted
+from pymc_dirdp.releases.description import cell_dims, described, labels, sparse_described
 from pymc_dirdp.releases.grammar import digest
 from pymc_dirdp.releases.planned import Plan, PlannedTable
-from pymc_dirdp.releases.posterior import posterior_group
-from pymc_dirdp.releases.text import Release, SparseRelease
-from pymc_dirdp.releases.trees import tree_of
+from pymc_dirdp.releases.text import Deterministic, LeftOut, Release, SparseRelease
 from pymc_dirdp.releases.wording import ESTIMATE
 
-__all__ = ["TEXT_GROUP", "values_of", "view"]
+__all__ = [
+    "TEXT_GROUP",
+    "fitted_shares",
+    "measurements_of_table",
+    "posterior_group",
+    "refuse_dims",
+    "shares_fitted",
+    "tree_of",
+    "values_of",
+    "view",
+]
 
 TEXT_GROUP = "release"
 """The group of a tree that holds the text, in a variable of the name `text`."""
@@ -119,3 +132,152 @@ def _marks(release: Release | SparseRelease, failed: tuple[LeftOut, ...] = ()) -
     if release.is_seeded:
         marks["reproducible"] = "not private"
     return marks
+
+
+type Dims = tuple[str | None, ...] | None
+
+
+def posterior_group(
+    values: Mapping[str, Array], chosen: Plan, dims_of: Mapping[str, Dims], marks: dict[str, str]
+) -> xr.Dataset:
+    """Draws of tables and Deterministics, by name, in arrays of shape `(draws, ...)`, as `pm.sample` returns them.
+
+    `dims_of` has the dims of each Deterministic.
+    """
+    named = dict(dims_of)
+    coords: dict[str, Sequence[Any]] = {}
+    for part in chosen.parts:
+        named[part.table.name] = part.table.dims
+        coords |= labels(part.table)
+    variables = {}
+    used: dict[str, Sequence[Any]] = {"chain": [0], "draw": range(len(next(iter(values.values()))))}
+    for name, value in values.items():
+        axes = named.get(name) or (None,) * (value.ndim - 1)
+        dims = [dim_name(name, i, dim) for i, dim in enumerate(axes)]
+        variables[name] = (["chain", "draw", *dims], value[None])
+        # ArviZ numbers the entries of a dim without labels.
+        used |= {dim: coords.get(dim, range(size)) for dim, size in zip(dims, value.shape[1:], strict=True)}
+    # ArviZ's own function for this copies the labels of all variables for each of them.
+    return xr.Dataset(variables, used, marks)
+
+
+def refuse_dims(tried: Mapping[str, Array], chosen: Plan, dims_of: Mapping[str, Dims]) -> None:
+    """Refuse dims that do not fit, before anything is spent: a public draw is put together like the release."""
+    tables = [part.table.name for part in chosen.parts]
+    for last, name in enumerate(tried):
+        if name in tables[:-1]:
+            continue
+        values = dict(list(tried.items())[: last + 1])
+        try:
+            fits = set(posterior_group(values, chosen, dims_of, {}).data_vars) == set(values)
+        except Exception:
+            fits = False
+        if not fits and name in tables:
+            raise UnsupportedModelError(
+                f"The names and dims of {', '.join(map(repr, tables))} do not fit into one release. Rename dims, or "
+                "declare as many labels as a dim has entries."
+            )
+        if not fits:
+            raise ArgumentError(
+                f"The Deterministic {name!r} has a name or dims that do not fit its shape or the other variables of "
+                "the release, so nothing was drawn. Declare dims as long as it is, or leave it out by var_names=[...]."
+            )
+
+
+# xarray compares each group with those above it, and looks through all labels of a group again for each of its dims: a
+# second for a thousand tables with dims of their own. This is what it calls once it has compared.
+_PUT: Final = "_set_node_data"
+
+
+def tree_of(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
+    """The tree that `xarray.DataTree.from_dict` makes of groups below an empty root.
+
+    Nothing stands above or below a group of the first level that is alone, so it is put in without being compared.
+    Where a version of xarray has no such function, the tree is the same and takes longer.
+
+    Parameters
+    ----------
+    groups : mapping of str to Dataset
+        By their paths, such as `"/posterior"` or `"/mechanism/p"`; none is the root.
+
+    Returns
+    -------
+    tree : xarray.DataTree
+    """
+    shared = {path.split("/")[1] for path in groups if path.count("/") > 1}
+    alone = {path for path in groups if path.count("/") == 1 and path[1:] not in shared and hasattr(xr.DataTree, _PUT)}
+    tree = xr.DataTree.from_dict({path: xr.Dataset() if path in alone else one for path, one in groups.items()})
+    for path in alone:
+        getattr(tree[path], _PUT)(groups[path].copy(deep=False))
+    return tree
+
+
+def measurements_of_table(
+    name: str, dims: tuple[str, ...], mechanism: TableMechanism, output: Output
+) -> tuple[Family, list[Measurement]]:
+    """One table and the noisy counts that were published of it.
+
+    Parameters
+    ----------
+    name : str
+    dims : tuple of str
+        The names of the axes of the table.
+    mechanism : TableMechanism
+    output : Output
+        What it published.
+    """
+    found = output.measured(mechanism)
+    if not found:
+        raise ArgumentError(
+            f"The release holds no noisy counts of {name!r}, so nothing is fitted to it. dirdp.analyse(release) draws "
+            "from the posterior given it."
+        )
+    measurements = [
+        Measurement(tuple(dims[axis] for axis in axes), noisy, variance, laplace_scale)
+        for axes, noisy, variance, laplace_scale in found
+    ]
+    return Family(name, dims, mechanism.shape), measurements
+
+
+def shares_fitted(
+    tables: Mapping[str, Table],
+    mechanisms: Mapping[str, TableMechanism],
+    outputs: Mapping[str, Output],
+    n_records: float | None,
+) -> dict[str, Array]:
+    """The shares of the tables of which margins were published, fitted to the margins of all of them.
+
+    Parameters
+    ----------
+    tables : mapping of str to Table
+    mechanisms : mapping of str to TableMechanism
+        Of the same tables, or of more.
+    outputs : mapping of str to Output
+        What the mechanism of each table published.
+    n_records : float or None
+        The number of records; None if it is private.
+    """
+    chosen = {
+        name: (tuple(cell_dims(table)), mechanisms[name], outputs[name])
+        for name, table in tables.items()
+        if mechanisms[name].output_kind is Marginals
+    }
+    return fitted_shares(chosen, n_records)
+
+
+def fitted_shares(
+    published: Mapping[str, tuple[tuple[str, ...], TableMechanism, Output]], n_records: float | None
+) -> dict[str, Array]:
+    """The shares of some tables, fitted to what was published of all of them.
+
+    Parameters
+    ----------
+    published : mapping of str to tuple of (tuple of str, TableMechanism, Output)
+        For each table the names of its axes, its mechanism, and what that put out.
+    n_records : float or None
+        The number of records; None if it is private.
+    """
+    if not published:
+        return {}
+    found = [measurements_of_table(name, *one) for name, one in published.items()]
+    return fit_tables([family for family, _ in found], [each for _, own in found for each in own], n_records)

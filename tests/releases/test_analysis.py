@@ -205,3 +205,18 @@ def test_deterministics_are_evaluated_on_the_draws():
     # Of several releases of the same records, too.
     again = dirdp.analyse([release, release.copy(deep=True)][:1], 20)["posterior"]
     assert {"difference", "odds"} <= set(again.data_vars)
+
+
+def test_a_number_of_records_is_not_negative():
+    with pm.Model() as model:
+        p = pm.Dirichlet("p", np.ones(3))
+        pm.Multinomial("y", n=9, p=p, observed=[4, 4, 1])
+    release = dirdp.sample(dirdp.RenyiDP(order=3, epsilon=0.2), model)
+    assert (
+        dirdp.releases.sample_posterior_predictive(release, n_records=0, random_seed=1)["posterior_predictive"][
+            "y"
+        ].sum()
+        == 0
+    )
+    with pytest.raises(dirdp.errors.ArgumentError, match="n_records"):
+        dirdp.releases.sample_posterior_predictive(release, n_records=-1, random_seed=1)

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_dirdp as dirdp
+from pymc_dirdp.releases.description import cell_dims, renamed
 
 TARGET = dirdp.RenyiDP(order=3, epsilon=0.2)
 
@@ -30,3 +31,17 @@ def test_zero_and_one_are_no_numbers_of_records():
     release = dirdp.sample(TARGET, model, adjacency="add-remove", strategy="temper")
     assert {"clipped", "other"} <= set(release["posterior"].data_vars)
     assert "expected" not in release["posterior"]
+
+
+def test_a_dim_has_another_name_than_a_variable_of_the_group():
+    assert renamed("hair") == "hair"
+    for taken in ("prior", "noisy_counts", "noisy_counts_0_1"):
+        assert renamed(taken) != taken
+
+
+def test_both_outcomes_of_a_beta_are_an_axis():
+    with pm.Model(coords={"group": ["g", "h"]}) as model:
+        rate = pm.Beta("rate", 1, 1, dims="group")
+        pm.Binomial("wins", n=[3, 4], p=rate, observed=[1, 2], dims="group")
+    (table,) = dirdp.tables(model)
+    assert cell_dims(table) == ["group", "rate_outcome"]

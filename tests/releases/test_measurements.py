@@ -7,9 +7,9 @@ import pytest
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError, ReleaseError
-from pymc_dirdp.releases.cell_dims import cell_dims
-from pymc_dirdp.releases.fitted import measurements_of_table, shares_fitted
+from pymc_dirdp.releases.description import cell_dims
 from pymc_dirdp.releases.measurements import measurements_of
+from pymc_dirdp.releases.view import measurements_of_table, shares_fitted
 
 RECORDS = {"a": list("xxy") * 20, "one": ["any"] * 60, "b": list("pqq") * 20}
 CATEGORIES = {"a": ["x", "y"], "one": ["any"], "b": ["p", "q"]}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from pymc_dirdp.releases import trees
-from pymc_dirdp.releases.trees import tree_of
+from pymc_dirdp.releases import view
+from pymc_dirdp.releases.view import tree_of
 
 
 def groups():
@@ -23,10 +23,10 @@ def groups():
     }
 
 
-@pytest.mark.parametrize("put", [trees._PUT, "no such function"])
+@pytest.mark.parametrize("put", [view._PUT, "no such function"])
 def test_trees_are_those_of_xarray(put, monkeypatch):
     """Oracle: `DataTree.from_dict`, with the order of the groups; with and without the function of xarray."""
-    monkeypatch.setattr(trees, "_PUT", put)
+    monkeypatch.setattr(view, "_PUT", put)
     given = groups()
     tree, oracle = tree_of(given), xr.DataTree.from_dict(groups())
     assert tree.identical(oracle)
@@ -41,9 +41,9 @@ def test_trees_are_those_of_xarray(put, monkeypatch):
     assert tree_of({}).identical(xr.DataTree())
 
 
-@pytest.mark.parametrize("put", [trees._PUT, "no such function"])
+@pytest.mark.parametrize("put", [view._PUT, "no such function"])
 def test_what_xarray_refuses_is_refused(put, monkeypatch):
-    monkeypatch.setattr(trees, "_PUT", put)
+    monkeypatch.setattr(view, "_PUT", put)
     for wrong in (
         {"/posterior": xr.Dataset({"a/b": 1.0})},
         {"/mechanism": xr.Dataset({"p": 1.0}), "/mechanism/p": xr.Dataset()},
