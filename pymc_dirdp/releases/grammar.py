@@ -53,6 +53,7 @@ _HOMES = {
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 # A version of a package in Python, and no other text.
 _A_VERSION = re.compile(r"\d[\w.+!-]{0,39}", re.ASCII)
+_LONGEST = 500
 _NOTHING = "it says what no such text says, or contradicts itself"
 
 
@@ -170,8 +171,10 @@ def understood(content: bytes, *kinds: type[Text]) -> Text:
                 raise ReleaseError(found.problem)
     except _MisreadError as error:
         inside = f" in {', '.join(error.places[1:])}" if error.places[1:] else ""
+        # A value that an error repeats may be as long as somebody has made it.
+        problem = error.problem if len(error.problem) <= _LONGEST else f"{error.problem[:_LONGEST]}..."
         raise ReleaseError(
-            f"The {called} is damaged{inside}: {error.problem}. Ask whoever published it for the text again."
+            f"The {called} {'are' if called.endswith('s') else 'is'} damaged{inside}: {problem}. Ask whoever published it for the text again."
         ) from None
     found.refuse_unkept()
     return found

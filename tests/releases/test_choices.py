@@ -477,6 +477,12 @@ def test_one_thing_that_is_wrong_is_one_error(text_of_facts, name, data):
         assert json.loads(json.dumps(found.facts)) == wrong
 
 
+def test_an_error_repeats_no_long_text(text_of_facts):
+    """Found by 100,000 edits: a unit of 5,000 digits and a control character was repeated as a whole."""
+    _, said = read(text_of_facts(CHOICES["bins"].facts | {"unit": "9" * 5000 + "\n"}))
+    assert 100 < len(said) < 1000
+
+
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_stronger_promise_is_not_believed(name, text_of_facts):
     choice = CHOICES[name]
