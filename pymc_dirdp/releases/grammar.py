@@ -173,9 +173,8 @@ def understood(content: bytes, *kinds: type[Text]) -> Text:
         inside = f" in {', '.join(error.places[1:])}" if error.places[1:] else ""
         # A value that an error repeats may be as long as somebody has made it.
         problem = error.problem if len(error.problem) <= _LONGEST else f"{error.problem[:_LONGEST]}..."
-        raise ReleaseError(
-            f"The {called} {'are' if called.endswith('s') else 'is'} damaged{inside}: {problem}. Ask whoever published it for the text again."
-        ) from None
+        what = f"The {called} {'are' if called.endswith('s') else 'is'} damaged{inside}"
+        raise ReleaseError(f"{what}: {problem}. Ask whoever published it for the text again.") from None
     found.refuse_unkept()
     return found
 
