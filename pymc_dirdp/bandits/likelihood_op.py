@@ -11,7 +11,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.bandits.design import BatchMechanism
-from pymc_dirdp.releases.python_calls import as_python
+from pymc_dirdp.releases.likelihood import as_python
 
 __all__ = ["log_likelihood"]
 

@@ -1,7 +1,8 @@
 """The likelihood of shares given a release, as an operation of PyTensor: a part of any model."""
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol, final, override
 
@@ -15,7 +16,7 @@ from pytensor.gradient import DisconnectedType, grad_not_implemented
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.replace import graph_replace, vectorize_graph
-from pytensor.link.numba.dispatch.basic import numba_funcify
+from pytensor.link.numba.dispatch.basic import generate_fallback_impl, numba_funcify
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, ReleaseError
@@ -26,11 +27,11 @@ from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.mechanisms.row_likelihood import CellNoise
 from pymc_dirdp.models.outcomes import Inputs, Outcomes
 from pymc_dirdp.releases.concluding import Source, conclusions
-from pymc_dirdp.releases.python_calls import as_python
 
 __all__ = [
     "CountsLogp",
     "ReleaseLogp",
+    "as_python",
     "counts_term",
     "expected_name",
     "in_model",
@@ -104,6 +105,14 @@ class CountsLogp(Op):
         if not isinstance(cotangents[1].type, DisconnectedType):
             return [grad_not_implemented(self, 0, inputs[0], "A release has no second derivatives.")]
         return [(cotangents[0] * outputs[1]).astype(inputs[0].type.dtype)]
+
+
+def as_python(op: Any, node: Any = None, **options: Any) -> Callable[..., Any]:
+    """Numba calls Python. It says so at each compilation, and there is nothing that anybody should do about it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
+        found: Callable[..., Any] = generate_fallback_impl(op, node=node, **options)
+    return found
 
 
 @final

@@ -10,7 +10,7 @@ from typing import Unpack
 import pymc as pm
 
 from pymc_dirdp.checks import one_of, positive
-from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, type_name
+from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name
 from pymc_dirdp.inference.joint_tables import expected_error
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counted import with_counted
@@ -36,7 +36,7 @@ from pymc_dirdp.releases.predicting import best_for_prediction
 from pymc_dirdp.releases.warned import warn_if_weak
 from pymc_dirdp.releases.wording import assumed
 
-__all__ = ["plan"]
+__all__ = ["of_model", "plan", "refuse_second_planning"]
 
 # With a smaller r, several draws leave less than a tenth of the records in each.
 _FEW = 0.1
@@ -266,3 +266,56 @@ def _sizes(
     for name in n_records:
         one_of(list(tables), **{"table in n_records": name})
     return {name: n_records.get(name) for name in tables}
+
+
+def refuse_second_planning(chosen: Plan, planning: Planning) -> None:
+    """Refuse options beside a plan, also those that equal a default: the plan may have decided another value."""
+    if (asked := planning.get("unit")) is not None:
+        raise ArgumentError(
+            f"This plan protects {chosen.reading.stated.unit_text}; sample was asked for unit={asked!r}. Pass unit= to "
+            "plan() instead."
+        )
+    if planning:
+        raise ArgumentError(f"A plan already decides {', '.join(planning)}. Pass it to plan() instead.")
+
+
+def _protects(part: PlannedTable, chosen: Plan) -> bool:
+    """Whether a mechanism protects those whom the plan says."""
+    unit, contribution = part.mechanism.contributed, chosen.reading.contribution(part.table.name)
+    return part.mechanism.adjacency == chosen.adjacency and unit.fitted(part.table.shape) == contribution
+
+
+def _with_held_labels(table: Table) -> Table:
+    """The table with labels as a file holds them, which Python does not find equal to times of its own."""
+    held = {dim: given and tuple(held_labels(given)) for dim, given in table.coords.items()}
+    return replace(table, coords=held)
+
+
+def of_model(chosen: Plan, model: pm.Model) -> Plan:
+    """The plan with the tables of the model itself, or the error that it is the plan of another one."""
+    reading = chosen.reading
+    held = tables(model, public_prior=reading.stated.public_prior)
+    check_names(held)
+    same = (
+        list(map(_with_held_labels, held)) == [_with_held_labels(part.table) for part in chosen.parts]
+        # The people are read again, because a model with the same tables may say something else about them.
+        and with_counted(reading.stated, held, model, reading.relation) == reading.stated
+        and read(held, model, reading.stated, adjacency_named(chosen.adjacency)) == reading
+        # A plan may come from a file, so what its mechanisms protect is compared with what was read.
+        and chosen.groups == reading.groups
+        and all(_protects(part, chosen) for part in chosen.parts)
+    )
+    public = reading.sizes_are_public
+    if not same or any(
+        (public and records_of(part.table, model) != part.n_records)
+        or public_totals(reading, part.table, model) != part.totals
+        for part in chosen.parts
+    ):
+        names = ", ".join(repr(part.table.name) for part in chosen.parts)
+        raise UnsupportedModelError(
+            f"The model is not the one that was planned: {names}, a prior, dims, a likelihood, whose records they are "
+            "or the public number of records has changed. Call plan() again."
+        )
+    # Labels of a file are equal to those of the model, and may be of another type, such as a wider number.
+    parts = tuple(replace(part, table=table) for part, table in zip(chosen.parts, held, strict=True))
+    return replace(chosen, parts=parts)

@@ -28,10 +28,9 @@ from pymc_dirdp.releases.charging import Sealed
 from pymc_dirdp.releases.choices import followed_by
 from pymc_dirdp.releases.description import described
 from pymc_dirdp.releases.deterministics import as_formulas, derived_quantities, try_out
-from pymc_dirdp.releases.matching import of_model, refuse_second_planning
 from pymc_dirdp.releases.opened import shown_tree
 from pymc_dirdp.releases.options import Planning, refuse_unknown, with_options
-from pymc_dirdp.releases.plan import plan
+from pymc_dirdp.releases.plan import of_model, plan, refuse_second_planning
 from pymc_dirdp.releases.planned import Plan, made_again
 from pymc_dirdp.releases.text import Release, identity
 from pymc_dirdp.releases.verification import kept_of
