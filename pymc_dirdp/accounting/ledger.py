@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final, override
 
-from pymc_dirdp.accounting.amounts import Amount
+from pymc_dirdp.accounting.amounts import Amount, Cost
 from pymc_dirdp.accounting.budget import cost_of, kept_rules
 from pymc_dirdp.accounting.entries import Entry, Header, Receipt, Terms, one_line
-from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, unit_at, without_reservation
+from pymc_dirdp.accounting.rules import admitted, agreed_unit, balance, largest_admitted, unit_at, without_reservation
 from pymc_dirdp.accounting.store import Store
 from pymc_dirdp.accounting.text import COLUMNS, footing, heading, rows, unused
 from pymc_dirdp.checks import integer
 from pymc_dirdp.display import Tabular
-from pymc_dirdp.errors import ArgumentError, LedgerError, type_name
+from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
 from pymc_dirdp.privacy.adjacency import adjacency_named
 from pymc_dirdp.privacy.curves import PrivacyCurves
-from pymc_dirdp.privacy.guarantees import Guarantee
+from pymc_dirdp.privacy.guarantees import ApproxDP, Guarantee
 
 __all__ = ["Entry", "Ledger", "Terms"]
 
@@ -217,6 +217,36 @@ class Ledger(Tabular):
         """What is left, by the names of what is added up."""
         return {amount.label: float(amount.left) for amount in self._balance()[1]}
 
+    def remaining(self, delta: float | None = None) -> Guarantee | None:
+        """The largest guarantee that one more release could have, in the words of the limit, to three digits.
+
+        A release whose mechanism is known costs no more than its guarantee, and often less.
+
+        Parameters
+        ----------
+        delta : float, optional
+            Of an :class:`~pymc_dirdp.ApproxDP`, which this then is. By default the guarantee is of the limit's own
+            kind, and for a limit that is an `ApproxDP` a tenth of its delta is taken.
+
+        Returns
+        -------
+        guarantee : Guarantee or None
+            None if nothing is left for such a release.
+
+        Examples
+        --------
+        >>> from pymc_dirdp import ApproxDP
+        >>> ledger = Ledger(ApproxDP(epsilon=1, delta=1e-5))
+        >>> entry = ledger.spend(ApproxDP(epsilon=0.4, delta=1e-6), what="hair")
+        >>> ledger.remaining(delta=1e-6)
+        ApproxDP(epsilon=0.6, delta=1e-06)
+        """
+        like: Guarantee = self.limit
+        if delta is not None or like.stated_delta:
+            like = ApproxDP(epsilon=1.0, delta=(like.stated_delta or 0.0) / 10 if delta is None else delta)
+        with self._store.transaction() as now:
+            return largest_admitted(self._store.place, self._store.header, now.position, like)
+
     def spend(
         self,
         guarantee: Guarantee,
@@ -357,6 +387,18 @@ class Ledger(Tabular):
         cost = cost_of(self.limit, guarantee, mechanism, adaptive=self.adaptive)
         if not all(value >= 0 and math.isfinite(value) for value in cost.values()):
             raise ArgumentError("The mechanism has a loss that is no number, or is below 0, so it cannot be recorded.")
+        try:
+            return self._added(asked, cost, times)
+        except BudgetError as error:
+            # Here, because a search takes long and nobody else could write to the file meanwhile.
+            with self._store.transaction() as now:
+                position = now.position
+            most = largest_admitted(self._store.place, self._store.header, position, guarantee)
+            left = "nothing" if most is None else f"{most} at most"
+            raise BudgetError(f"{error} Without a mechanism {left} is left for one release of this kind.") from None
+
+    def _added(self, asked: "_Asked", cost: Cost, times: int) -> tuple[Entry, ...]:
+        """The entries, added in one transaction."""
         entries = []
         with self._store.transaction(writing=True) as now:
             place, header = self._store.place, self._store.header
@@ -368,9 +410,9 @@ class Ledger(Tabular):
                 )
             for _ in range(times):
                 before = without_reservation(place, now.position, asked.uses)
-                rule = admitted(place, header, before, cost, guarantee)
+                rule = admitted(place, header, before, cost, asked.guarantee)
                 recorded = datetime.now(UTC).isoformat(timespec="seconds")
-                facts = (now.position.number + 1, recorded, asked.what, guarantee, cost, terms, rule)
+                facts = (now.position.number + 1, recorded, asked.what, asked.guarantee, cost, terms, rule)
                 entries.append(Entry(*facts, reserved=asked.reserved, uses=asked.uses))
                 now.append(entries[-1])
         return tuple(entries)

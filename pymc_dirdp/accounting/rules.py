@@ -1,14 +1,18 @@
 """Which releases a ledger admits: those about its unit that stay within its limit."""
 
 from pymc_dirdp.accounting.amounts import Amount, Cost
-from pymc_dirdp.accounting.budget import balances, kept_rules, tightest
+from pymc_dirdp.accounting.budget import balances, cost_of, kept_rules, tightest
 from pymc_dirdp.accounting.chain import Position
 from pymc_dirdp.accounting.entries import Header
 from pymc_dirdp.accounting.text import refusal
 from pymc_dirdp.errors import ArgumentError, BudgetError, LedgerError, type_name
 from pymc_dirdp.privacy.guarantees import Guarantee
 
-__all__ = ["admitted", "agreed_unit", "balance", "refuse_other", "unit_at", "without_reservation"]
+__all__ = ["admitted", "agreed_unit", "balance", "largest_admitted", "refuse_other", "unit_at", "without_reservation"]
+
+
+# Less than this, in the units of a guarantee, is nothing.
+_LEAST = 1e-9
 
 
 def refuse_other(ledger: object, *, reservation: object = None) -> None:
@@ -84,6 +88,33 @@ def admitted(place: str, header: Header, position: Position, cost: Cost, guarant
     if not all(amount.within for amount in after[rule]):
         raise BudgetError(refusal(before.get(rule, ()), after[rule], guarantee, rule))
     return rule if header.adaptive else None
+
+
+def largest_admitted(place: str, header: Header, position: Position, like: Guarantee) -> Guarantee | None:
+    """The largest guarantee of the same kind and delta that is admitted without a mechanism, to three digits.
+
+    None if none is: nothing is left, or the limit does not add up such guarantees.
+    """
+
+    def fits(budget: float) -> bool:
+        asked = like.with_budget(budget)
+        try:
+            admitted(place, header, position, cost_of(header.limit, asked, None, adaptive=header.adaptive), asked)
+        except (ArgumentError, BudgetError):
+            return False
+        return True
+
+    digit = 1.0
+    while digit > _LEAST and not fits(digit):
+        digit /= 10
+    while _LEAST < digit < 1 / _LEAST and fits(10 * digit):
+        digit *= 10
+    # `digit` is admitted and ten times as much is not: three digits are found one by one, each from below.
+    found = 0.0
+    for step in (digit, digit / 10, digit / 100) if digit > _LEAST else ():
+        tried = [float(f"{found + n * step:.3g}") for n in range(9, 0, -1)]
+        found = next(filter(fits, tried), found)
+    return like.with_budget(found) if found else None
 
 
 def balance(place: str, header: Header, position: Position) -> tuple[str | None, tuple[Amount, ...]]:

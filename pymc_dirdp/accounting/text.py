@@ -58,7 +58,7 @@ def refusal(before: Sequence[Amount], after: Sequence[Amount], guarantee: Guaran
     then = "; ".join(f"{amount.label}: {float(amount.spent):.6g}" for amount in after)
     return (
         f"A release of {guarantee} was asked for and does not fit, so nothing was recorded. Now {now}. With it {then} "
-        f"(added up by the rule {rule!r}). Request a tighter guarantee, or stop releasing data about these people."
+        f"(added up by the rule {rule!r}). Ask for a tighter guarantee, or stop releasing data about these people."
     )
 
 

@@ -38,7 +38,7 @@ def test_spends_up_to_the_limit_and_no_further(ledger):
         assert ledger.spend(TENTH, what="hair").number == number
     assert ledger.left == {"epsilon": 0.0, "delta": 0.0}
     with pytest.raises(
-        dirdp.errors.BudgetError, match=r"epsilon: 1 of 1 spent, 0 left.*With it epsilon: 1\.1.*Request a"
+        dirdp.errors.BudgetError, match=r"epsilon: 1 of 1 spent, 0 left.*With it epsilon: 1\.1.*Ask for a"
     ):
         ledger.spend(TENTH, what="hair")
     assert len(ledger.entries()) == 10
@@ -455,3 +455,36 @@ def test_a_sample_uses_a_reservation(ledger):
         dirdp.sample(TENTH, model(), reservation=1)
     with pytest.raises(dirdp.errors.ArgumentError, match="adds promises about unit='record'"):
         ledger.reserve(TENTH, what="hair", unit="person")
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize(
+    ("limit", "spent", "delta"),
+    [
+        (dirdp.PureDP(epsilon=1.0), dirdp.PureDP(epsilon=0.37), None),
+        (dirdp.ZeroCDP(rho=0.5), dirdp.ZeroCDP(rho=0.125), None),
+        (dirdp.ZeroCDP(rho=0.5), dirdp.PureDP(epsilon=0.3), None),
+        (dirdp.RenyiDP(order=3, epsilon=2.0), dirdp.RenyiDP(order=3, epsilon=0.5), None),
+        (dirdp.ApproxDP(epsilon=1.0, delta=1e-5), dirdp.ApproxDP(epsilon=0.4, delta=1e-6), 1e-6),
+        (dirdp.ApproxDP(epsilon=1.0, delta=1e-5), dirdp.PureDP(epsilon=0.9), None),
+    ],
+)
+def test_what_remains_is_admitted_and_a_little_more_is_not(limit, spent, delta, adaptive):
+    ledger = dirdp.Ledger(limit, adaptive=adaptive)
+    ledger.spend(spent, what="first")
+    most = ledger.remaining(delta)
+    more = most.with_budget(most.budget * 1.011)
+    with pytest.raises(dirdp.errors.BudgetError, match="is left for one release of this kind"):
+        ledger.spend(more, what="too much")
+    ledger.spend(most, what="second")
+    assert len(ledger.entries()) == 2
+
+
+def test_nothing_remains():
+    ledger = dirdp.Ledger(dirdp.PureDP(epsilon=1.0))
+    assert ledger.remaining() == dirdp.PureDP(epsilon=1.0)
+    assert dirdp.Ledger(dirdp.ZeroCDP(rho=1.0)).remaining(delta=1e-6) is None
+    ledger.spend(dirdp.PureDP(epsilon=1.0), what="all")
+    assert ledger.remaining() is None
+    with pytest.raises(dirdp.errors.BudgetError, match="nothing is left"):
+        ledger.spend(dirdp.PureDP(epsilon=0.1), what="more")
