@@ -8,12 +8,12 @@ the cells have gained and lost so far. As noise adds up to 0, a table is on a sh
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, gammaln
+from scipy.special import gammaln
 
 from pymc_dirdp.arrays import Array, Integers
 from pymc_dirdp.checks import positive_array
@@ -26,17 +26,12 @@ from pymc_dirdp.inference.seen import Seen
 from pymc_dirdp.mechanisms.base import Mechanism
 from pymc_dirdp.mechanisms.joint import BlockLikelihood, JointLikelihoods
 from pymc_dirdp.numerics.beta_binomial import _log_gamma_ratio
-from pymc_dirdp.planning.estimate_error import EstimateError, error_of, estimate_error, estimated_shares
 
-__all__ = ["JointLaw", "JointTables", "SharedNoise", "expected_error", "of_blocks", "shares_estimated"]
+__all__ = ["JointLaw", "JointTables", "SharedNoise", "of_blocks"]
 
 _IMPOSSIBLE = "No counts can have led to this output. Check the output and its mechanism."
 # Draws that the summaries are made from, as for tables with private totals.
 _SUMMARISED = 20_000
-# Rows of two cells, and of more, that are simulated for an expected error: a second or so. The largest noise with which
-# rows of more cells are.
-_SIMULATED, _SIMULATED_WIDE, _MOST_SIMULATED = 800, 24, 150
-_SEED = 20261124
 # So many numbers at a time are looked at for draws.
 _AT_ONCE = 10**7
 
@@ -268,72 +263,6 @@ class JointLaw:
             return replace(found, count_means=means.ravel())
         shares = (self.prior + means) / (self.prior + means).sum(axis=-1, keepdims=True)
         return replace(found, count_means=means.ravel(), share_means=shares.ravel())
-
-
-def expected_error(
-    mechanism: Mechanism, prior: Array, n_records: int, *, public: bool = True, draws: int = 1
-) -> EstimateError | None:
-    """The expected error of estimates from a mechanism, also from one whose rows take joint noise.
-
-    Arguments are those of :func:`pymc_dirdp.planning.estimate_error.estimate_error`. Joint noise is simulated, and what
-    is estimated from it are exact sums. It is None where these take long: where noise goes beyond 150, for more than
-    two cells.
-    """
-    if mechanism.is_joint and n_records:
-        return _simulated_error(mechanism, prior.shape, prior.tobytes(), n_records)
-    return estimate_error(mechanism, prior, n_records, public=public, draws=draws)
-
-
-@lru_cache(maxsize=64)
-def _simulated_error(
-    mechanism: Mechanism, shape: tuple[int, ...], prior: bytes, n_records: int
-) -> EstimateError | None:
-    alpha, rng = np.frombuffer(prior).reshape(shape), np.random.default_rng(_SEED)
-    seen = mechanism.joint_rows(np.zeros(shape))
-    assert seen is not None
-    blocks, cells = of_blocks(alpha, seen), alpha.size // len(seen.blocks)
-    if cells > 2 and max(int(block.limits.max()) for block in seen.blocks) > _MOST_SIMULATED:
-        return None
-    tables = max(2, (_SIMULATED if cells == 2 else _SIMULATED_WIDE) // len(blocks))
-    counts, found = [], []
-    for shares in zip(*(_spread_shares(one, tables, rng) for one in blocks), strict=True):
-        # A person has as many records in each block.
-        drawn = [rng.multinomial(n_records // len(blocks), one) for one in shares]
-        table = np.array(drawn, dtype=np.float64).reshape(shape)
-        seen = mechanism.joint_rows(mechanism.releases(table, 1, sampler="fast", random_seed=rng)[0])
-        assert seen is not None
-        counts.append(table)
-        found.append(alpha + np.reshape(JointTables(seen, blocks).count_means, shape))
-    rows = (-1, shape[-1])
-    estimates = np.reshape(found, rows)
-    return error_of(
-        np.tile(alpha.reshape(rows), (tables, 1)),
-        np.reshape(counts, rows),
-        estimates / estimates.sum(axis=-1, keepdims=True),
-    )
-
-
-def shares_estimated(
-    mechanism: Mechanism, prior: Array, counts: Array, *, public: bool, rng: np.random.Generator
-) -> Array | None:
-    """What is estimated of shares from one simulated output, also of joint noise; None where it is unknown.
-
-    Arguments are those of :func:`pymc_dirdp.planning.estimate_error.estimated_shares`.
-    """
-    if not mechanism.is_joint:
-        return estimated_shares(mechanism, prior, counts, public=public, rng=rng)
-    seen = mechanism.joint_rows(mechanism.releases(counts, 1, sampler="fast", random_seed=rng)[0])
-    assert seen is not None
-    found = prior + np.reshape(JointTables(seen, of_blocks(prior, seen)).count_means, prior.shape)
-    return np.asarray(found / found.sum(axis=-1, keepdims=True))
-
-
-def _spread_shares(alpha: Array, size: int, rng: np.random.Generator) -> Array:
-    """Draws from a Dirichlet distribution, shape `(size, d)`; of two shares one in each of so many equal parts."""
-    if alpha.size > 2:
-        return np.asarray(rng.dirichlet(alpha, size))
-    first = betaincinv(*alpha, (rng.permutation(size) + rng.random(size)) / size)
-    return np.stack([first, 1 - first], axis=-1)
 
 
 @dataclass(frozen=True, eq=False)

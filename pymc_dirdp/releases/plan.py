@@ -11,7 +11,6 @@ import pymc as pm
 
 from pymc_dirdp.checks import one_of, positive
 from pymc_dirdp.errors import ArgumentError, ManyDrawsWarning, UnsupportedModelError, type_name
-from pymc_dirdp.inference.joint_tables import expected_error
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.counted import with_counted
 from pymc_dirdp.models.labels import held_labels
@@ -184,7 +183,6 @@ def _by_table(
         public_totals=reading.sizes_are_public,
         draws=wanted.draws,
         before=losses_of(wanted.choices),
-        error=expected_error,
         calibration={"strategy": wanted.strategy, "objective": wanted.objective, "min_count": wanted.min_count},
     )
     return choose(guarantee, facts, terms, mechanism=wanted.mechanism)

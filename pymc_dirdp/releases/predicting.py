@@ -14,13 +14,12 @@ from scipy.special import log_softmax
 from pymc_dirdp.arrays import Array
 from pymc_dirdp.errors import ArgumentError, DirdpError, UnattainableError, UnsupportedModelError
 from pymc_dirdp.inference.effects import Effects
-from pymc_dirdp.inference.joint_tables import shares_estimated
 from pymc_dirdp.mechanisms.outputs import Marginals
 from pymc_dirdp.mechanisms.table import TableMechanism
 from pymc_dirdp.models.protected import Reading
 from pymc_dirdp.models.table import Table
 from pymc_dirdp.planning.choosing import Choice
-from pymc_dirdp.planning.estimate_error import EstimateError
+from pymc_dirdp.planning.estimate_error import EstimateError, estimated_shares
 from pymc_dirdp.planning.margins import Axes
 from pymc_dirdp.releases.measured import axes_of
 from pymc_dirdp.releases.view import fitted_shares, shares_fitted
@@ -135,7 +134,7 @@ def _error(
         estimate = fitted.get(name)
         if estimate is None:
             prior, counts = tables[name].prior, simulated.counts[name]
-            estimate = shares_estimated(mechanism, prior, counts, public=public, rng=rng)
+            estimate = estimated_shares(mechanism, prior, counts, public=public, rng=rng)
         error += np.inf if estimate is None else simulated.lost(name, estimate)
     return error
 

@@ -11,7 +11,6 @@ import numpy as np
 import xarray as xr
 
 from pymc_dirdp.display import Labelled, Sections, clipped
-from pymc_dirdp.inference.joint_tables import expected_error
 from pymc_dirdp.mechanisms.outputs import Draws, Marginals
 from pymc_dirdp.numerics.rounding import at_least_in_short as up
 from pymc_dirdp.planning.choosing import TableFacts, Terms, noise_instead
@@ -344,7 +343,6 @@ def _advice(stored: Opened, utility: xr.Dataset) -> Iterator[tuple[str, str]]:
         public_totals=plan.reading.sizes_are_public,
         draws=plan.draws,
         before=losses_of(plan.after),
-        error=expected_error,
     )
     # A file may hold numbers of which nothing can be computed.
     with np.errstate(all="ignore"):

@@ -11,9 +11,9 @@ from scipy.stats import chisquare, dirichlet_multinomial
 
 import pymc_dirdp as dirdp
 from pymc_dirdp.errors import ArgumentError
-from pymc_dirdp.inference.joint_tables import expected_error
 from pymc_dirdp.mechanisms import JointTableMechanism, ZeroSumGeometricMechanism, ZeroSumJointMechanism
 from pymc_dirdp.planning.allocation import composed
+from pymc_dirdp.planning.estimate_error import estimate_error
 from pymc_dirdp.privacy.composition import Composition
 from pymc_dirdp.privacy.contribution import Contribution
 from pymc_dirdp.releases.grammar import digest, in_lines
@@ -133,9 +133,15 @@ def test_auto_takes_it_where_it_wins_and_gaussian_noise_for_zero_concentrated_pr
 def test_the_expected_error_is_that_of_the_figures():
     """JOINT, section A: the divergence of the frequencies from the means is .00024, and 1000 records leave .0005."""
     mechanism = JointTableMechanism.for_guarantee(PURE, prior=np.ones((10, 2)), contribution=EACH)
-    found = expected_error(mechanism, np.ones((10, 2)), 10_000)
-    assert 0.0005 + 0.00018 < found.kl < 0.0005 + 0.0003
-    assert expected_error(mechanism, np.ones((10, 2)), 0) is None
+    found = estimate_error(mechanism, np.ones((10, 2)), 10_000)
+    # It is simulated with the noise of one table.
+    assert 0.0005 + 0.00017 < found.kl < 0.0005 + 0.0003
+    item = JointTableMechanism([1, 1], mechanism.scale, beside=[(2, 1, 9)])
+    assert estimate_error(item, np.ones(2), 1000).kl == pytest.approx(found.kl, rel=0.03)
+    # One block is zero-sum geometric noise.
+    alone, known = JointTableMechanism(np.ones((4, 4)), 1.0), ZeroSumGeometricMechanism(np.ones((4, 4)), 2.0)
+    errors = [estimate_error(one, np.ones((4, 4)), 592).kl for one in (alone, known)]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-6)
 
 
 def test_other_tables_are_refused_with_a_way_out():
