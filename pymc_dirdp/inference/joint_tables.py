@@ -32,6 +32,8 @@ __all__ = ["JointLaw", "JointTables", "SharedNoise", "of_blocks"]
 _IMPOSSIBLE = "No counts can have led to this output. Check the output and its mechanism."
 # Draws that the summaries are made from, as for tables with private totals.
 _SUMMARISED = 20_000
+# Products of sums over more lists than exp of this are no doubles.
+_MOST_LOG_POINTS = 600.0
 # So many numbers at a time are looked at for draws.
 _AT_ONCE = 10**7
 
@@ -301,6 +303,11 @@ class _Table:
         if most > kind.most_norm:
             raise ArgumentError(
                 f"The noise may be as large as {most}, and sums go up to {kind.most_norm}. Ask for a larger epsilon."
+            )
+        if alpha.size > 2 and block.ball.log_points(most) > _MOST_LOG_POINTS:
+            raise ArgumentError(
+                f"A table of {alpha.size} cells with joint noise up to {most} has too many possible counts to be summed "
+                "over. Take mechanism='geometric'."
             )
         noisy = np.rint(block.noisy).astype(np.int64)
         if not np.array_equal(noisy, block.noisy) or noisy.sum() < 0:

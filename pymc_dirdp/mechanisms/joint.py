@@ -341,6 +341,12 @@ class JointMechanism(CurvesOf, Mechanism):
         return self._balls.listed[2]
 
     @property
+    def reach(self) -> int | None:
+        """The largest norm of the noise of the first table, but for negligible ones; None if radii are not listed."""
+        balls = self._balls
+        return int(balls.limits(self._records[0], balls.listed[0][-1:])[0]) if balls.is_listed else None
+
+    @property
     def dimension(self) -> int:
         """How many numbers of the noise are free."""
         return self._balls.dimension

@@ -32,6 +32,8 @@ type Mechanisms = dict[str, TableMechanism]
 _MOST_TRIED = 16
 # A table changes its kind only if it errs at most so many times as much where all tables have the other kind.
 _PROMISING = 1.5
+# Cells of a block at most to which joint noise is added without being asked for.
+_FEW_CELLS = 50
 
 
 @final
@@ -245,8 +247,8 @@ def noise_instead(
             continue
         with suppress(UnattainableError):
             others = plans.uniform(tuple(noises(exact=True, public_totals=terms.public_totals)))
-            kind = min(others, key=lambda kind: others[kind].error)
-            found |= dict.fromkeys(part, (kind, own.error / max(others[kind].error, 1e-300)))
+            best = min(others.values(), key=lambda plan: plan.error)
+            found |= {name: (best.kinds[name], own.error / max(best.error, 1e-300)) for name in part}
     return found
 
 
@@ -355,15 +357,17 @@ class _Plans:
     def _joint(self) -> dict[str, set[str]]:
         """The kind of joint noise, with the tables that it is for: the most that the same people feed, if any."""
         joint = by_kind("joint")
-        suited = {name for name, facts in self._tables.items() if joint.suits(facts.prior.shape, facts.contribution)}
-        most = max((suited & set(group) for group in self._groups), key=len)
-        blocks = sum(
-            Contribution.of(facts.contribution).blocks(facts.prior.shape)
+        blocks = {
+            name: number
             for name, facts in self._tables.items()
-            if name in most
-        )
+            if joint.suits(facts.prior.shape, facts.contribution)
+            # Those of more cells take long to read.
+            and facts.prior.size <= _FEW_CELLS * (number := _blocks(facts))
+        }
+        most = max((set(blocks) & set(group) for group in self._groups), key=len)
         # The joint noise of one block is that of "geometric".
-        return {"joint": most} if self._terms.public_totals and blocks > 1 else {}
+        several = sum(blocks[name] for name in most) > 1
+        return {"joint": most} if self._terms.public_totals and several else {}
 
     def _try(self, wanted: Mapping[str, str]) -> _Candidate | None:
         """The plan with these kinds; None if it cannot keep the guarantee, or its error is not known.
@@ -434,6 +438,11 @@ class _Plans:
             member = tuple(name in group for group in self._groups)
             found.setdefault((*_problem(facts), facts.weight, member), []).append(name)
         return list(found.values()) if len(found) > 1 else []
+
+
+def _blocks(facts: TableFacts) -> int:
+    """In how many blocks of cells a person has records."""
+    return Contribution.of(facts.contribution).blocks(facts.prior.shape)
 
 
 def _problem(facts: TableFacts) -> tuple[Hashable, ...]:

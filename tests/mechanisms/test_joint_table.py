@@ -375,6 +375,18 @@ def test_tables_of_all_kinds_in_one_noise():
     assert math.isfinite(dirdp.release_logp(release, np.full(2, 1 / 2), "c").eval())
 
 
+def test_a_wide_table_is_left_to_other_noise():
+    """Sums over the counts of 300 cells would be no doubles: auto takes other noise, and joint noise is refused."""
+    with pm.Model() as model:
+        for name in "ab":
+            p = pm.Dirichlet(name, a=np.ones(300))
+            pm.Multinomial(f"x_{name}", n=900, p=p, observed=[3] * 300)
+    plan = dirdp.plan(PURE, model, mechanism="auto")
+    assert {part.mechanism.kind for part in plan.parts} == {"geometric"}
+    with pytest.raises(ArgumentError, match="mechanism='geometric'"):
+        dirdp.sample(PURE, model, mechanism="joint")
+
+
 def test_one_row_is_zero_sum_geometric_noise():
     one, known = JointTableMechanism([[1, 1, 1]], 1.5, contribution=EACH), ZeroSumGeometricMechanism(np.ones(3), 3.0)
     assert one.noise_sd == pytest.approx(known.noise_sd, rel=1e-9)
