@@ -306,8 +306,8 @@ class _Table:
             )
         if alpha.size > 2 and block.ball.log_points(most) > _MOST_LOG_POINTS:
             raise ArgumentError(
-                f"A table of {alpha.size} cells with joint noise up to {most} has too many possible counts to be summed "
-                "over. Take mechanism='geometric'."
+                f"A table of {alpha.size} cells with joint noise up to {most} has too many possible counts for sums. "
+                "Take mechanism='geometric'."
             )
         noisy = np.rint(block.noisy).astype(np.int64)
         if not np.array_equal(noisy, block.noisy) or noisy.sum() < 0:
