@@ -50,7 +50,7 @@ ledger = dirdp.Ledger(dirdp.ApproxDP(epsilon=2.0, delta=1e-5))
 print("epsilon  accuracy  cross-entropy")
 for epsilon in (0.1, 0.5, 1.0):
     release = dirdp.sample(dirdp.ApproxDP(epsilon=epsilon, delta=1e-6), model, ledger=ledger)
-    print(f"{epsilon:7}  {quality(dirdp.predict_log_proba(release, records))}")
+    print(f"{epsilon:7}  {quality(dirdp.predict_log_proba(release, records).values)}")
 print(f"   none  {quality(not_private())}")
 print("\n", dirdp.report(release), "\n\n", ledger, sep="")
 

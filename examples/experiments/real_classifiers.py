@@ -92,7 +92,7 @@ class Classifier:
         return self.with_shares(shares)
 
     def predictions(self, release, **options):
-        return self.quality(dirdp.predict_log_proba(release, self.test, target=self.target, **options))
+        return self.quality(dirdp.predict_log_proba(release, self.test, target=self.target, **options).values)
 
 
 def measured(classifier, plan, mechanism, rng):

@@ -71,7 +71,7 @@ def predict_log_proba(
     target: str | None = None,
     draws: int | Literal["released"] | xr.DataTree | None = None,
     random_seed: Seed = 0,
-) -> Array:
+) -> xr.DataArray:
     """Logarithms of class probabilities, given a release and the record.
 
     Parameters
@@ -98,8 +98,9 @@ def predict_log_proba(
 
     Returns
     -------
-    log_proba : array, shape (n, classes)
-        In nats, normalised; classes in the order of the release's coords.
+    log_proba : xarray.DataArray, dims (record, target)
+        In nats, normalised; the second dim has the name of the target and its labels, in the order of the release.
+        `log_proba.idxmax(target)` is the label of each prediction, and `log_proba.values` the array.
 
     Raises
     ------
@@ -136,8 +137,9 @@ def predict_log_proba(
     >>> kinds = {"spam": ["no", "yes"], "link": ["no", "yes"]}
     >>> model = dirdp.naive_bayes(frame[["link"]], frame["spam"], categories=kinds, target="spam")
     >>> release = dirdp.sample(dirdp.ApproxDP(epsilon=1.1, delta=1e-6), model)
-    >>> dirdp.predict_log_proba(release, frame[["link"]]).shape
-    (4, 2)
+    >>> log_proba = dirdp.predict_log_proba(release, frame[["link"]])
+    >>> log_proba.dims, log_proba["spam"].values.tolist()
+    (('record', 'spam'), ['no', 'yes'])
     """
     network = _network(release, draws, random_seed)
     nodes, labels = network.nodes, network.labels
@@ -151,7 +153,9 @@ def predict_log_proba(
     n = len(next(iter(columns.values()))) if columns else _length(X)
     entries = {dim: column[:, None] for dim, column in columns.items()} | {target: np.arange(len(labels[target]))}
     joint = network.log_joint(relevant, entries, (n, len(labels[target])))
-    return np.asarray(joint - logsumexp(joint, axis=-1, keepdims=True))
+    dims = ("record" if target != "record" else "row", target)
+    values = joint - logsumexp(joint, axis=-1, keepdims=True)
+    return xr.DataArray(values, {target: labels[target]}, dims, name="log_proba")
 
 
 def log_likelihood(

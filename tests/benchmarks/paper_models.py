@@ -52,7 +52,7 @@ def naive_bayes(folder, name, rng):
     right = [list(categories[target]).index(value) for value in test[target]]
     for label, guarantee in targets():
         release = dirdp.sample(guarantee, model, objective="estimate" if label != "posterior" else "posterior")
-        log_proba = dirdp.predict_log_proba(release, test, target=target, draws="released")
+        log_proba = dirdp.predict_log_proba(release, test, target=target, draws="released").values
         loss = -log_proba[np.arange(len(right)), right].mean()
         accuracy = np.mean(log_proba.argmax(axis=1) == right)
         print(f"{name:<14} naive Bayes {label:<16} cross-entropy {loss:8.3f}   accuracy {accuracy:.3f}", flush=True)

@@ -154,10 +154,10 @@ def records() -> None:
     network = dirdp.bayesian_network(frame, {"eye": [], "left": ["eye"]}, categories=categories)
     assert_type(network, pm.Model)
     release = dirdp.sample(TARGET, network)
-    assert_type(dirdp.predict_log_proba(release, frame, target="left"), NDArray[np.float64])
+    assert_type(dirdp.predict_log_proba(release, frame, target="left"), xr.DataArray)
     assert_type(dirdp.log_likelihood(release, frame, draws=500), NDArray[np.float64])
     assert_type(dirdp.log_likelihood(dirdp.analyse(release), frame), NDArray[np.float64])
-    assert_type(dirdp.predict_log_proba(release, frame, draws="released"), NDArray[np.float64])
+    assert_type(dirdp.predict_log_proba(release, frame, draws="released"), xr.DataArray)
     dirdp.synthetic(release, 100, n_sets=20, random_seed=1)
     sparse = dirdp.sparse.release_sparse(
         TARGET, frame, categories=categories, threshold=dirdp.sparse.least_threshold(TARGET, 4)
